@@ -38,8 +38,8 @@ class Agreement:
         groups: sets of partitioners that agree on every key, in the order of `names`.
         null: description of how each partitioner places a null key.
         empty: description of how each partitioner places an empty key.
-        keys: number of keys test_keys at each of ``counts``.
-        counts: partition counts test_keys.
+        keys: number of test keys, which are placed at each of ``counts``.
+        counts: the partition counts.
     """
 
     names: tuple[str, ...]
@@ -52,7 +52,9 @@ class Agreement:
 
 
 def probes(count: int, seed: int = 0) -> list[bytes]:
-    """Return ``count`` random test keys of 1 to 40 letters as bytes; equal seeds give equal keys.
+    """Return random test keys of 1 to 40 letters as bytes; equal seeds give equal keys.
+
+    ``count`` is the number of keys.
 
     >>> len(set(probes(100))) > 95
     True

@@ -56,7 +56,7 @@ class KeyColumn:
         return lengths if self.null is None else np.where(self.null, 0, lengths)
 
     def checked(self, longest: int) -> KeyColumn:
-        """Check that no record key of the column has more than ``longest`` bytes; return the
+        """Raise an error if a key of the column has more than ``longest`` bytes; else return the
         column.
 
         Raises:
@@ -87,9 +87,8 @@ class KeyColumn:
 def column_of(keys: object) -> KeyColumn:
     """Convert record keys of any accepted type to a `KeyColumn`.
 
-    Keys are bytes (one key), a sequence of bytes, text or None, or a NumPy array.
-
-    NumPy's ``S`` arrays cannot hold a key that ends in a zero byte; a 2-D uint8 array can.
+    Keys are bytes (one key), a sequence of bytes, text or None, or a NumPy array. NumPy's ``S``
+    arrays cannot hold a key that ends in a zero byte; a 2-D uint8 array can.
 
     Raises:
         InvalidKeysError: a key has another type; the message names it and what to do.
@@ -218,7 +217,7 @@ def is_arrow(keys: object) -> bool:
 
 
 def is_pandas(keys: object) -> bool:
-    """Return whether keys are a pandas Series, or of a subclass of it; pandas is not imported.
+    """Return whether keys are a pandas Series; pandas is not imported for the check.
 
     >>> is_pandas([b"a"])
     False
@@ -275,7 +274,9 @@ def place_arrow(keys: Any, place: Place) -> Any:
 
 
 def _to_pyarrow(keys: Any, pa: Any) -> Any:
-    """Convert an object of any library with Arrow's PyCapsule interface to a pyarrow array.
+    """Convert an Arrow object of any library (PyCapsule interface) to a pyarrow array.
+
+    ``pa`` is the module pyarrow.
 
     Raises:
         InvalidKeysError: the object is a table, or not a column of an Arrow type.

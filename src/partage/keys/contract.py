@@ -56,16 +56,16 @@ _ONE_COUNTER = {"java:0.8", "java:0.9"}
 
 @runtime_checkable
 class CustomPartitioner(Protocol):
-    """Interface of a custom partitioner, as Java's
-    ``org.apache.kafka.clients.producer.Partitioner``.
+    """Interface of a custom partitioner, Java's ``org.apache.kafka.clients.producer.Partitioner``.
 
-    The interface is that of producers 0.9 to 4.3. An optional method ``on_new_batch(topic, cluster,
-    previous)`` is called by producers 2.4 to 3.9 if a record needs a new batch, before they call
-    ``partition`` again.
+    An optional method ``on_new_batch(topic, cluster, previous)`` is called by producers 2.4 to 3.9
+    if a record needs a new batch, before they call ``partition`` again.
     """
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Receive the producer's settings, before the producer calls any other method."""
+        """Receive the producer's settings (``configs``) before the producer calls any other
+        method.
+        """
         ...
 
     def partition(  # noqa: PLR0917 - Kafka's own signature
@@ -77,7 +77,11 @@ class CustomPartitioner(Protocol):
         value_bytes: bytes | None,
         cluster: Cluster,
     ) -> int:
-        """Return the partition number for a record, 0 or more."""
+        """Return the number of the partition for a record of ``topic``, 0 or more.
+
+        Key and value are given as objects and as serialized bytes; ``cluster`` has the topic's
+        partitions.
+        """
         ...
 
     def close(self) -> None:
@@ -87,6 +91,8 @@ class CustomPartitioner(Protocol):
 
 def create_partitioner(configs: Mapping[str, object]) -> CustomPartitioner:
     """Create and configure the custom partitioner that the setting ``partitioner.class`` names.
+
+    ``configs`` has the producer's settings.
 
     Raises:
         InvalidConfigError: the setting is missing, the class cannot be loaded, or a method is
@@ -172,8 +178,9 @@ class NamedPartitioner:
         self._states: dict[str, State] = {}
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Read the random seed and the first round-robin counter from the producer's settings
-        (``partage.seed``, ``partage.counter``).
+        """Read the random seed and the round-robin counter's start from the producer's settings.
+
+        The settings are ``partage.seed`` and ``partage.counter``.
 
         Raises:
             InvalidConfigError: a setting is not an int, or the partitioner has no counter.
@@ -195,9 +202,10 @@ class NamedPartitioner:
         value_bytes: bytes | None,
         cluster: Cluster,
     ) -> int:
-        """Return the partition that the built-in partitioner chooses for a record.
+        """Return the partition that the built-in partitioner chooses for a record of ``topic``.
 
-        A record without a key advances the topic's state.
+        It uses ``key_bytes``, and ``cluster`` for the topic's partitions. A record without a key
+        advances the topic's state.
 
         Raises:
             InvalidConfigError: the cluster has no such topic.
@@ -220,7 +228,7 @@ class NamedPartitioner:
         return int(placed[0])
 
     def on_new_batch(self, topic: str, cluster: Cluster, previous: int) -> None:
-        """Choose another partition for records without a key when a producer batch is full
+        """Choose another partition for records without a key because a producer batch is full
         (KIP-480).
 
         Nothing happens if the partitioner is not sticky. ``previous`` is the partition of the full
@@ -232,7 +240,7 @@ class NamedPartitioner:
             self._states[topic] = next_cached(state, count, previous)[1]
 
     def close(self) -> None:
-        """Do nothing: a built-in partitioner holds no resources."""
+        """Do nothing, because a built-in partitioner has no resources to release."""
 
     def _shared(self, topic: str) -> str:
         return "" if self.partitioner.name in _ONE_COUNTER else topic
@@ -245,16 +253,15 @@ class NamedPartitioner:
 
 
 class RecordPartitioner:
-    """Chooser of each record's partition, as a Java producer with a custom partitioner does it.
+    """Chooser of each record's partition, as in a Java producer with a custom partitioner.
 
-    A partition that the record names comes first, then the custom partitioner decides. A partition
-    number that the topic does not have is rejected. Use it in a with statement, which closes the
-    partitioner.
+    A partition that the record names takes precedence over the custom partitioner. A number that
+    the topic does not have is rejected. Use it in a with statement, which closes the partitioner.
 
     Args:
         configs: the producer's settings; ``partitioner.class`` names the partitioner.
         asks_again: whether the partitioner is called twice for a record that needs a new batch, as
-            in producers 2.4 to 3.9; ``on_new_batch`` is called between.
+            in producers 2.4 to 3.9, with ``on_new_batch`` between.
 
     >>> name = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"
     >>> cluster = Cluster.from_topics({"orders": 10})
@@ -279,7 +286,7 @@ class RecordPartitioner:
         explicit: int | None = None,
         needs_new_batch: bool = False,
     ) -> int:
-        """Return the partition of a record: the one that it names, or else the custom partitioner's
+        """Return the partition of a record: the one that it names, else the custom partitioner's
         choice.
 
         Args:
@@ -289,7 +296,7 @@ class RecordPartitioner:
             key_bytes: the serialized key; None for no key.
             value: the value before serialization.
             value_bytes: the serialized value; None for no value.
-            explicit: the partition that the record names; None for none.
+            explicit: the partition that the record names; None if it names none.
             needs_new_batch: whether the partition's batch has no room for the record.
 
         Raises:
@@ -324,7 +331,7 @@ class RecordPartitioner:
         return answer
 
     def close(self) -> None:
-        """Close the custom partitioner."""
+        """Close the custom partitioner, so that it releases its resources."""
         self.partitioner.close()
 
     def __enter__(self) -> Self:
@@ -354,12 +361,16 @@ class CustomRule:
     unkeyed: ClassVar[str] = "null"
 
     def of_key(self, key: bytes, partitions: int) -> int:
-        """Return the partition that the custom partitioner chooses for one key."""
+        """Return the partition that the custom partitioner chooses for one key.
+
+        ``partitions`` is the topic's number of partitions.
+        """
         return int(self._placed([key], partitions)[0])
 
     def of_all(self, keys: KeyColumn, partitions: int) -> NDArray[np.int32]:
-        """Return the partition that the custom partitioner chooses for each record, also for null
-        keys (int32[n]).
+        """Return the partition that the custom partitioner chooses for each record (int32[n]).
+
+        Records with null keys are included. ``partitions`` is the topic's number of partitions.
 
         Raises:
             InvalidConfigError: the class cannot be created, or returns no partition of the topic.
@@ -374,7 +385,7 @@ class CustomRule:
         return self._placed(records, partitions)
 
     def left_over(self, keys: KeyColumn) -> None:
-        """Return None: a custom partitioner places all records itself, also those without a key."""
+        """Return None: a custom partitioner places all records, also those without a key."""
 
     def _placed(self, records: list[bytes | None], partitions: int) -> NDArray[np.int32]:
         cluster = Cluster.from_topics({self.topic: partitions})
@@ -396,7 +407,7 @@ class CustomRule:
 
 
 def custom_rule(partitioner: Partitioner) -> CustomRule | None:
-    """Return the `CustomRule` if the partitioner is a custom one, or None if it is built in."""
+    """Return the placement rule of a custom partitioner; None if the partitioner is built in."""
     rule: object = partitioner.rule
     return rule if isinstance(rule, CustomRule) else None
 

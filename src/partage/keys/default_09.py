@@ -33,7 +33,7 @@ class DefaultPartitioner:
         self._counter = 0
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Set the start of the round-robin counter from the producer's settings.
+        """Read the start of the round-robin counter from the producer's settings.
 
         Raises:
             InvalidConfigError: a setting is not an int.
@@ -55,9 +55,10 @@ class DefaultPartitioner:
         value_bytes: bytes | None,  # noqa: ARG002 - the same
         cluster: Cluster,
     ) -> int:
-        """Return a record's partition: murmur2 of its key, or round robin for a null key.
+        """Return a record's partition: murmur2 of ``key_bytes``, or round robin for a null key.
 
-        Round robin uses only partitions with a leader, if there are any.
+        Round robin uses only partitions of ``topic`` with a leader, if there are any in
+        ``cluster``.
         """
         partitions = cluster.partitions_of(topic)
         if not len(partitions):
@@ -72,4 +73,4 @@ class DefaultPartitioner:
         return positive(turn) % len(partitions)
 
     def close(self) -> None:
-        """Do nothing: the partitioner holds no resources."""
+        """Do nothing, because the partitioner has no resources to release."""

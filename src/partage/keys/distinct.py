@@ -93,7 +93,7 @@ def _last_word(data: _Bytes, wide: _Words, at: int, end: int) -> int:
 def _hash(data: _Bytes, words: _Words, at: int, end: int) -> int:
     """Return a 31-bit hash of the record key ``data[at:end]``.
 
-    ``words`` has, for each byte of ``data``, the 8 bytes that begin there as one integer.
+    ``words`` has, for each byte of ``data``, the integer that begins there (8 bytes).
     """
     # Keys that differ only in up to seven trailing zero bytes may collide.
     top = 0x7FFFFFFFFFFFFFFF
@@ -159,8 +159,9 @@ def _look_up(
     data: _Bytes, wide: _Words, starts: _Longs, slots: _Longs, store: _Longs, used: _Longs,
     block: _Longs,
 ) -> None:  # fmt: skip
-    """Look up many record keys in a hash table that counts keys, and write the results to
-    ``block``.
+    """Look up many record keys in a hash table that counts distinct keys.
+
+    The hash of each key and the index of its entry (0 if it has none) are written to ``block``.
 
     Args:
         data: uint8, bytes of the keys.
@@ -276,10 +277,10 @@ def _move_slots(old: _Longs, slots: _Longs, shift: int) -> None:
 def _copy_counts(
     store: _Longs, head_size: int, offset: int, offsets: _Longs, counts: NDArray[np.int64]
 ) -> int:  # fmt: skip
-    """Copy the counts of record keys from a hash table into arrays.
+    """Copy the counts of distinct record keys from a hash table into arrays.
 
     Args:
-        store: the table's entries, one for each key.
+        store: the table's entries, one for each distinct key.
         head_size: number of integers before the bytes of a key in its entry.
         offset: offset in ``store`` of the first entry to copy.
         offsets: output: offset of each key's entry.
@@ -344,8 +345,7 @@ class KeysCounted(NamedTuple):
 
 
 class Distinct:
-    """Hash table that counts the records and bytes of each distinct key, in order of first
-    appearance.
+    """Hash table that counts the records and bytes of each distinct key, in order of appearance.
 
     Args:
         sized: whether the caller gives the bytes of each key's records. Otherwise only the bytes
@@ -440,6 +440,8 @@ class Distinct:
     def heads(self) -> tuple[_Longs, _Longs]:
         """Return the counts of each distinct key, and the offset of its entry in the hash table.
 
+        The entry holds the key's bytes, see `keys_at`.
+
         Returns:
             int64[n] offsets; int64[4, n] counts: length, hash (31 bits), records and bytes of each
                 key.
@@ -481,7 +483,7 @@ class Distinct:
         return data[: int(starts[-1])], starts
 
     def counted(self) -> KeysCounted:
-        """Return all distinct keys with their numbers of records and bytes, in order of first
+        """Return all distinct keys with their numbers of records and bytes, in order of
         appearance.
         """
         places, heads = self.heads()

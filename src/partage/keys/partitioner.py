@@ -81,7 +81,7 @@ class GivenDraws:
     used: int = 0
 
     def next_int(self) -> tuple[int, GivenDraws]:
-        """Return the next given number, and the generator after it.
+        """Return the next number of the given list, and the generator after it.
 
         Raises:
             InvalidConfigError: no number is left.
@@ -93,10 +93,9 @@ class GivenDraws:
 
 
 def create_draws(seed: int | Sequence[int]) -> Draws:
-    """Create a partitioner's random number generator from a seed, or from a list of numbers to
-    draw.
+    """Create a partitioner's random number generator from a seed or from given numbers.
 
-    An int is the seed of ``java.util.Random``.
+    An int is the seed of ``java.util.Random``; a list has the numbers to return.
 
     Raises:
         InvalidConfigError: the seed is neither an int nor a list of 32-bit numbers.
@@ -121,9 +120,9 @@ def positive(number: int) -> int:
 
 
 def draw_below(draws: Draws, bound: int) -> tuple[int, Draws]:
-    """Draw a number from 0 to ``bound`` - 1 with equal probabilities.
+    """Draw a number from 0 to ``bound`` - 1 with equal probabilities, as Go's ``Int31n`` does.
 
-    Return the number and the new generator. Equals Go's ``Int31n`` on 31-bit numbers.
+    ``draws`` is a random number generator. Return the number and the generator after it.
 
     >>> draw_below(GivenDraws((13,)), 10)[0]
     3
@@ -136,7 +135,9 @@ def draw_below(draws: Draws, bound: int) -> tuple[int, Draws]:
 
 
 def fraction(draws: Draws) -> tuple[float, Draws]:
-    """Draw a random float from 0 (inclusive) to 1 (exclusive); return it and the new generator.
+    """Draw a random float, at least 0 and less than 1, from a random number generator.
+
+    Return the float and the generator after it.
 
     >>> fraction(GivenDraws((1 << 20, 0)))[0]
     0.5
@@ -148,9 +149,10 @@ def fraction(draws: Draws) -> tuple[float, Draws]:
 
 
 def draw_from(pool: Sequence[int], draws: Draws) -> tuple[int, Draws]:
-    """Draw a random partition from ``pool`` as Java clients do; return it and the new generator.
+    """Draw a random partition from ``pool`` as Java clients do, from a random number generator.
 
-    The index is a non-negative random int modulo the size of the pool.
+    The index is a non-negative random int modulo the size of the pool. Return the partition and the
+    generator after it.
     """
     number, draws = draws.next_int()
     return pool[positive(number) % len(pool)], draws
@@ -167,9 +169,12 @@ _LEAST = 1 << 31
 def fold_hash(h: int, partitions: int, fold: Fold) -> int:
     """Map a key's hash (0 to 2**32 - 1) to a partition number by the modulo rule of a client.
 
-    Clients differ in how they make the hash non-negative, as ``fold`` says: ``masked`` clears the
-    sign bit as in Java, ``absolute`` takes the absolute value, ``java-abs`` does so but maps the
-    least int to 0, and ``unsigned`` keeps all 32 bits.
+    Args:
+        h: the hash.
+        partitions: number of partitions.
+        fold: how the hash becomes non-negative: ``masked`` clears the sign bit as in Java,
+            ``absolute`` takes the absolute value, ``java-abs`` does so but maps the least int to 0,
+            and ``unsigned`` keeps all 32 bits.
 
     >>> [fold_hash(2**32 - 790332482, 10, fold) for fold in ("masked", "absolute", "unsigned")]
     [6, 2, 4]
@@ -184,9 +189,9 @@ def fold_hash(h: int, partitions: int, fold: Fold) -> int:
 
 
 def fold_all(hashes: UInt32Array, partitions: int, fold: Fold) -> None:
-    """Convert an array of key hashes to partition numbers in place, by a client's rule.
+    """Convert an array of key hashes to partition numbers in place, by a client's modulo rule.
 
-    See `fold_hash` for the rules.
+    ``partitions`` is the number of partitions; ``fold`` names the rule, see `fold_hash`.
     """
     n = np.uint32(partitions)
     if fold == "masked":
@@ -216,7 +221,7 @@ class KeyRule:
     unkeyed: Unkeyed = "null"
 
     def of_key(self, key: bytes, partitions: int) -> int:
-        """Return the partition for one key: the hash of the key, mapped to a partition number.
+        """Return the partition for one key of a topic with ``partitions`` partitions.
 
         >>> from partage.keys.hashing import MURMUR2
         >>> KeyRule(MURMUR2, "masked").of_key(b"foobar", 10)
@@ -225,9 +230,9 @@ class KeyRule:
         return fold_hash(self.hash.of_key(key), partitions, self.fold)
 
     def of_all(self, keys: KeyColumn, partitions: int) -> Int32Array:
-        """Return the partition for each key of a column (int32[n]).
+        """Return the partition for each key of a column (int32[n]); it is arbitrary for a null key.
 
-        It is the key's hash, mapped to a partition number; it is arbitrary for a null key.
+        ``partitions`` is the topic's number of partitions.
         """
 
         def fold_chunk(hashes: UInt32Array) -> None:
@@ -241,10 +246,9 @@ class KeyRule:
         return placed
 
     def left_over(self, keys: KeyColumn) -> NDArray[np.bool_] | None:
-        """Return a mask of the records without a usable key, such as those with a null key
-        (bool[n]).
+        """Return a mask of the records without a usable key (bool[n]), or None if there are none.
 
-        Return None if there are none. These records are placed round robin or at random.
+        These records, such as those with a null key, are placed round robin or at random.
         """
         if self.unkeyed == "nothing":
             return None
@@ -273,8 +277,9 @@ class State:
     draws: Draws = field(default_factory=lambda: create_draws(0))
 
     def pool(self, partitions: int) -> Sequence[int]:
-        """Return the partitions that a client may choose: those with a leader, or all partitions if
-        none has one.
+        """Return the partitions that a client may choose: those with a leader, else all.
+
+        ``partitions`` is the topic's number of partitions.
 
         Raises:
             InvalidConfigError: the topic has no such partition.
@@ -308,8 +313,15 @@ class StateMachine(NamedTuple):
 
 
 def choose_random(state: S, sizes: Int64Array, partitions: int) -> tuple[Int32Array, S]:
-    """Draw a random partition for each record: from those with a leader, or from all if none has
-    one.
+    """Draw a random partition for each record, from those with a leader if there are any.
+
+    Args:
+        state: the partitioner's state, which has the random number generator.
+        sizes: bytes of each record; only their number matters.
+        partitions: number of partitions of the topic.
+
+    Returns:
+        int32[n], and the new state.
     """
     pool, draws = state.pool(partitions), state.draws
     out = np.empty(len(sizes), np.int32)
@@ -322,7 +334,9 @@ random_partitions = StateMachine(State, choose_random, "by chance")
 
 
 def check_batch_size(size: int, name: str = "batch_size") -> None:
-    """Check that the batch size in a partitioner's state is at least 1.
+    """Raise an error if the batch size in a partitioner's state is less than 1.
+
+    ``name`` is the name of the setting, for the message.
 
     Raises:
         InvalidConfigError: it is smaller.
@@ -337,14 +351,15 @@ Explicit = Literal["first", "ignored", "only"]
 
 
 def whole_key(keys: KeyColumn) -> KeyColumn:
-    """Return the keys unchanged: by default a partitioner hashes the whole key, not a part of
-    it.
-    """
+    """Return the keys unchanged: most partitioners hash the whole key, not a part of it."""
     return keys
 
 
 def invalid_partition(partition: int, partitions: int) -> str:
-    """Return a generic error message for an explicit partition that the topic does not have."""
+    """Return a generic error message for a record that names a partition which does not exist.
+
+    ``partitions`` is the topic's number of partitions.
+    """
     return f"Invalid partition: {partition} of {partitions}"
 
 
@@ -386,10 +401,10 @@ class Partitioner:
 def initial_state(
     partitioner: Partitioner, seed: int | Sequence[int] = 0, **settings: object
 ) -> State:
-    """Create a partitioner's initial state for one topic, before its first record.
+    """Create a partitioner's state for one topic before its first record.
 
     Args:
-        partitioner: the partitioner.
+        partitioner: description of the partitioner.
         seed: seed of its random numbers, or a list of the numbers to draw.
         settings: fields of the state class, for example ``counter=0`` or ``available=(0, 2)``.
 

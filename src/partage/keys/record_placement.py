@@ -51,7 +51,8 @@ def place_keys(
 ) -> Any:
     """Return the partition that a given `Partitioner` chooses for each record.
 
-    `partition_for` documents the arguments.
+    `partition_for` documents the arguments. ``state`` is the partitioner's state from the records
+    before.
 
     Returns:
         int32[n], or an array of the keys' library; with ``state`` a `Partitioned`.
@@ -90,7 +91,7 @@ def _check_state(one: Partitioner, state: State | None) -> None:
 
 
 class _Call:
-    """Arguments of one call of `place_keys`, checked, and the number of records placed so far.
+    """Checked arguments of one call of `place_keys`, and the number of records placed so far.
 
     A column of keys in chunks is placed chunk by chunk.
     """
@@ -113,9 +114,10 @@ class _Call:
         self.done = 0
 
     def place(self, keys: KeyColumn) -> tuple[Int32Array, NDArray[np.bool_] | None]:
-        """Choose the partition for each key of a column (int32[n]).
+        """Choose the partition for each key of a column.
 
-        Return also a mask of the records without a partition; None if each has one.
+        Return the partitions (int32[n]), and a mask of the records without one; None if each has
+        one.
         """
         count = len(keys)
         named = self._named(count)
@@ -165,7 +167,7 @@ class _Call:
         return np.where(named == _NONE, -1, named).astype(np.int32)
 
     def check_lengths(self) -> None:
-        """Check that there are as many record sizes and explicit partitions as record keys.
+        """Raise an error unless there is one size and one explicit partition for each record key.
 
         Raises:
             InvalidKeysError: the numbers differ.
@@ -200,10 +202,9 @@ def _explicit(explicit: Any) -> NDArray[np.int64] | None:
 
 
 def with_leaders(state: State, available: Sequence[int] | None) -> State:
-    """Replace the list of partitions that have a leader in a partitioner's state; return the new
-    state.
+    """Return a partitioner's state with another list of partitions that have a leader.
 
-    ``available`` is the new list; None means that all partitions have a leader.
+    ``available`` is the list; None means that all partitions have a leader.
 
     >>> from partage.keys import start
     >>> with_leaders(start("java:0.8"), [2, 0]).available

@@ -18,7 +18,7 @@ __all__ = ["PartitionerRow", "by_key", "describe", "find", "partitioners"]
 
 
 class PartitionerRow(NamedTuple):
-    """One partitioner in the table that ``partage keys --list`` prints."""
+    """Row about one partitioner in the table that ``partage keys --list`` prints."""
 
     name: str
     summary: str
@@ -28,8 +28,7 @@ class PartitionerRow(NamedTuple):
 
 
 def partitioners() -> tuple[str, ...]:
-    """Return the names that `partition_for` accepts: built-in partitioners, then installed
-    plug-ins.
+    """Return the names that `partition_for` accepts: built-in partitioners, then plug-ins.
 
     >>> partitioners()[:2]
     ('murmur2', 'java:0.8')
@@ -38,7 +37,7 @@ def partitioners() -> tuple[str, ...]:
 
 
 def by_key() -> tuple[str, ...]:
-    """Return the names of the built-in partitioners that use the record's key.
+    """Return the names of the built-in partitioners that use a record's key.
 
     >>> "java:roundrobin" in by_key(), "sarama:hash" in by_key()
     (False, True)
@@ -83,7 +82,7 @@ def _is_class_path(name: str) -> bool:
 
 
 def describe(extra: str | None = None) -> tuple[PartitionerRow, ...]:
-    """Return the table of all partitioners that ``partage keys --list`` prints, as rows.
+    """Return a row about each partitioner for the table that ``partage keys --list`` prints.
 
     A plug-in that cannot be loaded has the error as its summary.
 

@@ -132,9 +132,10 @@ def avro_string(key: str) -> bytes:
 
 
 def registry_framed(payload: bytes, schema_id: int) -> bytes:
-    """Prepend Confluent's schema registry header to a payload: a zero byte, and the id in 4 bytes.
+    """Prepend the header of Confluent's schema registry to a payload: a zero byte and the schema
+    id.
 
-    Partitioners hash the schema id as well. So equal keys with different schema ids are in
+    The id takes 4 bytes. Partitioners hash it as well, so equal keys with different ids are in
     different partitions. Ids differ between subjects, between registries, and after a schema
     change.
 
@@ -156,7 +157,9 @@ JSON_SPACINGS: Mapping[str, tuple[str, str]] = {
 
 
 def json_key(key: object, *, item: str = ",", colon: str = ":") -> bytes:
-    """Serialize a key as JSON, with separators ``item`` and ``colon``; the fields keep their order.
+    """Serialize a key as JSON; the fields keep their order.
+
+    ``item`` is the separator between fields, ``colon`` that between name and value.
 
     >>> json_key({"id": 42}), json_key({"id": 42}, colon=": ")
     (b'{"id":42}', b'{"id": 42}')
@@ -168,7 +171,7 @@ def json_key(key: object, *, item: str = ",", colon: str = ":") -> bytes:
 
 
 def java_hash_of_long(key: int) -> int:
-    """Return Java's ``Long.hashCode``, by which the Scala producer 0.8 places a Long key.
+    """Return Java's ``Long.hashCode`` of a key, by which the Scala producer 0.8 places a Long.
 
     The hashCode of an Integer is its value.
 
@@ -182,7 +185,7 @@ def java_hash_of_long(key: int) -> int:
 def forms(key: int | str, *, schema_ids: tuple[int, int] = (1, 2)) -> dict[str, bytes]:
     """Serialize one key with every Kafka serializer that accepts it.
 
-    Return a dict from serializer name to bytes.
+    Return a dict from serializer name to bytes. ``schema_ids`` are schema registry ids to prepend.
 
     >>> [name for name in forms("a") if "Avro" in name]
     ['Avro string, schema 1', 'Avro string, schema 2']

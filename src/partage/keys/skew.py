@@ -93,8 +93,7 @@ class Moves:
 def moves_of(
     placed: dict[int, NDArray[np.int32]], records: _Longs, changes: list[tuple[int, int]]
 ) -> list[Moves]:
-    """Count the keys and records that change partition for each considered change of the partition
-    count.
+    """Count the keys and records that change partition under each change of the partition count.
 
     Args:
         placed: dict from partition count to the partition of each key (int32[k]).
@@ -157,7 +156,7 @@ def compare_counts(
 
     Args:
         partition: uint32[k], each key's partition at a common multiple of all ``counts``; modulo a
-            count, it is the partition at that count.
+            count it is the partition at that count.
         records: int64[k], number of records of each key.
         sizes: int64[k], bytes of these records.
         counts: the partition counts to compare.

@@ -66,9 +66,9 @@ def hash_name(partitioners: Collection[str]) -> str:
 
 
 def clients_of(partitioners: Collection[str]) -> list[str]:
-    """Return the client libraries, such as Sarama, that provide any of the given partitioners.
+    """Return the client libraries, such as Sarama, that have any of the given partitioners.
 
-    Clients that use one of them by default come first.
+    Libraries that use one of them by default come first.
 
     >>> clients_of(["librdkafka:consistent_random", "sarama:crc32"])
     ['confluent-kafka', 'Sarama set to CRC32']
@@ -80,8 +80,8 @@ def clients_of(partitioners: Collection[str]) -> list[str]:
 def select_by_null_keys(clients: Sequence[str], keyless: str) -> list[str]:
     """Select the client libraries that spread records without a key in the observed way.
 
-    ``keyless`` is the observed way, such as "sticky" (`NullKeys.behaviour`). If it matches none of
-    the libraries, return all.
+    ``clients`` are the libraries; ``keyless`` is the observed way, such as "sticky"
+    (`NullKeys.behaviour`). If it matches no library, return all.
 
     >>> select_by_null_keys(["Java", "kafka-python", "aiokafka"], "drawn for each record")
     ['kafka-python', 'aiokafka']
@@ -93,10 +93,13 @@ def select_by_null_keys(clients: Sequence[str], keyless: str) -> list[str]:
 def label_clients(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> str:
     """Return a label for the client libraries that may have written a topic.
 
-    An example is "Java, kafka-python (murmur2)". The label has the first names of ``clients``, the
-    hash function ``hashed``, and the ``part`` of the key that is hashed, if that is not the whole
-    key. Clients that use this hash only with a certain setting are named only if there are no
-    others.
+    An example is "Java, kafka-python (murmur2)". Libraries that need a certain setting are only
+    named if there are no others.
+
+    Args:
+        clients: names of the libraries, most likely first.
+        hashed: name of the hash function.
+        part: the part of the key that is hashed.
 
     >>> label_clients(["Java", "kafka-python", "aiokafka"], "murmur2")
     'Java, kafka-python, ... (murmur2)'
@@ -109,7 +112,8 @@ def label_clients(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> st
 
 
 def advise_settings(families: Iterable[Collection[str]]) -> str:
-    """Return advice: producer settings with which all clients place equal keys in equal partitions.
+    """Return advice on producer settings with which all clients place equal keys in equal
+    partitions.
 
     ``families`` has, for each client that wrote to the topics, the equivalent partitioners that it
     may have used.

@@ -42,8 +42,7 @@ _Longs = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyPairs:
-    """Distinct (key, partition) pairs of one topic, from which the producers' partitioners are
-    inferred.
+    """Distinct (key, partition) pairs of one topic, from which its partitioners are inferred.
 
     Each pair has the number and the times of its records.
 
@@ -87,7 +86,7 @@ class KeyPairs:
     def of(cls, records: Sequence[tuple[bytes, int] | tuple[bytes, int, int]]) -> KeyPairs:
         """Collect the distinct (key, partition) pairs of a topic from its records, in any order.
 
-        A record is (key, partition), or (key, partition, timestamp in ms).
+        A record is (key, partition) or (key, partition, timestamp in ms).
         """
         found: dict[tuple[bytes, int], list[int]] = {}
         for key, partition, *rest in records:
@@ -113,10 +112,9 @@ class KeyPart(Enum):
     """Part of a stored key that a partitioner hashes: the whole key, or the key without its window.
 
     Kafka Streams appends a window to each key of a windowed topic, and `WindowedStreamPartitioner`
-    hashes the key alone. The window takes 8 bytes (its start, `TimeWindowedSerializer`), 12 in the
-    changelog of a window store (start and sequence number), or 16 for a session (end and start).
-
-    Each value is (number of last bytes that are not hashed, description).
+    hashes only the key before it. The window takes 8 bytes (its start, `TimeWindowedSerializer`),
+    12 in the changelog of a window store (start and sequence number), or 16 for a session (end and
+    start). Each value is (number of last bytes that are not hashed, description).
     """
 
     WHOLE = (0, "the whole key")
@@ -126,21 +124,16 @@ class KeyPart(Enum):
 
     @property
     def tail(self) -> int:
-        """Number of bytes at the end of a windowed Kafka Streams key that the partitioner does not
-        hash.
-        """
+        """Number of bytes at the end of a Kafka Streams key (its window) that are not hashed."""
         return self.value[0]
 
     @property
     def words(self) -> str:
-        """Description for messages of the key bytes that a partitioner hashes, such as "the whole
-        key".
-        """
+        """Description of the key bytes that a partitioner hashes, such as "the whole key"."""
         return self.value[1]
 
     def cut(self, keys: Sequence[bytes]) -> Sequence[bytes]:
-        """Remove the window from Kafka Streams keys, so that the bytes remain that a partitioner
-        hashes.
+        """Remove the window from Kafka Streams keys; the rest is what a partitioner hashes.
 
         The result is empty for a key that is too short.
         """
@@ -163,7 +156,7 @@ class Family:
 
     @property
     def name(self) -> str:
-        """Name of equivalent partitioners in results: the name of the first one (as "murmur2")."""
+        """Name of the family in results: the name of its first partitioner, such as "murmur2"."""
         # The hashed part of the key is added if that is not the whole key.
         first = self.partitioners[0]
         return first if self.part is KeyPart.WHOLE else f"{first}, {self.part.name.lower()}"

@@ -83,7 +83,7 @@ def _zigzag(body: bytes) -> tuple[int, int]:
     """Decode an Avro long (zigzag varint) at the start of some bytes.
 
     Returns:
-        the number, and the bytes it takes (0 if it is malformed).
+        the number, and how many bytes it takes (0 if it is malformed).
     """
     value = 0
     for i, byte in enumerate(body[:10]):
@@ -105,10 +105,16 @@ READINGS: dict[str, Callable[[bytes], _Meaning]] = {
 
 
 def decode_keys(keys: Sequence[bytes], serializer: str) -> dict[str, bytes]:
-    r"""Decode keys with one serializer, such as "int (4 bytes)", to compare the keys of two topics.
+    r"""Decode keys with one serializer, to compare the keys of two topics.
 
-    Return a dict from the decoded value (as text) to the first key with that value. Keys that the
-    serializer cannot have written are left out.
+    Keys that the serializer cannot have written are left out.
+
+    Args:
+        keys: the serialized keys.
+        serializer: its name, such as "int (4 bytes)".
+
+    Returns:
+        a dict from the decoded value (as text) to the first key with that value.
 
     >>> decode_keys([b"7", b"\x00\x00\x00\x07"], "int (4 bytes)")
     {'7': b'\x00\x00\x00\x07'}
@@ -144,7 +150,7 @@ class JoinSide:
     Attributes:
         topic: the topic's name.
         partitions: its current number of partitions; a lower bound if the number is unknown.
-        seen: its distinct (key, partition) pairs.
+        seen: the observed distinct (key, partition) pairs.
         verdict: the partitioners that placed its records.
         counted: whether ``partitions`` is exact, not a lower bound.
     """
@@ -156,10 +162,9 @@ class JoinSide:
     counted: bool = True
 
     def surely_differs(self, other: JoinSide) -> bool:
-        """Return whether two topics have different partition counts for certain.
+        """Return whether the two topics of a join certainly have different partition counts.
 
-        A count may be only a lower bound, for example "at least 8"; it differs from 4 but not from
-        12.
+        A count may be only a lower bound: "at least 8" differs from 4 but not from 12.
         """
         if self.counted and other.counted:
             return self.partitions != other.partitions
@@ -190,11 +195,11 @@ class JoinProblem:
 
 
 def broken_joins(sides: Sequence[JoinSide]) -> list[JoinProblem]:
-    """Return the reasons why pairs of topics are not co-partitioned (equal keys in equal
-    partitions).
+    """Return the reasons why joins between topics would miss matches.
 
-    Joins of such topics miss matches. The result is empty if all topics can be joined. A pair of
-    topics without a common key and with unknown partitioners is not reported.
+    A join needs equal keys in equal partitions. ``sides`` are the topics with their keys. The
+    result is empty if all can be joined. A pair of topics without a common key and with unknown
+    partitioners is not reported.
 
     >>> seen = KeyPairs.of([(b"k", 0)])
     >>> import numpy as np
@@ -271,15 +276,14 @@ def _compare_serializers(
     placed_2: dict[bytes, tuple[int, ...]],
     common: int,
 ) -> Iterator[JoinProblem]:
-    """Report a broken join if the producers of two topics serialize equal keys differently.
+    """Yield the problem that the producers of two topics serialize equal keys differently, if so.
 
-    At most one problem is yielded. An example is 42 as text in one topic, and as 4-byte int in the
-    other.
+    An example is 42 as text in one topic, and as 4-byte int in the other.
 
     Args:
         topics: the names of the two topics.
-        placed: dict from key to its partitions in the first topic.
-        placed_2: the same for the second topic.
+        placed: dict from each key of the first topic to its partitions.
+        placed_2: dict from each key of the second topic to its partitions.
         common: number of keys with equal bytes in both topics.
     """
     # All keys are decoded with each known serializer; the two with the most equal decoded keys

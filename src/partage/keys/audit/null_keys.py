@@ -53,16 +53,13 @@ class NullKeys:
 def null_keys(
     partition: NDArray[np.int32], partitions: int, at: NDArray[np.int64] | None = None
 ) -> NullKeys:
-    """Classify how a producer spread records without a key: sticky, round robin, at random, and so
-    on.
-
-    Records of the same millisecond in several partitions have no known order. If there are many of
-    them, only one record of each millisecond counts.
+    """Classify how a producer spread records without a key: sticky, round robin, at random, etc.
 
     Args:
         partition: int32[n], the partition of each record.
         partitions: number of partitions of the topic.
-        at: int64[n], times of the records in ms, ascending; None if the order is known.
+        at: int64[n], times of the records in ms, ascending; None if the records are in order. Of
+            many records in one millisecond, which have no known order, only one counts.
 
     >>> null_keys(np.arange(100, dtype=np.int32) % 7, 7).behaviour
     'round robin'

@@ -44,10 +44,10 @@ _Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class WriterFamily:
-    """Client partitioners that probably wrote a Kafka topic, with the evidence for it.
+    """Equivalent client partitioners that probably wrote a Kafka topic, with the evidence for it.
 
-    The partitioners of a family place every key in the same partition. They explain a (key,
-    partition) pair if they would place the key in that partition.
+    They place every key in the same partition. They explain a (key, partition) pair if they would
+    place the key in that partition.
 
     Attributes:
         family: the equivalent partitioners.
@@ -103,7 +103,7 @@ class TopicVerdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Candidate:
-    """Client partitioners and a partition count that may have written a Kafka topic.
+    """Partitioners and a partition count with which a Kafka topic may have been written.
 
     Attributes:
         placed: int32[n], the partition where the partitioners would place each observed key.
@@ -178,9 +178,7 @@ def _evaluate_candidates(
 def _choose_writers(
     seen: KeyPairs, candidates: Sequence[_Candidate]
 ) -> list[tuple[_Candidate, float]]:
-    """Choose the fewest client partitioners that place a topic's keys as observed.
-
-    The algorithm is greedy set cover.
+    """Choose the fewest partitioners that place a topic's keys as observed (greedy set cover).
 
     Args:
         seen: the observed (key, partition) pairs.
@@ -212,12 +210,12 @@ def _choose_writers(
 
 
 def _match_probability(candidate: _Candidate, seen: KeyPairs, pairs: _Bools) -> float:
-    """Return the probability that a wrong partitioner places a key as observed, only by chance.
+    """Return the probability that a wrong partitioner places a key as observed by chance.
 
     For example, it is 1 / n for a good hash and n partitions.
 
     Args:
-        candidate: the partitioner.
+        candidate: the wrong partitioner.
         seen: the observed (key, partition) pairs.
         pairs: mask of the pairs to use.
     """
@@ -288,7 +286,7 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class SplitExample:
-    """Example of a key whose records are in several partitions, and the reason.
+    """Example of a key with records in several partitions, and the reason.
 
     ``seen`` has one entry per partition: (partition, records, first and last time in ms UTC).
     """
@@ -323,7 +321,7 @@ class SplitKeys:
 def split_keys(seen: KeyPairs, verdict: TopicVerdict) -> SplitKeys:
     """Count a topic's keys with records in several partitions, by cause.
 
-    Causes are a changed partition count, two different partitioners, or unexplained. ``seen`` has
+    A cause is a changed partition count, two different partitioners, or unexplained. ``seen`` has
     the topic's (key, partition) pairs, ``verdict`` the partitioners that `who_wrote` found.
 
     >>> import numpy as np

@@ -33,9 +33,7 @@ _TABLES = (
 
 @cache
 def client_partitioners() -> dict[str, Partitioner]:
-    """Return a dict from name to each built-in client partitioner, in the order of the
-    documentation.
-    """
+    """Return all built-in client partitioners by name, in the order of the documentation."""
     tables: list[tuple[Partitioner, ...]] = [
         getattr(import_module(f"partage.keys.clients.{module}"), table) for module, table in _TABLES
     ]
@@ -61,8 +59,8 @@ def find_named(name: str) -> Partitioner:
 
 @cache
 def plugged_in() -> dict[str, EntryPoint]:
-    """Return a dict from name to entry point of the custom partitioners that installed packages
-    offer.
+    """Return the custom partitioners that installed packages offer: a dict from name to entry
+    point.
     """
     return {one.name: one for one in entry_points(group=ENTRY_POINTS)}
 

@@ -259,8 +259,7 @@ class UniformBytes(State):
 
 
 def draw_next_partition(state: UniformBytes, count: int) -> UniformBytes:
-    """Draw the next partition of the Go client franz-go's uniform-bytes partitioner; return the
-    state.
+    """Return the state after franz-go's uniform-bytes partitioner has drawn its next partition.
 
     Args:
         state: the state before; if it is adaptive, partitions with longer queues are less likely.

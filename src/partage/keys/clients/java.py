@@ -62,7 +62,7 @@ class Counter(State):
 
 
 def _advance(counter: int, steps: int) -> int:
-    """Return the round-robin counter of a Java producer after ``steps`` records.
+    """Return the value of a Java producer's round-robin counter after ``steps`` more records.
 
     It overflows like a Java int.
 
@@ -160,9 +160,9 @@ class StickyCache(State):
 
 
 def cached(state: StickyCache, partitions: int) -> tuple[int, StickyCache]:
-    """Return the topic's sticky partition (drawn on the first call) and the new state.
+    """Return a topic's sticky partition (drawn on the first call) and the new state.
 
-    Equals ``StickyPartitionCache.partition``. ``partitions`` is the topic's partition count.
+    It equals ``StickyPartitionCache.partition``. ``partitions`` is the topic's partition count.
     """
     if state.partition is not None:
         return state.partition, state
@@ -170,10 +170,11 @@ def cached(state: StickyCache, partitions: int) -> tuple[int, StickyCache]:
 
 
 def next_cached(state: StickyCache, partitions: int, previous: int) -> tuple[int, StickyCache]:
-    """Draw a new sticky partition for a topic after a full batch; return it and the new state.
+    """Draw a topic's new sticky partition after a full batch; return it and the new state.
 
-    Equals ``StickyPartitionCache.nextPartition``. If several partitions have a leader, the result
-    differs from ``previous``, the partition of the full batch.
+    It equals ``StickyPartitionCache.nextPartition``. ``partitions`` is the topic's partition count,
+    and ``previous`` the partition of the full batch, which is not drawn again if several have a
+    leader.
 
     >>> from partage.keys.partitioner import GivenDraws
     >>> state = StickyCache(partition=1, draws=GivenDraws((4, 5)))
@@ -253,12 +254,12 @@ def with_queues(
 ) -> Adaptive:
     """Return the state with new queue lengths: partitions with long queues are chosen less often.
 
-    Equals ``BuiltInPartitioner.updatePartitionLoadStats``. A partition's weight is the longest
-    queue minus its own, plus one. The state gets no statistics if there are fewer than two
+    It equals ``BuiltInPartitioner.updatePartitionLoadStats``. A partition's weight is the longest
+    queue minus its own, plus one. The state has no statistics if there are fewer than two
     partitions, or if all queues are equally long and no partition was left out.
 
     Args:
-        state: the topic's state.
+        state: state of the topic's partitioner.
         queues: number of batches queued for each partition; None if none were collected.
         ids: the partition of each queue.
         length: number of leading queues to use; the producer left the others out (no leader, or the
@@ -285,7 +286,8 @@ def with_queues(
 def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
     """Draw the next sticky partition of a Java producer; return it and the new state.
 
-    Partitions with longer queues are less likely. Equals ``BuiltInPartitioner.nextPartition``.
+    It equals ``BuiltInPartitioner.nextPartition``: partitions with longer queues are less likely.
+    ``partitions`` is the topic's partition count.
     """
     if not state.table:
         # Without queue lengths, all available partitions are equally likely.
@@ -297,10 +299,10 @@ def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 
 
 def peeked(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
-    """Return the topic's sticky partition (drawn on the first call) and the new state.
+    """Return a topic's sticky partition (drawn on the first call) and the new state.
 
-    Equals ``BuiltInPartitioner.peekCurrentPartitionInfo``. ``partitions`` is the topic's partition
-    count.
+    It equals ``BuiltInPartitioner.peekCurrentPartitionInfo``. ``partitions`` is the topic's
+    partition count.
     """
     if state.partition is not None:
         return state.partition, state
@@ -309,15 +311,16 @@ def peeked(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 
 
 def updated(state: Adaptive, appended: int, partitions: int, *, switch: bool = True) -> Adaptive:
-    """Count ``appended`` bytes in the sticky partition, and draw another one if its batch is full.
+    """Add the bytes of a record to the sticky partition's batch, and draw a new partition if it is
+    full.
 
-    Equals ``BuiltInPartitioner.updatePartitionInfo``.
+    It equals ``BuiltInPartitioner.updatePartitionInfo``.
 
     Args:
-        state: the state of the topic's partitioner.
+        state: state of the topic's partitioner.
         appended: number of bytes.
         partitions: partition count of the topic.
-        switch: whether the newest batch is full; if not, a draw follows only after twice
+        switch: whether the newest batch is full; if not, a partition is drawn only after twice
             ``batch_size`` bytes.
 
     Returns:
@@ -358,8 +361,7 @@ _WINDOW_START_BYTES = 8
 
 
 def without_window(keys: KeyColumn, tail: int = _WINDOW_START_BYTES) -> KeyColumn:
-    """Return windowed keys of Kafka Streams without their last ``tail`` bytes, which hold the
-    window.
+    """Return windowed keys of Kafka Streams without the window, their last ``tail`` bytes.
 
     Shorter keys become empty. Kafka's ``SessionWindowedSerializer`` appends 16 bytes: end and
     start.
@@ -379,7 +381,8 @@ def invalid_record_partition(partition: int, partitions: int) -> str:
     """Return the error message of Java producers 0.8.2.2 and 0.9 for a partition that does not
     exist.
 
-    A record named that partition explicitly. The unusual closing bracket is in Kafka's message too.
+    A record named that partition; ``partitions`` is the topic's number of them. The unusual closing
+    bracket is in Kafka's message too.
     """
     return (
         f"Invalid partition given with record: {partition} is not in the range [0...{partitions}]."

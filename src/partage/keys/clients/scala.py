@@ -40,7 +40,8 @@ class SendCache(State):
 
 
 def forgotten(state: SendCache) -> SendCache:
-    """Return the Scala producer's state after a metadata refresh: it draws a new partition next.
+    """Return the Scala producer's state after a metadata refresh, which forgets the current
+    partition.
 
     The producer refreshes its metadata every ``topic.metadata.refresh.interval.ms``, and then draws
     another partition for records without a key.
@@ -51,9 +52,9 @@ def forgotten(state: SendCache) -> SendCache:
 def _choose_for_null_keys(
     state: SendCache, sizes: Int64Array, partitions: int, absolute: Callable[[int], int]
 ) -> tuple[Int32Array, SendCache]:
-    """Place all records without a key in one random partition, like the Scala producer.
+    """Choose one random partition for all records without a key, like the Scala producer.
 
-    The partition is drawn again after a metadata refresh.
+    It is drawn again after a metadata refresh.
 
     Args:
         state: the current partition, None after a refresh.

@@ -45,7 +45,10 @@ class Each(Protocol):
     """Protocol of a compiled kernel that hashes every key of a column."""
 
     def pays(self, *, work: int) -> bool:
-        """Return whether hashing ``work`` bytes of keys takes longer than compiling this kernel."""
+        """Return whether hashing ``work`` bytes of keys takes longer than compiling this kernel.
+
+        Only then is the compiled kernel worth its compilation.
+        """
         ...
 
     def __call__(
@@ -56,7 +59,7 @@ class Each(Protocol):
         Args:
             data: the bytes of all keys.
             starts: offsets; key i is ``data[starts[i]:starts[i + 1]]``.
-            out: output.
+            out: receives the hashes.
             work: number of bytes to hash.
         """
         ...
@@ -198,7 +201,7 @@ def _hash_by_numpy(
         data: uint8, the bytes of all keys.
         starts: offset of each key.
         lengths: bytes of each key.
-        out: output: the hashes.
+        out: receives the hashes.
     """
     # Keys of the same length are hashed together, or one by one if they are few or long.
     order = np.argsort(lengths, kind="stable")

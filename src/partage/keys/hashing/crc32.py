@@ -51,7 +51,14 @@ def _of_rows(rows: UInt8Array) -> UInt32Array:
 
 @kernel("void(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], uint32[::1])")
 def _hash_each(data: UInt8Array, starts: Int64Array, tables: Int64Array, out: UInt32Array) -> None:
-    """Compute the CRC-32 of each key in a column, eight bytes in each step ("slicing by 8")."""
+    """Compute the CRC-32 of each key in a column, eight bytes in each step ("slicing by 8").
+
+    Args:
+        data: bytes of all keys.
+        starts: offset of each key.
+        tables: the precomputed tables of the algorithm.
+        out: receives the hashes.
+    """
     top = 0x7FFFFFFFFFFFFFFF
     for i in range(len(out)):
         at = starts[i] & top

@@ -86,7 +86,14 @@ def _each_bytes(data: UInt8Array, starts: Int64Array, out: UInt32Array) -> None:
 def _hash_ascii_strings(
     data: UInt8Array, starts: Int64Array, out: UInt32Array, known: UInt8Array
 ) -> None:
-    """Compute Java's ``String.hashCode`` of each ASCII key; set ``known`` to 0 for other keys."""
+    """Compute Java's ``String.hashCode`` of each ASCII key in a column.
+
+    Args:
+        data: bytes of all keys.
+        starts: offset of each key.
+        out: receives the hashes.
+        known: receives 1 for each ASCII key, 0 for others.
+    """
     top = 0x7FFFFFFFFFFFFFFF
     for i in range(len(out)):
         h = 0

@@ -147,7 +147,7 @@ def _hash_word_keys(words: UInt32Array, width: int, mixed: UInt32Array, out: UIn
         words: uint32, the keys as 4-byte words, one key after the other.
         width: number of words of each key.
         mixed: buffer with room for at least four keys.
-        out: output: the hash of each key.
+        out: receives the hash of each key.
     """
     # Two of three multiplications of a word do not depend on earlier words: they are done for many
     # keys first, in parallel, into ``mixed``. The third depends on the previous word, so four keys
@@ -218,9 +218,9 @@ def _mix_word_at(h: int, data: UInt8Array, at: int) -> int:
 
 @piece
 def _finish_key(h: int, data: UInt8Array, at: int, end: int) -> int:
-    """Return the murmur2 hash of one key, given the hash ``h`` of the bytes before ``at``.
+    """Return the murmur2 hash of one key, given the hash ``h`` of its first bytes.
 
-    The key ends at index ``end`` of ``data``.
+    ``data[at:end]`` are the bytes that are still to be hashed.
     """
     last = at + ((end - at) & ~3)
     while at < last:
