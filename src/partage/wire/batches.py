@@ -61,13 +61,13 @@ _SMALLEST_RECORD = 7
 
 
 class ChecksumError(WireFormatError):
-    """Error for a record batch whose bytes are damaged:
-    its CRC-32C checksum does not match them.
+    """Error for a record batch whose bytes are damaged: its CRC-32C checksum does not match
+    them.
     """
 
 
 class OldMagicError(UnsupportedVersionError):
-    """Error for a message in the format that was used before Kafka 0.11 (magic 0 or 1).
+    """Error for a message in a format older than Kafka 0.11 (magic 0 or 1).
 
     ``size`` is its number of bytes.
 
@@ -122,14 +122,14 @@ class Batch:
 def batch_at(
     data: bytes | memoryview, position: int = 0, *, crc32c: Callable[[bytes], int] | None = None
 ) -> Batch | None:
-    """Parse the record batch at a position in the data; return None if the batch is incomplete.
+    """Parse the record batch at a position in a log's bytes; return None if it is incomplete.
 
-    A Fetch response and a copied segment may end within a batch: that is no error.
+    A Fetch response and a copied segment may end within a batch, so that is no error.
 
     Args:
         data: a part of a log.
         position: index in ``data`` of the batch's first byte.
-        crc32c: computes the CRC-32C; None skips the check.
+        crc32c: function that computes the CRC-32C; None skips the check.
 
     Raises:
         LengthError: a length or count is impossible.
@@ -194,6 +194,8 @@ def batches_of(
 ) -> Iterator[Batch]:
     """Yield the complete record batches in the bytes of a Fetch response or of a log segment.
 
+    ``crc32c`` computes the checksum of bytes; None skips the check.
+
     Raises:
         WireFormatError: as `batch_at`.
 
@@ -209,8 +211,8 @@ def batches_of(
 def offset_after_batch(data: bytes | memoryview, offset: int) -> int | None:
     """Return the offset from which a reader can continue after a damaged record batch.
 
-    It is the offset after the first batch that ends at ``offset`` or later. Only headers are read.
-    The result is None if the header is damaged too.
+    It is the offset after the first batch in ``data`` that ends at ``offset`` or later. Only
+    headers are read. The result is None if the header is damaged too.
 
     >>> offset_after_batch(b"", 0) is None
     True
@@ -249,7 +251,7 @@ _VARINT_BITS, _VARLONG_BITS = 35, 70
 
 
 class LogRecord(NamedTuple):
-    """A record of the log with its absolute offset and time; its headers are left out."""
+    """Record of a Kafka log with its absolute offset and time; its headers are left out."""
 
     offset: int
     timestamp_ms: int
@@ -276,8 +278,8 @@ def records_of(batch: Batch, data: bytes | None = None) -> Iterator[LogRecord]:
     """Parse and yield the records of a record batch, in log order.
 
     Args:
-        batch: any batch; a control batch has one record.
-        data: the decompressed payload; None if the payload is not compressed.
+        batch: header of the batch; a control batch has one record.
+        data: the decompressed records; None if the batch is not compressed.
 
     Raises:
         TruncatedError: the payload ends within a record.
@@ -382,8 +384,9 @@ def _length(what: str, offset: int, number: int | None = None) -> LengthError:
 def marker_of(batch: Batch, data: bytes | None = None) -> Marker:
     """Parse the record of a control batch, such as the COMMIT or ABORT marker of a transaction.
 
-    Key: version int16, type int16. Value of a transaction's marker: version int16, coordinator
-    epoch int32. (Kafka 4.3.1: ``ControlRecordType``, ``EndTransactionMarker``.)
+    ``data`` are the decompressed records; None if the batch is not compressed. Key: version int16,
+    type int16. Value of a transaction's marker: version int16, coordinator epoch int32. (Kafka
+    4.3.1: ``ControlRecordType``, ``EndTransactionMarker``.)
 
     Raises:
         TruncatedError: key or value is too short.

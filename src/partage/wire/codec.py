@@ -36,7 +36,7 @@ Write = Callable[[Writer, Any], None]
 
 
 class Codec(NamedTuple):
-    """A pair of functions that decode and encode one type of field in Kafka's messages.
+    """Pair of functions that decode and encode one type of field in Kafka's messages.
 
     Their errors name the field within that type; the caller adds the message version.
     """
@@ -75,7 +75,11 @@ _BULK = {"int8": ("b", 1), "int16": ("h", 2), "int32": ("i", 4)}
 def decode(message: Message, reader: Reader, *, version: int, path: str = "") -> dict[str, Any]:
     r"""Decode a Kafka message body at the reader's position to a dict from field name to value.
 
-    ``version`` is the message version. Errors have ``path`` before the field's name.
+    Args:
+        message: layout of the message.
+        reader: the bytes, and the position of the body.
+        version: version of the message.
+        path: field path that errors have before the field's name.
 
     Raises:
         WireFormatError: the bytes do not follow this layout, or the message has no such version.
@@ -98,6 +102,12 @@ def encode(message: Message, values: Mapping[str, Any], *, version: int, path: s
 
     Fields that are missing in ``values`` get their defaults. Unknown names are an error. A field
     that this version does not have must be ignorable or have its default.
+
+    Args:
+        message: layout of the message.
+        values: the values by field name.
+        version: version of the message.
+        path: field path that errors have before the field's name.
 
     Raises:
         EncodingError: a value does not fit the layout (path and version say where).
@@ -133,19 +143,19 @@ def message_codec(message: Message, version: int) -> Codec:
 
 
 def codec_with_replacements(message: Message, version: int, replaced: Mapping[str, Codec]) -> Codec:
-    """Return a codec of a Kafka message that uses given codecs for some types.
+    """Return a codec of a Kafka message in which the caller's codecs replace those of some types.
 
-    ``replaced`` maps a type, such as ``[]TaskId``, to its codec. Large arrays of structs are
-    decoded to NumPy arrays this way.
+    ``replaced`` maps a type, such as ``[]TaskId``, to its codec. For example, large arrays are so
+    decoded to NumPy arrays.
     """
     layout = _Layout(message.name, version, version in message.flexible, replaced)
     return _struct_codec(message.fields, layout)
 
 
 def set_location(error: WireFormatError, field: str, version: int) -> None:
-    """Add the enclosing field's path and the message version to a decoding error.
+    """Add the path of the enclosing field and the message version to a decoding error, in place.
 
-    The error object is modified in place. The caller raises it again.
+    The caller raises the error again.
     """
     error.field, error.version = join_path(field, error.field), version
 
@@ -237,9 +247,13 @@ def _struct_writer(
 def _names_checker(
     fields: tuple[Field, ...], layout: _Layout
 ) -> Callable[[Writer, Mapping[str, Any]], None]:
-    """Return a function that raises an error for fields which a message version cannot encode.
+    """Return a function that rejects fields which a message version cannot encode.
 
-    These are unknown fields, and values other than the default for fields of other versions.
+    These are unknown fields, and fields of other versions unless they have their default.
+
+    Args:
+        fields: the message's fields in all versions.
+        layout: the version, and the codecs of the caller.
     """
     known = {f.name for f in fields} | {UNKNOWN_TAGS}
     absent = [

@@ -90,7 +90,7 @@ class Embedded(NamedTuple):
     """A subscription or assignment that was decoded from a bytes field of another message.
 
     Attributes:
-        version: the version in its header.
+        version: the version in the embedded header.
         data: the decoded fields.
         trailing: the number of bytes after the last field.
     """
@@ -108,7 +108,10 @@ def _unsupported(message: Message, version: int) -> UnsupportedVersionError:
 def read_embedded(message: Message, data: bytes, *, version: int | None = None) -> Embedded:
     r"""Decode a member's subscription or assignment to a dict of raw fields, with its version.
 
-    If ``version`` is given, the bytes have that version and no header.
+    Args:
+        message: layout of the subscription or assignment.
+        data: the bytes.
+        version: version of the bytes if they have no header; None reads it from the header.
 
     Raises:
         WireFormatError: the bytes are not this message.
@@ -164,8 +167,8 @@ def read_recorded_subscription(data: bytes) -> Embedded:
 def decode_subscription(data: bytes, *, version: int | None = None) -> ConsumerSubscription:
     r"""Decode the bytes of a group member's subscription.
 
-    If ``version`` is given, the bytes have that version and no header. A negative generation and an
-    empty rack become None, as in Kafka.
+    ``version`` is given for bytes without a header. A negative generation and an empty rack become
+    None, as in Kafka.
 
     Raises:
         WireFormatError: the bytes are not a subscription.
@@ -188,7 +191,7 @@ def decode_subscription(data: bytes, *, version: int | None = None) -> ConsumerS
 def decode_assignment(data: bytes, *, version: int | None = None) -> ConsumerAssignment:
     r"""Decode the bytes of a group member's assignment.
 
-    If ``version`` is given, the bytes have that version and no header.
+    ``version`` is given for bytes without a header.
 
     Raises:
         WireFormatError: the bytes are not an assignment.
@@ -211,8 +214,16 @@ def encode_subscription(
 ) -> bytes:
     r"""Encode a group member's subscription, byte for byte as Kafka's Java consumer does.
 
-    Topics are sorted. Owned partitions are sorted and grouped by topic. Fields that the message
-    ``version`` does not have are dropped.
+    Topics are sorted. Owned partitions are sorted and grouped by topic. Fields that the ``version``
+    lacks are dropped.
+
+    Args:
+        topics: the subscribed topics.
+        user_data: the assignment strategy's own bytes.
+        owned: owned (topic, partition) pairs.
+        generation: the generation in which they were owned.
+        rack: the member's rack.
+        version: version of the message.
 
     Raises:
         UnsupportedVersionError: ``version`` is below 0.
@@ -246,6 +257,11 @@ def encode_assignment(
     r"""Encode a group member's assignment, as the group's leader does.
 
     Topics are in order of first use. The partitions of a topic keep their order.
+
+    Args:
+        partitions: assigned (topic, partition) pairs.
+        user_data: the assignment strategy's own bytes.
+        version: version of the message.
 
     Raises:
         UnsupportedVersionError: ``version`` is below 0.
@@ -286,7 +302,7 @@ _MIN_BYTES = 4  # version 0 with an empty list of topics
 
 
 class StickyClaims(NamedTuple):
-    """The partitions that a member with Kafka's sticky assignor owned, and their generation.
+    """Partitions that a member with Kafka's sticky assignor owned, and their generation.
 
     ``generation`` is None if the user data have no generation, and -1 if they are damaged.
     """
@@ -300,7 +316,7 @@ def encode_sticky_user_data(
 ) -> bytes:
     r"""Encode the user data of Kafka's `StickyAssignor`: owned partitions and their generation.
 
-    Version 0 has no generation.
+    ``partitions`` are (topic, partition) pairs. Version 0 has no generation.
 
     Raises:
         EncodingError: a value does not fit.

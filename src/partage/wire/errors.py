@@ -61,7 +61,7 @@ class UnknownRecordTypeError(WireFormatError):
 
 
 class UnknownRecordVersionError(WireFormatError):
-    """Error for a record of ``__consumer_offsets`` with a value version that Kafka 4.3.1 does not
+    """Error for a ``__consumer_offsets`` record with a value version that Kafka 4.3.1 does not
     know.
 
     >>> error = UnknownRecordVersionError(3, 1)

@@ -72,7 +72,8 @@ class FaustMetadata:
 
 
 def write_faust_subscription(metadata: FaustMetadata) -> bytes:
-    """Encode the user data of a Faust worker's subscription, byte for byte as Faust without orjson.
+    """Encode the user data of a Faust worker's subscription, with the bytes of Faust without
+    orjson.
 
     >>> write_faust_subscription(FaustMetadata({"t": [0]}))[:47]
     b'{"assignment":{"actives":{"t":[0]},"standbys":{'

@@ -144,7 +144,9 @@ def decode_key(key: bytes | None) -> tuple[int, dict[str, Any]]:
 def decode_value(number: int, value: bytes) -> tuple[int, dict[str, Any]]:
     r"""Decode the value of a ``__consumer_offsets`` record to its version and a dict of fields.
 
-    ``number`` is the record type, which the record's key begins with.
+    Args:
+        number: number of the record type, with which the record's key begins.
+        value: the bytes.
 
     Raises:
         UnknownRecordVersionError: Kafka 4.3.1 knows no such version of this record type.
@@ -196,7 +198,11 @@ def encode_record(
 ) -> tuple[bytes, bytes | None]:
     r"""Encode a ``__consumer_offsets`` record to the bytes of its key and value.
 
-    ``number`` is the record type. If ``value`` is None, the record is a tombstone.
+    Args:
+        number: number of the record type.
+        key: the key's fields by name.
+        version: version of the value.
+        value: the value's fields by name; None for a tombstone.
 
     Raises:
         UnknownRecordTypeError: Kafka 4.3.1 knows no such type.

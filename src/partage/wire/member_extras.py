@@ -38,13 +38,13 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True)
 class Extras:
-    """The trailer that Partage's assignor appends to a strategy's user data in a subscription.
+    """Trailer that Partage's assignor appends to a strategy's user data in a subscription.
 
-    It tells the group's leader the member's owned partitions and their loads.
+    The group's leader learns from it which partitions the member owned, and their loads.
 
     Attributes:
-        claims: the partitions that the member owned before it revoked all partitions to rejoin.
-        generation: the generation of the claims; -1 for none.
+        claims: the partitions that the member owned before it revoked all to rejoin.
+        generation: the generation in which it owned them; -1 for none.
         measured: dict from partition to the load that the member measured.
         held: dict from partition to the load in the last plan (see `partage.weights`).
     """
@@ -57,6 +57,8 @@ class Extras:
 
 def with_extras(data: bytes | None, extras: Extras) -> bytes:
     """Append Partage's trailer (owned partitions and loads) to a strategy's own user data.
+
+    ``data`` are the strategy's bytes.
 
     Raises:
         EncodingError: a name or a number does not fit.
@@ -106,8 +108,7 @@ def split(data: bytes | None) -> tuple[bytes | None, Extras | None]:
 
 
 def trailer_start(data: bytes | None) -> int:
-    """Return the index at which Partage's trailer begins in a member's user data, -1 without
-    trailer.
+    """Return the index at which Partage's trailer begins in a member's user data, -1 without one.
 
     >>> trailer_start(with_extras(b"own", Extras())), trailer_start(b"own")
     (3, -1)

@@ -34,7 +34,7 @@ METADATA_RECORDS = {
 
 
 class MetadataRecord(NamedTuple):
-    """A decoded record of the topic ``__cluster_metadata``, with a dict of its fields.
+    """Decoded record of the topic ``__cluster_metadata``, with a dict of its fields.
 
     For a record type that is not decoded, ``type`` is "" and ``value`` is empty.
     """
@@ -46,8 +46,7 @@ class MetadataRecord(NamedTuple):
 
 
 def decode_metadata_record(value: bytes | None) -> MetadataRecord:
-    r"""Decode the value of a ``__cluster_metadata`` record, which describes a broker,
-    topic or partition.
+    r"""Decode the value of a ``__cluster_metadata`` record, which describes a broker or topic.
 
     Raises:
         UnsupportedVersionError: Kafka 4.3.1 knows no such frame, or no such version of the record.

@@ -37,8 +37,7 @@ _INT64 = Struct(">q")
 
 
 class Reader:
-    r"""A cursor that reads Kafka's primitive types from bytes; each method decodes a value and
-    advances.
+    r"""Cursor that decodes Kafka's primitive types from bytes; each method advances it.
 
     ``position`` and ``end`` are byte offsets in ``data``. Methods raise `TruncatedError` or
     `LengthError` with the offset at which the value begins. The caller adds the field's name to the
@@ -170,7 +169,7 @@ class Reader:
         return decode_utf8(self.data[start:stop])
 
     def not_null(self, length: int) -> int:
-        """Return a decoded length of a string or array, after checking that it does not mean null.
+        """Raise an error if a decoded length means null; else return it.
 
         Raises:
             LengthError: the length is negative, which means null.
@@ -180,7 +179,7 @@ class Reader:
         return length
 
     def count(self, length: int) -> int:
-        """Check that enough bytes are left for an array of ``length`` elements, and return
+        """Raise an error if too few bytes are left for ``length`` array elements; else return
         ``length``.
 
         Like Kafka, it assumes at least one byte per element, whatever the size of the elements.
@@ -230,7 +229,7 @@ class Reader:
 
 
 class Writer:
-    r"""A growing buffer that writes Kafka's primitive types; each method appends an encoded value.
+    r"""Growing buffer of encoded bytes, to which each method appends a value of a Kafka type.
 
     Methods raise `EncodingError` with an empty ``field`` for a value that does not fit.
 
@@ -245,7 +244,11 @@ class Writer:
         self.buffer = bytearray()
 
     def fail(self, what: str) -> NoReturn:
-        """Raise an `EncodingError` for a value that cannot be written at the current offset."""
+        """Raise an `EncodingError` for a value that cannot be written; ``what`` is the reason.
+
+        Raises:
+            EncodingError: always, with the current offset.
+        """
         raise EncodingError(what, offset=len(self.buffer), field="")
 
     def _pack(self, layout: Struct, value: object, name: str) -> None:
@@ -275,9 +278,7 @@ class Writer:
         self._pack(_INT64, value, "int64")
 
     def uuid(self, value: object) -> None:
-        """Append the 16 bytes of a UUID, which is given as the 22 base64 characters
-        that Kafka prints.
-        """
+        """Append the 16 bytes of a UUID, given as the 22 base64 characters that Kafka prints."""
         try:
             self.buffer += uuid_bytes(value if isinstance(value, str) else "")
         except ValueError:
@@ -296,7 +297,7 @@ class Writer:
         self.buffer += data
 
     def utf8(self, value: object) -> bytes:
-        """Check that a value is a string that Kafka allows, and return its UTF-8 bytes.
+        """Return the UTF-8 bytes of a string, after a check that Kafka allows it.
 
         Raises:
             EncodingError: the value is not a string, or longer than Kafka allows.
@@ -330,8 +331,8 @@ class Writer:
         self.buffer += data
 
     def utf16(self, value: str | None) -> None:
-        r"""Append the number of UTF-16 code units of a string (int32), and the units;
-        None is like "".
+        r"""Append a string as its number of UTF-16 code units (int32) and the units; None is like
+        "".
 
         >>> writer = Writer()
         >>> writer.utf16("a"); bytes(writer.buffer)

@@ -60,8 +60,7 @@ def plain_json(value: Any) -> Any:
 
 
 def to_json(record: DecodedRecord, **place: Any) -> dict[str, Any]:
-    r"""Convert a decoded ``__consumer_offsets`` record to the JSON object that `partage decode`
-    prints.
+    r"""Convert a decoded ``__consumer_offsets`` record to the JSON that `partage decode` prints.
 
     Args:
         record: the decoded record.
@@ -159,8 +158,7 @@ def _embedded(message: Message, data: bytes) -> dict[str, Any]:
 
 
 def subscription_json(data: bytes | None) -> dict[str, Any] | None:
-    r"""Decode the user data (``SubscriptionInfo``) of a Streams member's subscription to a JSON
-    object.
+    r"""Decode the user data of a Streams member's subscription (``SubscriptionInfo``) to JSON.
 
     Return None for null. Damaged bytes give an object with ``error``. For a version above 11, only
     the two version fields can be decoded.
@@ -172,10 +170,9 @@ def subscription_json(data: bytes | None) -> dict[str, Any] | None:
 
 
 def assignment_json(data: bytes | None) -> dict[str, Any] | None:
-    r"""Decode the user data ``AssignmentInfo`` of a Streams member's assignment to JSON;
-    None for null.
+    r"""Decode the user data of a Streams member's assignment (``AssignmentInfo``) to JSON.
 
-    Damaged bytes give an object with ``error``.
+    Return None for null. Damaged bytes give an object with ``error``.
 
     >>> assignment_json(b"\0\0\0\1\0\0\0\1\0\0\0\0\0\0\0\2\0\0\0\0")
     {'version': 1, 'activeTasks': ['0_2'], 'standbyTasks': []}

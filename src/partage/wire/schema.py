@@ -44,7 +44,7 @@ _ZERO: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Versions:
-    """A range of message versions with both ends included; it is empty if ``lowest > highest``."""
+    """Range of message versions with both ends included; it is empty if ``lowest > highest``."""
 
     lowest: int
     highest: int
@@ -73,7 +73,7 @@ def parse_versions(text: str) -> Versions:
 
 @dataclass(frozen=True, eq=False)
 class Field:
-    """One field of a Kafka message, as its message definition declares it.
+    """Field of a Kafka message, as Kafka's message definition declares it.
 
     Attributes:
         name: the name in decoded values and in Kafka's JSON; its first letter is lower case.
@@ -125,7 +125,7 @@ def parse_message(document: Mapping[str, Any]) -> Message:
     """Parse a Kafka message definition from its JSON document.
 
     Raises:
-        LookupError: a field's type is neither known nor declared.
+        LookupError: a field's type is neither a type of Kafka nor declared in the document.
     """
     structs = {struct["name"]: struct["fields"] for struct in document.get("commonStructs", ())}
     return Message(
@@ -164,7 +164,7 @@ def _parse_fields(
 
 
 def default_value(field: Field, version: int) -> Any:
-    """Return the default value of a field, which it gets if the bytes do not have it.
+    """Return the value that a field of a Kafka message gets if the bytes do not have it.
 
     ``version`` is the message version, which decides the fields of a struct.
 

@@ -43,9 +43,9 @@ _STEPS_SAVED_A_RECORD = 200
 
 
 def are_kernels_faster(*, rows: int) -> bool:
-    """Return whether compiled code decodes ``rows`` consumer group records faster than Python code.
+    """Return whether compiled code decodes ``rows`` consumer group records faster than Python does.
 
-    Only many records are worth the time to load the compiled code.
+    Loading the compiled code takes time, which only pays for many records.
     """
     work = rows * _STEPS_SAVED_A_RECORD
     return read_groups.pays(work=work) and read_payloads.pays(work=work)
@@ -92,7 +92,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class Payloads:
-    """Distinct member subscriptions (or assignments) of classic consumer groups, as columns.
+    """Distinct subscriptions (or assignments) of classic consumer groups' members, as columns.
 
     Attributes:
         sent: the encoded bytes of each subscription.
@@ -112,9 +112,9 @@ class Payloads:
     numbers: NDArray[np.int32]
 
     def column(self, field: str) -> Ints:
-        """Return one field, such as ``version``, of all member subscriptions or assignments.
+        """Return one field of all member subscriptions or assignments, such as ``version``.
 
-        `PAYLOAD` lists the fields.
+        `PAYLOAD` lists the names of the fields.
         """
         column: Ints = self.heads[:, PAYLOAD.index(field)]
         return column
@@ -149,18 +149,20 @@ class ClassicColumns:
         return len(self.records)
 
     def column(self, field: str) -> Ints:
-        """Return one field, such as ``generation``, of all consumer group records.
+        """Return one field of all consumer group records, such as ``generation``.
 
-        `RECORD` lists the fields.
+        `RECORD` lists the names of the fields.
         """
         column: Ints = self.records[:, RECORD.index(field)]
         return column
 
 
 def classic_columns(values: BinaryColumn, rows: Ints) -> Iterator[ClassicColumns]:
-    r"""Decode the GROUP_METADATA values in the given rows; yield `ClassicColumns` in batches.
+    r"""Decode records of classic consumer groups (GROUP_METADATA); yield `ClassicColumns` in
+    batches.
 
-    None of the values may be null. Damaged values raise no error: their rows are listed in ``odd``.
+    ``values`` is the column of the records' values, ``rows`` the rows to decode, none of which may
+    be null. Damaged values raise no error: their rows are listed in ``odd``.
 
     >>> value = b"\0\3\0\0" + (7).to_bytes(4, "big") + b"\xff\xff\xff\xff" + bytes(12)
     >>> (made,) = classic_columns(BinaryColumn.of([value]), np.array([0]))

@@ -364,8 +364,8 @@ def read_groups(source, first, tables):
 
     Args:
         source: a column with the records' encoded values (GROUP_METADATA).
-        first: the row to begin with.
-        tables: output.
+        first: index of the row to begin with.
+        tables: receives the decoded records.
 
     Returns:
         the first row that was not decoded.
@@ -530,7 +530,7 @@ def read_payloads(source, is_subscription, first, tables):
         source: the encoded subscriptions or assignments.
         is_subscription: True for subscriptions, False for assignments.
         first: index of the first one to decode.
-        tables: output.
+        tables: receives the decoded subscriptions or assignments.
 
     Returns:
         the index of the first one that was not decoded.

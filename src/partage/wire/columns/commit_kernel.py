@@ -197,12 +197,12 @@ def read_commits(source, row, keys, key_columns, pairs, ids, table):
 
     Args:
         source: the key and value columns.
-        row: the row to begin with.
+        row: index of the row to begin with.
         keys: hash table of the distinct keys.
         key_columns: decoded fields of each distinct key; `KEY` names them.
         pairs: hash table of the distinct (group, topic) pairs.
         ids: hash table of the distinct topic ids.
-        table: the output.
+        table: receives the decoded commits.
 
     Returns:
         the first row that was not decoded.

@@ -86,8 +86,10 @@ class OffsetCommits:
         return len(self.row)
 
     def metadata(self, commit: int) -> str:
-        """Return the metadata text that a client attached to its offset commit, which is usually
+        """Return the metadata text that a client attached to an offset commit, which is usually
         empty.
+
+        ``commit`` is the commit's index in these columns.
         """
         if commit in self._odd:
             return str((self._odd[commit].value or {}).get("metadata", ""))
@@ -95,7 +97,10 @@ class OffsetCommits:
         return decode_utf8(self._values[at : at + length].tobytes()) if length > 0 else ""
 
     def record(self, commit: int) -> DecodedRecord:
-        """Return one offset commit as a `DecodedRecord`, as `group_log.decode_record` does."""
+        """Return one offset commit as a `DecodedRecord`, like `group_log.decode_record`.
+
+        ``commit`` is the commit's index in these columns.
+        """
         if commit in self._odd:
             return self._odd[commit]
         number = int(self.key_version[commit])
@@ -218,8 +223,9 @@ def _kernel_column(column: BinaryColumn) -> tuple[NDArray[Any], NDArray[Any], ND
 
 
 class _CommitsBuilder:
-    """Builder of decoded offset commits: it adds names, and commits that compiled code cannot
-    decode.
+    """Builder of decoded offset commits, which adds names and the commits that need Python code.
+
+    Compiled code cannot decode these commits.
     """
 
     def __init__(

@@ -186,9 +186,9 @@ def find_or_add(data, at, stop, names):
 
 @inline_piece
 def is_string(data, at, stop, names, code):
-    """Return whether ``data[at:stop]`` equals byte string number ``code`` of a hash table.
+    """Return whether ``data[at:stop]`` is the byte string number ``code`` of a hash table.
 
-    The result is False for -1.
+    ``names`` is the table. The result is False for code -1.
     """
     size = stop - at
     if code < 0 or names.table[code, 2] != size:
@@ -198,7 +198,9 @@ def is_string(data, at, stop, names, code):
 
 @inline_piece
 def find_or_add_likely(data, at, stop, names, like):
-    """Return the number of the byte string ``data[at:stop]`` in a hash table, like `find_or_add`.
+    """Return the number of the byte string ``data[at:stop]`` in a hash table; add it if it is new.
+
+    It is faster than `find_or_add` if the string is the expected one.
 
     Args:
         data: bytes that have the string.
@@ -224,7 +226,7 @@ def fill_slots(table, count, slots):
     Args:
         table: hash, offset and size of each string.
         count: number of strings to insert.
-        slots: output: the number of the string at each hash index.
+        slots: receives the number of the string at each hash index.
     """
     for code in range(count):
         slot = table[code, 0] & (len(slots) - 1)
@@ -262,7 +264,10 @@ class NameTable:
         return bool(is_half_full(self.names, reserve))
 
     def strings(self, data: Bytes) -> list[bytes]:
-        """Return all byte strings of the table, in the order of their codes."""
+        """Return all byte strings of the table in the order of their codes.
+
+        ``data`` are the bytes that were searched.
+        """
         return [data[at : at + n].tobytes() for at, n in self.positions().tolist()]
 
     def positions(self) -> NDArray[np.int64]:
@@ -275,7 +280,7 @@ class NameTable:
 
 
 def read_only(array: NDArray[Any], kind: type[np.generic]) -> NDArray[Any]:
-    """Return an array as read-only and contiguous, with the type that compiled code needs.
+    """Return an array as a read-only, contiguous array of the type that compiled code needs.
 
     It is copied only if it has another type or layout.
 

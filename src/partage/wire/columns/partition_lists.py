@@ -67,8 +67,9 @@ class PartitionList(NamedTuple):
 def read_partition_lists(payloads: Sequence[bytes]) -> list[PartitionList | None]:
     r"""Decode the list of topic partitions at the beginning of each member's payload.
 
-    The result is None for a payload that the generic decoder must decode. These are damaged
-    payloads, and all payloads if that decoder is faster (few members with many topics each).
+    ``payloads`` are the encoded bytes of each member. The result is None for a payload that the
+    generic decoder must decode: damaged ones, and all if that decoder is faster (few members with
+    many topics each).
 
     >>> lists = read_partition_lists([b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\7!"] * 6 + [b"\0\0\0\1"])
     >>> lists[0].names, lists[0].number.tolist(), lists[0].end, lists[6]
@@ -189,7 +190,7 @@ def _find_pairs(
 
     Args:
         data: the encoded lists, one after the other.
-        int32: the 32-bit integer at each byte of ``data``.
+        int32: the 32-bit integer that begins at each byte of ``data``.
         at: offset of each list's first topic.
         end: offset after each member's bytes.
         count: number of topics in each list.
@@ -227,7 +228,7 @@ def _find_pairs(
 
 
 class _ConsecutiveNumbers(dict[bytes, int]):
-    """Dict that assigns the next number (0, 1, ...) to each byte string that is new to it."""
+    """Dict that gives each new byte string the next number (0, 1, ...)."""
 
     def __missing__(self, key: bytes) -> int:
         number = self[key] = len(self)
@@ -414,9 +415,9 @@ def _nullable(data: bytes | None) -> bytes:
 
 
 def _group_by_first_use(key: Ints) -> tuple[NDArray[np.intp], Ints, Ints]:
-    """Return the indices that sort equal integers together, in order of their first occurrence.
+    """Return the indices that group equal integers together, in order of their first occurrence.
 
-    Return also the first index and the size of each group of equal integers.
+    Return also the first index and the size of each group.
     """
     order = np.argsort(key, kind="stable")
     first, size = _runs(key[order])

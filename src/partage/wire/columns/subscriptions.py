@@ -50,7 +50,7 @@ class TrailerColumns(NamedTuple):
     """User data of a consumer's subscription, split into the strategy's bytes and Partage's
     trailer.
 
-    The trailer is what Partage appends to user data (see `partage.wire.member_extras`).
+    Partage appends the trailer to user data (see `partage.wire.member_extras`).
 
     Attributes:
         user_data: the assignment strategy's own bytes.
@@ -88,7 +88,8 @@ class _Head(NamedTuple):
 def decode_subscriptions(metadata: Sequence[bytes]) -> list[SubscriptionColumns | None]:
     r"""Decode the subscriptions of all members of a consumer group at once.
 
-    The result is None for a subscription that only the general decoder can decode.
+    ``metadata`` are the encoded subscriptions. The result is None for one that only the general
+    decoder can decode.
 
     >>> sent = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\1\0\1t\0\0\0\1\0\0\0\7"
     >>> decode_subscriptions([sent] * 6)[5].owned.number.tolist()
@@ -163,10 +164,10 @@ def _with_tail(
 
 
 def split_user_data(user_data: Sequence[bytes]) -> list[TrailerColumns | None]:
-    r"""Divide each member's user data into the strategy's own bytes and the trailer of Partage.
+    r"""Split each member's user data into the strategy's own bytes and the trailer of Partage.
 
     The trailer has the partitions that the member owned. The result is None for user data without a
-    trailer, or whose trailer also has measured loads.
+    trailer, or with measured loads in it.
 
     >>> from partage.wire.member_extras import Extras, with_extras
     >>> split_user_data([with_extras(b"own", Extras((("t", 7),), 4))] * 6)[5].claims.number.tolist()
@@ -188,9 +189,10 @@ def split_user_data(user_data: Sequence[bytes]) -> list[TrailerColumns | None]:
 
 
 def decode_sticky_claims(user_data: Sequence[bytes]) -> list[tuple[PartitionList, int] | None]:
-    r"""Decode the owned partitions (claims) and generation that Kafka's sticky assignor sends.
+    r"""Decode the owned partitions and the generation that Kafka's sticky assignor sends as user
+    data.
 
-    There is one result for each member's user data; it is None for other formats.
+    There is one result for each member's ``user_data``; it is None for other formats.
 
     >>> claims, generation = decode_sticky_claims([b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\2\0\0\0\5"] * 6)[5]
     >>> claims.number.tolist(), generation

@@ -18,10 +18,10 @@ __all__ = ["load_message"]
 
 @lru_cache(maxsize=128)
 def load_message(name: str) -> Message:
-    """Load the layout of a Kafka message from its JSON definition in this package.
+    """Load the layout of a Kafka message by its name from the JSON definitions in this package.
 
     Raises:
-        FileNotFoundError: there is no document of that name.
+        FileNotFoundError: there is no definition of that name.
 
     >>> load_message("OffsetCommitValue").versions
     Versions(lowest=0, highest=4)

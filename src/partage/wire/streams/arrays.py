@@ -80,7 +80,7 @@ class Tasks:
         return builder.tasks()
 
     def without_empty_names(self) -> Tasks:
-        """Return the tasks with empty topology names replaced by no name, as in Kafka's
+        """Return the tasks with no topology name instead of an empty one, as in Kafka's
         ``TaskId``.
         """
         return Tasks.of(self) if "" in self.topologies else self
@@ -250,10 +250,11 @@ class TaskValues:
 
 
 def merge_unnamed(values: Mapping[Any, Value]) -> Mapping[Any, Value]:
-    """Replace empty topology names by None, and merge the entries of tasks that then are equal.
+    """Replace empty topology names of tasks by None, and merge the entries of tasks that become
+    equal.
 
-    Kafka's ``TaskId`` does not distinguish an empty name from no name. The result is a dict by
-    task. A merged entry has the position of the first and the value of the last entry.
+    Kafka's ``TaskId`` does not distinguish an empty name from no name. ``values`` and the result
+    are dicts by task. A merged entry has the position of the first and the value of the last entry.
 
     >>> merge_unnamed({(0, 1): 5, (0, 2): 6, (0, 1, ""): 7})
     {(0, 1, None): 7, (0, 2, None): 6}
@@ -296,7 +297,7 @@ def tasks_in_hash_order(
         tasks: the tasks in the order of insertion.
         copied: whether Kafka constructs the collection as a copy of another collection, which gives
             it another capacity.
-        hash_of: hash code of a task.
+        hash_of: function that returns the hash code of a task.
 
     >>> [partition for _, partition, _ in tasks_in_hash_order((0, p, None) for p in range(4))]
     [3, 2, 1, 0]
@@ -395,7 +396,10 @@ class PartitionListsBuilder:
         self._names: dict[str, int] = {}
 
     def add(self, topic: str, partition: int) -> None:
-        """Append a partition to the current list."""
+        """Append a partition to the current list.
+
+        ``topic`` is an index into the topic names that are later passed to `lists`.
+        """
         self._partition.append(partition)
         self._topic.append(self._names.setdefault(topic, len(self._names)))
 
@@ -408,7 +412,7 @@ class PartitionListsBuilder:
         self._partition.frombytes(partitions.astype(np.intc).tobytes())
 
     def end_list(self) -> None:
-        """End the current list of partitions and begin the next one."""
+        """End the current list of partitions, so that later ones belong to the next list."""
         self._start.append(len(self._partition))
 
     def lists(self, topics: tuple[str, ...] | None = None) -> PartitionLists:
@@ -426,7 +430,7 @@ class PartitionListsBuilder:
 
 @dataclass(frozen=True)
 class Hosts:
-    """The end points (host and port) of a Streams application, each with its partitions.
+    """End points (host and port) of a Kafka Streams application, each with its partitions.
 
     >>> Hosts.of([(("h", 80), [("t", 1)])]).to_dict()
     {('h', 80): (('t', 1),)}

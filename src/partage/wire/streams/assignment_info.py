@@ -179,8 +179,7 @@ class AssignmentInfo:
     ) -> list[tuple[TopicPartition, TaskKey]]:
         """Return pairs of an assigned partition and the Streams task that reads it.
 
-        Args:
-            partitions: the partitions of the assignment with this user data, in any order.
+        ``partitions`` are those of the assignment that has this user data, in any order.
 
         Raises:
             WireFormatError: the number of tasks differs from that of partitions
@@ -217,7 +216,9 @@ _ATTRIBUTES = {
 
 
 class _InfoReader(Reader):
-    """Reader of a Kafka Streams assignment that keeps topic names to which later lists refer."""
+    """Reader of a Kafka Streams assignment that remembers topic names, to which later lists
+    refer.
+    """
 
     __slots__ = ("dictionary",)
     dictionary: Dictionary

@@ -61,8 +61,8 @@ FIRST_NAMED_VERSION = 10
 
 
 class Groups(NamedTuple):
-    """Groups of consecutive Kafka Streams tasks with one sub-topology (subscription versions 7 to
-    9).
+    """Groups of consecutive Kafka Streams tasks with one sub-topology, for subscription versions 7
+    to 9.
 
     These versions encode the tasks' offset sums group by group.
 
@@ -87,9 +87,10 @@ _UNNAMED_SUM = np.dtype(
 
 
 def tasks_codec(version: int) -> Codec:
-    r"""Return the decoder and encoder of a list of tasks: a count (int32), then two int32 per task.
+    r"""Return the decoder and encoder of a list of Kafka Streams tasks in a message version.
 
-    From version 10 on each task ends with its topology's name.
+    A list is a count (int32), then two int32 per task. From version 10 on each task ends with its
+    topology's name.
 
     >>> list(tasks_codec(1).read(Reader(b"\0\0\0\1\0\0\0\0\0\0\0\2")))
     [(0, 2, None)]
@@ -99,9 +100,9 @@ def tasks_codec(version: int) -> Codec:
 
 
 def offset_sums_codec(version: int) -> Codec:
-    """Return the decoder and encoder of a list of tasks with their offset sums (`GroupedSums`).
+    """Return the decoder and encoder of a list of Streams tasks with offset sums (`GroupedSums`).
 
-    Tasks are grouped by sub-topology up to version 9 of the message, and are a flat list later.
+    Tasks are grouped by sub-topology up to ``version`` 9 of the message, and are a flat list later.
     """
     read = _read_grouped_sums if version < FIRST_NAMED_VERSION else _read_named_sums
     return Codec(read, partial(_write_offset_sums, version=version))
@@ -110,7 +111,8 @@ def offset_sums_codec(version: int) -> Codec:
 def check_names(writer: Writer, tasks: Tasks, version: int) -> None:
     """Raise an error if a Kafka Streams task has a topology name that the version cannot encode.
 
-    Versions below 10 have no names. Kafka raises a TaskAssignmentException.
+    Versions below 10 have no names; Kafka raises a TaskAssignmentException. ``writer`` has the
+    offset for the error.
     """
     if tasks.topology is not None and version < FIRST_NAMED_VERSION:
         name = tasks.topologies[0]
@@ -251,7 +253,9 @@ def _write_offset_sums(writer: Writer, grouped: GroupedSums, *, version: int) ->
 
 
 def _runs(tasks: Tasks) -> Groups:
-    """Find the consecutive Kafka Streams tasks that have the same sub-topology.
+    """Find the runs of consecutive Kafka Streams tasks with the same sub-topology.
+
+    The result has the sub-topology and the length of each run.
 
     >>> _runs(Tasks.of([(0, 1), (0, 2), (1, 0)])).size.tolist()
     [2, 1]
@@ -385,8 +389,8 @@ class SubscriptionInfo:
         )
 
     def is_future(self, latest: int = LATEST_VERSION) -> bool:
-        """Return whether the message is too new for a reader that supports versions up
-        to ``latest``.
+        """Return whether the message is too new for a reader that supports versions up to
+        ``latest``.
 
         Such a reader can decode only the two version fields.
         """
@@ -448,9 +452,9 @@ def _path(field: str) -> str:
 
 
 def _check_versions(version: int, latest: int) -> None:
-    """Check the two version fields of a Kafka Streams subscription.
+    """Raise an error unless a subscription's version is from 1 to the sender's latest version.
 
-    The version must be from 1 to the latest version that the sender supports.
+    ``latest`` is the latest version that the sender supports.
     """
     # Only messages of version 1 and 2 may have no latest version.
     if latest == UNKNOWN_VERSION:

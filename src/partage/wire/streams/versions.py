@@ -101,8 +101,9 @@ def group_versions_from_tuples(
 ) -> GroupVersions:
     """Derive the user data versions of a Streams group from its members' versions.
 
-    It is `group_versions` for members given as tuples (version, latest version, whether the member
-    asks for shutdown).
+    Args:
+        members: tuples (version, latest supported version, whether the member requests shutdown).
+        latest: the latest version that the leader supports.
 
     >>> group_versions_from_tuples([(9, 9, False), (12, 12, True)])
     GroupVersions(used=9, common=9, future=(1,), error_code=0)
@@ -142,7 +143,9 @@ class NextVersion:
 
 
 def next_version(answer: AssignmentInfo, *, used: int, latest: int = LATEST_VERSION) -> NextVersion:
-    """Choose the user data version of a Streams member's next subscription from the leader's reply.
+    """Return the user data version with which a Streams member sends its next subscription.
+
+    It follows from the leader's reply.
 
     Args:
         answer: the leader's reply, as the member decoded it.
