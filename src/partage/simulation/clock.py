@@ -9,11 +9,10 @@ __all__ = ["Clock"]
 
 
 class Clock:
-    """A simulated clock, which runs scheduled actions in order of their due times.
+    """A simulated clock, which runs scheduled actions (functions) in order of their due times.
 
-    An action may schedule others. Actions with the same due time run by ascending ``rank`` (set
-    when they are scheduled), then in the order in which they were scheduled. So a simulation is
-    deterministic.
+    An action may schedule others. Of actions with the same due time, those with a lower ``rank``
+    run first, then those that were scheduled first.
 
     Attributes:
         now_ms: due time of the action that runs; it never decreases.
@@ -33,22 +32,26 @@ class Clock:
         self._scheduled = 0
 
     def schedule_at(self, time_ms: int, action: Callable[[], None], *, rank: int = 0) -> None:
-        """Schedule an action (a function) at a simulated time, or at once if that time has passed.
+        """Schedule a function to run at a simulated time (ms), or at once if that time has passed.
 
-        Among actions with the same due time, those with a lower ``rank`` run first.
+        Among functions with the same due time, those with a lower ``rank`` run first.
         """
         self._scheduled += 1
         heapq.heappush(self._queue, (time_ms, rank, self._scheduled, action))
 
     def after(self, wait_ms: int, action: Callable[[], None], *, rank: int = 0) -> None:
-        """Schedule a function to run after a simulated delay of ``wait_ms`` milliseconds."""
+        """Schedule a function to run after a simulated delay of ``wait_ms`` milliseconds.
+
+        Among functions with the same due time, those with a lower ``rank`` run first.
+        """
         self.schedule_at(self.now_ms + wait_ms, action, rank=rank)
 
     def run(self, before_ms: int | None = None) -> None:
-        """Run all scheduled actions of the simulated clock in order of their due times.
+        """Run all scheduled functions in order of their due times; ``now_ms`` advances to each due
+        time.
 
         Args:
-            before_ms: if given, only actions due before this simulated time (ms) run.
+            before_ms: if given, only functions due before this simulated time (ms) run.
         """
         while self._queue and (before_ms is None or self._queue[0][0] < before_ms):
             time_ms, _, _, action = heapq.heappop(self._queue)
@@ -56,8 +59,6 @@ class Clock:
             action()
 
     def scheduled(self) -> list[tuple[int, Callable[[], None]]]:
-        """Return the scheduled actions of the simulated clock in running order, as pairs (due time
-        in ms, action).
-        """
+        """Return the scheduled functions in running order, as pairs (due time in ms, function)."""
         # No two entries have one number, so that actions themselves are never compared.
         return [(time_ms, action) for time_ms, _, _, action in sorted(self._queue)]

@@ -35,7 +35,7 @@ _RebalanceKey: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class CommitStatistics:
-    """Offset-commit statistics of one Kafka consumer group: pauses, consumption rates and commit
+    """Statistics of one consumer group's offset commits: pauses, consumption rates, commit
     intervals.
 
     Simulations estimate the costs of rebalances (downtime, records read twice) from them.
@@ -53,10 +53,10 @@ class CommitStatistics:
 
     @classmethod
     def of(cls, pauses: Iterable[Pause] = (), rates: Rates | None = None) -> CommitStatistics:
-        """Build a consumer group's offset-commit statistics from its pauses and its consumption
-        rates.
+        """Build a consumer group's commit statistics from its pauses and its consumption rates.
 
-        ``rates`` is a dict from (topic, partition) to records per second.
+        ``pauses`` are times without commits around rebalances, ``rates`` a dict from (topic,
+        partition) to records per second.
 
         >>> found = CommitStatistics.of([Pause(0, 4, "t", 1, 1_000, 4_000, 0, 500)])
         >>> list(found.pauses), dict(found.intervals)
@@ -77,7 +77,8 @@ class CommitStatistics:
         The result is empty if no partition has commits before and after the rebalance.
 
         Args:
-            incarnation: which lifetime of the group id (a deleted group can be created again).
+            incarnation: number of the lifetime of the group id (a deleted group can be created
+                again).
             generation: generation number of the rebalance.
         """
         return self.pauses.get((incarnation, generation), ())
@@ -85,10 +86,9 @@ class CommitStatistics:
 
 @dataclass(slots=True)
 class CommitRate:
-    """Measures how many records per second a group consumes of one partition, from its offset
-    commits.
+    """Records per second that a group consumes of one partition, measured from its offset commits.
 
-    Commits are added in log order. An offset that goes back (a reset) does not count.
+    Add commits in log order. An offset that goes back (a reset) does not count.
 
     >>> rate = CommitRate()
     >>> for first_ms, last_ms, first, last in ((0, 4_000, 10, 30), (6_000, 10_000, 30, 60)):
@@ -120,9 +120,7 @@ class CommitRate:
         self.last_offset = last_offset
 
     def add_stretch(self, stretch: Stretch) -> None:
-        """Add the offset commits that a `Stretch` summarises (first and last time and offset) to
-        the rate.
-        """
+        """Add a summary of offset commits (first and last time and offset) to the measured rate."""
         if stretch.commits:
             self.add_commits(
                 stretch.first_ms, stretch.latest_ms, stretch.first_offset, stretch.first_offset
@@ -142,10 +140,10 @@ class CommitRate:
 
 
 def rates_array(rates: Rates, index: Index) -> Weights:
-    """Convert consumption rates by partition to an array indexed by partition number (records/s).
+    """Convert a dict of consumption rates to an array in records per second, by partition index.
 
-    ``rates`` is a dict by (topic, partition), ``index`` numbers the partitions. A partition without
-    commits has 0.
+    ``rates`` has keys (topic, partition), ``index`` numbers the partitions. A partition without a
+    rate has 0.
 
     >>> rates_array({("t", 1): 2.5}, Index.of({"t": 2})).tolist()
     [0.0, 2.5]
@@ -154,8 +152,10 @@ def rates_array(rates: Rates, index: Index) -> Weights:
 
 
 def values_by_partition(values: Mapping[tuple[str, int], float], index: Index) -> FloatArray:
-    """Convert a dict by (topic, partition) to an array by partition index, with NaN for missing
-    ones.
+    """Convert a dict with keys (topic, partition) to an array by partition index; missing values
+    are NaN.
+
+    ``index`` numbers the partitions.
 
     >>> values_by_partition({("t", 1): 2.5}, Index.of({"t": 2})).tolist()
     [nan, 2.5]

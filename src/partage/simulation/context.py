@@ -63,7 +63,7 @@ class SimulationContext:
         Args:
             clusters: the cluster metadata over time.
             rebalances: all recorded rebalances of the group.
-            commits: statistics of the group's offset commits.
+            commits: pauses and rates of the group's offset commits.
         """
         bare = cls(clusters, CachedJudge(), commits)
         known = [one for one in rebalances if one.replayable] if commits.pauses else []
@@ -73,10 +73,10 @@ class SimulationContext:
 
     @cached_property
     def most(self) -> FloatArray:
-        """Maximum number of records that a partition's new owner may process twice (float64[P]).
+        """Maximum number of records of each partition that its new owner may process twice
+        (float64[P]).
 
-        A new owner begins at the last committed offset, so it rereads later records. See
-        `most_reread`.
+        A new owner begins at the last committed offset, so it rereads later records.
         """
         return most_reread(self.commits, self.clusters.index)
 
@@ -88,7 +88,7 @@ class SimulationContext:
         return self._costs_of(rebalance).length_ms if rebalance.replayable else None
 
     def costs(self, rebalance: RecordedRebalance) -> RebalanceCosts:
-        """Return what a recorded rebalance cost: time without a consumer, and records processed
+        """Return the costs of a recorded rebalance: time without a consumer, and records read
         twice.
 
         Results are cached, because they are the same for all simulated policies.
@@ -104,7 +104,7 @@ class SimulationContext:
         return cached[1]
 
     def _costs_of(self, rebalance: RecordedRebalance) -> RebalanceCosts:
-        """Compute what a recorded rebalance cost: time without a consumer, and records processed
+        """Compute the costs of a recorded rebalance: time without a consumer, and records read
         twice.
         """
         generation = rebalance.generation

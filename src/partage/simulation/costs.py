@@ -52,15 +52,15 @@ _HEARTBEATS = 3
 
 
 def pause_bounds(pause: Pause, undetected: Bounds) -> Bounds | None:
-    """Return bounds on how long one partition had no consumer in a rebalance (ms).
+    """Return bounds on the time (ms) in which one partition had no consumer in a rebalance.
 
     Consumption stopped at some time after the last commit before the rebalance, and resumed before
     the first commit after it. The lower bound is 0 for a partition without new records.
 
     Args:
         pause: the time without commits around a rebalance.
-        undetected: bounds on how long the coordinator did not notice that the partition's owner was
-            dead (ms); this time is not part of the rebalance.
+        undetected: bounds on the time until the coordinator noticed that the owner was dead (ms),
+            which is not part of the rebalance.
 
     Returns:
         None if there is no commit before the rebalance, or none after it.
@@ -95,7 +95,7 @@ def usual_duration(lengths: Iterable[Bounds | None]) -> Bounds | None:
     """Return the usual duration of a group's rebalances (ms): medians of their lower and upper
     bounds.
 
-    ``lengths`` are bounds on the durations of rebalances, None if unknown.
+    ``lengths`` are bounds on the duration of each rebalance, None if unknown.
 
     >>> usual_duration([Bounds(1, 2), None, Bounds(3, 8), Bounds(2, 9)])
     Bounds(low=2, high=8)
@@ -116,8 +116,8 @@ def stopped_partitions(
 ) -> Int32Array:
     """Return the indices of the partitions that have no consumer during a rebalance (int32).
 
-    Their owners have left, or have revoked them. In consumer groups (KIP-848), where members revoke
-    and take partitions one after the other, the result is an upper bound.
+    Their owners have left, or have revoked them. In consumer groups (KIP-848) the result is an
+    upper bound, as members revoke and take partitions one after the other.
 
     Args:
         before: position of each partition's last owner (int32[P]); -1 for none, -2 for a member
@@ -139,9 +139,10 @@ def stopped_partitions(
 
 
 def stopped_seconds(partitions: int, length_ms: Bounds | None) -> Bounds | None:
-    """Return bounds on partition-seconds without a consumer: number of partitions times duration.
+    """Multiply a number of partitions by a rebalance's duration: bounds on time without a consumer.
 
-    ``length_ms`` are bounds on the duration. The result is None if the duration is unknown.
+    The result is in partition-seconds, None if the duration is unknown. ``length_ms`` are bounds on
+    the duration.
 
     >>> stopped_seconds(4, Bounds(500, 2_000)), stopped_seconds(0, None), stopped_seconds(1, None)
     (Bounds(low=2.0, high=8.0), Bounds(low=0, high=0), None)
@@ -152,10 +153,10 @@ def stopped_seconds(partitions: int, length_ms: Bounds | None) -> Bounds | None:
 
 
 def detection_delay(timeout_ms: int) -> Bounds:
-    """Return bounds on the time between a member's death and its eviction by the coordinator (ms).
+    """Return bounds on the time (ms) from a member's death until the coordinator evicts it.
 
-    The coordinator evicts it one session timeout after its last heartbeat. It died between that
-    heartbeat and the next one, which was due up to a third of the timeout later.
+    The coordinator evicts it one session timeout (``timeout_ms``) after its last heartbeat. It died
+    between that heartbeat and the next one, which was due up to a third of the timeout later.
 
     >>> detection_delay(6_000)
     Bounds(low=4000.0, high=6000)
@@ -167,10 +168,10 @@ def detection_delay(timeout_ms: int) -> Bounds:
 
 
 def most_reread(commits: CommitStatistics, index: Index) -> FloatArray:
-    """Estimate how many records a new owner of each partition may process twice (float64[P]).
+    """Estimate how many records of each partition a new owner may process twice (float64[P]).
 
-    It is the number of records that arrive between two offset commits: the previous owner may have
-    processed them without committing. It is NaN if unknown.
+    It is the number of records that arrive between two offset commits, NaN if unknown: the previous
+    owner may have processed them without committing. ``index`` numbers the partitions.
 
     >>> commits = CommitStatistics(rates={("t", 0): 2.5}, intervals={("t", 0): 3_000})
     >>> most_reread(commits, Index.of({"t": 2})).tolist()
@@ -185,20 +186,17 @@ def most_reread(commits: CommitStatistics, index: Index) -> FloatArray:
 def reread_bounds(
     stops: Int32Array, recorded_reread: FloatArray, most: FloatArray
 ) -> Bounds | None:
-    """Return bounds on how many records are read twice in a simulated rebalance.
+    """Return bounds on the number of records that are read twice in a simulated rebalance.
 
     A new owner begins at the last committed offset, so it rereads later records of the old owner.
+    The result is None if nothing is known of any partition.
 
     Args:
-        stops: indices of the partitions that stop under the simulated policy (int32).
-        recorded_reread: number of records read twice in the recorded rebalance (float64[P]); NaN
-            for partitions that did not stop in it. These count from 0 (the owner committed at
-            revocation) to ``most``.
+        stops: indices of the partitions that change owner under the simulated policy (int32).
+        recorded_reread: number of records read twice in the recorded rebalance (float64[P]); NaN if
+            unknown. Unknown partitions count from 0 to ``most``.
         most: the maximum number of records that the new owner of each partition rereads
             (float64[P]), see `most_reread`.
-
-    Returns:
-        None if all partitions are unknown; otherwise unknown ones count as 0.
 
     >>> known, most = np.array([7, np.nan]), np.array([99.0, 10.0])
     >>> reread_bounds(np.array([0, 1], np.int32), known, most)
@@ -220,8 +218,7 @@ def reread_bounds(
 
 @dataclass(frozen=True)
 class RebalanceCosts:
-    """The costs of one recorded rebalance: partition time without a consumer, and records read
-    twice.
+    """The costs of one recorded rebalance: time without a consumer, and records read twice.
 
     The costs under simulated policies are derived from them.
 
@@ -229,7 +226,7 @@ class RebalanceCosts:
         cluster: the cluster metadata at that time.
         given: the recorded assignment.
         stopped: indices of the partitions that stopped in the recorded rebalance (int32).
-        length_ms: bounds on how long they were stopped; None if no commits show it.
+        length_ms: bounds on the time they were stopped; None if no commits show it.
         rewinds: dict from partition index to records read twice, for all partitions with commits.
         most: the maximum number of records that the new owner of each partition rereads
             (float64[P]), see `most_reread`.
@@ -257,8 +254,8 @@ class RebalanceCosts:
 
     @cached_property
     def recorded_owner(self) -> Int32Array:
-        """Each partition's owner after the recorded rebalance (int32[P]), as an index of the
-        group's members.
+        """Owner of each partition after the recorded rebalance, as an index of the members
+        (int32[P]).
 
         It is -1 for a partition without an owner.
         """
@@ -269,7 +266,8 @@ class RebalanceCosts:
     def stopped_seconds(
         self, stops: Int32Array, usual_ms: Bounds | None, *, longer_ms: Bounds | None = None
     ) -> Bounds | None:
-        """Return the partition-seconds without a consumer in a rebalance under a simulated policy.
+        """Return bounds on the partition-seconds without a consumer in a rebalance under a
+        simulated policy.
 
         The duration is that of the recorded rebalance.
 
@@ -284,14 +282,14 @@ class RebalanceCosts:
         return stopped_seconds(len(stops), length_ms)
 
     def reread(self, stops: Int32Array) -> Bounds | None:
-        """Return bounds on how many records are read twice in a rebalance under a simulated policy.
+        """Return bounds on the records that are read twice in a rebalance under a simulated policy.
 
-        ``stops`` are the indices of the partitions that stop under the policy.
+        ``stops`` are the indices of the partitions that change owner under the policy.
         """
         return reread_bounds(stops, self.recorded_reread, self.most)
 
     def reread_as_recorded(self) -> Bounds | None:
-        """Return how many records consumers processed twice in the recorded rebalance.
+        """Return bounds on the records that consumers read twice in the recorded rebalance.
 
         The result is None if no offset commits show it.
         """
@@ -305,11 +303,10 @@ def costs_of(
     pauses: Iterable[Pause],
     most: FloatArray,
 ) -> RebalanceCosts:
-    """Compute a recorded rebalance's costs: partition time without a consumer, and records read
-    twice.
+    """Compute the costs of a recorded rebalance: time without a consumer, and records read twice.
 
     Args:
-        rebalance: a replayable rebalance (one with valid input for assignment strategies).
+        rebalance: a rebalance that is valid input for assignment strategies.
         clusters: the cluster metadata over time.
         pauses: times without commits around this rebalance.
         most: the maximum number of records that the new owner of each partition rereads
@@ -327,13 +324,13 @@ def costs_of(
 
 @dataclass(frozen=True, slots=True)
 class RecordedStops:
-    """The partitions that a recorded rebalance interrupted, from whose pauses its duration is
+    """The partitions that a recorded rebalance left without a consumer, from which costs are
     estimated.
 
     Attributes:
         time_ms: time of the rebalance; partitions are numbered as in the metadata of that time.
-        timeouts: dict from index of each stopped partition to the session timeout after which its
-            owner was evicted (ms); 0 if its owner was not evicted.
+        timeouts: dict from index of each such partition to the session timeout (ms) after which its
+            owner was evicted; 0 if its owner was not evicted.
     """
 
     time_ms: int
@@ -341,7 +338,8 @@ class RecordedStops:
 
     @classmethod
     def of(cls, rebalance: RecordedRebalance, stopped: Int32Array) -> RecordedStops:
-        """Build a `RecordedStops` of a recorded rebalance from the partitions that it interrupted.
+        """Build a `RecordedStops` from the indices of the partitions that a recorded rebalance
+        stopped.
 
         A partition's owner counts as evicted if its session timed out.
         """
@@ -355,7 +353,7 @@ class RecordedStops:
         return cls(rebalance.generation.timestamp_ms, timeouts)
 
     def bounds(self, pauses: Iterable[Pause], clusters: ClusterHistory) -> list[Bounds]:
-        """Return bounds on how long each interrupted partition had no consumer (ms).
+        """Return bounds on the time (ms) in which each stopped partition had no consumer.
 
         Partitions without an offset commit before and after the rebalance are left out.
 
@@ -366,7 +364,7 @@ class RecordedStops:
         return self.bounds_of(_add_partition_indices(pauses, clusters, clusters.at(self.time_ms)))
 
     def bounds_of(self, located: Iterable[tuple[int, Pause]]) -> list[Bounds]:
-        """Return bounds on how long each interrupted partition had no consumer (ms).
+        """Return bounds on the time (ms) in which each stopped partition had no consumer.
 
         ``located`` are pairs of a partition index and its pause (time without offset commits).
         """
@@ -380,8 +378,9 @@ class RecordedStops:
 
 
 def recorded_stops(rebalance: RecordedRebalance, clusters: ClusterHistory) -> RecordedStops:
-    """Return the partitions that a recorded rebalance interrupted, with their owners' session
-    timeouts.
+    """Return the partitions that a recorded rebalance stopped, with their owners' session timeouts.
+
+    ``clusters`` is the cluster metadata over time.
     """
     generation = rebalance.generation
     cluster = clusters.at(generation.timestamp_ms)
@@ -399,7 +398,7 @@ def _stopped_in_record(
 ) -> Int32Array:
     """Return the indices of the partitions that a recorded rebalance stopped (int32).
 
-    ``given`` is the recorded assignment. In an eager group, members revoked all of their
+    ``given`` is the recorded assignment. In an eager group, members have revoked all of their
     partitions.
     """
     members = rebalance.generation.first.members
@@ -418,7 +417,7 @@ def _stopped_in_record(
 def _add_partition_indices(
     pauses: Iterable[Pause], clusters: ClusterHistory, cluster: Cluster
 ) -> Iterator[tuple[int, Pause]]:
-    """Yield each pause in consumption with its partition index, as (index, pause).
+    """Yield each pause in consumption with its partition's index in ``cluster``, as (index, pause).
 
     A pause during which the topic was deleted and created again is left out, because the new topic
     begins at offset 0.

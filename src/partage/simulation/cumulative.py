@@ -91,10 +91,8 @@ def simulate_cumulative(
     ``replays``, in order of generation and of step (a rebalance may have follow-ups).
 
     Every recorded rebalance that can be replayed has at least one row: the simulated rebalance, or
-    the reason why the policy has none. A cause may take effect at another time than recorded (an
-    eviction under another session timeout); its row stays with the recorded rebalance. Memory does
-    not grow with the history: input is consumed as simulated time passes, and rows come out some
-    thousand rebalances later.
+    the reason why the policy has none. A cause may take effect at another time than recorded, such
+    as an eviction under another session timeout. Memory does not grow with the history.
 
     Args:
         rebalances: all recorded rebalances of the group, in order.
@@ -113,9 +111,8 @@ def simulate_policies(
 ) -> Iterator[SimulatedRebalance]:
     """Simulate one group's whole history under several policies, in one pass over the history.
 
-    The rows of each policy are those of `simulate_cumulative`, in the same order; rows of different
-    policies alternate. All policies simulate one rebalance before the next, so that equal
-    assignment problems are solved once.
+    Yield rows of table ``replays``: those of each policy in order, alternating between policies.
+    Equal assignment problems of policies are solved once.
 
     Args:
         rebalances: all recorded rebalances of the group, in order.
@@ -136,8 +133,7 @@ def _simulate(
 ) -> Iterator[SimulatedRebalance]:
     """Simulate one group's history under several policies at once; yield rows of table ``replays``.
 
-    ``create_simulations`` returns one simulation per policy. It is called for each incarnation of
-    the group (from its creation to its deletion).
+    ``create_simulations`` returns a simulation per policy, once for each lifetime of the group.
     """
     for _, incarnation in groupby(enumerate(rebalances), lambda one: one[1].generation.incarnation):
         simulations = create_simulations()
@@ -164,10 +160,10 @@ def _simulate(
 def _advance(
     simulations: Sequence[_Simulation], waiting: deque[tuple[int, int]], before_ms: int | None
 ) -> None:
-    """Run the simulations of all policies up to a simulated time, rebalance by rebalance.
+    """Run the simulations of all policies up to the time ``before_ms``; None means to the end.
 
     ``waiting`` has the recorded rebalances still to simulate, as (time in ms, index in the
-    history), and is changed in place. ``before_ms`` is None at the end.
+    history), and is changed in place.
     """
     while waiting and (before_ms is None or waiting[0][0] < before_ms):
         time_ms, position = waiting.popleft()
@@ -220,7 +216,7 @@ class _Simulation:
         """Schedule a recorded rebalance in the simulation of a policy, with evictions before it.
 
         If an earlier run has simulated it, its stored rows are scheduled for output instead.
-        ``position`` is the rebalance's index in the group's history, ``time_ms`` its time.
+        ``position`` is its index in the group's history.
         """
         self.lengths.feed(rebalance)
         if self.continuation is not None:
@@ -235,7 +231,9 @@ class _Simulation:
         self.clock.schedule_at(time_ms, partial(self._replay, rebalance), rank=1)
 
     def is_full(self, simulations: int) -> bool:
-        """Return whether this simulation, one of ``simulations``, has too many rows in memory."""
+        """Return whether too many of its rows are in memory, one of ``simulations`` running at
+        once.
+        """
         return max(len(self.rows) / _MOST_ROWS, self.text / _MOST_TEXT) >= 1 / simulations
 
     def take_rows(self, count: int) -> list[SimulatedRebalance]:
@@ -254,7 +252,8 @@ class _Simulation:
     ) -> None:
         """Schedule the output of rows that an earlier run has stored, up to a recorded rebalance.
 
-        ``stored`` has these rows and a checkpoint, the simulation state to continue from.
+        ``stored`` has these rows and the state to continue from. ``position`` is the rebalance's
+        index.
         """
         for number, row in stored.rows_until(position, time_ms):
             rank = _STORED_ROW + number
@@ -273,10 +272,10 @@ class _Simulation:
         self._append(row.finish(self.policy.name, rebalance, self.context, self.lengths))
 
     def finish_recorded(self, position: int, time_ms: int, *, is_last_at_time: bool) -> None:
-        """Store the simulation state after a recorded rebalance, if a later run is to continue
+        """Store the simulation state after a recorded rebalance if a later run is to continue
         there.
 
-        ``position`` is the rebalance's index in the history. ``is_last_at_time`` is whether the
+        ``position`` is the rebalance's index in the history. ``is_last_at_time`` says whether the
         next recorded rebalance is later.
         """
         known = self.continuation
@@ -318,7 +317,7 @@ class _Simulation:
         return replace(found, steps=tuple(steps))
 
     def _resume(self, past: Checkpoint) -> None:
-        """Restore the state of the simulation from a checkpoint of an earlier run."""
+        """Restore the state of the simulation from a checkpoint (``past``) of an earlier run."""
         recent = self.recent
         self.cluster = self.context.clusters.at(recent[past.position].generation.timestamp_ms)
         self.state = state = PolicyState(
@@ -354,8 +353,8 @@ class _Simulation:
     def _replay(self, rebalance: RecordedRebalance) -> None:
         """Apply the departures and joins of a recorded rebalance to the simulated group.
 
-        If they cause a rebalance under the policy, simulate it. Otherwise add a row with the reason
-        why the policy has no rebalance.
+        If they cause a rebalance under the policy, simulate it. Otherwise add an output row with
+        the reason why there is no rebalance.
         """
         generation = rebalance.generation
         self.cluster = self.context.clusters.at(generation.timestamp_ms)
@@ -388,9 +387,11 @@ class _Simulation:
         self._complete_pending()
 
     def _depart(self, rebalance: RecordedRebalance, absence: Absence) -> tuple[bool, Absences]:
-        """Remove a simulated member, or stop its heartbeats, as the recorded member did.
+        """Remove a member from the simulated group, or stop its heartbeats, as in the recorded
+        rebalance.
 
-        Return whether the coordinator notices it at once, and partition-seconds lost until then.
+        Return whether the coordinator notices it at once, and the partition-seconds lost until
+        then.
         """
         member = absence.member
         key = self.state.key(member)
@@ -411,7 +412,7 @@ class _Simulation:
     def _join(self, member: MemberState) -> tuple[bool, Absences]:
         """Add a recorded member to the simulated consumer group, or update its subscription.
 
-        Return whether this changes the group, and partition-seconds lost while it was absent.
+        Return whether this changes the group, and the partition-seconds lost while it was absent.
         """
         state = self.state
         if member.id in state.evicted_early:
@@ -447,7 +448,7 @@ class _Simulation:
             self._complete_pending()
 
     def _evict_early(self, rebalance: RecordedRebalance, absence: Absence) -> None:
-        """Evict a dead member earlier than recorded: the policy's session timeout is shorter."""
+        """Evict a dead member earlier than recorded: the policy has a shorter session timeout."""
         if self.continuation is not None:
             self.newest_early = max(self.newest_early, self.recent.position(rebalance))
         key = self.state.key(absence.member)
@@ -479,8 +480,8 @@ class _Simulation:
         self.consumption.remove(key)
 
     def _ids(self, key: str) -> tuple[str, ...]:
-        """Return a member's Kafka member ids since the last rebalance (two after a static
-        restart).
+        """Return the Kafka member ids that a member has had since the last rebalance,
+        newest first.
         """
         former = self.state.former.get(key)
         return (self.state.members[key].state.id, *(() if former is None else (former,)))
@@ -617,10 +618,7 @@ class _Simulation:
     def _estimate_downtime(
         self, rebalance: RecordedRebalance, inputs: UnreadInputs
     ) -> UnreadEstimate | None:
-        """Estimate the partition-seconds without a consumer in one simulated rebalance.
-
-        The inputs are kept, to be stored with the rebalance's output row.
-        """
+        """Estimate the partition-seconds without a consumer in one simulated rebalance."""
         self.unread_inputs = inputs
         return inputs.estimate(self.lengths, rebalance)
 
@@ -630,7 +628,9 @@ class _Simulation:
             self._begin(rebalance, Absences())
 
     def _switch_strategy(self, resolved: ResolvedPolicy) -> None:
-        """Switch the group to another assignment strategy; members lose the old one's user data."""
+        """Switch the group to another assignment strategy; members lose the old one's
+        stored data.
+        """
         before, self.state.resolved = self.state.resolved, resolved
         if before is not None and before.strategy is not resolved.strategy:
             for member in self.state.members.values():
@@ -656,16 +656,15 @@ class _Simulation:
         return count.rows
 
     def _row_count(self, rebalance: RecordedRebalance) -> int:
-        """Return how many output rows a recorded rebalance has so far (the next row's number)."""
+        """Return the number of output rows of a recorded rebalance so far."""
         count = self.counts.get(id(rebalance))
         return 0 if count is None else count.steps
 
     def _add_row_without_rebalance(
         self, rebalance: RecordedRebalance, why: str, extra: Absences
     ) -> None:
-        """Add an output row for a recorded rebalance that does not happen under the policy.
-
-        ``why`` is the reason, ``extra`` the time without a consumer before it (partition-seconds).
+        """Add an output row for a recorded rebalance that does not happen under the policy
+        (``why``).
         """
         rows = self._row_builder(rebalance)
         resolved = ResolvedPolicy.at(self.policy, rebalance)

@@ -42,14 +42,13 @@ UNOWNED, DEPARTED = -1, -2
 
 @dataclass(slots=True)
 class SimulatedMember:
-    """The state of one simulated member between two rebalances: its partitions and its user data.
+    """One simulated member between two rebalances: its partitions and its stored strategy data.
 
     Attributes:
-        key: stable identity: instance id or member id. A member that a policy makes static
-            keeps its first member id across restarts.
+        key: stable identity: instance id or member id. A member that a policy makes static keeps
+            its first member id across restarts.
         state: its last recorded state.
-        owned: indices of its assigned partitions (int32); in the consumer protocol, of its
-            target.
+        owned: indices of its assigned partitions (int32); in the consumer protocol, of its target.
         last_owned: ``owned`` and partitions that it released and that have no new owner yet
             (int32).
         generation: generation of its last assignment.
@@ -71,15 +70,14 @@ class SimulatedMember:
 
     @property
     def rack(self) -> str | None:
-        """The rack that the group member sent; None if it sent none."""
+        """The rack that the member sent; None if it sent none."""
         subscription = self.state.subscription
         return None if subscription is None else subscription.rack
 
     def instance_id(self, *, static: bool) -> str | None:
         """Return the member's ``group.instance.id``, or None for a dynamic member.
 
-        If ``static`` is true (the policy makes all members static), a dynamic member's key is its
-        id.
+        With ``static`` (the policy makes all members static), a dynamic member's key is its id.
         """
         return self.state.instance or (self.key if static else None)
 
@@ -87,12 +85,11 @@ class SimulatedMember:
 def joined_group(
     members: Sequence[SimulatedMember], policy: Policy, strategy: Strategy, cluster: Cluster
 ) -> Group:
-    """Build the input of an assignment strategy: the members, their subscriptions and owned
-    partitions.
+    """Build the input of an assignment strategy: members with subscriptions and owned partitions.
 
-    Members report owned partitions ("claims") when they join. Eager members report none.
-    Cooperative members report owned partitions whose topics they still subscribe to. A coordinator
-    (KIP-848) knows each member's target assignment.
+    Members report their owned partitions when they join. Eager members report none. Cooperative
+    members report those whose topics they still subscribe to. In the consumer protocol (KIP-848),
+    they are the members' target assignments.
 
     Raises:
         InvalidProblemError: the record has values that no member can send.
@@ -119,10 +116,10 @@ def joined_group(
 
 
 def _claimed(member: SimulatedMember, policy: Policy, cluster: Cluster) -> Int32Array:
-    """Return the partitions that a member reports as owned when it joins a rebalance.
+    """Return the partition indices that a member reports as owned when it joins a rebalance
+    (int32).
 
-    They are partition indices (int32). In the consumer protocol (KIP-848) they are all partitions
-    of the member's target assignment.
+    In the consumer protocol (KIP-848) they are all partitions of the member's target assignment.
     """
     if not policy.cooperative:
         return member.owned
@@ -134,7 +131,8 @@ def _claimed(member: SimulatedMember, policy: Policy, cluster: Cluster) -> Int32
 def previous_owners_of(
     members: Sequence[SimulatedMember], problem: Problem, last_owner: Int32Array
 ) -> PreviousOwners:
-    """Return the previous owner of each partition, against which an assignment's moves are counted.
+    """Return the previous owner of each partition, from which the moves of an assignment are
+    counted.
 
     Args:
         members: the members before the rebalance.
@@ -160,11 +158,10 @@ def previous_owners_of(
 def last_owned(
     before: Mapping[str, Int32Array], assigned_now: Mapping[str, Int32Array]
 ) -> dict[str, Int32Array]:
-    """Return, for each current member, the partitions of which it is the current or most recent
-    owner.
+    """Return, for each member, the partitions of which it is the current or most recent owner.
 
     In the first phase of a cooperative rebalance (KIP-429) a revoked partition has no owner. It
-    still counts for its last owner until the second phase assigns it, because only then it moves.
+    still counts for its last owner until the second phase assigns it.
 
     Args:
         before: partitions of each member before the rebalance.
@@ -185,8 +182,7 @@ def last_owned(
 def owner_view(
     partition_count: int, owned: Iterable[Int32Array], departed: Iterable[Int32Array] = ()
 ) -> Int32Array:
-    """Return an array with the owner of each partition, as an index of the group's members
-    (int32[P]).
+    """Return an array with the owner of each partition, as an index of the members (int32[P]).
 
     Args:
         partition_count: number of partitions.
@@ -210,10 +206,10 @@ ConsumptionListener: TypeAlias = Callable[[int, Mapping[str, Int32Array]], None]
 
 
 class ConsumptionTracker:
-    """Reports to a listener which partitions each member consumes during simulated rebalances.
+    """Reporter of the partitions that each member consumes during simulated rebalances.
 
-    The order of steps follows the rebalance protocol: eager members all stop first, cooperative
-    members stop only what they lose. Without a listener nothing is tracked.
+    A listener function gets each step in the protocol's order: eager members all stop first,
+    cooperative members stop only what they lose. Without a listener nothing is tracked.
     """
 
     # Eager members stop and resume together. Cooperative members stop consuming partitions that
@@ -226,7 +222,7 @@ class ConsumptionTracker:
         self._target: dict[str, Int32Array] = {}
 
     def owned(self, members: Sequence[SimulatedMember]) -> Mapping[str, Int32Array]:
-        """Return the partitions that each member owns before a simulated rebalance, by member key.
+        """Return a dict from member key to the partitions that the member owns before a rebalance.
 
         The result is empty if no listener receives changes.
         """
@@ -271,9 +267,7 @@ class ConsumptionTracker:
                 self._notify()
 
     def _reconcile(self, key: str) -> None:
-        """Let a member start to consume its assigned partitions that no other member still
-        consumes.
-        """
+        """Start a member's assigned partitions that no other member still consumes."""
         target = self._target.get(key)
         if target is None:
             return

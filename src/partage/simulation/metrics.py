@@ -74,7 +74,8 @@ class PlanMetrics:
 
 @dataclass(frozen=True, slots=True)
 class RecomputeInputs:
-    """Inputs from which a later run recomputes an output row with newer offset commits.
+    """Inputs from which a later run computes columns of an output row again, with newer offset
+    commits.
 
     These columns are ``stopped``, ``reread`` and ``load_spread`` of table ``replays``.
 
@@ -182,9 +183,7 @@ _NO_PARTITIONS: Int32Array = np.zeros(0, np.int32)
 
 
 class CachedJudge:
-    """Computes quality metrics of assignments, and caches them for all policies of a group.
-
-    Results do not depend on the cache, so several groups may share one object.
+    """Function that computes quality metrics of assignments, and caches them for all policies.
 
     >>> from partage.model import Member, Plan
     >>> cluster = Cluster.from_topics({"t": 2})
@@ -241,10 +240,11 @@ class CachedJudge:
         return cached[1]
 
     def _intern_group(self, digest: bytes, group: Group) -> Group:
-        """Return the one cached object for equal groups of members; cache ``group`` if it is the
-        first.
+        """Return one shared object for all equal groups of members, because caches use object
+        identity.
 
-        ``digest`` is a hash of the group's content. Other caches use object identity as key.
+        ``digest`` is a hash of the content of ``group``. The first group with this digest is
+        returned.
         """
         if len(self._groups) >= _MOST_CACHED:
             self._groups.clear()
@@ -285,8 +285,8 @@ class CachedJudge:
         """Count the violations of an assignment's validity rules, such as a partition with two
         owners.
 
-        The rules are checked only if the computed metrics (``found``) do not already prove that the
-        assignment is valid.
+        ``found`` are metrics that may already prove that the assignment is valid; then the rules
+        are not checked.
         """
         is_valid = (
             found.avoidable is not None  # every open partition has one owner, who subscribes
@@ -320,9 +320,9 @@ _MOST_LOADS = 512
 
 
 class PlanLoads:
-    """Cache of the arrays from which the load of each member under an assignment is computed.
+    """Cache of the arrays from which each member's load under an assignment is computed.
 
-    `load_spread` computes the difference in load from them.
+    `load_spread` takes these arrays.
     """
 
     def __init__(self) -> None:
@@ -330,9 +330,11 @@ class PlanLoads:
         self._facts: dict[tuple[int, int], Facts] = {}
 
     def loads(self, inputs: RecomputeInputs) -> Loads:
-        """Return, as arrays, the partitions whose consumption rates add up to each member's load.
+        """Return the arrays from which `load_spread` computes each member's load under an
+        assignment.
 
-        `load_spread` takes these arrays. ``inputs`` contains the assignment.
+        They list the partitions whose consumption rates add up to a member's load. ``inputs`` has
+        the assignment.
         """
         key = (id(inputs.plan), id(inputs.group), id(inputs.cluster))
         known = self._loads.get(key)
@@ -354,7 +356,7 @@ class PlanLoads:
 
 
 def load_spread(loads: Loads | None, weights: Weights) -> float | None:
-    """Return the difference between the highest and the lowest load of a member (records per
+    """Return the highest minus the lowest load of a member under an assignment (records per
     second).
 
     Args:

@@ -53,8 +53,8 @@ def simulate_rebalance(
         rebalance: the recorded rebalance, with the ownership before it.
         policies: the policies to simulate.
         context: metadata, metrics and commit statistics that all policies share.
-        judged: whether the recorded assignment equals the result of its own strategy, if that is
-            known already. The first row of that strategy without options reports it.
+        judged: whether the recorded assignment equals the result of its own strategy; None if that
+            is not known yet.
     """
     # Members send the user data that the policy's strategy would have stored for them, or what they
     # really sent if the group ran that strategy. A cooperative policy adds rows for its follow-up
@@ -85,7 +85,7 @@ def _rows(
 ) -> Iterator[SimulatedRebalance]:
     """Simulate one recorded rebalance under each policy and yield the output rows.
 
-    Equal policies are simulated once.
+    Policies that are equal for this rebalance are simulated once.
     """
     rows = RowBuilder.of(rebalance, context, PER_REBALANCE)
     simulated: dict[tuple[object, ...], list[SimulatedRebalance]] = {}
@@ -179,7 +179,7 @@ def _simulated_rows(
 def _group_as_sent(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy
 ) -> Group | None:
-    """Return the consumer group's members with the owned partitions and user data that they really
+    """Return the consumer group's members as they joined: with the owned partitions and data they
     sent.
 
     Return None if the recorded group ran another strategy or protocol than the policy.
@@ -197,7 +197,11 @@ def _build_member(
 ) -> SimulatedMember:
     """Build a simulated member from a recorded one, with the partitions that it really owned.
 
-    ``state`` is the recorded member, ``resolved`` the policy with its strategy.
+    Args:
+        state: the recorded member.
+        rebalance: the recorded rebalance, which has the owned partitions.
+        resolved: the policy with its strategy.
+        index: the numbering of partitions.
     """
     owned = rebalance.owned.get(state.owner, EMPTY)
     last = rebalance.last_owned.get(state.owner, EMPTY)
@@ -213,10 +217,11 @@ def _build_member(
 
 
 def _avoids_rebalance(rebalance: RecordedRebalance, policy: Policy) -> bool:
-    """Return whether a recorded rebalance would not happen with static members (KIP-345).
+    """Return whether static members (KIP-345) would have avoided a recorded rebalance under a
+    policy.
 
-    It does if all causes of the rebalance are absences shorter than the session timeout, for which
-    the coordinator waits.
+    This is so if members were only absent for less than the session timeout, for which the
+    coordinator waits.
     """
     absences = rebalance.departures + rebalance.returns
     causes = rebalance.generation.causes
@@ -228,7 +233,7 @@ def _avoids_rebalance(rebalance: RecordedRebalance, policy: Policy) -> bool:
 
 
 def _returns_in_time(absence: Absence, policy: Policy) -> bool:
-    """Return whether an absent member returns within the policy's session timeout."""
+    """Return whether an absent member rejoined within the policy's session timeout."""
     if absence.back_ms is None:
         return False
     timeout = policy.timeout_ms or session_timeout_ms(absence.member)

@@ -136,19 +136,21 @@ class Policy:
 
     @property
     def is_own(self) -> bool:
-        """Return whether the policy is `own`, the group's recorded strategy and protocol."""
+        """Return whether the policy is `own`: it keeps the group's recorded strategy and
+        protocol.
+        """
         return self.protocol == OWN and not self.static and self.timeout_ms is None
 
     @property
     def cooperative(self) -> bool:
-        """Return whether the policy uses the cooperative rebalance protocol (KIP-429), with two
+        """Return whether the policy uses the cooperative rebalance protocol (KIP-429) with two
         phases.
         """
         return self.protocol == COOPERATIVE
 
     @property
     def eager(self) -> bool:
-        """Return whether the policy uses the eager protocol: members revoke all partitions in a
+        """Return whether the policy uses the eager protocol: members revoke everything in a
         rebalance.
         """
         return self.protocol == EAGER
@@ -170,7 +172,7 @@ def default_policies() -> tuple[Policy, ...]:
 def _parse_without_options(name: str, text: str) -> Policy:
     """Parse a policy's name that has no options: ``protocol/strategy``, ``strategy`` or ``own``.
 
-    ``text`` is the whole name as the user wrote it, for the error message. ``own`` means the
+    ``text`` is the whole name as the user wrote it, for the error message. ``own`` keeps the
     group's recorded settings.
     """
     if name == OWN:
@@ -202,7 +204,7 @@ def _strategy(wanted: str, given: str) -> Strategy:
 
 
 def _preferred(strategy: Strategy) -> str:
-    """Return the rebalance protocol to use for a strategy that is named without one."""
+    """Return the rebalance protocol that is used for a strategy which is named without one."""
     if strategy.name.startswith(_SERVER):
         return CONSUMER
     first = strategy.protocols[0] if strategy.protocols else RebalanceProtocol.EAGER
@@ -210,7 +212,8 @@ def _preferred(strategy: Strategy) -> str:
 
 
 def _build_checked(protocol: str, strategy: Strategy, text: str) -> Policy:
-    """Build a policy from a protocol and a strategy, and check that Kafka supports the combination.
+    """Build a policy from a protocol and a strategy, after checking that Kafka allows the
+    combination.
 
     ``text`` is the policy's name as the user wrote it, for the error message.
     """
@@ -265,7 +268,7 @@ def recorded_protocol(generation: Generation) -> str:
     """Return the protocol of a recorded rebalance: eager, cooperative or consumer.
 
     The log of a classic group does not contain it: members use the cooperative protocol if their
-    strategy supports it.
+    strategy supports it. ``generation`` is the group generation that the rebalance created.
     """
     if generation.protocol != "classic":
         return CONSUMER
@@ -278,8 +281,8 @@ def recorded_protocol(generation: Generation) -> str:
 def recorded_strategy(generation: Generation) -> Strategy | None:
     """Return the strategy of a recorded rebalance, as the leader's client library implements it.
 
-    Returns:
-        None if Partage does not have the strategy.
+    ``generation`` is the group generation that the rebalance created. The result is None if Partage
+    does not have the strategy.
     """
     strategy = _named_strategy(generation)
     if strategy is None or generation.protocol != "classic":
@@ -302,6 +305,7 @@ def _named_strategy(generation: Generation) -> Strategy | None:
     it.
 
     A name such as ``module:Class`` gives None too, so that a log cannot cause an import.
+    ``generation`` is the group generation with the name.
     """
     is_classic = generation.protocol == "classic"
     name = generation.first.strategy or (None if is_classic else _SERVER_DEFAULT)

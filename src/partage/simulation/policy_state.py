@@ -61,7 +61,7 @@ __all__ = [
 
 @dataclass(slots=True)
 class AbsentMember:
-    """A simulated member that does not respond and has not been evicted yet.
+    """A simulated member that no longer sends heartbeats and has not been evicted yet.
 
     Attributes:
         rebalance: the first recorded rebalance in which it is missing.
@@ -79,7 +79,7 @@ class Absences(NamedTuple):
 
     Attributes:
         bounds: bounds on the sum over all these members.
-        away_s: the part that static members caused which then rejoined; exact.
+        away_s: the part of static members that rejoined later; exact.
     """
 
     bounds: Bounds = NOTHING
@@ -92,7 +92,8 @@ class Absences(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DepartedOwner:
-    """A simulated member that has left since the last rebalance, and the partitions that it owned.
+    """A member that has left the simulated group since the last rebalance, with its last
+    partitions.
 
     Attributes:
         partitions: indices of the partitions that it owned last (int32).
@@ -124,12 +125,12 @@ class PendingRebalance:
 
 @dataclass(slots=True)
 class PolicyState:
-    """The state of a simulated group that is carried over from one rebalance to the next.
+    """State of a simulated consumer group that is carried over from one rebalance to the next.
 
     Attributes:
         members: dict from key to member, in join order.
         absent: dict from key to member that does not respond.
-        released: members that left since the last rebalance, with what they owned.
+        released: members that left since the last rebalance, with the partitions that they owned.
         former: dict from key to the member id that it had before it restarted since the last
             rebalance.
         was_empty: whether the group had no member before the next rebalance.
@@ -154,11 +155,11 @@ class PolicyState:
         return self.key_of.get(member.id, member.owner)
 
     def is_responding(self, key: str) -> bool:
-        """Return whether a member is in the group and sends heartbeats."""
+        """Return whether a member (given by its key) is in the group and sends heartbeats."""
         return key in self.members and key not in self.absent
 
     def order_as_recorded(self, recorded: Iterable[MemberState]) -> None:
-        """Sort the simulated members of a consumer group in the order of the ``recorded`` ones.
+        """Sort the simulated members of a consumer group in the order of the recorded members.
 
         Members that exist only in the simulated group come last.
         """
@@ -183,16 +184,18 @@ class PolicyState:
 
 
 def protocol_of(policy: Policy, rebalance: RecordedRebalance) -> str:
-    """Return the rebalance protocol under a policy: eager, cooperative or consumer.
+    """Return the rebalance protocol of a recorded rebalance under a policy: eager, cooperative,
+    consumer.
 
-    For policy `own` it is the protocol of the recorded rebalance.
+    For policy `own` it is the recorded protocol.
     """
     is_own = policy.protocol == OWN
     return recorded_protocol(rebalance.generation) if is_own else policy.protocol
 
 
 def has_other_cause(policy: Policy, rebalance: RecordedRebalance) -> bool:
-    """Return whether a recorded rebalance would also happen without its joins and departures.
+    """Return whether a recorded rebalance would happen under a policy even without joins and
+    departures.
 
     This is the case if it has another cause, such as new partitions of a topic.
     """
@@ -229,7 +232,7 @@ def stops_of(
         index: the numbering of partitions.
         ids: member ids of each member, the newest first.
         released: members that left since the previous rebalance.
-        waited_ms: how long the rebalance waited for members that did not respond.
+        waited_ms: time that the rebalance waited for members that did not respond.
         protocol: cooperative or consumer if the policy has it and the record another one; else
             None.
     """
@@ -256,11 +259,11 @@ def stops_of(
 
 
 class PendingAction(NamedTuple):
-    """A pending action in a checkpoint of a simulation: an eviction, or a follow-up rebalance.
+    """A scheduled action in a stored simulation state: an eviction, or a follow-up rebalance.
 
     Attributes:
         time_ms: when it is due.
-        position: position, in the history, of the recorded rebalance that caused it.
+        position: index, in the history, of the recorded rebalance that caused it.
         generation: simulated generation that a follow-up completes; None for an eviction.
         key: key of the absent member.
         gone_ms: when that member stopped responding.
@@ -330,7 +333,7 @@ class Checkpoint:
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> Checkpoint:
-        """Restore the state of a simulation from the bytes that `to_bytes` returned.
+        """Restore the state of a simulation from the bytes (``blob``) that `to_bytes` returned.
 
         Raises:
             InvalidCaptureError: the bytes are of another version, or damaged.
@@ -361,7 +364,7 @@ class RecentRebalances:
     Older ones are removed, so that memory does not grow with the history.
 
     Args:
-        needed: positions of older rebalances to keep, because a checkpoint refers to them.
+        needed: indices of older rebalances to keep, because a checkpoint refers to them.
     """
 
     def __init__(self, needed: frozenset[int] = frozenset()) -> None:
@@ -388,7 +391,8 @@ class RecentRebalances:
         return self._position_of[id(rebalance)]
 
     def forget_before(self, position: int) -> None:
-        """Remove the recorded rebalances before an index in the history, to save memory.
+        """Remove the recorded rebalances before an index (``position``) in the history, to save
+        memory.
 
         Rebalances that checkpoints (stored simulation states) need are kept.
         """
@@ -404,9 +408,9 @@ class RecentRebalances:
 
 
 class UnreadInputs(NamedTuple):
-    """Inputs for estimating how long partitions had no consumer in a simulated rebalance.
+    """Inputs for estimating the time in which partitions had no consumer in a simulated rebalance.
 
-    They are stored with the row, because the estimate changes with later commits.
+    They are stored with the output row, because the estimate changes with later commits.
 
     Attributes:
         stops: partitions that stop.
@@ -423,8 +427,8 @@ class UnreadInputs(NamedTuple):
     def estimate(self, lengths: StopLengths, rebalance: RecordedRebalance) -> UnreadEstimate | None:
         """Estimate the partition-seconds without a consumer in the simulated rebalance.
 
-        ``lengths`` has the recorded intervals without a consumer. The estimate removes the
-        intervals that it uses.
+        ``lengths`` estimates from recorded intervals without a consumer, and removes those it uses.
+        ``rebalance`` is the recorded rebalance.
         """
         return lengths.estimate(
             rebalance, self.stops, was_empty=self.was_empty, away_s=self.away_s,
@@ -432,10 +436,9 @@ class UnreadInputs(NamedTuple):
         )  # fmt: skip
 
     def to_json(self) -> list[Any]:
-        """Return the inputs of a downtime estimate as JSON values, from which `from_json` restores
-        them.
+        """Return these inputs as JSON values, from which `from_json` restores them.
 
-        The interrupted partitions are left out, because the output row already has their indices.
+        The stopped partitions are left out, because the output row already has their indices.
         """
         owners: dict[tuple[Any, ...], int] = {}
         owner_of = [owners.setdefault(tuple(stop[2:]), len(owners)) for stop in self.stops]
@@ -537,9 +540,8 @@ class StoredRow(NamedTuple):
             policy: name of the policy.
             rebalance: the recorded rebalance.
             context: metadata and commit statistics of the group.
-            lengths: recorded intervals without a consumer. The rows of a policy must be finished in
-                the order in which they were made, because each estimate removes the intervals that
-                it uses.
+            lengths: estimates from recorded intervals without a consumer, and removes those it
+                uses; so finish the rows of a policy in their order.
         """
         stops = _NO_PARTITIONS if self.recompute is None else _array(self.recompute[0])
         stopped, reread = (None, None) if self.fixed is None else map(_bounds, self.fixed)
@@ -587,7 +589,9 @@ def _bounds(value: Any) -> Bounds | None:
 
 
 class SimulationStore(Protocol):
-    """Interface of a store for the rows and states of one policy's simulation, for the next run."""
+    """Interface of a store for the rows and checkpoints of one policy's simulation, for the next
+    run.
+    """
 
     def store_row(self, row: StoredRow) -> None:
         """Store the next output row of the simulation."""
@@ -598,13 +602,14 @@ class SimulationStore(Protocol):
 
 @dataclass
 class Continuation:
-    """The stored simulation of one policy from an earlier run, to continue it and to store more.
+    """A policy's simulation that an earlier run has stored, and the store for the continued
+    simulation.
 
     Attributes:
         store: receives new rows and checkpoints.
-        wanted: positions of the recorded rebalances after which to store a checkpoint.
+        wanted: indices of the recorded rebalances after which to store a checkpoint.
         checkpoint: the state to continue from; None to simulate the whole history.
-        rows: the stored rows before the checkpoint, in the order in which they were made.
+        rows: the stored rows before the checkpoint, in their original order.
     """
 
     store: SimulationStore
@@ -617,8 +622,7 @@ class Continuation:
     def covers(self, position: int) -> bool:
         """Return whether an earlier run has already simulated a recorded rebalance.
 
-        Such a rebalance is not simulated again. ``position`` is its position in the group's
-        history.
+        ``position`` is its index in the group's history.
         """
         return self.checkpoint is not None and position <= self.checkpoint.position
 

@@ -73,7 +73,7 @@ class _Departure:
 class _AbsenceTracker:
     """Finds when members of a consumer group leave, and when the same members return.
 
-    A joining member counts as a returning one if the recorded causes say so (`history.causes`).
+    A joining member counts as returning if the recorded causes of the rebalance say so.
     """
 
     def __init__(self, session_timeout_ms: int | None) -> None:
@@ -82,7 +82,7 @@ class _AbsenceTracker:
         self._before: Generation | None = None
 
     def feed(self, generation: Generation) -> tuple[list[_Departure], list[Absence]]:
-        """Process a group's next generation (rebalance) and find the members that left or returned.
+        """Find the members that left or returned in a group's next generation (rebalance).
 
         Call it for every generation in order, including those without members.
 
@@ -122,7 +122,7 @@ def departed_members(
 
     Args:
         generation: the generation that the rebalance created.
-        before: the generation before it in the same incarnation; None for the first one.
+        before: the previous generation; None for a group's first one.
         timeout_ms: the broker's session timeout for members that sent none; None if not known.
     """
     present = {m.owner for m in generation.first.members}
@@ -135,7 +135,9 @@ def departed_members(
 
 
 def _with_timeout(member: MemberState, timeout_ms: int | None) -> MemberState:
-    """Return the member with the broker's session timeout filled in if it sent none."""
+    """Return a member with the broker's session timeout (``timeout_ms``) filled in if it
+    sent none.
+    """
     if timeout_ms is None or member.session_timeout_ms > 0:
         return member
     return replace(member, session_timeout_ms=timeout_ms)
@@ -160,7 +162,7 @@ def session_timeout_ms(member: MemberState) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRebalance:
-    """A recorded rebalance and the partition ownership before it; the input of simulations.
+    """A recorded rebalance and the owners of partitions before it; the input of simulations.
 
     Attributes:
         generation: the group generation that the rebalance created.
@@ -191,7 +193,7 @@ class RecordedRebalance:
 
     @property
     def is_migration(self) -> bool:
-        """Return whether the rebalance only converts the group between the classic and consumer
+        """Return whether the rebalance only converts the group between classic and consumer
         protocol.
         """
         return self.generation.taken_over
@@ -208,7 +210,7 @@ class RecordedRebalance:
 
 
 class OwnershipTracker:
-    """Tracks which partitions the members of one group own before each of its rebalances.
+    """Tracker of the partitions that the members of one group own before each of its rebalances.
 
     Call `feed` for every rebalance in order, including those without members.
 
@@ -224,10 +226,11 @@ class OwnershipTracker:
         self._newest: RecordedRebalance | None = None
 
     def feed(self, generation: Generation) -> RecordedRebalance:
-        """Return the rebalance that created a generation, with the partitions that members owned
-        before.
+        """Return the next recorded rebalance of the group, with the partitions that members owned
+        before it.
 
-        The caller adds departures, returns and pauses in consumption.
+        ``generation`` is the generation that it created. The caller adds departures, returns and
+        pauses in consumption.
         """
         self._apply_newest()
         if generation.incarnation != self._incarnation:
@@ -237,7 +240,7 @@ class OwnershipTracker:
         return self._newest
 
     def _apply_newest(self) -> None:
-        """Update which member owns which partition by the assignment of the newest rebalance."""
+        """Update the owners of partitions by the assignment of the newest rebalance."""
         # The caller defers this until the next rebalance is added or the state is stored.
         newest, self._newest = self._newest, None
         if newest is None:
@@ -253,10 +256,9 @@ class OwnershipTracker:
             self._owned, self._last_owned = {}, {}
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the tracked partition ownership as values that can be serialized between two runs.
+        """Return the tracked owners of partitions as values that can be stored between two runs.
 
-        `history.state_store.pack_state` serializes them. Partition indices stay valid as long as
-        metadata is only appended (`ClusterHistory.append`).
+        Partition indices stay valid as long as metadata is only appended (`ClusterHistory.append`).
         """
         self._apply_newest()
         owned = self._owned
@@ -264,7 +266,7 @@ class OwnershipTracker:
         return self._incarnation, owned, more
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the tracked partition ownership from the values that `stored` returned."""
+        """Restore the tracked owners of partitions from the values that `stored` returned."""
         self._incarnation, self._owned, more = state
         self._last_owned = self._owned | more
 
@@ -294,7 +296,8 @@ class RecordedRebalanceBuilder:
         self._before: Generation | None = None
 
     def feed(self, generation: Generation) -> Iterator[RecordedRebalance]:
-        """Add the consumer group's next generation; yield recorded rebalances that are complete.
+        """Add the consumer group's next generation; yield recorded rebalances that are now
+        complete.
 
         A rebalance is complete when enough later ones are known to find returning members.
         """
@@ -308,8 +311,8 @@ class RecordedRebalanceBuilder:
             yield self._build_oldest()
 
     def _build_oldest(self) -> RecordedRebalance:
-        """Build the oldest incomplete recorded rebalance, and apply its assignment to the
-        ownership.
+        """Build the oldest incomplete rebalance, and update the owners of partitions by its
+        assignment.
         """
         generation, departures, returns = self._queue.popleft()
         before, self._before = self._before, generation

@@ -75,7 +75,8 @@ class RoundResult:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPolicy:
-    """A policy (protocol and options) with the assignment strategy that it runs at one rebalance.
+    """A policy (protocol and options) together with the assignment strategy that it runs at a
+    rebalance.
 
     Attributes:
         policy: gives the protocol, and whether members are static.
@@ -87,11 +88,10 @@ class ResolvedPolicy:
 
     @classmethod
     def at(cls, policy: Policy, rebalance: RecordedRebalance) -> ResolvedPolicy | None:
-        """Return a policy with the strategy that it uses at a recorded rebalance.
+        """Return a policy with the assignment strategy that it uses at a recorded rebalance.
 
-        Returns:
-            None if the policy is `own` (the recorded settings) and Partage does not have the
-                group's strategy.
+        The result is None if the policy is `own` (the recorded settings) and Partage does not have
+        the group's strategy.
         """
         if policy.strategy is not None:
             return cls(policy, policy.strategy)
@@ -106,7 +106,7 @@ class ResolvedPolicy:
         partitions.
 
         If the strategy raises an exception, a placeholder is returned, and the next `rebalance`
-        reports the failure.
+        reports the failure. ``index`` numbers the partitions.
         """
         if not _remembers(self.strategy):
             return None
@@ -129,17 +129,17 @@ class ResolvedPolicy:
         group: Group | None = None,
         departed: Iterable[Int32Array] = (),
     ) -> RoundResult:
-        """Simulate one rebalance, and update the members' assignments and stored strategy data.
+        """Simulate one rebalance, and update the members' partitions and stored strategy data.
 
-        A strategy may be a plug-in: its exceptions are failures of this rebalance and do not end
-        the run. A MemoryError is not caught, because it says nothing about the strategy.
+        An exception of the strategy, which may be a plug-in, is returned as the failure of this
+        rebalance.
 
         Args:
             members: the members in join order; they are updated with the result.
             cluster: the cluster metadata at that time.
             generation: number of the generation or epoch that begins.
-            shared: builds the problem, and remembers plans.
-            leader: member id of the leader, whose memory the strategy receives.
+            shared: builds the assignment problem, and caches solutions.
+            leader: member id of the leader, whose stored data the strategy receives.
             group: the group as members sent it, if recorded; None derives it from ``members``.
             departed: partitions of members that left since the last rebalance.
         """
@@ -177,14 +177,15 @@ class ResolvedPolicy:
 class _FailedMemory:
     """Placeholder for the data that a strategy stores for a member, after it raised an exception.
 
-    ``why`` is the text of the exception.
+    Attributes:
+        why: the text of the exception.
     """
 
     why: str
 
 
 def _clear_assignments(members: Sequence[SimulatedMember], result: RoundResult) -> RoundResult:
-    """Clear all members' partitions and strategy data after a failed rebalance.
+    """Remove all members' partitions and strategy data after a failed rebalance.
 
     ``result`` is the failed rebalance, which is returned unchanged.
     """
@@ -212,11 +213,12 @@ def _apply_plan(
     """Store a new assignment in the simulated members: their partitions and their strategy data.
 
     Args:
-        strategy: the strategy that made the assignment.
+        strategy: the strategy that computed the assignment.
         members: the members, in the assignment's order.
         plan: the assignment.
         generation: number of the assignment's generation.
-        leader: the leader, which also stores the strategy's data of the plan; None for no leader.
+        leader: the leader, which also stores the strategy's data of the assignment; None for no
+            leader.
         last_owner: position of each partition's last owner (int32[P]).
     """
     if leader is not None and plan.memory is not None:
@@ -265,7 +267,7 @@ _MOST_CACHED = 512
 
 
 class JoinedProblem(NamedTuple):
-    """The input of an assignment strategy after the members joined a simulated rebalance.
+    """The input of an assignment strategy after the members have joined a simulated rebalance.
 
     Attributes:
         problem: the assignment problem, in which members report the partitions that they own.
@@ -328,8 +330,8 @@ class SharedProblems:
     ) -> JoinedProblem:
         """Return the assignment problem that results when members join a rebalance under a policy.
 
-        Members report no owned partitions if the strategy does not use them. For a plug-in, which
-        may use any input and send any user data, the members are validated.
+        Members report no owned partitions if the strategy does not use them. For a plug-in, the
+        members are validated.
 
         Args:
             members: the members in join order.
@@ -367,9 +369,8 @@ class SharedProblems:
         """Return the assignment that a strategy computes; equal problems are solved once.
 
         Args:
-            strategy: the strategy. The result of a plug-in may depend on more than the problem, so
-                it is not cached.
-            joined: the problem.
+            strategy: the strategy; the result of a plug-in is not cached.
+            joined: the assignment problem after the members joined.
             memory: the data that the strategy has stored for the leader.
         """
         if joined.content is None:
@@ -390,7 +391,7 @@ class SharedProblems:
 def _as_built_in(strategy: object) -> PlainStrategy | None:
     """Return the assignment strategy if it is built into Partage, or None for a plug-in.
 
-    Only built-in strategies declare which inputs they use.
+    Only built-in strategies declare the inputs that they use.
     """
     if isinstance(strategy, PlainStrategy) and strategy.__module__.startswith("partage."):
         return strategy
@@ -407,8 +408,8 @@ def _reported_partitions(
     still subscribe to. In the consumer protocol they are all existing partitions of their targets.
 
     Returns:
-        The start of each member's partitions in the second array (int64[M + 1]), and the
-        partition indices (int32).
+        The start of each member's partitions in the second array (int64[M + 1]), and the partition
+        indices (int32).
     """
     start = np.zeros(len(members) + 1, np.int64)
     if policy.eager:
@@ -425,7 +426,8 @@ def _reported_partitions(
 def _subscribes(
     problem: Problem, member: NDArray[np.int64], topic: Int32Array
 ) -> NDArray[np.bool_]:
-    """Return whether each listed member subscribes to the topic listed with it (bool[n]).
+    """Return, for each given pair of a member and a topic, whether the member subscribes to it
+    (bool[n]).
 
     Args:
         problem: the assignment problem with all subscriptions.

@@ -42,8 +42,7 @@ _NO_REBALANCE = PlanMetrics(moved=0, avoidable=0)
 
 @dataclass(frozen=True)
 class RowBuilder:
-    """Builder of the output rows (table ``replays``) for one recorded rebalance, one for each
-    policy.
+    """Builder of the output rows (table ``replays``) for one recorded rebalance and all policies.
 
     Attributes:
         rebalance: the recorded rebalance.
@@ -67,7 +66,8 @@ class RowBuilder:
     ) -> RowBuilder:
         """Create the builder of output rows for a recorded rebalance.
 
-        ``reading`` is the kind of rows: recorded, per_rebalance or cumulative.
+        ``context`` has metadata and statistics of the group. ``reading`` is the kind of rows:
+        recorded, per_rebalance or cumulative.
         """
         costs = context.costs(rebalance)
         return cls(rebalance, context, costs, costs.cluster, costs.given, reading)
@@ -121,7 +121,8 @@ class RowBuilder:
     ) -> SimulatedRebalance:
         """Return the output row for a recorded assignment strategy that Partage does not implement.
 
-        Only policy `own` (the group's recorded settings) has such rows.
+        Only policy `own` (the group's recorded settings) has such rows. ``place`` is the row's
+        number and simulated time.
         """
         return self._row(policy, None, NOT_YET, place)
 
@@ -239,7 +240,7 @@ class RowBuilder:
     def clear_unreliable_breaches(self, metrics: PlanMetrics) -> PlanMetrics:
         """Remove the number of rule violations from metrics if partition counts were not recorded.
 
-        With assumed partition counts or unknown partitions, this number would be unreliable.
+        With assumed partition counts this number would be unreliable.
         """
         assumed = self.context.clusters.assumed_at(self.rebalance.generation.timestamp_ms)
         is_unknown = assumed or bool(self.recorded.unresolved)
@@ -263,11 +264,11 @@ class RowBuilder:
 
 @dataclass(slots=True)
 class RowCount:
-    """The row builder of one recorded rebalance, and how many rows it has built.
+    """The row builder of one recorded rebalance, and the number of rows that it has built.
 
     Attributes:
-        rebalance: the recorded rebalance. While it is referenced here, no other object can get its
-            Python ``id``, by which entries are found.
+        rebalance: the recorded rebalance; the reference keeps its Python ``id`` unique, by which
+            entries are found.
         rows: the builder.
         steps: number of rows so far.
     """
@@ -278,10 +279,10 @@ class RowCount:
 
 
 class RowPlace(NamedTuple):
-    """Number and time of an output row among those of the same recorded rebalance and policy.
+    """Number and simulated time of an output row; a recorded rebalance may have several per policy.
 
     Attributes:
-        step: number of the row, from 0; follow-ups have later numbers.
+        step: number of the row, from 0; follow-up rebalances have later numbers.
         time_ms: simulated time of the rebalance.
     """
 
@@ -342,10 +343,7 @@ def _recorded_problem(
 
 
 def _numbers_by_topic(plan: Plan) -> dict[str, dict[str, list[int]]]:
-    """Convert an assignment to nested dicts: member id to topic to list of partition numbers.
-
-    It equals `Plan.to_dict`, but is faster for assignments with few partitions.
-    """
+    """Convert an assignment to nested dicts: member id to topic to list of partition numbers."""
     names = plan.index.topics
     topics = plan.index.topic_of[plan.partition].tolist()
     numbers = plan.index.number_of[plan.partition].tolist()

@@ -81,22 +81,22 @@ class Stop(NamedTuple):
 
 
 class _Length(NamedTuple):
-    """Estimate of how long a partition has no consumer (ms): best estimate and 80 % interval."""
+    """Estimated time (ms) in which a partition has no consumer: best estimate and 80 % interval."""
 
     best: float
     p10: float
     p90: float
 
     def plus(self, later_ms: float) -> _Length:
-        """Return this estimated duration, ``later_ms`` milliseconds longer (or shorter, if
-        negative).
+        """Return this estimate, shifted by ``later_ms`` milliseconds (negative if shorter), at
+        least 0.
         """
         return _Length(*(max(0.0, one + later_ms) for one in self))
 
 
 @dataclass(slots=True)
 class _Mean:
-    """Running mean of estimated durations without a consumer."""
+    """Running mean of the times in which partitions had no consumer."""
 
     best: float = 0.0
     p10: float = 0.0
@@ -116,10 +116,9 @@ class _Mean:
 
 @dataclass(slots=True)
 class _RebalanceMeans:
-    """Mean times without a consumer in one recorded rebalance: by member, for leavers and for
-    stayers.
+    """Mean times without a consumer in one recorded rebalance.
 
-    There is a mean for each member, one for all members that left, and one for all that stayed.
+    There is a mean for each member, one for all members that left, and one for all others.
     """
 
     by_member: dict[str, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
@@ -127,10 +126,9 @@ class _RebalanceMeans:
 
 
 class StopLengths:
-    """Estimator of how long partitions have no consumer in simulated rebalances under one policy.
+    """Estimator of the time in which partitions have no consumer in simulated rebalances.
 
-    It is based on recorded intervals without a consumer. Each recorded interval is used at most
-    once.
+    It uses the recorded intervals without a consumer, each of them at most once.
 
     Args:
         server_session_ms: the broker's session timeout of consumer groups.
@@ -172,7 +170,9 @@ class StopLengths:
         away_s: float = 0.0,
         restarts: bool = True,
     ) -> UnreadEstimate | None:
-        """Estimate the partition-seconds without a consumer in a rebalance under the policy.
+        """Estimate the partition-seconds without a consumer in a simulated rebalance.
+
+        The result is None if the recorded rebalance has no estimate either.
 
         Args:
             rebalance: the recorded rebalance with its causes.
@@ -181,9 +181,6 @@ class StopLengths:
             away_s: partition-seconds of static members that were away.
             restarts: whether to add the recorded intervals of members that restarted without
                 causing a rebalance.
-
-        Returns:
-            None if the recorded rebalance has no estimate either.
         """
         if rebalance.generation.unread is None:
             return None
@@ -206,10 +203,11 @@ class StopLengths:
     def _estimate_length(
         self, stop: Stop, rebalance: RecordedRebalance, means: _RebalanceMeans
     ) -> _Length:
-        """Estimate how long one partition has no consumer during a simulated rebalance.
+        """Estimate the time (ms) in which one partition has no consumer during a simulated
+        rebalance.
 
         The estimate is the partition's own recorded interval if there is one, else a mean of other
-        partitions, else the result of the stop model (computed from timeouts).
+        partitions (``means``), else it is computed from timeouts.
         """
         members = rebalance.generation.first.members
         longest_ms = max(map(session_timeout_ms, members), default=0)
@@ -223,9 +221,10 @@ class StopLengths:
     def _recorded_length(
         self, stop: Stop, rebalance: RecordedRebalance, means: _RebalanceMeans
     ) -> _Length | None:
-        """Return how long a partition had no consumer during the recorded rebalance.
+        """Return the time (ms) in which a partition had no consumer during the recorded rebalance.
 
-        It is the partition's own recorded interval, or else a mean; None without either.
+        It is the partition's own recorded interval, or else a mean (``means``); None without
+        either.
         """
         found = self._take_interval(stop, rebalance.generation.timestamp_ms)
         if found is not None:
@@ -237,8 +236,7 @@ class StopLengths:
         return None
 
     def _take_interval(self, stop: Stop, time_ms: int) -> UnreadInterval | None:
-        """Remove and return the recorded time without a consumer that matches a simulated
-        interruption.
+        """Remove and return the recorded interval without a consumer that matches a simulated stop.
 
         It has the same partition and last owner, and ends after ``time_ms``. The result is None if
         there is none.
@@ -287,11 +285,11 @@ def _of(one: UnreadInterval) -> _Length:
 
 
 def _cooperative_handover(session_ms: float, recorded: _Length | None) -> _Length:
-    """Estimate how long a partition has no consumer when it moves in a cooperative rebalance.
+    """Estimate the time in which a partition that moves in a cooperative rebalance has no consumer.
 
     Args:
         session_ms: the longest session timeout of the members.
-        recorded: how long such moves took in the record, under another protocol; None if unknown.
+        recorded: such times in the record, under another protocol; None if unknown.
     """
     # It is one heartbeat interval. Members that lose no partition learn of the second rebalance
     # with their next heartbeat, and their timers began with the first one. If recorded stops were
@@ -302,10 +300,10 @@ def _cooperative_handover(session_ms: float, recorded: _Length | None) -> _Lengt
 
 
 def _consumer_handover(session_ms: float) -> _Length:
-    """Estimate how long a partition has no consumer when it moves under the consumer protocol
-    (KIP-848).
+    """Estimate the time in which a partition that moves under the consumer protocol has no
+    consumer.
 
-    ``session_ms`` is the broker's session timeout of consumer groups.
+    ``session_ms`` is the broker's session timeout of consumer groups (KIP-848).
     """
     # The partition waits for the new owner's next heartbeat, which may come at any time within one
     # interval, and for its next poll. Nobody waits for slow members.
@@ -315,12 +313,12 @@ def _consumer_handover(session_ms: float) -> _Length:
 
 
 def _estimate_by_model(session_ms: int | None, usual_session_ms: float, members: int) -> _Length:
-    """Estimate how long a partition has no consumer from timeouts, if no commits show it.
+    """Estimate the time in which a partition has no consumer from timeouts, if no commits show it.
 
     Args:
         session_ms: session timeout of the owner if it died; None if it rejoined.
         usual_session_ms: the longest session timeout of the group's members.
-        members: how many members rejoined.
+        members: number of members that rejoined.
     """
     heartbeat = heartbeat_interval(usual_session_ms)
     if session_ms is None:

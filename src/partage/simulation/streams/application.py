@@ -28,7 +28,7 @@ EVENTS: tuple[EventKind, ...] = (
 
 @dataclass(frozen=True)
 class TaskState:
-    """State size and throughput of each Kafka Streams task of one sub-topology.
+    """State size and throughput of the Kafka Streams tasks of one sub-topology.
 
     Attributes:
         records: number of records in the changelogs of all its stores when the simulation begins.
@@ -101,7 +101,7 @@ class TraceEvent:
 
 @dataclass(frozen=True)
 class RuntimeSettings:
-    """Timeouts and intervals of a simulated Streams application, all in milliseconds.
+    """Timeouts and intervals of a simulated Kafka Streams application, all in milliseconds.
 
     They affect when rebalances happen, not how tasks are assigned.
 
@@ -109,12 +109,12 @@ class RuntimeSettings:
         session_timeout_ms: time from a client's last heartbeat to its eviction.
         heartbeat_interval_ms: time between heartbeats, by which a member learns of a rebalance.
         poll_ms: longest time between two polls of a thread, in which it may join again.
-        group_initial_rebalance_delay_ms: how long an empty group waits for more members.
-        state_cleanup_delay_ms: how long a client at least stores state of revoked tasks; its
+        group_initial_rebalance_delay_ms: time that an empty group waits for more members.
+        state_cleanup_delay_ms: minimum time that a client stores state of revoked tasks; its
             cleaner runs at the same interval.
         streams_session_timeout_ms: the session timeout of a streams group (KIP-1071).
         streams_heartbeat_interval_ms: the heartbeat interval of a streams group.
-        streams_initial_rebalance_delay_ms: how long an empty streams group waits for members.
+        streams_initial_rebalance_delay_ms: time that an empty streams group waits for members.
         streams_assignment_interval_ms: minimum time between two target assignments of a streams
             group.
     """

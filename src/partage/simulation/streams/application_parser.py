@@ -51,7 +51,7 @@ def check_object(value: object, path: str) -> Mapping[str, Any]:
 def check_fields(value: Mapping[str, Any], path: str, known: Collection[str]) -> None:
     """Check that a JSON object has only known fields, so that a misspelt field is reported.
 
-    ``path`` names the object in error messages.
+    ``path`` names the object in error messages, ``known`` are the allowed fields.
     """
     for name in value:
         if name not in known:
@@ -60,7 +60,10 @@ def check_fields(value: Mapping[str, Any], path: str, known: Collection[str]) ->
 
 
 def check_int(value: object, path: str, minimum: int, maximum: int) -> int:
-    """Check that a value is an int from ``minimum`` to ``maximum``, and return it."""
+    """Check that a JSON value is an int from ``minimum`` to ``maximum``, and return it.
+
+    ``path`` names the value in error messages.
+    """
     if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
         what = f"must be a whole number from {minimum} to {maximum}"
         raise InvalidProblemError(what, path=path, value=value)
@@ -68,7 +71,11 @@ def check_int(value: object, path: str, minimum: int, maximum: int) -> int:
 
 
 def check_number(value: object, path: str, minimum: float, maximum: float) -> float:
-    """Check that a value is a number from ``minimum`` to ``maximum``, and return it as a float."""
+    """Check that a JSON value is a number from ``minimum`` to ``maximum``, and return it as a
+    float.
+
+    ``path`` names the value in error messages.
+    """
     real = isinstance(value, int | float) and not isinstance(value, bool)
     # Compared as it is: an int of hundreds of digits is no float, and a NaN is within no bounds.
     if not real or not minimum <= value <= maximum:  # type: ignore[operator]  # real says so
@@ -78,14 +85,18 @@ def check_number(value: object, path: str, minimum: float, maximum: float) -> fl
 
 
 def seconds_to_ms(value: object, path: str, minimum: float, maximum: float) -> int:
-    """Check that a JSON value is a number of seconds within bounds, and return it in
-    milliseconds.
+    """Check that a JSON value is a number of seconds within bounds, and return it in milliseconds.
+
+    ``path`` names the value in error messages.
     """
     return round(check_number(value, path, minimum, maximum) * 1000)
 
 
 def text(value: object, path: str) -> str:
-    """Check that a JSON value is a non-empty string of bounded length, and return it."""
+    """Check that a JSON value is a non-empty string of bounded length, and return it.
+
+    ``path`` names the value in error messages.
+    """
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NAME:
         what = f"must be text of 1 to {_LONGEST_NAME} characters"
         raise InvalidProblemError(what, path=path, value=value)
@@ -93,14 +104,17 @@ def text(value: object, path: str) -> str:
 
 
 def names(value: object, path: str) -> tuple[str, ...]:
-    """Check that a JSON value is a list of non-empty strings, and return it as a tuple."""
+    """Check that a JSON value is a list of non-empty strings, and return it as a tuple.
+
+    ``path`` names the value in error messages.
+    """
     if not isinstance(value, list | tuple):
         raise InvalidProblemError("must be a list", path=path, value=value)
     return tuple(text(one, f"{path}.{place}") for place, one in enumerate(value))
 
 
 def switch(value: object, path: str) -> bool:
-    """Check that a JSON value is a boolean, and return it."""
+    """Check that a JSON value is a boolean, and return it; ``path`` names it in error messages."""
     if not isinstance(value, bool):
         raise InvalidProblemError("must be true or false", path=path, value=value)
     return value
@@ -123,10 +137,16 @@ _EVENT_FIELDS: dict[str, tuple[str, ...]] = {
 def read_events(
     value: object, clients: Mapping[str, SimulatedClient], length_ms: int
 ) -> tuple[tuple[TraceEvent, ...], dict[str, SimulatedClient]]:
-    """Parse the events of a simulated trace; return them in order of time, and all clients.
+    """Parse the events of a simulation, such as crashes; return them in order of time, and all
+    clients.
 
     The clients include those that scale-out events add. A client whose first event is to join does
     not run before that event.
+
+    Args:
+        value: the JSON list of events.
+        clients: dict from name to client.
+        length_ms: simulated time.
 
     Raises:
         InvalidProblemError: an event is malformed, or later than the end of the simulation.
@@ -157,10 +177,13 @@ def read_events(
 def _parse_event(
     value: Mapping[str, Any], path: str, clients: dict[str, SimulatedClient], length_ms: int
 ) -> TraceEvent:
-    """Parse one event of a simulated trace from a JSON object.
+    """Parse one event of a simulation, such as a crash, from a JSON object.
 
-    Clients that a scale-out adds are inserted into ``clients``. ``path`` names the object in
-    errors.
+    Args:
+        value: the JSON object.
+        path: name of the object in errors.
+        clients: dict from name to client; those that a scale-out adds are inserted.
+        length_ms: simulated time.
     """
     kind = value.get("do")
     if kind not in EVENTS:
@@ -215,7 +238,8 @@ def _add_scale_out_clients(
 ) -> tuple[str, ...]:
     """Add the new clients of a scale-out event to the dict ``clients``, and return their names.
 
-    They are copies of an existing client, with new names and process ids.
+    They are copies of an existing client, with new names and process ids. ``path`` names the event
+    in errors.
     """
     like = clients[_known(event, "like", path, clients)]
     count = check_int(event.get("count", 1), f"{path}.count", 1, _MOST_NEW)
@@ -357,7 +381,7 @@ class _ParsedSubtopologies:
 def _parse_subtopologies(given: Mapping[str, Any], name: str) -> _ParsedSubtopologies:
     """Parse all sub-topologies of an application with their source topics and stores.
 
-    ``name`` is the application's name, ``given`` its JSON object.
+    ``given`` is the application's JSON object, ``name`` the application's name.
     """
     if "subtopologies" not in given:
         raise InvalidProblemError("is missing", path="subtopologies")
@@ -426,7 +450,10 @@ def _subtopology(
 
 
 def _records_of_bytes(value: object, record_bytes: int, path: str) -> int | list[int]:
-    """Convert a store's size in bytes, or a list of sizes, to numbers of records, rounded up."""
+    """Convert a store's size in bytes, or a list of sizes, to numbers of records, rounded up.
+
+    ``record_bytes`` is the size of one record. ``path`` names the value in errors.
+    """
     most = _MOST_RECORDS * record_bytes
     if isinstance(value, list):
         return [-(-check_int(one, f"{path}.{i}", 0, most) // record_bytes)
@@ -439,7 +466,8 @@ def _records_by_task(
 ) -> tuple[int, ...]:
     """Parse a JSON list with the number of records that a state store has in each Streams task.
 
-    The lists of all stores of a sub-topology (``other_stores``) must have the same length.
+    It must be as long as the lists of the sub-topology's other stores (``other_stores``). ``path``
+    names it in errors.
     """
     found = tuple(check_int(one, f"{path}.{i}", 0, _MOST_RECORDS) for i, one in enumerate(value))
     if not found or (other_stores and len(other_stores[0]) != len(found)):
@@ -472,8 +500,7 @@ def _clients(given: Mapping[str, Any]) -> dict[str, SimulatedClient]:
 def _parse_client(name: str, place: int, fields: Mapping[str, Any]) -> SimulatedClient:
     """Parse one client of a Kafka Streams application from the fields of its JSON object.
 
-    ``place`` is its position in the list of clients, from which a process id is made if none is
-    given.
+    ``place`` is its position in the list of clients, from which a default process id is made.
     """
     where = f"clients.{name}"
     check_fields(fields, where, (*_CLIENT_FIELDS, *OF_ONE_REBALANCE))

@@ -17,15 +17,14 @@ __all__ = ["StreamsSimulation"]
 class StreamsSimulation(ABC):
     """Base class of simulations of a Kafka Streams application, in which clients start and crash.
 
-    A subclass implements a group protocol: how the group is formed (`form_group`), how started
-    clients join (`add_client`), what happens when the group loses consumers (`remove_consumers`)
-    and when a client requests a rebalance (`request_rebalance`).
+    A subclass implements the group protocol in `form_group`, `add_client`, `remove_consumers` and
+    `request_rebalance`.
 
     Attributes:
         app: the simulated application.
         clock: the simulated clock.
         state: running clients and their copies of task state.
-        result: what the simulation has recorded so far.
+        result: rebalances and task intervals so far.
         undetected: dict from dead consumer to when its session times out (ms), and its client.
     """
 
@@ -60,42 +59,43 @@ class StreamsSimulation(ABC):
 
     @abstractmethod
     def form_group(self) -> None:
-        """Form the group from the clients that run when the simulation begins (implemented by
-        subclasses).
+        """Form the group from the clients that run when the simulation begins (subclasses implement
+        it).
         """
 
     @abstractmethod
     def add_client(self, client: RunningClient) -> None:
-        """Let all threads of a client that has just started join the group (implemented by
-        subclasses).
+        """Let all threads of a client that has just started join the group (subclasses implement
+        it).
         """
 
     @abstractmethod
     def remove_consumers(self, name: str, consumers: Sequence[str], how: str) -> None:
-        """Remove consumers of the client ``name`` from the group (implemented by subclasses).
+        """Remove consumers of the client ``name`` from the group (subclasses implement it).
 
-        ``how`` says whether they left or were evicted.
+        ``how`` is the reason: they left or were evicted.
         """
 
     @abstractmethod
     def request_rebalance(self, name: str) -> None:
-        """React to a Streams client that requests a rebalance of its group, such as a probing
-        rebalance.
-        """
+        """Rebalance the group because the client ``name`` requests it (subclasses implement it)."""
 
     def last_heartbeat_ms(self, consumer: str) -> int:
-        """Return when the group received the last heartbeat of a dead consumer (ms)."""
+        """Return the time (ms) of the last heartbeat that the group received from a dead
+        consumer.
+        """
         del consumer
         return self.clock.now_ms
 
     # -- time ----------------------------------------------------------------------------------
 
     def schedule(self, at_ms: int, action: Callable[[], bool | None], *, rank: int = 0) -> None:
-        """Schedule an action (a function) of the Kafka Streams simulation at a simulated time.
+        """Schedule a function to run at a simulated time, after task state has been restored up to
+        then.
 
-        State restoration advances to that time before the action runs. Afterwards, tasks whose
-        state is restored start. This is skipped if the action returns False, because it changed
-        neither tasks nor clients.
+        After it, tasks whose state is restored start. This is skipped if the function returns
+        False, because it changed neither tasks nor clients. Functions with a lower ``rank`` run
+        first at equal times.
         """
         if at_ms >= self.app.length_ms:
             return
@@ -110,7 +110,7 @@ class StreamsSimulation(ABC):
     def _start_restored_tasks(self) -> None:
         """Start the Kafka Streams tasks whose state is restored.
 
-        The next start is scheduled for when the next restoration completes.
+        The next call is scheduled for when the next restoration completes.
         """
         due_ms = self.state.start_restored_tasks()
         self._recorder.record(self.clock.now_ms, self.state.activities())
@@ -139,7 +139,7 @@ class StreamsSimulation(ABC):
         self._start_restored_tasks()
 
     def _apply_event(self, event: TraceEvent) -> None:
-        """Apply an event of the simulated trace: start, stop or restart clients, or slow down
+        """Apply an event of the simulation: start, stop or restart clients, or slow down
         brokers.
         """
         now = self.clock.now_ms
@@ -190,9 +190,10 @@ class StreamsSimulation(ABC):
         self._recorder.up(self.clock.now_ms, client.name)
 
     def _stop(self, name: str, event: TraceEvent) -> None:
-        """Stop or crash a simulated Streams client, and schedule its return.
+        """Stop or crash the client ``name``, and schedule its return; do nothing if it is not
+        running.
 
-        Nothing happens if it is not running.
+        ``event`` says how it stops.
         """
         stopped = self.state.up.pop(name, None)
         if stopped is None:
@@ -230,7 +231,8 @@ class StreamsSimulation(ABC):
             self.remove_consumers(name, consumers, "was missed")
 
     def clean_up_later(self, client: RunningClient, tasks: list[TaskId]) -> None:
-        """Schedule the removal of task state from a client's disk, for tasks that it no longer has.
+        """Schedule the removal of state on a client's disk, for tasks that the client no longer
+        has.
 
         The client's cleaner runs at every multiple of ``state.cleanup.delay.ms`` from its start and
         removes state that has been closed for longer than that delay.

@@ -35,13 +35,7 @@ class ClassicGroupSimulation(StreamsSimulation):
     """Simulation of a Kafka Streams application in a classic group, whose leader assigns tasks.
 
     A rebalance begins when a member joins, requests one, or is lost. The other members learn of it
-    with their next heartbeat and join; the rebalance waits until all have joined. A member's
-    heartbeats are periodic, beginning with its last assignment. A member reports the state that it
-    has when it joins, not when all have joined.
-
-    A member that has to revoke tasks joins again at once, before it has opened its new tasks. A
-    member that waits for a task of another member joins again at its next poll, with all tasks
-    opened.
+    with their next heartbeat and join; the rebalance waits until all have joined.
 
     Args:
         application: the application to simulate.
@@ -53,6 +47,11 @@ class ClassicGroupSimulation(StreamsSimulation):
         eager: whether members revoke everything when they join.
         began_ms: when the last rebalance began.
     """
+
+    # A member's heartbeats are periodic, beginning with its last assignment. It reports the state
+    # that it has when it joins, not when all have joined. A member that has to revoke tasks joins
+    # again at once, before it has opened its new tasks. A member that waits for a task of another
+    # member joins again at its next poll, with all tasks opened.
 
     def __init__(
         self,
@@ -97,18 +96,23 @@ class ClassicGroupSimulation(StreamsSimulation):
         self._request(f"{client.name} joined", client)
 
     def remove_consumers(self, name: str, consumers: Sequence[str], how: str) -> None:
-        """Remove a client's members that left or were evicted (``how``), and begin a rebalance."""
+        """Remove a client's members from the group, and begin a rebalance.
+
+        ``name`` is the client, ``how`` the reason: they left or were evicted.
+        """
         for consumer in consumers:
             self._since.pop(consumer, None)
             self._joined.pop(consumer, None)
         self._request(f"{name} {how}")
 
     def request_rebalance(self, name: str) -> None:
-        """Let a client rejoin because it has requested a rebalance."""
+        """Let the members of the client ``name`` rejoin, because it has requested a rebalance."""
         self._request(f"{name} asked", self.state.up[name])
 
     def last_heartbeat_ms(self, consumer: str) -> int:
-        """Return when the group received the last heartbeat of a dead consumer (ms)."""
+        """Return the time (ms) of the last heartbeat that the group received from a dead
+        consumer.
+        """
         since = self._since[consumer]
         interval = self.app.runtime.heartbeat_interval_ms
         return since + (self.clock.now_ms - since) // interval * interval
@@ -116,8 +120,8 @@ class ClassicGroupSimulation(StreamsSimulation):
     def _delay_first_rebalance(self, remaining_ms: int) -> None:
         """Delay the first rebalance of an empty group, so that more members can join.
 
-        Each further member extends the delay (``group.initial.rebalance.delay.ms``), by at most
-        ``remaining_ms`` in total.
+        Each further member extends the delay (``group.initial.rebalance.delay.ms``).
+        ``remaining_ms`` is the maximum extension in total.
         """
         self._is_delayed, self._has_newcomers = True, False
         wait = min(self.app.runtime.group_initial_rebalance_delay_ms, remaining_ms)
@@ -188,8 +192,9 @@ class ClassicGroupSimulation(StreamsSimulation):
         self.schedule(self.clock.now_ms + wait_ms, rejoin)
 
     def _request(self, cause: str, *clients: RunningClient) -> None:
-        """Begin a simulated rebalance for a cause, or add the cause to the rebalance that is under
-        way.
+        """Begin a rebalance for a cause, or add the cause to the rebalance that is under way.
+
+        ``clients`` rejoin at once because they requested it.
         """
         self._begin_rebalance(cause)
         for client in clients:
@@ -284,7 +289,7 @@ class ClassicGroupSimulation(StreamsSimulation):
         return {one: client for client in self.state.up.values() for one in client.consumers}
 
     def _complete_if_all_joined(self) -> bool:
-        """Complete the simulated rebalance if all members have joined; return whether they have.
+        """Complete the rebalance if all members have joined; return whether they have.
 
         Members that do not respond must have been evicted before.
         """
@@ -306,6 +311,8 @@ class ClassicGroupSimulation(StreamsSimulation):
 
     def _complete(self, joined: dict[str, StreamsMember], causes: tuple[str, ...]) -> None:
         """Assign the Streams tasks to the joined members, and schedule the rebalances that follow.
+
+        ``joined`` are the members' subscriptions, ``causes`` describe the rebalance.
 
         Raises:
             UnsupportedProblemError: the assignor does not support this application.
@@ -336,7 +343,7 @@ class ClassicGroupSimulation(StreamsSimulation):
     ) -> StreamsGroupAssignment:
         """Return the task assignment that the leader computes for the joined members.
 
-        If brokers do not respond, the leader cannot fetch end offsets, and so knows no lags.
+        If brokers do not respond, the leader cannot fetch end offsets, and so has no lags.
         """
         application = StreamsApplication(
             self.app.topology,
@@ -359,7 +366,8 @@ class ClassicGroupSimulation(StreamsSimulation):
         """Replace simulated state lags in the members' subscriptions by lags that a real leader
         saw.
 
-        State that no thread has open is reported by the same thread as in reality.
+        ``joined`` are the subscriptions, ``observed`` the real state. State on disk is reported by
+        the same thread as in reality.
         """
         found: dict[str, StreamsMember] = {}
         for client in self.state.up.values():
@@ -375,9 +383,10 @@ class ClassicGroupSimulation(StreamsSimulation):
         return found
 
     def _remember_reporters(self, joined: dict[str, StreamsMember]) -> None:
-        """Store which thread reported each task whose state is on disk but not open.
+        """Store the thread that reported each task whose state is on disk but not open.
 
-        The same thread reports it again in an immediate follow-up rebalance.
+        The same thread reports it again in an immediate follow-up rebalance. ``joined`` are the
+        members' subscriptions.
         """
         for client in self.state.up.values():
             client.reporter = {
@@ -388,10 +397,11 @@ class ClassicGroupSimulation(StreamsSimulation):
             }
 
     def _assign(self, assignment: StreamsGroupAssignment, plan: TaskPlan) -> dict[str, set[TaskId]]:
-        """Give all Streams clients their new tasks.
+        """Give all Streams clients their new tasks; return the stateful tasks that each member
+        closed.
 
-        Returns:
-            For each member the stateful tasks that it closed.
+        ``assignment`` is the result of the rebalance by member, ``plan`` that of the assignor by
+        client.
         """
         closed: dict[str, set[TaskId]] = {one: set() for one in assignment.consumers}
         problem = plan.problem
@@ -480,8 +490,8 @@ class ClassicGroupSimulation(StreamsSimulation):
     def _follow_up_delay(self) -> int:
         """Return the time until the follow-up rebalance of a task assignment begins (ms).
 
-        If an assignor requests follow-ups although nothing changes, Kafka would rebalance
-        endlessly. The simulation then waits for the probing interval.
+        Usually it is the members' poll interval. If the last two assignments are equal, it is the
+        probing interval; otherwise such follow-ups would never end.
         """
         before, now = (*[None] * 2, *self.result.rebalances)[-2:]
         if before is None or now is None or now.withheld:
@@ -491,7 +501,8 @@ class ClassicGroupSimulation(StreamsSimulation):
         return settings.probing_rebalance_interval_ms if is_same else self.app.runtime.poll_ms
 
     def _is_probing_wanted(self) -> bool:
-        """Return whether a probing rebalance is due, which may move tasks to warmed-up clients.
+        """Return whether a probing rebalance is due, which may move tasks to clients with warm
+        state.
 
         With the algorithm proposed in KIP-441, it is due only if it could move a task.
         """

@@ -61,9 +61,8 @@ class StateCopy:
 def share_bandwidth(copies: Iterable[StateCopy], bandwidth: float) -> None:
     """Divide a client's restore bandwidth among its copies of task state, by setting their rates.
 
-    Restoring active tasks share all of the bandwidth equally, and standbys pause. If no active task
-    restores, standbys that are behind take as much as they can get, and those that have caught up
-    take only what is written.
+    Restoring active tasks share all of it equally, and standbys pause. If no active task restores,
+    standbys that are behind take as much as they can get; others take only what is written.
 
     Args:
         copies: the copies of restoring active tasks and of all standbys of the client.
@@ -90,7 +89,7 @@ def share_bandwidth(copies: Iterable[StateCopy], bandwidth: float) -> None:
 def fair_shares(wanted: Sequence[float], total: float) -> list[float]:
     """Divide an amount among participants by max-min fairness: equal shares, none above its demand.
 
-    All get equal shares, but none more than its demand.
+    ``wanted`` are the demands, ``total`` is the amount.
 
     >>> fair_shares([1.0, 8.0, 8.0], 10.0)
     [1.0, 4.5, 4.5]
@@ -104,7 +103,7 @@ def fair_shares(wanted: Sequence[float], total: float) -> list[float]:
 
 
 def millis_until_caught_up(copy: StateCopy) -> float | None:
-    """Return how long a copy of a Streams task's state needs to catch up with its changelog (ms).
+    """Return the time (ms) until a copy of a task's state has caught up with its changelog.
 
     The result is None if it never catches up.
 
@@ -174,7 +173,7 @@ class RunningClient:
 
     @property
     def name(self) -> str:
-        """Name of the Streams client in the output of the simulation."""
+        """Name of the Kafka Streams client in the output of the simulation."""
         return self.client.name
 
     @property
@@ -185,9 +184,8 @@ class RunningClient:
     def closed_cleanly(self) -> dict[TaskId, StateCopy]:
         """Return the copies of task state that survive a client's crash under ``exactly_once_v2``.
 
-        These are copies that were not open. A store that was open may hold uncommitted records.
-        When it is opened again, Kafka Streams throws ``TaskCorruptedException`` and restores the
-        task from the beginning. The client reports no offsets of the task until then.
+        These are copies that were not open. A store that was open may hold uncommitted records, so
+        Kafka Streams restores its task from the beginning (``TaskCorruptedException``).
 
         Source: ``RocksDBStore.openDB`` (status in the column family of offsets),
         ``ProcessorStateManager.initializeStoreOffsets`` (other persistent stores, without a
@@ -200,8 +198,8 @@ class RunningClient:
 class ApplicationState:
     """The running clients of a simulated application, and their copies of task state over time.
 
-    While a task does not run, its changelog does not grow. Its input waits in the source topic, so
-    the missed writes are added when the task runs again.
+    While a task does not run, its changelog does not grow; the missed writes are added when it runs
+    again.
 
     Attributes:
         up: running clients by name, the oldest first.
@@ -227,7 +225,9 @@ class ApplicationState:
     # -- time ----------------------------------------------------------------------------------
 
     def advance(self, now_ms: int) -> None:
-        """Advance to a simulated time: let changelogs grow and copies of task state restore."""
+        """Advance to the simulated time ``now_ms``: changelogs grow, and copies of task state
+        restore.
+        """
         elapsed = now_ms - self._now
         if elapsed == 0:
             return
@@ -259,7 +259,7 @@ class ApplicationState:
         self._update_lag(task, copy)
 
     def _update_lag(self, task: TaskId, copy: StateCopy) -> None:
-        """Update how many changelog records a copy of a task's state lacks."""
+        """Set the number of changelog records that a copy of a task's state lacks."""
         copy.lag = self._ends[task] - copy.position
         if copy.lag <= _ROUNDING:
             copy.lag, copy.position = 0.0, self._ends[task]
@@ -269,8 +269,7 @@ class ApplicationState:
         return state.records + state.writes_per_second * now_ms / 1000
 
     def _inactive_state_bytes(self) -> float:
-        """Return the total size (bytes) of state on disk that does not belong to active Streams
-        tasks.
+        """Return the total size (bytes) of state on disk that is not of active Streams tasks.
 
         It consists of standbys, warm-ups, and copies that are no longer used.
         """
@@ -328,8 +327,7 @@ class ApplicationState:
     def _share_restore_bandwidth(self, client: RunningClient) -> Iterable[float]:
         """Divide a client's restore bandwidth among its copies of task state that lack records.
 
-        Returns:
-            The times until these copies have caught up (ms), without those that never do.
+        Return the times until these copies have caught up (ms), without those that never do.
         """
         copies = []
         for task, copy in client.disk.items():
@@ -355,8 +353,8 @@ class ApplicationState:
     ) -> list[TaskId]:
         """Replace a Streams client's active, standby and warm-up tasks.
 
-        Returns:
-            The tasks whose state on disk it no longer needs.
+        Return the tasks whose state on disk it no longer needs. ``active`` and ``standby`` are
+        dicts from task to consumer, ``warmups`` the warm-ups among the standbys.
         """
         before = {*client.active, *client.standby}
         client.active, client.standby, client.warmups = active, standby, warmups
@@ -379,7 +377,7 @@ class ApplicationState:
                 copy.position, copy.lag = self._ends[task], 0.0
 
     def apply_observed(self, observed: ObservedState) -> None:
-        """Replace simulated end offsets and lags by those that a real leader saw.
+        """Replace simulated end offsets and lags by those that a real leader saw (``observed``).
 
         A task that was still restoring in reality stops running.
         """
@@ -412,7 +410,7 @@ class ApplicationState:
     ) -> StreamsMember:
         """Return the subscription that a Streams consumer sends when it joins its group.
 
-        It contains the offset sums of ``tasks``, which tell how complete their local state is.
+        It contains the offset sums of ``tasks``, which show how complete their local state is.
         """
         return StreamsMember(
             consumer,
@@ -438,7 +436,7 @@ class ApplicationState:
         return LATEST_OFFSET if is_running else math.floor(copy.position)
 
     def activities(self) -> dict[tuple[str, TaskId], Kind]:
-        """Return what each client does with each task: running, restoring, stopped, standby or
+        """Return the activity of each client on each task: running, restoring, stopped, standby,
         warm-up.
 
         The keys are (client name, task id).

@@ -81,7 +81,7 @@ class LeaderDecision:
     warnings: tuple[str, ...]
 
     def tasks_of(self, client: int) -> dict[str, list[str]]:
-        """Return the Streams task ids that a client gets, by ``active``, ``standby`` and
+        """Return a client's Streams task ids, as a dict with ``active``, ``standby`` and
         ``warmup``.
 
         ``client`` is the client's number.
@@ -151,6 +151,8 @@ def read_client_states(problem: object) -> GivenClientStates:
 def decide(state: GivenClientStates, assignor: TaskAssignor) -> LeaderDecision:
     """Run a task assignor on the given client states, as a Streams leader does in a rebalance.
 
+    ``state`` has the application and its clients' tasks and lags.
+
     Raises:
         InvalidProblemError: a task is both active and standby on one client.
 
@@ -197,7 +199,10 @@ def decide(state: GivenClientStates, assignor: TaskAssignor) -> LeaderDecision:
 def _parse_tasks(
     application: SimulatedApplication, fields: Mapping[str, Any], client: str, field: str
 ) -> tuple[TaskId, ...]:
-    """Parse a list of task ids from one of the fields of a client's JSON object."""
+    """Parse a list of task ids from a field of a client's JSON object.
+
+    ``fields`` is the object, ``client`` the client's name.
+    """
     where = f"clients.{client}.{field}"
     return tuple(
         _task(application, text, f"{where}.{place}")
@@ -227,7 +232,7 @@ def _parse_lags(
 ) -> dict[TaskId, int]:
     """Parse the lags of a client's stateful tasks from the fields of its JSON object.
 
-    A missing task counts as running if it is active, else the client has no state of it.
+    A missing task counts as running if it is in ``active``, else the client has no state of it.
     """
     where = f"clients.{client}.lags"
     given = {

@@ -93,7 +93,9 @@ class RecordedTrace:
 
 @dataclass
 class _Run:
-    """A time span in which a Streams client ran without interruption, from start to stop (ms)."""
+    """A time span in which a Streams client ran without interruption, from its start to its stop
+    (ms).
+    """
 
     start_ms: int
     threads: tuple[ClientThread, ...]
@@ -110,7 +112,8 @@ def record_trace(
     is_streams_group: bool,
     most_events: int,
 ) -> RecordedTrace:
-    """Derive the trace of an application from its recorded rebalances.
+    """Derive the trace of an application (starts and stops of its clients) from recorded
+    rebalances.
 
     Args:
         application: ``application.id``, which clients' ids begin with.
@@ -146,9 +149,10 @@ def record_trace(
 
 
 def _first_change(changes: Sequence[RecordedChange], lead_ms: float, most_events: int) -> int:
-    """Return the index of the recorded rebalance with which a simulated trace begins.
+    """Return the index of the recorded rebalance with which a simulation begins.
 
-    It is the first one with clients that has at most ``most_events`` starts and stops after it.
+    It is the first one with clients that has at most ``most_events`` starts and stops after it. A
+    client starts ``lead_ms`` before its first rebalance.
 
     Raises:
         ValueError: no rebalance has a client.
@@ -165,8 +169,9 @@ def _first_change(changes: Sequence[RecordedChange], lead_ms: float, most_events
 
 
 def _runs(changes: Sequence[RecordedChange], lead_ms: float) -> dict[ProcessId, list[_Run]]:
-    """Return the times from start to stop of each Streams client, derived from recorded
-    rebalances.
+    """Return the time spans in which each Streams client ran, derived from recorded rebalances.
+
+    ``changes`` are the rebalances. A client starts up to ``lead_ms`` before its first one.
     """
     runs: dict[ProcessId, list[_Run]] = {}
     before: Mapping[ProcessId, tuple[ClientThread, ...]] = {}
@@ -205,9 +210,9 @@ def _ids(threads: Iterable[ClientThread]) -> set[str]:
 
 
 def _stop(now: RecordedChange, members: Iterable[str]) -> tuple[int, bool]:
-    """Return when a Streams client stopped, and whether its session timed out.
+    """Return the time at which a Streams client stopped, and whether its session timed out.
 
-    Unless the rebalance says otherwise, the client left with a LeaveGroup.
+    If the rebalance does not show it, the client left with a LeaveGroup.
 
     Args:
         now: the first recorded rebalance without the client.
@@ -222,8 +227,9 @@ def _stop(now: RecordedChange, members: Iterable[str]) -> tuple[int, bool]:
 def _events(
     runs: Mapping[ProcessId, Sequence[_Run]], from_ms: int
 ) -> list[tuple[ProcessId, TraceEvent]]:
-    """Return the starts and stops of all Streams clients after a simulation's begin, in
-    time order.
+    """Return the starts and stops of all Streams clients after the time ``from_ms``, in time order.
+
+    ``runs`` are the time spans in which each client ran.
     """
     found = []
     for process, of_client in runs.items():
@@ -247,7 +253,13 @@ def _names(application: str, runs: Mapping[ProcessId, Sequence[_Run]]) -> dict[P
 def _clients(
     names: Mapping[ProcessId, str], runs: Mapping[ProcessId, Sequence[_Run]], from_ms: int
 ) -> dict[str, SimulatedClient]:
-    """Return the Streams clients to simulate, with the recorded member ids of each start."""
+    """Return the Streams clients to simulate, with the recorded member ids of each start.
+
+    Args:
+        names: names of the clients.
+        runs: time spans in which each client ran.
+        from_ms: time at which the simulation begins.
+    """
     # If a client restarts with fewer threads, or a member was evicted and rejoined with its old id,
     # further ids are numbered: under a longer session timeout the group would have both members.
     found = {}

@@ -27,7 +27,7 @@ Kind = Literal["running", "restoring", "stopped", "standby", "warm-up"]
 
 @dataclass(frozen=True)
 class TaskInterval:
-    """A time span in which a client restored, ran or kept a copy of one Kafka Streams task."""
+    """A time span in which a client restored, ran or had a copy of one Kafka Streams task."""
 
     client: str
     task: TaskId
@@ -67,7 +67,7 @@ class StreamsRebalance:
     )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a simulated Streams rebalance as a dict that JSON can represent; times are in
+        """Return the simulated rebalance as a dict that JSON can represent; times are in
         seconds.
         """
         return {
@@ -134,7 +134,7 @@ def _as_text(rows: Mapping[str, tuple[TaskId, ...]]) -> dict[str, list[str]]:
 
 
 class IntervalRecorder:
-    """Records what each client does with each Streams task over time, as intervals."""
+    """Recorder of the activity of each client on each Streams task over time, as intervals."""
 
     def __init__(self, result: SimulationResult) -> None:
         self._result = result
@@ -142,7 +142,8 @@ class IntervalRecorder:
         self._up: dict[str, int] = {}
 
     def record(self, now_ms: int, activities: Mapping[tuple[str, TaskId], Kind]) -> None:
-        """Record what each client does with each task from the simulated time ``now_ms`` on.
+        """Start new intervals for all activities that have changed at the simulated time
+        ``now_ms``.
 
         ``activities`` is a dict from (client, task) to running, restoring, standby and so on.
         """
@@ -272,9 +273,7 @@ def outages(result: SimulationResult) -> list[int]:
 
 
 def _gaps(intervals: Iterable[tuple[int, int]], length_ms: int) -> list[tuple[int, int]]:
-    """Return the parts of the time from 0 to ``length_ms`` that none of the given intervals
-    covers.
-    """
+    """Return the parts of the time from 0 to ``length_ms`` that none of the intervals covers."""
     found, covered = [], 0
     for begin, end in (*sorted(intervals), (length_ms, length_ms)):
         if begin > covered:
@@ -284,7 +283,7 @@ def _gaps(intervals: Iterable[tuple[int, int]], length_ms: int) -> list[tuple[in
 
 
 def _moves(result: SimulationResult) -> int:
-    """Count how often a Streams task began to run on another client than before."""
+    """Count how often a Streams task began to run on another client than before (``result``)."""
     last: dict[TaskId, str] = {}
     moves = 0
     for span in sorted(result.spans, key=lambda span: span.from_ms):
@@ -297,8 +296,7 @@ def _moves(result: SimulationResult) -> int:
 def _spreads(result: SimulationResult) -> tuple[float, float]:
     """Return how unevenly active tasks are spread over clients: the mean over time, and at the end.
 
-    The imbalance is the difference between the clients with the most and the fewest active tasks
-    per thread.
+    It is the difference between the most and the fewest active tasks per thread of a client.
     """
     changes: dict[int, list[tuple[str, int, int]]] = {}  # time -> (client, starts, active tasks)
     for span in result.spans:

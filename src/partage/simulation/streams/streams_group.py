@@ -130,8 +130,9 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._slots = timeline_slots(len(self._members), self._slots)
 
     def remove_consumers(self, name: str, consumers: Sequence[str], how: str) -> None:
-        """Remove a client's members that left or were evicted (``how``), and request a new
-        assignment.
+        """Remove a client's members from the group, and request a new task assignment.
+
+        ``name`` is the client, ``how`` the reason: they left or were evicted.
         """
         for consumer in consumers:
             del self._members[consumer]
@@ -141,11 +142,13 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._causes.clear()
 
     def request_rebalance(self, name: str) -> None:
-        """Request a new target assignment for the client ``name``, which asked for a rebalance."""
+        """Request a new target assignment because the client ``name`` has requested a rebalance."""
         self._request_target(f"{name} asked")
 
     def last_heartbeat_ms(self, consumer: str) -> int:
-        """Return when the group received the last heartbeat of a dead consumer (ms)."""
+        """Return the time (ms) of the last heartbeat that the group received from a dead
+        consumer.
+        """
         since = self._members[consumer].since_ms
         interval = self._runtime.streams_heartbeat_interval_ms
         return since + (self.clock.now_ms - since) // interval * interval
@@ -173,8 +176,9 @@ class StreamsGroupSimulation(StreamsSimulation):
     # -- target assignments --------------------------------------------------------------------
 
     def _request_target(self, cause: str) -> None:
-        """Request a new target assignment of the streams group; the next member heartbeat computes
-        it.
+        """Request a new target assignment of tasks; the next heartbeat of any member computes it.
+
+        ``cause`` describes the reason in the output.
         """
         if not self._causes:
             self._began_ms = self.clock.now_ms
@@ -270,7 +274,9 @@ class StreamsGroupSimulation(StreamsSimulation):
     # -- heartbeats and reconciliation ---------------------------------------------------------
 
     def _schedule_heartbeat(self, member: _Member) -> None:
-        """Schedule a streams group member's next heartbeat, unless an earlier one is scheduled."""
+        """Schedule a member's next heartbeat that has an effect, unless an earlier one is
+        scheduled.
+        """
         if member.is_reconciled and not self._causes:
             return
         interval = self._runtime.streams_heartbeat_interval_ms
@@ -278,8 +284,8 @@ class StreamsGroupSimulation(StreamsSimulation):
         self._schedule_heartbeat_at(member, member.since_ms + beats * interval)
 
     def _schedule_heartbeat_at(self, member: _Member, due_ms: int) -> None:
-        """Schedule a streams group member's heartbeat at a given simulated time, if it has no
-        earlier one.
+        """Schedule a member's heartbeat at the simulated time ``due_ms``, unless it has an earlier
+        one.
         """
         if member.due_ms is not None and member.due_ms <= due_ms:
             return
@@ -294,8 +300,9 @@ class StreamsGroupSimulation(StreamsSimulation):
         self.schedule(due_ms, heartbeat)
 
     def _heartbeat(self, member: _Member, *, joining: bool = False) -> bool:
-        """Process a streams group member's heartbeat; return whether the member's tasks have
-        changed.
+        """Process a member's heartbeat; return whether the member's tasks have changed.
+
+        ``joining`` says whether it is the member's first one.
         """
         was_revoking = member.is_revoking
         member.due_ms, member.since_ms = None, self.clock.now_ms
@@ -312,8 +319,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         """Let a member revoke tasks outside of its target assignment, or else take free tasks of
         it.
 
-        Returns:
-            Whether the member revokes or takes a task.
+        Return whether the member revokes or takes a task.
         """
         # The coordinator decides by its state before this heartbeat: a task whose revocation the
         # member confirms is free for other members at once, but for this member only with its next
@@ -334,8 +340,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         return bool(member.is_revoking or demoted or any(new))
 
     def _tasks_of_process_peers(self, member: _Member) -> set[TaskId]:
-        """Return the Streams tasks that other members of the same process have, as active or
-        standby.
+        """Return the tasks (active or standby) that other members of the same process have.
 
         The member cannot take a copy of these tasks.
         """

@@ -56,10 +56,9 @@ def simulate(
 ) -> SimulationResult:
     """Simulate a Kafka Streams application over its trace of events, with a task assignor.
 
-    In a classic group the coordinator evicts a dead member one session timeout later. A rebalance
-    that began earlier waits for the eviction; members keep their tasks meanwhile. A task that moves
-    is revoked in one rebalance and assigned in the next. In a streams group (`ServerSticky`,
-    KIP-1071) tasks move one by one with the members' heartbeats.
+    In a classic group, a dead member is evicted one session timeout later, and a rebalance that
+    began earlier waits for it. A task that moves is revoked in one rebalance and assigned in the
+    next. In a streams group (KIP-1071) tasks move one by one with the members' heartbeats.
 
     Args:
         application: the application with its trace of events.
@@ -139,12 +138,10 @@ def simulate_cell(
 def apply_cell(
     application: SimulatedApplication, cell: SweepCell
 ) -> tuple[SimulatedApplication, TaskAssignor | ServerSticky]:
-    """Apply the settings of one combination of a parameter sweep to a Streams application.
+    """Return a Streams application with the settings of one combination of a parameter sweep.
 
-    ``balance_factor`` is not a Kafka setting, but a parameter of the algorithm proposed in KIP-441.
-
-    Returns:
-        The changed application and its task assignor.
+    The second result is its task assignor. ``balance_factor`` is not a Kafka setting, but a
+    parameter of the algorithm proposed in KIP-441.
 
     Raises:
         InvalidConfigError: a setting is invalid, or ``balance_factor`` is set for another assignor.
@@ -259,7 +256,8 @@ def _mean_outages(
     runs.
 
     An outage depends on when its event occurs between two heartbeats. So the events are delayed by
-    several times within ``interval_ms``, the heartbeat interval.
+    several times within ``interval_ms``, the heartbeat interval. ``cell`` has assignor and
+    settings.
     """
     found = [
         simulate_cell(_delayed(application, i * interval_ms // _PHASES), cell)[1]
@@ -290,7 +288,7 @@ _HIGH_AVAILABILITY = "streams:high-availability"
 class SettingsOutcome:
     """Simulated results of an application under one combination of assignor and settings.
 
-    All figures are means over the simulated times of the trace, so counts may be fractions.
+    All values are means over several simulations, so counts may be fractions.
 
     Attributes:
         rebalances: rebalances after the first.
@@ -312,7 +310,7 @@ class SettingsOutcome:
 
     @property
     def mean_outage_s(self) -> float:
-        """Mean time in which a Streams task had no owner, per outage, in seconds; 0 without
+        """Mean duration of an outage (time in which a task had no owner), in seconds; 0 without
         outages.
         """
         return self.outage_s / self.outages if self.outages else 0.0
@@ -321,10 +319,11 @@ class SettingsOutcome:
 def settings_outcome(
     application: SimulatedApplication, cell: SweepCell, *, phases: int = _PHASES
 ) -> SettingsOutcome:
-    """Simulate a Streams application several times under one combination of settings.
+    """Simulate a Streams application several times under one combination of settings; return mean
+    results.
 
-    Return mean results, since outages depend on when an event occurs between two heartbeats. Events
-    are shifted within a heartbeat interval.
+    Events are shifted within a heartbeat interval, since outages depend on when an event occurs
+    between two heartbeats.
 
     Args:
         application: the application with its trace of events.
