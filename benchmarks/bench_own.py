@@ -3,7 +3,7 @@
     python benchmarks/bench_own.py [FOLDER ...] [--groups]
 
 Prints how the simulated present settings differ from the log: rebalances, follow-ups, moves, plans
-and stopped time. The differences are the simulator's error (docs/policies.md).
+and stopped time. The differences are the simulator's error (docs/policy_model.md).
 """
 
 from __future__ import annotations

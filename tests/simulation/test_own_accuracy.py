@@ -12,7 +12,7 @@ pytest.importorskip("pyarrow")
 from tests.support.own_accuracy import compare_own, total
 from tests.support.recordings import recording
 
-#: Recording -> limits a little above the measured differences (docs/policies.md): rebalances and
+#: Recording -> limits a little above the measured differences (docs/policy_model.md): rebalances and
 #: follow-ups, and the relative errors of moves and stopped time.
 _LIMITS = {
     "seed-11": (0, 0, 0.02, 0.02),

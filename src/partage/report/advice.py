@@ -3,7 +3,7 @@
 A rule takes one group and returns the evidence in the log, the settings to change, and the downtime
 that the change would have saved. A group gets at most one advice that changes its protocol, its
 strategy or its static membership: the best settings (`best_policy`), otherwise the first rule with
-evidence, otherwise to keep the strategy. docs/report.md lists the rules.
+evidence, otherwise to keep the strategy. docs/advice.md lists the rules.
 
 The effect of a policy is its expected gain against `own` (the group simulated with its present
 settings), from `partage.report.gains`. Its interval contains the simulation's error. The effect

@@ -29,7 +29,7 @@ def test_most_causes_are_known() -> None:
         assert sum(one.label is None for one in found) <= 0.2 * len(found)
 
 
-#: A little below what was measured (docs/replay.md).
+#: A little below what was measured (docs/causes.md).
 LEAST_RIGHT = {
     "sample": 0.98, "seed-11": 0.9, "seed-12": 0.96, "seed-13": 0.86, "seed-421": 0.96,
 }  # fmt: skip
