@@ -91,9 +91,8 @@ _Tasks = dict[str, dict[str, frozenset[tuple[str, int]]]]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Result of comparing a recorded assignment of a consumer group with a computed one.
-
-    The assignment is computed with the group's own assignment strategy, such as Kafka's range.
+    """Result of comparing a recorded assignment of a consumer group with the one that its strategy
+    computes.
 
     Attributes:
         agrees: whether both are equal; None if the strategy cannot be run.
@@ -118,7 +117,7 @@ def check_agreement(generation: Generation, clusters: ClusterHistory) -> Verdict
     """Compare a consumer group's recorded assignment with the one that its own strategy computes.
 
     Args:
-        generation: a generation of any protocol.
+        generation: a recorded rebalance of any protocol.
         clusters: the cluster metadata over time.
     """
     state = generation.first
@@ -178,7 +177,7 @@ def _check_migration(generation: Generation) -> Verdict:
 
 
 class _NeverReturnsError(PartageError):
-    """Error: the Kafka class of the assignment strategy would run forever on this input."""
+    """Error: Kafka's class of the assignment strategy would run forever on the recorded input."""
 
 
 def _check_strategy(
@@ -267,11 +266,10 @@ def _explain_assignment(
 ) -> str | None:
     """Search for an input with which a strategy computes exactly a group's recorded assignment.
 
-    Returns:
-        A description of that input for the report, or None if no input fits.
+    The result describes that input for the report; it is None if no input fits.
 
     Args:
-        generation: a classic generation.
+        generation: a recorded rebalance of the classic protocol.
         clusters: the cluster metadata over time.
         decide: function that runs the strategy and returns a dict from member to topic to
             partitions.
@@ -335,9 +333,9 @@ def _alternative_metadata(
 def _alternative_owned_partitions(
     state: ClassicState, before: ClassicState | None
 ) -> Iterator[tuple[str, ClassicState]]:
-    """Yield copies of a consumer group's state in which the members report other owned partitions.
+    """Yield copies of a group's state in which members report other partitions as owned.
 
-    Each item is (description, state).
+    Each item is (description, state). The strategy is run on each, to find the state that it had.
 
     Args:
         state: recorded state of the group.
@@ -362,7 +360,7 @@ def _alternative_owned_partitions(
 
 
 def _with_owned_partitions(state: ClassicState, claims: dict[str, Subscription]) -> ClassicState:
-    """Return a copy of a consumer group's state in which the members report other owned partitions.
+    """Return a copy of a group's state in which the members report other partitions as owned.
 
     Args:
         state: recorded state of the group.
@@ -432,8 +430,8 @@ def _compute_target(
 ) -> _Targets | _Tasks | None:
     """Compute the assignment of a group whose coordinator assigns partitions or tasks (KIP-848).
 
-    The result is None if the log lacks input such as a subscription. ``order`` has the members'
-    positions in the order for the assignor; None is the order of joining.
+    ``order`` has the members' indices in the order for the assignor; None is the order of joining.
+    The result is None if the log lacks input such as a subscription.
 
     Raises:
         PartageError: the assignor is not applicable.
@@ -443,8 +441,8 @@ def _compute_target(
 
 
 def _has_whole_input(generation: Generation, cluster: Cluster) -> bool:
-    """Return whether the log has the previous assignment of every member (an input of the
-    assignor).
+    """Return whether the log has the previous assignment of every member, an input of the
+    assignor.
     """
     # If the log begins later than the group, the target of a member may be missing. All targets are
     # known if together they contain every partition of the subscribed topics.
@@ -465,11 +463,10 @@ def _has_whole_input(generation: Generation, cluster: Cluster) -> bool:
 def _explain_target(
     generation: Generation, clusters: ClusterHistory, at_ms: int, record: _Targets | _Tasks
 ) -> str | None:
-    """Search for an input with which the group coordinator's assignor computes the recorded
-    assignment.
+    """Search for an input with which the coordinator's assignor computes the recorded assignment.
 
-    The result describes that input for the report; it is None if no input fits. ``record`` is the
-    recorded assignment of each member.
+    The result describes that input for the report; it is None if no input fits. ``at_ms`` is the
+    time, ``record`` the recorded assignment of each member.
     """
     # Such inputs are older metadata or another order of members.
     now = clusters.at(at_ms)
@@ -509,7 +506,7 @@ def _member_orders(generation: Generation) -> Iterator[tuple[str, tuple[int, ...
 
 
 def _bucket_pairs(ids: list[str]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of members (as positions) whose ids share a bucket of a Java HashMap.
+    """Yield pairs of members (as indices) whose ids share a bucket of a Java HashMap.
 
     The map iterates over such members in the order of their insertion.
     """
@@ -571,7 +568,7 @@ def _owned(roles: Roles) -> TopicPartitionNumbers:
 
 
 def _to_target_arrays(index: Index, targets: list[TopicPartitionNumbers]) -> Targets:
-    """Convert the previous assignments of members to arrays of partition numbers.
+    """Convert the previous assignments of members to arrays of partition indices.
 
     Args:
         index: numbering of the cluster's partitions; partitions that it lacks are left out.

@@ -92,7 +92,7 @@ class CauseState:
 
 
 class CauseFinder:
-    """Search for the causes of a consumer group's rebalances, such as joins, departures and new
+    """Finder of the causes of a consumer group's rebalances, such as joins, departures and new
     topics.
 
     Call `find` for each rebalance when its record is read.
@@ -100,8 +100,8 @@ class CauseFinder:
     Args:
         clusters: the cluster metadata over time.
         commits: the offset commits up to that record.
-        session_timeout_ms: the broker's setting, for members that send none of their own; None
-            if unknown: it is then estimated from their commit intervals.
+        session_timeout_ms: the broker's setting, for members that send none of their own; None if
+            unknown: it is then estimated from their commit intervals.
         state: the state to resume from.
         moves: moves of group coordinators to other brokers, by log partition.
     """
@@ -121,9 +121,7 @@ class CauseFinder:
         self._faults = BrokerFaults(clusters, {} if moves is None else moves)
 
     def note_alive(self, member: str, time_ms: int) -> None:
-        """Record that a consumer group member was alive at a time, because it sent a heartbeat
-        then.
-        """
+        """Store the time at which a member sent a heartbeat, which proves that it was alive."""
         self.state.alive[member] = time_ms
 
     def find(self, generation: Generation, before: Generation | None) -> tuple[Cause, ...]:
@@ -159,8 +157,8 @@ class CauseFinder:
         return tuple(sorted(causes, key=lambda c: _PRECEDENCE[c.kind]))
 
     def _note_active(self, generation: Generation, before: Generation | None) -> None:
-        """Record when consumer group members last advanced a committed offset, and shared client
-        ids.
+        """Store when each member last advanced a committed offset, and client ids that members
+        share.
         """
         members = () if before is None else before.last.members
         known = {m.id: self.state.active.get(m.id) for m in members}
@@ -177,8 +175,8 @@ class CauseFinder:
         self.state.shared |= {client for client, count in clients.items() if count > 1}
 
     def _infer_causes(self, generation: Generation, before: Generation) -> Iterator[Cause]:
-        """Yield the causes of a consumer group's rebalance that follow from two successive states
-        of it.
+        """Yield the causes of a rebalance that follow from comparing the group before and
+        after it.
         """
         change = compare_states(before.last, generation.first)
         at = generation.timestamp_ms
@@ -205,7 +203,7 @@ class CauseFinder:
         yield from _other_changes(change, at)
 
     def _without_changes(self, generation: Generation, before: Generation | None) -> Cause:
-        """Return the cause of a rebalance in which no group member and no topic changed."""
+        """Return the cause of a rebalance in which neither the members nor the topics changed."""
         cause = cause_without_changes(generation, before)
         if cause.kind not in ("request", "unknown"):
             return cause
@@ -283,14 +281,13 @@ class CauseFinder:
     def _explain_join(
         self, member: MemberState, time_ms: int, *, stop_is_known: bool = False
     ) -> Cause:
-        """Return why a member joined its consumer group: it is new, or it rejoined after a short
-        absence.
+        """Return why a member joined its consumer group: it is new, or it has rejoined.
 
         Args:
             member: the member.
             time_ms: when it joined.
-            stop_is_known: whether the time of a departed member is that of its stop, and not that
-                of its eviction.
+            stop_is_known: whether the time of a departed member is that of its stop, not of its
+                eviction.
         """
         departed = self.state.departures.match_rejoin(
             member.id, member.instance, member.client_id, member.client_host, time_ms
@@ -319,9 +316,7 @@ class CauseFinder:
         """Return whether a joining consumer is likely the same process as one that left shortly
         before.
 
-        Args:
-            member: the member that joins.
-            away_ms: time since the departure of a member with the same client id and host.
+        ``away_ms`` is the time since the departure of a member with the same client id and host.
         """
         # Members that share a client id and host cannot be distinguished. A restart is then likely
         # only if it was quick: before two of three heartbeats are missed.
@@ -445,7 +440,7 @@ class CauseFinder:
         return silence - timeout > usual and limit - _LATE_COMMIT_MS <= silence <= longest
 
     def _is_stalled(self, member: MemberState, seen: int, usual: int, began: int) -> bool:
-        """Return whether a consumer stopped polling but still committed the same offsets in the
+        """Return whether a consumer stopped polling but repeated its last offset commit in the
         background.
 
         Args:
@@ -465,8 +460,8 @@ class CauseFinder:
         return repeats and earliest <= began - advanced <= longest
 
     def _lost_all_members(self, generation: Generation) -> bool:
-        """Return whether all members left the consumer group in the same rebalance (at
-        least two).
+        """Return whether all members (at least two) left the consumer group in the same
+        rebalance.
         """
         # Then no commits of remaining members show when the rebalance began.
         before = generation.previous
@@ -475,9 +470,7 @@ class CauseFinder:
         return len(members) > 1 and not any(m.id in stayed for m in members)
 
     def _delayed_rebalance(self, member: MemberState, generation: Generation) -> bool:
-        """Return whether a consumer group's rebalance had to wait for this member's session
-        timeout.
-        """
+        """Return whether a rebalance had to wait for this member's session timeout."""
         # The coordinator waits for a dead member, but not for one that sent LeaveGroup. If no other
         # member is missing, the rebalance ends when the dead member's session times out.
         seen = self._last_commit(member)
@@ -490,7 +483,7 @@ class CauseFinder:
         return is_alone and 0 <= over <= self._longest_commit_interval(member) + _SYNC_DELAY_MS
 
     def _eviction_free_ms(self, member: MemberState, timeout: int, recorded: Cause | None) -> int:
-        """Return for how many ms after its last sign of life a group member cannot be evicted.
+        """Return the time (ms) after its last sign of life in which a member cannot be evicted.
 
         Args:
             member: the member.
@@ -504,20 +497,19 @@ class CauseFinder:
         return timeout // 2 if member.instance is not None else timeout - timeout // 4
 
     def _last_alive_ms(
-        self, m: MemberState, found: Generation, recorded: Cause | None
+        self, member: MemberState, generation: Generation, recorded: Cause | None
     ) -> int | None:
-        """Return the last time (ms) at which a record proves that a group member was alive, or
-        None.
+        """Return the last time (ms) at which a record proves that a member was alive, or None.
 
         Args:
-            m: the member.
-            found: the rebalance without the member.
+            member: the member.
+            generation: the rebalance without the member.
             recorded: cause of its departure in the log; None in a classic group.
         """
         if recorded is not None:
-            return self.state.alive.pop(m.id, None)
-        before = found.previous
-        if before is None or m.instance is not None:
+            return self.state.alive.pop(member.id, None)
+        before = generation.previous
+        if before is None or member.instance is not None:
             return None  # a static member stays in a generation that it did not join
         return before.timestamp_ms - _SYNC_DELAY_MS
 
@@ -566,7 +558,7 @@ class CauseFinder:
         return max((t for t in times if t is not None), default=None)
 
     def _longest_commit_interval(self, member: MemberState) -> int:
-        """Return the longest usual time between two commits (ms) over a consumer's partitions; 0 if
+        """Return the longest usual time (ms) between commits of a consumer's partitions; 0 if
         unknown.
         """
         waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_partitions(member)]
@@ -610,10 +602,9 @@ class CauseFinder:
         return self._timeout_ms if self._timeout_ms is not None else SESSION_TIMEOUT_MS
 
     def _topic_changes(self, generation: Generation, before: Generation | None) -> list[Cause]:
-        """Return a cause for a rebalance if the group's topics were created, deleted or got
-        partitions.
+        """Return causes for topics of the group that were created, deleted or got partitions.
 
-        The list is empty if they did not change.
+        The list is empty if they did not change since the rebalance ``before``.
         """
         at = generation.timestamp_ms
         position = self._clusters.position_at(at + _METADATA_DELAY_MS)
@@ -642,7 +633,7 @@ def _other_changes(change: StateChange, time_ms: int) -> Iterable[Cause]:
 def is_follow_up(generation: Generation, before: Generation | None) -> bool:
     """Return whether a rebalance is the second half of a cooperative rebalance (KIP-429).
 
-    It assigns the partitions that members revoked in the first half.
+    It assigns the partitions that members revoked in the first half, the rebalance ``before``.
     """
     # Cooperative members send the partitions that they keep; eager members send none.
     has_owned = any(m.subscription and m.subscription.owned for m in generation.first.members)
@@ -654,10 +645,9 @@ def is_follow_up(generation: Generation, before: Generation | None) -> bool:
 def cause_without_changes(generation: Generation, before: Generation | None) -> Cause:
     """Return the cause of a rebalance in which no member joined, left or changed its subscription.
 
-    An assigned topic or partition that was unknown before means that the leader saw new metadata.
-    Otherwise, newly assigned partitions mean the second rebalance of a cooperative one (KIP-429).
-    The remaining cause is a request by a client: ``enforceRebalance``, or a leader that saw other
-    racks.
+    It is new metadata if a topic or partition was assigned that was unknown before, else the second
+    rebalance of a cooperative one (KIP-429) if partitions were assigned, else a client's request:
+    ``enforceRebalance``, or a leader that saw other racks.
     """
     at = generation.timestamp_ms
     if before is None or generation.protocol != "classic":

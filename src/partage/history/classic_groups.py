@@ -53,12 +53,12 @@ class ClassicGroup:
 
     Attributes:
         missing_before: generations before the first one in the log, removed by compaction.
-        missing_within: numbers skipped between two generations in the log. Compaction keeps
-            the newest record and all after it, so these were never written (members rejoined
-            before the leader had sent the assignment) or were damaged.
+        missing_within: number of generations that are missing between two generations in the log:
+            they were never written (members rejoined before the leader had sent the assignment) or
+            were damaged.
 
     Raises:
-        ValueError: a record precedes one that was already fed (an error of the caller).
+        ValueError: a record precedes an earlier one (an error of the caller).
 
     >>> group = ClassicGroup()
     >>> created = ClassicState("", 0, None, None, None, ())
@@ -116,9 +116,8 @@ class ClassicGroup:
         return LifecycleEvent("deleted", self.incarnation, number, *at)
 
     def begin_incarnation(self) -> None:
-        """Start to count generations again, because the consumer group was deleted.
-
-        A later group of the same name restarts its generation numbers.
+        """Start to count generations again, because a new group of the same name restarts its
+        numbers.
         """
         self.incarnation += 1
         self._last_number, self._epoch = None, None
@@ -160,9 +159,7 @@ class ClassicGroup:
         self._last_number, self._epoch = state.generation, None
 
     def _count_missing_generations(self, number: int) -> int:
-        """Return how many generations of the consumer group the log lacks before generation
-        ``number``.
-        """
+        """Return the number of generations that the log lacks before the generation ``number``."""
         known = self._last_number if self._last_number is not None else 0
         if self._epoch is not None:  # a consumer group in between: its epochs are not missing
             known = max(known, self._epoch)

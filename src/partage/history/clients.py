@@ -111,7 +111,7 @@ def _identify_by_member_id(member: str) -> str:
 
 
 def _identify_by_subscription(subscription: Subscription) -> str:
-    """Return the Kafka client library that wrote a consumer's subscription, judged by its bytes.
+    """Return the Kafka client library that wrote a consumer's subscription, judged by its encoding.
 
     For example, only librdkafka writes an empty rack.
     """
@@ -133,7 +133,9 @@ def _identify_by_subscription(subscription: Subscription) -> str:
 
 
 def leader_client(state: ClassicState) -> str | None:
-    """Return the name of the client library of a consumer group's leader; None without a leader.
+    """Return the name of the client library of a group's leader; None without a leader.
+
+    ``state`` is the recorded state of a classic group.
 
     >>> leader_client(ClassicState("consumer", 1, "range", None, None, ())) is None
     True
@@ -146,6 +148,7 @@ def candidate_strategies(state: ClassicState, strategy: Strategy) -> Sequence[St
     """Return the implementations of an assignment strategy that a group's leader may have run.
 
     They are variants of the leader's client library if Partage has them, else Java's strategy.
+    ``state`` is the recorded group.
     """
     # kafka-python and aiokafka write the same bytes; if both have a variant, both are returned.
     client = leader_client(state) or UNKNOWN

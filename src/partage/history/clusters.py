@@ -59,7 +59,8 @@ class ClusterHistory:
     Attributes:
         times: ``ts_ms`` of each state, ascending.
         index: the numbering of all topics and partitions in any state.
-        state: function from a position to its `Cluster`; -1 is a cluster without topics.
+        state: function that returns the `Cluster` of a state by its position; -1 is a cluster
+            without topics.
 
     Raises:
         InvalidCaptureError: a state is malformed; the message names the line and the field.
@@ -80,7 +81,7 @@ class ClusterHistory:
         self.state = lru_cache(maxsize=_STATES_CACHED)(self._state)
 
     def _extend_index(self, index: Index, states: Sequence[Mapping[str, Any]]) -> Index:
-        """Return a copy of the partition numbering with the topics and partitions that are new in
+        """Return a copy of the partition numbering that includes new topics and partitions of
         metadata.
 
         Existing numbers do not change.
@@ -122,15 +123,15 @@ class ClusterHistory:
             self.__dict__.pop(name, None)
 
     def position_at(self, time_ms: int) -> int:
-        """Return the position of the newest recorded cluster metadata at or before a time; -1 for
+        """Return the position of the newest recorded metadata at or before a time (ms); -1 for
         none.
         """
         return bisect_right(self.times, time_ms) - 1
 
     def assumed_at(self, time_ms: int) -> bool:
-        """Return whether there is no recorded cluster metadata yet at a time.
+        """Return whether there is no recorded metadata of a time (ms) or earlier.
 
-        The first recorded metadata is then used for the time before.
+        The first recorded metadata is then assumed to hold for that time, too.
         """
         position = self.position_at(time_ms)
         return position < 0 or bool(self._states[position].get("assumed"))
@@ -163,8 +164,8 @@ class ClusterHistory:
             self._state(position)
 
     def topics_changed(self, names: Sequence[str], before: int, after: int) -> tuple[str, ...]:
-        """Return the topics that were created, deleted or got partitions between two recorded
-        metadata.
+        """Return the topics that were created, deleted or got partitions between two metadata
+        states.
 
         Args:
             names: the topics to compare.
@@ -189,8 +190,8 @@ class ClusterHistory:
 
     @cached_property
     def _coordinator_changes(self) -> dict[int, tuple[int, ...]]:
-        """Times (ms) at which each partition of ``__consumer_offsets`` changed its leader, as a
-        dict.
+        """Dict from each partition of ``__consumer_offsets`` to the times (ms) at which its leader
+        changed.
 
         The leader of such a partition is the coordinator of the groups in it.
         """
@@ -206,7 +207,8 @@ class ClusterHistory:
         return {p: tuple(times) for p, times in found.items()}
 
     def coordinator_changes(self, partition: int) -> tuple[int, ...]:
-        """Return when a partition of ``__consumer_offsets`` changed or lost its leader (ms).
+        """Return the times (ms) at which a partition of ``__consumer_offsets`` changed or lost its
+        leader.
 
         The leader of such a partition is the coordinator of the groups in it.
         """
@@ -270,25 +272,27 @@ class TopicNames:
         self.learnt: dict[str, str] = {}
 
     def learn(self, topic_id: str, name: str) -> None:
-        """Remember a Kafka topic's name and topic id, if the cluster metadata lacks them."""
+        """Add the name and topic id of a topic that the cluster metadata lacks."""
         if self._clusters.index.topic_by_id(topic_id) < 0:
             self.learnt.setdefault(topic_id, name)
 
     def name_of(self, topic_id: str) -> str:
-        """Return the name of a Kafka topic by its id; if it is unknown, return the id itself."""
+        """Return the name of a topic by its topic id; if it is unknown, return the id itself."""
         number = self._clusters.index.topic_by_id(topic_id)
         if number >= 0:
             return self._clusters.index.topics[number]
         return self.learnt.get(topic_id, topic_id)
 
     def id_of(self, name: str, time_ms: int) -> str | None:
-        """Return the id that a Kafka topic had at a time; None if the cluster had no such topic."""
+        """Return the topic id that a topic had at a time (ms); None if the cluster had no such
+        topic.
+        """
         cluster = self._clusters.at(time_ms)
         number = cluster.topic(name)
         return cluster.index.ids[number] if number >= 0 else None
 
     def had_partition(self, name: str, partition: int, time_ms: int) -> bool:
-        """Return whether a Kafka topic had a partition at a time; True if the topic is unknown."""
+        """Return whether a topic had a partition at a time (ms); True if the topic is unknown."""
         cluster = self._clusters.at(time_ms)
         dense = cluster.partitions_of(name)
         return not len(dense) or bool((cluster.index.number_of[dense] == partition).any())
@@ -307,8 +311,6 @@ def alternative_clusters(
     """Yield other cluster metadata that a partition assignor may have seen, the likeliest first.
 
     Each item is (description, cluster).
-
-    The likeliest comes first.
 
     Args:
         clusters: the metadata over time.
@@ -341,10 +343,10 @@ def alternative_clusters(
 def smaller_clusters(
     cluster: Cluster, highest: Mapping[str, int], observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield a copy of a cluster without the partitions above the highest assigned ones, if there
-    are any.
+    """Yield a copy of a cluster in which each topic ends at its highest assigned partition.
 
-    Use it if metadata was recorded only later, because topics may have grown meanwhile.
+    There is none if the cluster has no higher partitions. Topics may have grown if metadata was
+    recorded later than the rebalance.
 
     Args:
         cluster: the cluster by the recorded metadata.
@@ -368,7 +370,7 @@ def smaller_clusters(
 
 
 def _existing_since(clusters: ClusterHistory, position: int, topic: str) -> int:
-    """Return since when (ms) a Kafka topic has existed without interruption.
+    """Return the time (ms) since which a topic has existed without interruption.
 
     Args:
         clusters: the cluster metadata over time.
@@ -383,7 +385,7 @@ def _existing_since(clusters: ClusterHistory, position: int, topic: str) -> int:
 
 
 def _difference(cluster: Cluster, other: Cluster, topics: Sequence[str]) -> str:
-    """Describe in words in which topics and brokers two states of a Kafka cluster differ.
+    """Describe in words how two states of a cluster differ in some topics and in the brokers.
 
     Args:
         cluster: one state.
@@ -446,9 +448,14 @@ def _other_racks(
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorMove:
-    """Move of a group coordinator to another broker, seen as a higher leader epoch in the log.
+    """Move of a group coordinator to another broker, recognised by a higher leader epoch in the
+    log.
 
-    ``before`` and ``epoch`` are the old and the new leader epoch.
+    Attributes:
+        position: log position of the first record with the new epoch.
+        time_ms: time of that record.
+        before: the old leader epoch.
+        epoch: the new leader epoch.
     """
 
     position: LogPosition
@@ -460,7 +467,7 @@ class CoordinatorMove:
 def find_moves(
     partition: ArrayLike, base_offset: ArrayLike, leader_epoch: ArrayLike, time_ms: ArrayLike
 ) -> dict[int, tuple[CoordinatorMove, ...]]:
-    """Find out when group coordinators moved to other brokers, from recorded batch headers.
+    """Find moves of group coordinators to other brokers by the leader epochs of record batches.
 
     The result is a dict by partition of ``__consumer_offsets``.
 
@@ -489,11 +496,11 @@ def find_moves(
 
 @dataclass(slots=True)
 class CoordinatorMoves:
-    """Iterator over the times at which one group's coordinator moved to another broker.
+    """Iterator over one group's coordinator moves (changes of the broker that coordinates the
+    group).
 
-    The caller asks for moves up to each record of the group.
-
-    Moves before the group's first record are skipped.
+    The caller asks for moves up to each record of the group. Moves before its first record are
+    skipped.
 
     Attributes:
         by_partition: all coordinator moves, by partition of ``__consumer_offsets``.
@@ -508,8 +515,7 @@ class CoordinatorMoves:
     position: LogPosition | None = None
 
     def until(self, position: LogPosition) -> Iterator[CoordinatorMove]:
-        """Yield the moves of the group's coordinator since the last call, up to a position in the
-        log.
+        """Yield the coordinator moves between the last call and a position in the log.
 
         The first call yields none, because earlier moves do not concern the group.
         """
@@ -521,8 +527,9 @@ class CoordinatorMoves:
 
 
 class BrokerFaults:
-    """Broker faults that may have caused rebalances: coordinator moves, and brokers that left or
-    entered the cluster.
+    """Lookup of broker faults that may have caused rebalances.
+
+    They are coordinator moves, and brokers that left or entered the cluster.
 
     Args:
         clusters: the cluster metadata over time.

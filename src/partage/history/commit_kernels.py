@@ -41,9 +41,9 @@ _MOST_STEPS = 64
 
 @piece
 def _find_run(row, series, minute, stretch, newest, found, count):
-    """Return the number of the summary to which a consumer group's offset commit belongs.
+    """Return the number of the summary (commit run) to which an offset commit belongs.
 
-    A summary ("commit run") covers the commits of one partition within one minute.
+    A commit run covers the commits of one partition within one minute.
 
     Args:
         row: index of the commit.
@@ -218,7 +218,7 @@ def _close_minute(series, slot, state, out, made):
 
     Args:
         series: number of the partition.
-        slot: place of the minute in ``state``, which becomes free.
+        slot: column in ``state`` with the minute; it becomes free.
         state: statistics of incomplete minutes; changed.
         out: receives the complete minute.
         made: column of ``out`` to write.

@@ -75,9 +75,9 @@ class Commits:
         offset: the committed offset.
         real: False for a tombstone, whose ``offset`` has no meaning.
         transactional: whether it was part of a transaction.
-        stretch: a number that changes at each record of its group (`number_stretches`); None
+        stretch: number of the interval between two records of its group (`number_stretches`); None
             without such records.
-        series: a small number for its pair and partition; None without a numbering.
+        series: number of its group, topic and partition; None without a numbering.
     """
 
     pair: Int32Array
@@ -133,10 +133,10 @@ class RecordPositions(NamedTuple):
 
 
 def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int64Array:
-    """Number the offset commits of each consumer group by the group record that precedes them.
+    """Number offset commits so that commits of a group between the same two group records are
+    equal.
 
-    Commits of a group with equal numbers lie between the same two records, so a summary of them
-    does not span a rebalance.
+    A summary of commits with equal numbers then does not span a rebalance.
 
     Args:
         commits: the positions at which commits take effect.
@@ -160,8 +160,8 @@ def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int6
 
 
 def _number_by_kernel(commits: RecordPositions, records: RecordPositions) -> Int64Array:
-    """Number offset commits by the preceding group record, with compiled code
-    (`number_stretches`).
+    """Do the work of `number_stretches` with compiled code: number commits by the record before
+    them.
     """
     # The kernel needs log order, so commits in another order are sorted first.
     count, (group, partition, offset) = len(commits.group), commits
@@ -275,7 +275,7 @@ def _count(flags: BoolArray, start: Int64Array) -> Int64Array:
 
 
 def _first_and_last_commits(real: BoolArray, start: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the indices of the first and last offset commit in each block of consecutive rows.
+    """Return the indices of the first and the last offset commit in each block of consecutive rows.
 
     Args:
         real: whether each row is a commit; False for tombstones (deleted offsets).
@@ -308,8 +308,7 @@ def _largest_gaps(time_ms: Int64Array, real: BoolArray, run: Int64Array, count: 
 
 
 def _last_advances(source: Commits, order: Int64Array, run: Int64Array, count: int) -> Int64Array:
-    """Return the index of the last commit in each block of rows that increased the offset; -1 for
-    none.
+    """Return the index of the last commit in each block that increased the offset; -1 for none.
 
     Args:
         source: the commits.
@@ -333,7 +332,7 @@ def _last_advances(source: Commits, order: Int64Array, run: Int64Array, count: i
 class Stretch(NamedTuple):
     """Summary of a partition's offset commits between two successive records of its consumer group.
 
-    If a summary covers only a part of these commits, further ones follow.
+    Long stretches have several summaries.
 
     Attributes:
         topic: the partition's topic.
@@ -419,8 +418,8 @@ class CommitFolder:
     """Aggregator of a consumer group's offset commits: statistics per minute and between
     rebalances.
 
-    Call `feed` with summaries of commits in log order, then `finish`. Memory is one column of
-    numbers per partition, however long the history is.
+    Call `feed` with summaries of commits in log order, then `finish`. Its memory does not grow with
+    the length of the history.
 
     >>> zero, run = np.zeros(1, np.int64), (0, 0, 0, 59_000, 59_000, 7, 7, 1, 0, 0, -1, NEVER)
     >>> runs = RunColumns(["t"], zero, zero, np.zeros((2, 1), np.int64), np.array([run]).T)
@@ -445,7 +444,7 @@ class CommitFolder:
         self._state = np.frombuffer(numbers, np.int64).reshape(STATE_ROWS, len(series)).copy()
 
     def feed(self, runs: RunColumns) -> tuple[list[tuple[int, Stretch]], MinuteColumns]:
-        """Process the next offset commits of the group; return what is now complete.
+        """Add the group's next summaries of offset commits (``runs``); return what is now complete.
 
         Returns:
             Summaries between two group records ("stretches") with their numbers, sorted; and the
@@ -458,7 +457,7 @@ class CommitFolder:
         return list(self._stretches(runs, table)), self._minutes(out, made)
 
     def finish(self) -> MinuteColumns:
-        """Return the offset commit statistics of the minutes that are incomplete at the end of the
+        """Return the offset commit statistics of the last, incomplete minutes at the end of the
         log.
         """
         out = np.empty((len(MINUTE), 3 * len(self._series)), np.int64)
@@ -469,11 +468,9 @@ class CommitFolder:
         return MinuteColumns(out[:, :made], list(self._series))
 
     def _number_partitions(self, runs: RunColumns) -> Int64Array:
-        """Return the number of the partition of each offset commit summary; new partitions get new
-        numbers.
+        """Return the number of each summary's partition; new partitions get new numbers.
 
-        Args:
-            runs: the summaries, as columns.
+        ``runs`` are summaries of offset commits.
         """
         pair = (runs.topic << 32) | (runs.partition & 0xFFFFFFFF)
         _, first, inverse = np.unique(pair, return_index=True, return_inverse=True)

@@ -76,7 +76,7 @@ _NO_MEMBER_RECORD = "its member record is not in the log: it joined before the l
 
 @dataclass(slots=True)
 class EpochGroupState:
-    """State of a Kafka consumer, share or streams group in its coordinator, rebuilt from the log.
+    """State of a consumer, share or streams group in its coordinator, rebuilt from the log.
 
     Attributes:
         came_from: generation of the migrated classic group, None without a migration.
@@ -119,10 +119,9 @@ class EpochGroupState:
 
 
 class EpochGroup:
-    """Reader of one KIP-848 group's log records, which finds the group's target assignments.
+    """Reader of the log records of a consumer, share or streams group (KIP-848).
 
-    The group is a consumer, share or streams group.
-
+    It finds the group's target assignments, which correspond to generations of a classic group.
     Call `feed` with each record in log order, then `finish` when the group ends or is migrated.
 
     Args:
@@ -135,7 +134,7 @@ class EpochGroup:
         self._topics = topics
 
     def feed(self, record: GroupRecord) -> Iterator[Generation | CurrentAssignment | Event]:
-        """Process the next log record of the group; yield the assignments and events that are now
+        """Process the next log record of the group; yield assignments and events that are now
         complete.
 
         A target assignment is complete once the next one begins.
@@ -208,8 +207,7 @@ class EpochGroup:
     def _note_subscription_change(
         self, record: GroupRecord, old: Mapping[str, Any], new: Mapping[str, Any]
     ) -> None:
-        """Add a cause to the group's next rebalance if a member subscribed to other topics or
-        assignors.
+        """Add a cause to the next rebalance if a member subscribed to other topics or assignors.
 
         Args:
             record: the member metadata record.
@@ -245,9 +243,7 @@ class EpochGroup:
             state.fresh[member] = target
 
     def _feed_target_epoch(self, record: GroupRecord) -> Iterator[Generation]:
-        """Process the log record that completes a target assignment; yield the assignment before
-        it.
-        """
+        """Process the record that completes a target assignment; yield the previous assignment."""
         # Kafka writes this record last, after the members' targets.
         if record.value is None:
             return
@@ -286,7 +282,7 @@ class EpochGroup:
         return StreamsInput(processes, state.topology, state.settings)
 
     def _add_leaves_of_static_members(self) -> None:
-        """Add a departure as a cause of the rebalance for each static member that has not
+        """Add a cause to the next rebalance for each static member that left and has not
         rejoined.
         """
         for instance, (member, time_ms) in self.state.replaced.items():
@@ -295,7 +291,10 @@ class EpochGroup:
         self.state.departed = {}
 
     def _count_missing_epochs(self, epoch: int) -> int:
-        """Return how many group epochs the log lacks since the last target assignment (KIP-848)."""
+        """Return the number of group epochs that the log lacks since the last target assignment.
+
+        ``epoch`` is the group's present epoch.
+        """
         state = self.state
         before = state.target_epoch if state.target_epoch >= 0 else _FIRST_EPOCH - 1
         return max(0, epoch - before - max(1, state.epochs_seen))
@@ -357,8 +356,8 @@ class EpochGroup:
                     yield role, topic_id, name, p
 
     def _strategy(self) -> str | None:
-        """Return Partage's name of the group's server-side assignor, such as ``server:uniform``, or
-        None.
+        """Return the name of the group's server-side assignor, such as ``server:uniform``,
+        or None.
         """
         # In a consumer group the assignor that most members request wins, as in Kafka.
         state = self.state
@@ -415,7 +414,7 @@ class EpochGroup:
             self._add_cause(Cause("topics", RECORDED, time_ms=record.timestamp_ms, detail=detail))
 
     def _complete_members(self, generation: Generation) -> Generation:
-        """Add metadata of members to a rebalance if the log has it only after the target
+        """Add members' metadata to a rebalance if the log has it only after the target
         assignment.
         """
         # This happens in a compacted log. Static members may also have new ids at the end of the
@@ -456,8 +455,7 @@ class EpochGroup:
 def resolve_topics(
     value: Mapping[str, Any], resolved: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, ...]:
-    """Return the topics to which a group member subscribes, by name or regular expression
-    (KIP-848).
+    """Return the topics to which a member subscribes, by name or regular expression (KIP-848).
 
     Args:
         value: the member's metadata record.
@@ -533,9 +531,10 @@ def target_member(
 
 
 def group_by_topic(flat: Iterable[tuple[str, int]]) -> Pairs:
-    """Group partitions by topic: ``[("a", 0), ("a", 1)]`` becomes ``(("a", (0, 1)),)``.
+    """Group (topic, partition) pairs by topic: ``[("a", 0), ("a", 1)]`` becomes ``(("a", (0,
+    1)),)``.
 
-    Only consecutive pairs of the same topic are grouped.
+    Only consecutive pairs (in ``flat``) of the same topic are grouped.
 
     >>> group_by_topic([("a", 1), ("a", 0), ("b", 2)])
     (('a', (1, 0)), ('b', (2,)))
@@ -582,7 +581,7 @@ def task_partitions(
     topics: TopicNames,
     time_ms: int,
 ) -> tuple[tuple[str, int], ...]:
-    """Return the partitions that Kafka Streams tasks read: task ``0_3`` reads partition 3 of its
+    """Return the partitions that Kafka Streams tasks read; task ``0_3`` reads partition 3 of its
     topics.
 
     Active tasks read source topics, standby and warm-up tasks read changelogs.
@@ -610,9 +609,7 @@ def task_partitions(
 def source_counts(row: Mapping[str, Any], cluster: Cluster) -> list[int]:
     """Return the partition count of each source topic of a Kafka Streams sub-topology.
 
-    It is 0 for a topic that does not exist.
-
-    ``row`` is the sub-topology in the group's topology record.
+    ``row`` is the sub-topology in the group's topology record. A topic that does not exist has 0.
     """
     return [len(cluster.partitions_of(topic)) for topic in topics_of_subtopology(row)]
 

@@ -14,13 +14,11 @@ _MOST_REMEMBERED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class DepartedMember:
-    """Consumer that left its group, remembered so that it can be recognised if it rejoins.
-
-    A rejoin soon after the departure is called a bounce.
+    """Consumer that left its group, stored so that it can be recognised if it rejoins.
 
     Attributes:
         time_ms: estimated time at which it stopped consuming.
-        until_ms: a rejoin up to this time is a bounce.
+        until_ms: a rejoin up to this time is a bounce (a short absence, such as a restart).
         evicted: whether its session timeout expired; no rejoin is a bounce then.
         lost: whether a broker failure caused the eviction.
     """
@@ -35,9 +33,7 @@ class DepartedMember:
     lost: bool = False
 
     def is_bounce(self, time_ms: int) -> bool:
-        """Return whether a consumer that rejoins at this time does so within its session
-        timeout.
-        """
+        """Return whether a rejoin at this time is a bounce: the session timeout has not expired."""
         return not self.evicted and time_ms <= self.until_ms
 
 
@@ -69,8 +65,9 @@ class DepartedMembers:
     members: list[DepartedMember] = field(default_factory=list)
 
     def add(self, member: MemberState, time_ms: int, timeout_ms: int) -> None:
-        """Remember a consumer that left its group; a rejoin within ``timeout_ms`` counts as a
-        bounce.
+        """Add a consumer that left its group; a rejoin within ``timeout_ms`` is a bounce.
+
+        ``time_ms`` is the time of its departure.
         """
         identity = (member.id, member.instance, member.client_id, member.client_host)
         self.members.append(DepartedMember(*identity, time_ms, time_ms + timeout_ms))
@@ -88,13 +85,18 @@ class DepartedMembers:
     def match_rejoin(
         self, member: str, instance: str | None, client_id: str, host: str, time_ms: int
     ) -> DepartedMember | None:
-        """Find the departed consumer that is the same as a joining one, and stop remembering it.
+        """Find and remove the departed consumer that is the same as a joining one; None without a
+        match.
 
         It has the same member id or instance id; without an instance id, the same client id and
         host.
 
-        Returns:
-            The departed consumer, or None if there is no match.
+        Args:
+            member: id of the joining member.
+            instance: its instance id; None if it has none.
+            client_id: its client id.
+            host: its host.
+            time_ms: when it joined.
         """
         match = None
         for i, departed in enumerate(self.members):

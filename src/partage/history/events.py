@@ -106,17 +106,15 @@ class StreamsInput:
 class TargetInput:
     """Assignment that a group coordinator computed (KIP-848), with the input of the computation.
 
-    The protocol may also be that of share groups (KIP-932) or streams groups (KIP-1071).
-
-    See KIP-848, KIP-932 and KIP-1071.
+    The group may also be a share group (KIP-932) or a streams group (KIP-1071).
 
     Attributes:
         target: dict from member id to assigned roles, by topic id or subtopology id.
         before: dict from member id to its previous target, in the order of its record; a static
             member that rejoined has the target of the member that it replaced.
         known: whether ``before`` is certainly complete: the log has the group from its beginning.
-        assignable: partitions that may be assigned, by topic id (share groups: those whose
-            share state is initialised); None for all.
+        assignable: partitions that may be assigned, by topic id (share groups: those whose share
+            state is initialised); None for all.
         decided_ms: ``assignmentTimestamp``; None if the record has none: the assignment of a
             classic group was adopted without a decision.
         streams: further input of a streams group's assignor; None for other groups.
@@ -132,8 +130,7 @@ class TargetInput:
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignment:
-    """Partitions that a consumer group member owns from now on, because it acknowledged them
-    (KIP-848).
+    """Partitions that a member owns from now on, because it has acknowledged them (KIP-848).
 
     It comes from a CURRENT_MEMBER_ASSIGNMENT record.
 
@@ -154,9 +151,7 @@ class CurrentAssignment:
 
     @property
     def owner(self) -> str:
-        """Identity of the group member: its instance id, which survives restarts, else its member
-        id.
-        """
+        """Identity of the member: its instance id, which survives restarts, else its member id."""
         return self.member if self.instance is None else self.instance
 
 
@@ -225,8 +220,7 @@ class LifecycleEvent:
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """Differences between two successive generations of a consumer group, such as members that
-    joined.
+    """Differences between two successive generations of a group, such as members that joined.
 
     Attributes:
         joined, left: members that joined (new state) and left (old state); a restarted static
@@ -246,9 +240,7 @@ class StateChange:
 
     @property
     def cause(self) -> str:
-        """Short description of the differences between two group states, such as ``2 joined, 1
-        left``.
-        """
+        """Short description of these differences, such as ``2 joined, 1 left``."""
         parts = [
             f"{len(found)} {word}"
             for word, found in (
@@ -273,10 +265,9 @@ class StateChange:
 
 
 def compare_states(before: ClassicState | None, after: ClassicState) -> StateChange:
-    """Return the differences between two successive states of a consumer group, such as joined
-    members.
+    """Return the differences between two successive states of a group, such as joined members.
 
-    Without an earlier state, all members count as joined.
+    If ``before`` is None, all members count as joined.
 
     >>> compare_states(None, ClassicState("", 1, None, None, None, ())).cause
     'same members'
@@ -361,9 +352,7 @@ def _event_name(generation: Generation) -> str:
 
 
 def _events_within_generation(generation: Generation) -> Iterator[Event]:
-    """Yield events of a consumer group that needed no rebalance, such as the restart of a static
-    member.
-    """
+    """Yield events of a group that needed no rebalance, such as the restart of a static member."""
     before = generation.first
     for position, time_ms, state in generation.rewrites:
         at = (generation.incarnation, generation.number, position, time_ms)

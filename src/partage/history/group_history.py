@@ -36,8 +36,7 @@ HistoryItem = Generation | LifecycleEvent | CurrentAssignment | Event | Pause
 
 
 class GroupHistory:
-    """History of one consumer group (rebalances, causes, pauses), rebuilt from the records of the
-    log.
+    """History of one consumer group (rebalances, causes, pauses), rebuilt from the log's records.
 
     Call `feed` with group records and `stretch` with offset commits in log order, then `finish`.
 
@@ -51,7 +50,7 @@ class GroupHistory:
         topics: lookup of topic names by topic id, including names from records.
 
     Raises:
-        ValueError: a record precedes one that was fed (an error of the caller).
+        ValueError: a record precedes an earlier one (an error of the caller).
 
     >>> from partage.history.records import LogPosition
     >>> history = GroupHistory(ClusterHistory([]))
@@ -93,9 +92,7 @@ class GroupHistory:
 
     @property
     def missing_before(self) -> int:
-        """Number of the group's generations before the first one in the log, which compaction
-        removed.
-        """
+        """Number of generations before the first one in the log, which compaction has removed."""
         return self._classic.missing_before
 
     @property
@@ -121,7 +118,8 @@ class GroupHistory:
         return self._previous
 
     def unread(self) -> UnreadEstimate | None:
-        """Return an estimate of how long partitions had no consumer in the newest rebalance so far.
+        """Return the estimated time without a consumer (partition-seconds) in the newest rebalance
+        so far.
 
         Only partitions that are consumed again count. The result is None if earlier generations are
         missing in the log.
@@ -143,7 +141,7 @@ class GroupHistory:
         return LifecycleEvent("deleted", *at)
 
     def reader(self, topic: str, partition: int) -> str | None:
-        """Return the id of the consumer that now consumes a partition; None if there is none."""
+        """Return the id of the member that now consumes a partition; None if there is none."""
         return self._unread.state.owner.get((topic, partition))
 
     def is_stopped(self, topic: str, partition: int) -> bool:
@@ -200,7 +198,7 @@ class GroupHistory:
         session_timeout_ms: int | None = None,
         moves: Mapping[int, Sequence[CoordinatorMove]] | None = None,
     ) -> GroupHistory:
-        """Restore a consumer group's history from the bytes of `to_bytes`.
+        """Restore a consumer group's history from the bytes (``blob``) that `to_bytes` returned.
 
         The other arguments are those of a new history.
 
@@ -268,9 +266,10 @@ class GroupHistory:
         yield from self._pauses.finish()
 
     def _is_topic_recreated(self, pause: Pause) -> bool:
-        """Return whether a topic was deleted and created again during a consumption pause.
+        """Return whether the topic of a consumption pause was deleted and created again during the
+        pause.
 
-        Its offsets then restarted.
+        Its offsets then restarted at 0.
         """
         if not pause.rewind or pause.last_ms is None or pause.first_ms is None:
             return False
@@ -278,9 +277,7 @@ class GroupHistory:
         return len(topics - {-1}) > 1
 
     def moves_until(self, position: LogPosition) -> Iterator[Event]:
-        """Yield an event for each move of the group's coordinator to another broker, up to a log
-        position.
-        """
+        """Yield an event for each move of the group's coordinator before a position in the log."""
         number = self._opened.number if self._opened is not None else 0
         for move in self._moves.until(position):
             words = f"leader epoch {move.before} to {move.epoch}"
@@ -314,7 +311,7 @@ class GroupHistory:
         yield from epochs.feed(record)
 
     def _begin_rebalance(self) -> Iterator[HistoryItem]:
-        """Find the causes of the group's rebalance, and begin the pauses of its partitions."""
+        """Find the causes of the group's new rebalance, and begin the pauses of its partitions."""
         # This happens as soon as the first record is read: causes depend on when members were last
         # active before the rebalance, which later commits would overwrite.
         now = self._epochs.state.open if self._epochs is not None else self._classic.opened
@@ -369,9 +366,7 @@ class GroupHistory:
         self._classic.begin_incarnation()
 
     def _is_migrated_by(self, record: GroupRecord) -> bool:
-        """Return whether a record shows that this consumer group was migrated to the classic
-        protocol.
-        """
+        """Return whether a record shows that this group was migrated to the classic protocol."""
         # Then its generation number is not below the group's last epoch.
         if record.kind != "classic":
             return False
@@ -382,7 +377,7 @@ class GroupHistory:
     def _complete_generation(self, item: HistoryItem) -> HistoryItem:
         """Add causes and the time without a consumer to a finished rebalance.
 
-        Other items are returned unchanged.
+        ``item`` may also be an event, which is returned unchanged.
         """
         # The predecessor is added, too; it may be of another protocol.
         if not isinstance(item, Generation):

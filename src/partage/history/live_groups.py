@@ -78,7 +78,9 @@ class RebalanceOpened:
     fresh: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return the begin of a consumer group's rebalance as a dict for JSON."""
+        """Return the event as a dict for JSON, with the group, its changed members and the
+        causes.
+        """
         found, before = self.generation, self.generation.previous
         state = found.first
         change = compare_states(before.last if before is not None else None, state)
@@ -128,7 +130,9 @@ class RebalanceSettled:
     reported: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the end of a consumer group's rebalance as a dict for JSON."""
+        """Return the event as a dict for JSON, with the group, its duration and time without a
+        consumer.
+        """
         unread = self.unread
         return {
             "event": "settled", "time_ms": self.time_ms, **_identity(self.group, self.generation),
@@ -146,8 +150,7 @@ class RebalanceSettled:
 
 @dataclass(frozen=True, slots=True)
 class GroupChange:
-    """Event of a live recording that is no rebalance: a consumer group was created, deleted or
-    changed.
+    """Event of a live recording that is no rebalance, such as a group's creation or deletion.
 
     It may also be the restart of a member or a move of the coordinator.
     """
@@ -157,7 +160,7 @@ class GroupChange:
     fresh: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return an event of a consumer group as a dict for JSON."""
+        """Return the event as a dict for JSON."""
         one = self.event
         return {
             "event": one.event, "time_ms": one.time_ms, "group": self.group,
@@ -177,7 +180,7 @@ def _identity(group: str, generation: Generation) -> dict[str, Any]:
 
 
 def _causes_to_json(generation: Generation) -> dict[str, Any]:
-    """Return the causes of a consumer group's rebalance as a dict for JSON.
+    """Return the causes of a rebalance (``generation``) as a dict for JSON.
 
     The main cause has keys ``cause_...``; a list has all causes.
     """
@@ -248,9 +251,9 @@ class WatchedGroup:
         self._fresh = False
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the state of the live view of a consumer group as plain values that can be stored.
+        """Return the state of this live view as plain values, for a later process.
 
-        Its rebalance storms are stored elsewhere.
+        Rebalance storms (many rebalances in quick succession) are stored elsewhere.
         """
         one = self._open
         rest = None if one is None else (
@@ -260,7 +263,10 @@ class WatchedGroup:
 
     @classmethod
     def resumed(cls, name: str, history: GroupHistory, state: tuple[Any, ...]) -> WatchedGroup:
-        """Restore the live view of a consumer group from the state that `stored` returned."""
+        """Restore the live view of a consumer group from the state that `stored` returned.
+
+        ``name`` is the group's name, ``history`` its restored history.
+        """
         new = cls(name, history)
         _, new.opened, new._previous, new._settled, rest = state
         if rest is not None and new.opened is not None:
@@ -273,20 +279,23 @@ class WatchedGroup:
 
     @property
     def is_open(self) -> bool:
-        """Return whether the group's rebalance, or its deletion, is not finished yet.
-
-        `expire` must then be called later.
+        """Return whether `expire` must be called later: a rebalance or a deletion is not finished
+        yet.
         """
         return self._open is not None or self._ended_ms is not None
 
     def is_in_storm(self, time_ms: int) -> bool:
-        """Return whether the consumer group is in a rebalance storm (many rebalances in quick
+        """Return whether the group is in a rebalance storm (many rebalances in quick
         succession).
         """
         return self._storms.is_ongoing(time_ms)
 
     def record(self, record: GroupRecord, now_ms: int, *, fresh: bool) -> Iterator[WatchEvent]:
-        """Process the consumer group's next log record; yield the events that it causes."""
+        """Process the group's next log record; yield the events that it causes.
+
+        ``now_ms`` is the time, ``fresh`` says whether the record is newer than the recording's
+        start.
+        """
         self._fresh = fresh
         items = list(self.history.feed(record))
         yield from self._history_events(items, record.timestamp_ms, fresh=fresh)
@@ -301,7 +310,10 @@ class WatchedGroup:
             yield from self._end_if_consumed(record.timestamp_ms)
 
     def commit(self, commit: LiveCommit, *, fresh: bool) -> Iterator[WatchEvent]:
-        """Process the consumer group's next offset commit; yield the events that it causes."""
+        """Process the group's next offset commit; yield the events that it causes.
+
+        ``fresh`` says whether the commit is newer than the recording's start.
+        """
         at, offset, pair = commit.timestamp_ms, commit.offset, (commit.topic, commit.partition)
         for move in self.history.moves_until(commit.position):
             yield GroupChange(self.name, move, fresh)
@@ -318,8 +330,8 @@ class WatchedGroup:
             yield from self._end_if_consumed(at)
 
     def expire(self, now_ms: int) -> Iterator[WatchEvent]:
-        """End the group's rebalance if it takes too long, and confirm a deletion; yield the
-        events.
+        """End the group's rebalance if it takes too long, and confirm a deletion; yield
+        the events.
         """
         if self._ended_ms is not None and now_ms >= self._ended_ms:
             yield from self._confirm_deletion()
@@ -393,6 +405,8 @@ class WatchedGroup:
     def _revise(self, generation: Generation, time_ms: int) -> Iterator[WatchEvent]:
         """Yield a correction of the last rebalance's end if its time without a consumer has
         changed.
+
+        ``generation`` is that rebalance.
         """
         done = self._settled
         if done is None or done.generation.position != generation.position:
@@ -447,7 +461,7 @@ class LiveGroups:
         session_timeout_ms: the broker's session timeout, for members that send none; None if
             unknown.
         fresh_from: dict from log partition to first offset after the capture began.
-        started_ms: time at which the capture began: a record of that time or later is fresh, too.
+        started_ms: time at which the capture began; a record of that time or later is fresh, too.
         newest: dict from log partition to base offset of its newest batch; earlier batches are
             ignored.
         clusters: the cluster metadata so far.
@@ -470,7 +484,7 @@ class LiveGroups:
     _open: dict[str, None] = field(default_factory=dict)
 
     def add_state(self, state: Mapping[str, Any]) -> None:
-        """Add new metadata of the Kafka cluster (brokers, topics) to the live recording.
+        """Add new metadata of the cluster (brokers, topics) to the live view.
 
         The first metadata is also used for earlier times.
         """
@@ -479,7 +493,7 @@ class LiveGroups:
         self.clusters.append(state)
 
     def add(self, batches: Sequence[LogBatch], received_ms: int) -> None:
-        """Add new record batches of ``__consumer_offsets``, which `advance` processes.
+        """Queue new record batches of ``__consumer_offsets``, which `advance` processes.
 
         ``received_ms`` is the time of their arrival.
         """
@@ -491,7 +505,7 @@ class LiveGroups:
             self._held.append(_Held(due_ms, group, item))
 
     def to_bytes(self) -> bytes:
-        """Serialize the state of all consumer groups of the live recording, for `resume`.
+        """Serialize the state of all consumer groups, which `resume` restores in a later process.
 
         Cluster metadata is not included.
         """
@@ -501,7 +515,7 @@ class LiveGroups:
         return pack_state(stored, _STORED)
 
     def resume(self, blob: bytes) -> None:
-        """Restore the state of all consumer groups from the bytes of `to_bytes`.
+        """Restore the state of all consumer groups from the bytes (``blob``) of `to_bytes`.
 
         The metadata and the session timeout must be set before.
 
@@ -525,14 +539,11 @@ class LiveGroups:
         self.newest, self.failed, self._held = newest, failed, deque(held)
 
     def next_due_ms(self) -> int | None:
-        """Return the time (ms) at which the next waiting record or commit is to be processed, or
-        None.
-        """
+        """Return the time (ms) at which the next queued record or commit is due, or None."""
         return self._held[0].due_ms if self._held else None
 
     def advance(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Process all waiting records and commits whose time has come; yield events of consumer
-        groups.
+        """Process all queued records and commits that are due; yield events of consumer groups.
 
         Rebalances that take too long end, too.
         """
@@ -542,7 +553,7 @@ class LiveGroups:
             yield from self._track_deadlines(name, self.groups[name].expire(now_ms))
 
     def finish(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Process the remaining records and commits at the end of the recording, and yield the
+        """Process the remaining records and commits at the end of the recording; yield the
         events.
         """
         while self._held:
@@ -573,9 +584,7 @@ class LiveGroups:
             del self.groups[held.group]
 
     def _track_deadlines(self, name: str, events: Iterator[WatchEvent]) -> Iterator[WatchEvent]:
-        """Yield the events of a consumer group, and remember if one of its deadlines is
-        still open.
-        """
+        """Yield the events of a group, and store whether one of its deadlines is still open."""
         found = list(events)
         if self.groups[name].is_open:
             self._open[name] = None

@@ -50,7 +50,7 @@ class LogBatch(NamedTuple):
 
 
 class LiveCommit(NamedTuple):
-    """Offset commit of a consumer group when it takes effect; ``offset`` is None for a deleted
+    """Offset commit of a consumer group that takes effect; ``offset`` is None if it deletes the
     offset.
     """
 
@@ -83,8 +83,8 @@ class LiveDecoder:
         self._pending: dict[tuple[int, int], list[LiveCommit]] = {}
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the decoder's open transactions and leader epochs as plain values that can be
-        stored.
+        """Return the decoder's open transactions and leader epochs as plain values, for
+        `resume`.
         """
         return self.moves, self.damaged, self._epochs, self._pending
 
@@ -146,7 +146,7 @@ class LiveDecoder:
         return group, LiveCommit(group, *at, key["topic"], key["partition"], offset)
 
     def _note_epoch(self, batch: LogBatch) -> None:
-        """Record a move of the group coordinator if a batch has a higher leader epoch than
+        """Store a move of the group coordinator if a batch has a higher leader epoch than
         before.
         """
         if batch.leader_epoch < 0:

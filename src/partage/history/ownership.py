@@ -37,7 +37,7 @@ _Key = tuple[str, str | None, int, str, str]
 
 
 class OwnershipIntervals:
-    """Builder of the time spans in which each consumer of a group owned each partition.
+    """Builder of the time spans in which each member of a group owned each partition.
 
     Call `feed` with the group's history in order; each call yields the spans that are now complete.
 
@@ -65,7 +65,7 @@ class OwnershipIntervals:
         self._latest_end: int | None = None
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the unfinished ownership spans as plain values that can be stored."""
+        """Return the unfinished ownership spans as plain values, for `resume`."""
         return self._open, self._ended, self._newest, self._latest_end
 
     def resume(self, state: tuple[Any, ...]) -> None:
@@ -73,10 +73,10 @@ class OwnershipIntervals:
         self._open, self._ended, self._newest, self._latest_end = state
 
     def feed(self, item: Generation | LifecycleEvent | CurrentAssignment) -> Iterator[Interval]:
-        """Process the next rebalance or event of the group; yield the ownership spans that are now
+        """Process the group's next rebalance or event; yield the ownership spans that are now
         final.
 
-        A span is the time in which one consumer owned one partition.
+        A span is the time in which one member owned one partition.
         """
         if isinstance(item, Generation) and item.protocol != "classic":
             return  # a target becomes ownership when members acknowledge it
@@ -95,7 +95,7 @@ class OwnershipIntervals:
     def _rename_restarted_members(self, generation: Generation) -> Iterator[Interval]:
         """Give the partitions of restarted static members to their new member ids.
 
-        Yields the ownership spans that end by that.
+        Yield the ownership spans that end with the old ids.
         """
         # A restart needs no rebalance: the coordinator writes the same generation again with the
         # new id. Only the first of many such records are stored, and the last state.
@@ -141,8 +141,8 @@ class OwnershipIntervals:
         self._open, self._ended = {}, {}
 
     def _take_final_intervals(self, time_ms: int) -> Iterator[Interval]:
-        """Yield the ownership spans that ended before ``time_ms``, because no record can extend
-        them.
+        """Yield the ownership spans that ended before ``time_ms``: no later record can
+        extend them.
         """
         settled = [key for key, interval in self._ended.items() if interval.to_ms != time_ms]
         for key in settled:
@@ -175,7 +175,7 @@ class OwnershipIntervals:
     def _replace(
         self, number: int, time_ms: int, now: dict[_Key, Interval], owner: str | None
     ) -> None:
-        """End the ownership spans of partitions that consumers lost, and begin those of new
+        """End the ownership spans of partitions that members lost, and begin those of new
         partitions.
 
         Args:

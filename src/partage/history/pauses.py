@@ -34,12 +34,11 @@ class Pause(NamedTuple):
         partition: the partition number.
         last_ms: time of the last commit before the rebalance's record; None if there was none.
         first_ms: time of the first commit after it; None if there was none.
-        rewind: lower bound of the number of records that were consumed twice: how far the first
-            committed offset is behind the newest one before; None if either is missing or
-            implausible.
+        rewind: lower bound of the number of records that were consumed twice: the first committed
+            offset is so far behind the newest one before; None if unknown.
         resolution_ms: the partition's usual commit interval, which limits the precision.
-        advance: how far the first committed offset is ahead of the newest one before. If it is 0,
-            no record was consumed, and the times of the commits prove nothing.
+        advance: difference between the first committed offset and the newest one before. If it is
+            0, no record was consumed, and the times of the commits prove nothing.
 
     >>> Pause(0, 4, "orders", 1, 1_000, 4_000, 0, 500).pause_ms
     3000
@@ -57,8 +56,8 @@ class Pause(NamedTuple):
 
     @property
     def pause_ms(self) -> int | None:
-        """Time from a partition's last commit before a rebalance to its first one after it (ms), or
-        None.
+        """Time (ms) from the partition's last commit before the rebalance to its first one after
+        it, or None.
         """
         if self.last_ms is None or self.first_ms is None:
             return None
@@ -74,8 +73,8 @@ class PartitionCommits:
             tombstone.
         advanced_ms: time of the newest commit with a higher offset than the commit before it. A
             client that commits in the background repeats its offset while it does not poll.
-        waited_ms, waits: sum and number of the intervals between commits without a rebalance
-            in between.
+        waited_ms, waits: sum and number of the intervals between commits without a rebalance in
+            between.
         waiting: pauses without a commit after them, oldest first.
         fresh: whether no rebalance has followed the newest commit.
     """
@@ -90,16 +89,16 @@ class PartitionCommits:
 
     @property
     def usual_ms(self) -> int | None:
-        """Mean time between two offset commits of the partition (ms); None before the second
+        """Mean time (ms) between two offset commits of the partition; None before the second
         commit.
         """
         return self.waited_ms // self.waits if self.waits else None
 
 
 class PauseTracker:
-    """Measurement of a consumer group's pauses: times without offset commits around rebalances.
+    """Measures a consumer group's pauses: times without offset commits around rebalances.
 
-    Feed it rebalances, and the commits between group records (`Stretch`), in log order.
+    Call `rebalance` and `stretch` in log order.
 
     Attributes:
         partitions: the state of each partition, by topic and number.
@@ -127,10 +126,9 @@ class PauseTracker:
         ]  # fmt: skip
 
     def resume_commits(self, values: Iterable[Sequence[Any]]) -> None:
-        """Restore the offset commit statistics of partitions from the lists that `commit_values`
-        returned.
+        """Restore the offset commit statistics of partitions from the lists of `commit_values`.
 
-        Waiting pauses stay as they are.
+        Waiting pauses are not changed.
         """
         for topic, number, _, *cells in values:
             state = self.partitions.setdefault((topic, number), PartitionCommits())
@@ -140,16 +138,15 @@ class PauseTracker:
     def rebalance(
         self, incarnation: int, generation: int, partitions: Iterable[tuple[str, int]]
     ) -> list[Pause]:
-        """Begin a consumption pause for each partition that a consumer group's rebalance concerns.
+        """Begin a consumption pause for each partition that a rebalance concerns.
+
+        Return pauses of older rebalances that are dropped without a commit, because too many are
+        waiting.
 
         Args:
             incarnation: number of earlier deletions of the group.
             generation: number of the rebalance's generation.
             partitions: partitions assigned in this or the previous generation; others do not pause.
-
-        Returns:
-            Pauses of older rebalances that are dropped without a commit, because too many are
-                waiting.
         """
         dropped = []
         for topic, number in partitions:
@@ -164,7 +161,7 @@ class PauseTracker:
         return dropped
 
     def stretch(self, found: Stretch) -> list[Pause]:
-        """Process offset commits of one partition; return the consumption pauses that end with
+        """Process a partition's offset commits between two records; return the pauses that end with
         them.
 
         A pause is the time without commits around a rebalance.
@@ -204,7 +201,9 @@ class PauseTracker:
         return None if state is None else state.last_ms
 
     def advanced_ms(self, topic: str, partition: int) -> int | None:
-        """Return when a commit last increased the committed offset of a partition (ms), or None."""
+        """Return the time (ms) at which a commit last increased a partition's committed offset, or
+        None.
+        """
         state = self.partitions.get((topic, partition))
         return None if state is None else state.advanced_ms
 
@@ -214,7 +213,7 @@ class PauseTracker:
         return None if state is None else state.usual_ms
 
     def finish(self) -> Iterator[Pause]:
-        """Yield the consumption pauses that have not ended at the end of the log."""
+        """Yield the pauses that have not ended at the end of the log."""
         for state in self.partitions.values():
             yield from state.waiting
             state.waiting = []

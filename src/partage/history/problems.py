@@ -30,7 +30,7 @@ _TASKS = "Kafka Streams assigns tasks, not partitions: no strategy of consumers 
 
 
 def unsupported_reason(state: ClassicState) -> str | None:
-    """Return why no assignment strategy can be run on a recorded group state; None if one can.
+    """Return the reason why no assignment strategy can be run on a recorded group state, or None.
 
     >>> unsupported_reason(ClassicState("connect", 1, "sessioned", None, None, ()))
     'protocol type connect: members are no consumers'
@@ -56,9 +56,7 @@ def unsupported_reason(state: ClassicState) -> str | None:
 
 
 def is_all_java(state: ClassicState) -> bool:
-    """Return whether all members of a consumer group are Java clients, judged by the bytes they
-    sent.
-    """
+    """Return whether all members of a group are Java clients, judged by the bytes they sent."""
     return bool(state.members) and all(identify_client(m).name == JAVA for m in state.members)
 
 
@@ -92,7 +90,7 @@ def _member(m: MemberState) -> Member:
 
 
 def released_partitions(state: ClassicState) -> frozenset[tuple[str, int]]:
-    """Return the partitions that consumers with Partage's assignor revoked before they joined.
+    """Return the partitions that members with Partage's assignor revoked before they joined.
 
     They send them as user data (`partage.wire.member_extras`).
     """
@@ -101,10 +99,11 @@ def released_partitions(state: ClassicState) -> frozenset[tuple[str, int]]:
 
 
 def with_learnt_loads(strategy: Strategy, state: ClassicState, cluster: Cluster) -> Strategy:
-    """Return a copy of Partage's strategy that uses the partition loads measured by the group's
-    leader.
+    """Return a copy of Partage's strategy with the partition loads that the group's leader
+    measured.
 
-    The loads are in the user data of recorded assignments.
+    The loads are in the user data of the recorded assignments (``state``). ``cluster`` has the
+    partition counts.
     """
     given = [split(m.assignment_user_data)[1] for m in state.members]
     loads = {
@@ -120,7 +119,7 @@ def with_learnt_loads(strategy: Strategy, state: ClassicState, cluster: Cluster)
 
 
 def recorded_assignment(state: ClassicState, cluster: Cluster) -> Assignment:
-    """Convert a consumer group's recorded assignment to arrays of partition numbers of a cluster.
+    """Convert a group's recorded assignment to arrays of partition indices.
 
     It may be invalid. Partitions that the cluster lacks are in ``unresolved``.
     """
@@ -133,7 +132,7 @@ def recorded_assignment(state: ClassicState, cluster: Cluster) -> Assignment:
 
 
 def partitions_by_member(assignment: Assignment) -> dict[str, Int32Array]:
-    """Return the partition numbers that are assigned to each member, as a dict by member id.
+    """Convert an assignment to a dict from member id to partition indices.
 
     A duplicate member id occurs once.
     """
@@ -141,13 +140,13 @@ def partitions_by_member(assignment: Assignment) -> dict[str, Int32Array]:
 
 
 def surviving_claims(index: Index, dense: Int32Array, cluster: Cluster) -> Claims:
-    """Return a consumer's previous partitions that still exist, as those that it reports as owned.
+    """Return those of a member's previous partitions that still exist; it reports them as owned.
 
     A partition of a topic that was deleted and recreated under the same name is left out.
 
     Args:
         index: the numbering of topics and partitions.
-        dense: numbers of the previous partitions in the index.
+        dense: indices of the previous partitions.
         cluster: the present cluster.
     """
     alive = dense[cluster.partition_exists[dense]] if len(dense) else dense

@@ -126,8 +126,8 @@ class MemberState:
 
     @property
     def owner(self) -> str:
-        """Identity of the consumer that survives a restart: instance id if it has one, else member
-        id.
+        """Identity of the member that survives a restart: its instance id if it has one, else
+        member id.
         """
         return self.id if self.instance is None else self.instance
 
@@ -193,8 +193,7 @@ def assigned_partitions(member: MemberState) -> tuple[tuple[str, int], ...]:
 
 
 def recorded_plan(state: ClassicState) -> dict[str, dict[str, list[int]]]:
-    """Return a consumer group's recorded assignment as nested dicts: partitions by topic, by
-    member.
+    """Return a group's recorded assignment as nested dicts: member id to topic to partitions.
 
     A member without partitions has an empty dict.
     """
@@ -290,12 +289,9 @@ def parse_payloads(subscription: bytes, assignment: bytes) -> _Parsed:
 
 
 def _parse_cached(parse: Callable[[bytes], _T], raw: bytes) -> _T:
-    """Parse bytes that a consumer sent, with a cache, because most members send the same bytes
-    again.
+    """Parse bytes that a member sent, with a cache, because most members send the same bytes again.
 
-    Args:
-        parse: function that parses the bytes.
-        raw: the bytes.
+    ``parse`` is the function that parses the bytes ``raw``.
     """
     return parse(raw) if len(raw) > _LONGEST_CACHED else cast("_T", _cached(parse, raw))
 
@@ -343,9 +339,7 @@ _RECORD_COLUMNS = (
 
 
 class ClassicStates:
-    """Builder of classic consumer group states from columns, which shares equal objects to save
-    memory.
-    """
+    """Builder of classic group states from columns of decoded records; it shares equal objects."""
 
     # Most members send the same bytes in every generation. Equal bytes become one object, within a
     # batch and across batches.
@@ -356,11 +350,9 @@ class ClassicStates:
         self.assignments: dict[bytes, _Assigned | None] = {}
 
     def of(self, found: ClassicColumns) -> Iterator[tuple[int, ClassicState]]:
-        """Yield the state of a classic consumer group for each such record in a batch, as (row,
-        state).
+        """Yield the group state of each classic group record in a batch, as (row, state).
 
-        Args:
-            found: columns of the decoded batch.
+        ``found`` are the columns of the decoded batch.
         """
         members = _BatchMembers(self, found)
         text, listed = found.texts.text, found.listed.tolist()
@@ -379,7 +371,8 @@ class ClassicStates:
 
 
 class _CodeCache(Generic[_T]):
-    """Cache from integer codes in a batch of log records to the objects that they stand for.
+    """Lookup of the objects that integer codes in a batch of records stand for; it creates each
+    once.
 
     A code stands for a distinct value, such as the bytes that a member sent.
 
@@ -417,7 +410,7 @@ class _CodeCache(Generic[_T]):
 
 
 class _BatchMembers:
-    """Lookup of the consumer group members in a batch of decoded records, by integer code.
+    """Lookup of the group members in a batch of decoded records, by integer code.
 
     ``consumer`` returns members of consumer groups, ``other`` members with another protocol type.
     """
@@ -436,11 +429,7 @@ class _BatchMembers:
         )
 
     def _cache_key(self, code: int) -> bytes:
-        """Return the bytes that identify a group member in the cache of decoded members.
-
-        Args:
-            code: the member's integer code in the batch.
-        """
+        """Return the bytes by which a member of the batch (``code``) is found in the cache."""
         return self._found.whole.raw(code) + bytes(self._cells[code][:1])
 
     def _create_consumer(self, code: int, _: bytes) -> MemberState:
@@ -455,11 +444,9 @@ class _BatchMembers:
         return self._create(code, (subscription, *assigned, None))
 
     def _create_other(self, code: int, _: bytes) -> MemberState:
-        """Create a group member whose protocol type is not "consumer", so that its bytes stay
-        unparsed.
+        """Create a member whose protocol type is not "consumer": its bytes are not parsed.
 
-        Args:
-            code: the member's integer code in the batch.
+        ``code`` is the member's integer code in the batch.
         """
         return self._create(code, (None, *_NOT_ASSIGNED, None))
 
@@ -473,7 +460,7 @@ class _BatchMembers:
 
 
 class _PayloadColumns:
-    """Parser of subscriptions or assignments in a batch, from columns of the compiled decoder.
+    """Subscriptions and assignments in a batch, from columns of the compiled decoder.
 
     A result of None means that the caller must parse the bytes itself.
     """
@@ -484,11 +471,10 @@ class _PayloadColumns:
         self._text, self._data = found.names.text, found.sent.data.data
 
     def subscription(self, code: int, _: bytes) -> Subscription | None:
-        """Return a consumer's subscription from the decoded columns; None if its bytes must be
+        """Return a member's subscription from the decoded columns; None if its bytes must be
         parsed.
 
-        Args:
-            code: integer code of the subscription in the batch.
+        ``code`` is the integer code of the subscription in the batch.
         """
         (
             version, topics_from, topics, pairs_from, pairs, user_at, user_size, generation,
@@ -507,14 +493,10 @@ class _PayloadColumns:
         )
 
     def assignment(self, code: int, raw: bytes) -> _Assigned | None:
-        """Return a consumer's assignment from the decoded columns; None if its bytes must be
-        parsed.
+        """Return a member's assignment from the decoded columns; None if its bytes must be parsed.
 
-        The result has partitions, version and user data.
-
-        Args:
-            code: integer code of the assignment in the batch.
-            raw: bytes of the assignment.
+        The result has partitions, version and user data. ``code`` is the assignment's integer code
+        in the batch, ``raw`` its bytes.
         """
         if not raw:  # the coordinator stores no bytes for a member that the leader left out
             return _NOT_ASSIGNED

@@ -58,8 +58,7 @@ _NAMED_TUPLES: tuple[type, ...] = (Instant, Pause, UnreadInterval)
 
 
 def pack_state(value: object, more: tuple[type, ...] = (), *, level: int = 6) -> bytes:
-    """Serialize the state of a consumer group's history to compressed bytes, so that it can be
-    resumed.
+    """Serialize the state of a group's history to compressed bytes, which `unpack_state` restores.
 
     Args:
         value: plain values, and instances of the classes of a group's history.
@@ -78,7 +77,7 @@ def pack_state(value: object, more: tuple[type, ...] = (), *, level: int = 6) ->
 
 
 def unpack_state(blob: bytes, more: tuple[type, ...] = ()) -> Any:
-    """Restore the history state that `pack_state` serialized to bytes.
+    """Restore the state that `pack_state` serialized to bytes (``blob``).
 
     ``more`` are the additional classes, as for `pack_state`.
 
@@ -112,8 +111,7 @@ def _known_classes(
 ) -> tuple[dict[type, list[str]], set[type]]:
     """Return the classes that may be serialized: dataclasses with field names, and named tuples.
 
-    Args:
-        more: classes that are added to the standard ones.
+    ``more`` are classes besides the standard ones.
     """
     tuples = {*_NAMED_TUPLES, *(kind for kind in more if issubclass(kind, tuple))}
     kinds = (kind for kind in (*_DATACLASSES, *more) if kind not in tuples)

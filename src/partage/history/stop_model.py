@@ -98,8 +98,8 @@ class Instant(NamedTuple):
     latest: float
 
     def widened(self, other: Instant) -> Instant:
-        """Return this uncertain time with the uncertainty of another, independent one (``other``)
-        added.
+        """Return this uncertain time with the uncertainty of an independent one
+        (``other``) added.
         """
         return Instant(
             self.mean,
@@ -120,7 +120,8 @@ class Instant(NamedTuple):
         return min(low, self.mean), max(high, self.mean)
 
     def limited(self, earliest: float, latest: float) -> Instant:
-        """Return this uncertain time with narrower hard limits; ``latest`` wins if they contradict.
+        """Return this uncertain time restricted to ``earliest`` ... ``latest``; the latter wins a
+        conflict.
 
         >>> between(0, 10).limited(4, 20)
         Instant(mean=7.0, variance=3.0, earliest=4, latest=10)
@@ -150,8 +151,8 @@ def between(first: float, last: float) -> Instant:
 
 
 def after_record(time_ms: float) -> Instant:
-    """Estimate when a consumer ran its rebalance callback after a log record with the given time
-    (ms).
+    """Estimate when a consumer ran its rebalance callback, given the time of the log record before
+    it.
 
     The callback is later by the network and poll latency, so the result is an uncertain time.
     """
@@ -160,8 +161,7 @@ def after_record(time_ms: float) -> Instant:
 
 
 def after_heartbeat(time_ms: float, *, revokes: bool = False) -> Instant:
-    """Estimate when a consumer (KIP-848) ran its rebalance callback after a record with the given
-    time.
+    """Estimate when a consumer (KIP-848) ran its rebalance callback, given the record before it.
 
     Args:
         time_ms: timestamp of the record (ms).
@@ -174,8 +174,8 @@ def after_heartbeat(time_ms: float, *, revokes: bool = False) -> Instant:
 
 
 def before_record(time_ms: float) -> Instant:
-    """Estimate when a consumer ran its rebalance callback before a log record with the given time
-    (ms).
+    """Estimate when a consumer ran its rebalance callback, given the time of the log record after
+    it.
 
     The callback is earlier by the network latency, so the result is an uncertain time.
     """
@@ -227,15 +227,15 @@ class MemberCommits:
 
     @property
     def interval_ms(self) -> float:
-        """Usual time between two offset commits of the consumer (ms); the clients' default if
+        """Usual time (ms) between two offset commits of the consumer; the clients' default if
         unknown.
         """
         return DEFAULT_COMMIT_MS if self.usual_ms is None else max(1.0, self.usual_ms)
 
     def at_stop(self, otherwise: Instant, share: float | None = None) -> Instant:
-        """Return when a consumer stopped: at its last commit, or at the later time ``otherwise``.
+        """Estimate when a consumer stopped: at its last commit, or at the later time ``otherwise``.
 
-        Both times are weighed by the probability that the consumer commits when it stops.
+        Both are weighed by the probability that the consumer commits when it stops.
 
         Args:
             otherwise: the time of the stop if no commit marks it.
@@ -250,7 +250,7 @@ class MemberCommits:
 
 
 def commits_at_revocation(prompt: int, stops: int, *, java: bool = False) -> float:
-    """Return the probability that a consumer commits when it revokes partitions, by Bayes' rule.
+    """Estimate the probability that a consumer commits when it revokes partitions, by Bayes' rule.
 
     Args:
         prompt: number of the group's past revocations with a commit at nearly the same time.
@@ -296,7 +296,7 @@ def revocation_time(
 
 
 def absence_time(commits: MemberCommits, latest_ms: float, poll_ms: float = 0.0) -> Instant:
-    """Estimate when a static consumer stopped that a new process with its instance id has replaced.
+    """Estimate when a static consumer stopped, given the record with the process that replaced it.
 
     Args:
         commits: commit statistics of the member.
@@ -358,9 +358,7 @@ def departure_time(
 
 
 def _coincidence_density(one: Instant, other: Instant) -> float:
-    """Return the probability density (per ms) that the uncertain times ``one`` and ``other`` are
-    equal.
-    """
+    """Return the probability density (per ms) that two uncertain times are equal."""
     # Both are taken as uniform and independent; the result is a likelihood for Bayes' rule.
     common = min(one.latest, other.latest) - max(one.earliest, other.earliest)
     widths = max(1.0, one.latest - one.earliest) * max(1.0, other.latest - other.earliest)
@@ -372,8 +370,7 @@ def _coincidence_density(one: Instant, other: Instant) -> float:
 
 @dataclass(frozen=True, slots=True)
 class UnreadEstimate:
-    """Estimated time in which partitions had no consumer, in partition-seconds, with an 80 %
-    interval.
+    """Estimated time in which partitions had no consumer, in partition-seconds, with 80 % interval.
 
     For each partition, the time counts from the stop of its last owner to the start of the next
     one.
@@ -422,7 +419,7 @@ class UnreadInterval(NamedTuple):
 
 @dataclass(slots=True)
 class StopSum:
-    """Sum of the times without a consumer of partitions that stopped for the same reason.
+    """Sum of the times without a consumer over partitions that stopped for the same reason.
 
     Attributes:
         mean: sum of the means, in milliseconds.
@@ -444,7 +441,8 @@ class StopSum:
         Args:
             start: when the last owner stopped.
             end: when the next owner started.
-            apart_ms: part of that time in which no member subscribed to the topic: not counted.
+            apart_ms: part of that time in which no member subscribed to the topic; it is
+                subtracted.
         """
         length = max(0.0, end.mean - start.mean - apart_ms)
         self.mean += length
@@ -457,7 +455,7 @@ def sum_stops(stops: Iterable[StopSum], no_consumer_ms: float = 0.0) -> UnreadEs
     """Add up the times in which partitions had no consumer in one rebalance, with an 80 % interval.
 
     Args:
-        stops: one sum for each reason to stop.
+        stops: one sum for each reason why partitions stopped.
         no_consumer_ms: time in which the group had no member, or none that subscribed (ms).
 
     >>> found = sum_stops([StopSum(4_000, 1_000, 0, 9_000), StopSum(0, 0, 0, 0)])

@@ -24,7 +24,9 @@ _Item = TypeVar("_Item")
 
 @dataclass(slots=True)
 class _Pending(Generic[_Item]):
-    """Rebalance for which it is not certain yet if it belongs to a rebalance storm."""
+    """A rebalance that may still become part of a rebalance storm (rebalances in quick
+    succession).
+    """
 
     item: _Item
     time_ms: int
@@ -34,10 +36,10 @@ class _Pending(Generic[_Item]):
 
 
 class StormTracker(Generic[_Item]):
-    """Search for the rebalance storms of a consumer group: rebalances in quick succession.
+    """Finder of a consumer group's rebalance storms: rebalances in quick succession.
 
-    `feed` takes one rebalance after the other; it yields earlier ones in the same order, with the
-    number of their storm or None. Only rebalances of the last session timeout are in memory.
+    Call `feed` for each rebalance, then `finish`. They yield earlier rebalances in the same order,
+    with the number of their storm or None.
 
     >>> tracker = StormTracker[str]()
     >>> out = [one for t in (0, 2_000, 4_000, 99_000) for one in tracker.feed(f"{t}", t, 10_000)]
@@ -50,23 +52,20 @@ class StormTracker(Generic[_Item]):
         self._number = 0
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the rebalances that may belong to a storm as plain values that can be stored."""
+        """Return the rebalances that may belong to a storm as plain values, for `resume`."""
         waiting = [(w.item, w.time_ms, w.window_ms, w.counts, w.storm) for w in self._pending]
         return waiting, self._number
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the rebalances that may belong to a storm from the values that `stored`
-        returned.
-        """
+        """Restore the rebalances that may belong to a storm from the values of `stored`."""
         waiting, self._number = state
         self._pending = deque(_Pending(*one) for one in waiting)
 
     def feed(
         self, item: _Item, time_ms: int, window_ms: int | None, *, counts: bool = True
     ) -> Iterator[tuple[_Item, int | None]]:
-        """Add the group's next rebalance; yield earlier ones whose rebalance storm is now known.
-
-        A storm is a series of rebalances in quick succession.
+        """Add the group's next rebalance; yield earlier ones of which it is now known whether they
+        are a storm.
 
         Args:
             item: the caller's object that represents the rebalance.
@@ -99,9 +98,7 @@ class StormTracker(Generic[_Item]):
         )
 
     def finish(self) -> Iterator[tuple[_Item, int | None]]:
-        """Yield the remaining rebalances with the numbers of their rebalance storms, at the end of
-        the log.
-        """
+        """Yield the remaining rebalances with their storm numbers, at the end of the log."""
         while self._pending:
             yield self._pop()
 
@@ -110,7 +107,7 @@ class StormTracker(Generic[_Item]):
         return first.item, first.storm
 
     def _assign_storm_number(self, newest: _Pending[_Item]) -> None:
-        """Give the newest rebalance and those shortly before it a common storm number if they are
+        """Give the newest rebalance and those shortly before it a common storm number if there are
         many.
         """
         # At least LEAST_REBALANCES are needed within the newest one's session timeout. If one of

@@ -82,8 +82,7 @@ class StreamsVerdict(NamedTuple):
 
     Attributes:
         agrees: whether both are equal; None if no assignment can be computed.
-        why: why none can be computed, or the reason of a disagreement; None if there is none to
-            give.
+        why: reason why none can be computed, or of a disagreement; None without one.
         assumed: assumptions about what the log lacks.
         judged_by: name of the task assignor that was run.
         exact: whether that assignor equals the Kafka class that such members run.
@@ -133,8 +132,8 @@ def check_streams_agreement(generation: Generation, clusters: ClusterHistory) ->
 
 
 def _unsupported_reason(rebalance: StreamsRebalance, topology: ObservedTopology) -> str | None:
-    """Return why the tasks of a recorded Kafka Streams rebalance cannot be computed; None if they
-    can.
+    """Return the reason why the tasks of a recorded Streams rebalance cannot be computed,
+    or None.
     """
     if rebalance.leader is None:
         return "its leader is not among its members"
@@ -155,7 +154,7 @@ def _leader_error(rebalance: StreamsRebalance) -> str | None:
 
 
 def _decode_previous_rebalance(generation: Generation) -> list[StreamsRebalance]:
-    """Decode the previous rebalance of a Kafka Streams group, as a list of one or none."""
+    """Decode the rebalance before a recorded one of a Streams group, as a list of one or none."""
     # It may show further topics of the application's topology.
     if generation.previous is None or generation.previous.protocol != "classic":
         return []
@@ -172,8 +171,7 @@ def _decode_previous_rebalance(generation: Generation) -> list[StreamsRebalance]
 
 @dataclass(frozen=True)
 class Assumption:
-    """Guess at inputs of a Kafka Streams task assignor that the log lacks, such as lags and
-    settings.
+    """Guess at inputs of a Streams task assignor that the log lacks, such as lags and settings.
 
     Attributes:
         assignor: the task assignor.
@@ -182,8 +180,8 @@ class Assumption:
         behind: stateful tasks on which all clients except the active one lag too far.
         ends_known: False if the leader could not read the end offsets of changelogs.
         everywhere: whether ``behind`` contains all stateful tasks.
-        longer: by how many offsets changelogs are longer than the records show. It decides which of
-            a client's consumers gets a task.
+        longer: number of offsets by which changelogs are longer than the records show. It decides
+            which of a client's consumers gets a task.
         changelogs: topics of each sub-topology, for rack-aware strategies.
     """
 
@@ -199,13 +197,11 @@ class Assumption:
 
     @property
     def heeds_racks(self) -> bool:
-        """Return whether the assumed Kafka Streams settings include a rack-aware assignment
-        strategy.
-        """
+        """Return whether the guessed settings include a rack-aware assignment strategy."""
         return self.settings.rack_aware_assignment_strategy != "none"
 
     def is_exact(self, rebalance: StreamsRebalance) -> bool:
-        """Return whether Partage's task assignor equals that of the members' Kafka Streams release.
+        """Return whether Partage's assignor equals that of the members' Kafka Streams release.
 
         It is not exact for 2.0 to 2.5.
         """
@@ -214,7 +210,7 @@ class Assumption:
         return self.assignor.exact_to is not None and not is_between
 
     def describe(self, rebalance: StreamsRebalance) -> str:
-        """Describe the assumed Kafka Streams inputs that differ from Kafka's defaults."""
+        """Describe the guessed inputs that differ from Kafka's defaults, as a text."""
         settings = self.settings
         clients = len({member.process for member in rebalance.members})
         least = "at least " if settings.num_standby_replicas >= clients - 1 else ""
@@ -248,9 +244,7 @@ class Assumption:
 
 
 def _list_tasks(names: Iterable[str]) -> str:
-    """Return the first few Kafka Streams task names, separated by commas, and the number of
-    others.
-    """
+    """Return the first few task names, separated by commas, and the number of further ones."""
     ordered = sorted(names)
     more = f" and {len(ordered) - _MOST_NAMED} more" if len(ordered) > _MOST_NAMED else ""
     return ", ".join(ordered[:_MOST_NAMED]) + more
@@ -335,11 +329,9 @@ def _stateful_choices(topology: ObservedTopology) -> list[frozenset[SubtopologyK
 
 
 def _with_lags(assumption: Assumption, copies: Mapping[TaskId, int]) -> Iterator[Assumption]:
-    """Yield variants of a guess in which Kafka Streams clients lag far behind on some tasks.
+    """Yield variants of a guess in which clients lag far behind on some stateful tasks.
 
-    Args:
-        assumption: the guess.
-        copies: number of standby copies of each stateful task.
+    ``copies`` has the number of standby copies of each stateful task.
     """
     # These are the tasks with more copies than configured standbys (warm-ups), or all tasks.
     standbys = assumption.settings.num_standby_replicas
@@ -367,8 +359,7 @@ def _assignors(rebalance: StreamsRebalance) -> Sequence[TaskAssignor]:
 def _likely_settings(
     rebalance: StreamsRebalance, copies: Mapping[TaskId, int]
 ) -> Iterator[AssignmentConfigs]:
-    """Yield the likeliest Kafka Streams settings: numbers of standbys, with and without client
-    tags.
+    """Yield the likeliest Streams settings: numbers of standbys, with and without client tags.
 
     Args:
         rebalance: the recorded rebalance.
@@ -413,8 +404,9 @@ def stateful_tasks(
 
 @dataclass(frozen=True)
 class _Comparison:
-    """Comparison of a Kafka Streams group's recorded tasks with those computed under several
-    guesses.
+    """Comparison of a Streams group's recorded tasks with those computed under several guesses.
+
+    A guess (`Assumption`) has inputs that the log lacks.
     """
 
     now: StreamsRebalance
@@ -423,10 +415,8 @@ class _Comparison:
     at_ms: int
 
     def distance(self, assumption: Assumption) -> int:
-        """Return the number of differences between the recorded tasks and those computed under a
-        guess.
-
-        It is 0 if they are equal.
+        """Return the number of differences between recorded tasks and those computed under
+        a guess.
         """
         sent = self._computed_messages(assumption)
         if sent is None:
@@ -437,7 +427,7 @@ class _Comparison:
         )
 
     def agreement(self, assumption: Assumption) -> StreamsVerdict:
-        """Return the result of the comparison for a guess under which the recorded tasks are
+        """Return the comparison's result for a guess under which the recorded tasks are
         computed.
         """
         # It also states if the assignment would be the same with all other changelog lags.
@@ -457,7 +447,10 @@ class _Comparison:
         why: str | None = None,
         more: str | None = None,
     ) -> StreamsVerdict:
-        """Return the result of the comparison under a guess, with a description of the guess."""
+        """Build the comparison's result for a guess, with a description of the guess.
+
+        ``agrees`` is the result, ``why`` its reason, ``more`` are further assumptions to list.
+        """
         words = "; ".join(filter(None, (assumption.describe(self.now), more)))
         exact = assumption.is_exact(self.now)
         return StreamsVerdict(agrees, why, words or None, assumption.assignor.name, exact)
@@ -465,8 +458,7 @@ class _Comparison:
     def with_other_lags(self, assumption: Assumption) -> Assumption | None:
         """Search for changelog lengths under which the task assignor computes the recorded tasks.
 
-        Returns:
-            The guess with these lengths, or None if there are none.
+        Return the guess with these lengths, or None if there are none.
         """
         # A consumer receives the tasks of its client in the order of lags. The search is a
         # coordinate descent: it changes one task after the other as long as a step reduces the
@@ -490,9 +482,7 @@ class _Comparison:
         return assumption if best == 0 else None
 
     def _only_consumers_differ(self, assumption: Assumption) -> bool:
-        """Return whether a guess gives each Kafka Streams instance its recorded tasks on other
-        threads.
-        """
+        """Return whether a guess gives each client its recorded tasks, but on other threads."""
         # Tasks that another consumer must revoke first are not in the record, so the recorded tasks
         # may be a subset.
         planned, sent = self._assign(assumption), self._computed_messages(assumption)
@@ -512,9 +502,7 @@ class _Comparison:
         return counts_of(self.seen, self.cluster)
 
     def _assign(self, assumption: Assumption) -> StreamsGroupAssignment | None:
-        """Run the Kafka Streams task assignor under a guess at its inputs; return None if
-        it fails.
-        """
+        """Run the task assignor under a guess at its inputs; return None if it fails."""
         counts = self._counts
         ends: dict[TopicPartition, int] = {}
         for task in stateful_tasks(self.seen, assumption.stateful, counts):
@@ -545,7 +533,7 @@ class _Comparison:
             return None
 
     def _computed_messages(self, assumption: Assumption) -> _Sent | None:
-        """Return the assignment that the leader would send to each Streams consumer under a guess.
+        """Return the assignment that the leader would send to each consumer under a guess.
 
         It is None if there is none, or if the record has other consumers.
         """
@@ -576,7 +564,7 @@ def _tasks_differ(planned: AssignmentInfo, recorded: AssignmentInfo) -> int:
 
 
 def _comparable_fields(info: AssignmentInfo) -> tuple[object, ...]:
-    """Return the parts of a Kafka Streams assignment that are compared with the recorded one.
+    """Return the fields of a Streams assignment (``info``) that are compared with the recorded one.
 
     Maps and sets are compared without order.
     """

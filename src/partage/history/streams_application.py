@@ -68,9 +68,7 @@ class StreamsRebalance:
     infos: Mapping[str, AssignmentInfo]
 
     def tasks_read(self) -> Iterator[tuple[TaskId, TopicPartition]]:
-        """Yield (task, partition) for each partition that a recorded Kafka Streams task reads.
-
-        Pairs may repeat.
+        """Yield (task, partition) for each partition that a recorded task reads; pairs may repeat.
 
         Raises:
             WireFormatError: a consumer's numbers of tasks and of partitions differ.
@@ -83,13 +81,13 @@ class StreamsRebalance:
                     yield TaskId(*task), partition
 
     def copies(self) -> Counter[TaskId]:
-        """Count the standby copies of each Kafka Streams task, including warm-ups."""
+        """Count the standby copies (including warm-ups) of each task, as a dict by task."""
         return Counter(TaskId(*task) for info in self.infos.values() for task in info.standby)
 
 
 @dataclass(frozen=True)
 class ObservedTopology:
-    """Part of a Kafka Streams application's topology that its recorded rebalances show.
+    """Part of a Kafka Streams application's topology that is known from its recorded rebalances.
 
     Attributes:
         sources: dict from sub-topology to the topics that it reads.
@@ -181,7 +179,7 @@ def _member(m: MemberState) -> StreamsMember:
 
 
 def observe_topology(rebalances: Iterable[StreamsRebalance]) -> ObservedTopology:
-    """Combine what several recorded rebalances show of a Kafka Streams application's topology.
+    """Derive the known part of a Kafka Streams application's topology from recorded rebalances.
 
     Args:
         rebalances: the newest first.
@@ -221,14 +219,12 @@ def observe_topology(rebalances: Iterable[StreamsRebalance]) -> ObservedTopology
 
 
 def rack_strategies() -> Sequence[RackAwareStrategy]:
-    """Return the rack-aware strategies that a Kafka Streams application may use, the likelier
-    first.
-    """
+    """Return the rack-aware strategies that a Streams application may use, the likelier first."""
     return ("min_traffic", "balance_subtopology")
 
 
 def racks_matter(rebalance: StreamsRebalance, topology: ObservedTopology, cluster: Cluster) -> bool:
-    """Return whether racks can affect the task assignment of a Kafka Streams application."""
+    """Return whether racks of clients and brokers can affect a Streams application's assignment."""
     # They can if members' racks differ and the racks of all replicas are known.
     racks = {member.rack for member in rebalance.members}
     if None in racks or "" in racks or len(racks) < 2:
@@ -244,7 +240,7 @@ def racks_matter(rebalance: StreamsRebalance, topology: ObservedTopology, cluste
 def racks_of(cluster: Cluster, topics: Mapping[str, int]) -> dict[TopicPartition, frozenset[str]]:
     """Return the racks of each partition's replicas, as sets by (topic, partition).
 
-    Partitions with a broker without rack are left out.
+    Partitions on a broker without a rack are left out.
 
     Args:
         cluster: the metadata that the leader saw.
@@ -300,7 +296,7 @@ def shared_changelogs(
 def _changelog_topics(
     rebalance: StreamsRebalance, topology: ObservedTopology, cluster: Cluster
 ) -> list[str]:
-    """Return the changelog topics of a Kafka Streams application, recognised by their names."""
+    """Return the changelog topics of a Streams application, recognised by their names."""
     hints = {member.id.partition("-")[0] for member in rebalance.members}
     hints |= {
         topic.partition("-")[0] for topic in topology.counts if topic.endswith("-repartition")

@@ -30,7 +30,7 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """Outcome of each log record's transaction, and the offset and time at which the record takes
+    """Outcome of each record's transaction, and the offset and time at which the record takes
     effect.
 
     Attributes:
@@ -49,7 +49,7 @@ class Effects:
 class _Batches:
     """Transactional record batches of one log partition, as columns with one element per batch.
 
-    They have its offset range, the transaction's outcome, and offset and time of the marker.
+    The columns are the offset range, the transaction's outcome, and offset and time of its marker.
     """
 
     first: Int64Array
@@ -89,10 +89,9 @@ class Transactions:
         self._batches = {p: _find_markers(rows) for p, rows in by_partition.items()}
 
     def effects(self, partition: int, offset: Int64Array, time_ms: Int64Array) -> Effects:
-        """Find out if and when each log record takes effect.
+        """Return if and when each log record takes effect.
 
-        A record in a transaction does so when the transaction is committed, any other record at
-        once.
+        A record in a transaction takes effect when the transaction is committed, any other at once.
 
         Args:
             partition: the partition of ``__consumer_offsets``.
@@ -118,7 +117,7 @@ class Transactions:
 def _find_markers(rows: list[Mapping[str, Any]]) -> _Batches:
     """Find the marker (commit or abort) of each transactional batch of one log partition.
 
-    ``rows`` are the batches.
+    ``rows`` are the rows of ``batches.parquet``.
     """
     rows = sorted(rows, key=lambda r: -r["base_offset"])
     marker: dict[int, Mapping[str, Any]] = {}

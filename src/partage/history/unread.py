@@ -95,7 +95,7 @@ class OpenStop:
 
 @dataclass(slots=True)
 class UnreadState:
-    """State of the estimate of times without a consumer, as plain values that can be stored.
+    """State of a group's `UnreadTracker` (time without a consumer), as values that can be stored.
 
     Attributes:
         owner: dict from partition to member id of its owner.
@@ -115,8 +115,8 @@ class UnreadState:
         clients: dict from member id to client id, host and instance id.
         java: members that are Java consumers.
         is_classic: whether the newest rebalance is one of the classic protocol.
-        stalled: dict from the client of a member that exceeded its max.poll.interval.ms to the
-            time of its departure (ms).
+        stalled: dict from the client of a member that exceeded its max.poll.interval.ms to the time
+            of its departure (ms).
     """
 
     owner: dict[_Pair, str] = field(default_factory=dict)
@@ -141,12 +141,12 @@ class UnreadState:
 
 
 class UnreadTracker:
-    """Estimate of how long partitions had no consumer in each rebalance of a consumer group.
+    """Estimator of the time in which partitions have no consumer in each rebalance of a group.
 
     It follows the group's history: an owner stops, and the next owner takes over.
 
     Args:
-        commits: statistics of the commits up to the record that is fed.
+        commits: statistics of the offset commits so far.
         clusters: the cluster metadata over time.
         session_timeout_ms: the broker's session timeout, for members that send none; None if
             unknown.
@@ -182,8 +182,8 @@ class UnreadTracker:
         return sum_stops(self.state.sums.values(), self.state.no_consumer_ms)
 
     def take_intervals(self) -> tuple[UnreadInterval, ...]:
-        """Return the time spans in which partitions had no consumer in the last rebalance, and
-        clear them.
+        """Return and clear the time spans in which partitions had no consumer in the last
+        rebalance.
         """
         found, self.state.ended = tuple(self.state.ended), []
         return found
@@ -191,7 +191,7 @@ class UnreadTracker:
     # -- rebalances ----------------------------------------------------------------------------
 
     def rebalance(self, generation: Generation, before: Generation | None) -> None:
-        """Note which partitions a rebalance of the consumer group stops or resumes.
+        """Update which partitions have a consumer, by a rebalance of the group.
 
         Args:
             generation: the rebalance, with its causes.
@@ -224,7 +224,10 @@ class UnreadTracker:
             self._assign_all(generation.first.members, at)
 
     def restart(self, generation: Generation) -> None:
-        """Note that static consumers restarted: they keep their partitions under new member ids."""
+        """Give the partitions of restarted static members to their new member ids.
+
+        ``generation`` is the rebalance in which they restarted.
+        """
         if generation.records <= self.state.rewrites:
             return
         self.state.rewrites = generation.records
@@ -330,9 +333,9 @@ class UnreadTracker:
     def _stop_revoked(
         self, revoked: Mapping[str, list[_Pair]], members: int, time_ms: int
     ) -> Instant:
-        """Mark the partitions that consumers revoked in order to rejoin as not consumed.
+        """Mark the partitions that members revoked in order to rejoin as not consumed.
 
-        The result is the estimated time at which the rebalance began.
+        Return the estimated time at which the rebalance began.
 
         Args:
             revoked: the revoked partitions of each owner.
@@ -378,7 +381,9 @@ class UnreadTracker:
             self._assign(assigned_partitions(member), member.id, time_ms, after_record(time_ms))
 
     def acknowledge(self, assignment: CurrentAssignment) -> None:
-        """Note the partitions that a consumer has acknowledged as its own (KIP-848, KIP-1071)."""
+        """Update which partitions have a consumer, by a member's acknowledgement (KIP-848,
+        KIP-1071).
+        """
         state, at = self.state, assignment.time_ms
         now = {(topic, p): None for role, _, topic, p in assignment.parts if role in _READS}
         lost = [pair for pair in state.reads.get(assignment.member, ()) if pair not in now]
@@ -403,7 +408,9 @@ class UnreadTracker:
     # -- stops ---------------------------------------------------------------------------------
 
     def _note_stalled(self, generation: Generation) -> None:
-        """Note which departed consumers exceeded their max.poll.interval.ms."""
+        """Store which departed members exceeded their max.poll.interval.ms, and so are
+        still alive.
+        """
         # Such a member owns its partitions until it polls again. In the consumer protocol its
         # heartbeats go on meanwhile: the coordinator assigns it partitions that it never reads, and
         # asks for partitions that it does not revoke.
@@ -515,7 +522,8 @@ class UnreadTracker:
         return found
 
     def _remove_from_owner(self, owner: str, pair: _Pair) -> float:
-        """Remove a partition from its owner; return since when the owner consumed it (ms).
+        """Remove a partition from its owner; return the time (ms) since which the owner consumed
+        it.
 
         Args:
             owner: member id of the owner.
@@ -528,8 +536,9 @@ class UnreadTracker:
         return since
 
     def _count_absence_of_rejoined(self, members: Iterable[MemberState], time_ms: int) -> None:
-        """Count the time without any group member as time without a consumer, if an evicted client
-        rejoins.
+        """Count the time in which a group had no member as downtime if an evicted client rejoins.
+
+        ``members`` are the present members, ``time_ms`` is the time of the record.
         """
         # The client was alive all the time, so it was expected to consume.
         state = self.state
@@ -557,8 +566,8 @@ class UnreadTracker:
         state.clients = {name: one for name, one in state.clients.items() if name in alive}
 
     def _note_subscribers(self, time_ms: int, joined: Instant) -> None:
-        """Do not count the time in which no member subscribed to a topic as time without a
-        consumer.
+        """Exclude the time in which no member subscribes to a topic from the downtime of its
+        partitions.
 
         Args:
             time_ms: time of the record (ms).
@@ -582,11 +591,10 @@ class UnreadTracker:
     # -- commits of an owner -------------------------------------------------------------------
 
     def _commits_of(self, owner: str, pairs: Iterable[_Pair]) -> MemberCommits:
-        """Return offset commit statistics of a consumer, from which the time of its stop is
-        estimated.
+        """Return a member's offset commit statistics, from which the time of its stop is estimated.
 
         Args:
-            owner: member id of the consumer.
+            owner: member id.
             pairs: (topic, partition) pairs that it owns.
         """
         # The time of the last commit only considers commits since the owner got the partition.
@@ -604,10 +612,9 @@ class UnreadTracker:
         return MemberCommits(last, usual, share)
 
     def _count_revocation(self, *, is_prompt: bool) -> None:
-        """Count a revocation of partitions, to learn how often the group's consumers commit at one.
+        """Count a revocation of partitions, to learn how often the group's members commit at one.
 
-        Args:
-            is_prompt: whether the consumer committed at that moment.
+        ``is_prompt`` says whether the member committed at that moment.
         """
         self.state.stops += 1
         self.state.prompt += is_prompt
@@ -619,13 +626,13 @@ class UnreadTracker:
     def _estimate_absence(
         self, owner: str, pairs: list[_Pair], time_ms: int, *, is_same: bool
     ) -> Instant:
-        """Estimate when a static consumer stopped that a consumer with the same instance id
-        replaces.
+        """Estimate when a static member stopped, given that a member with its instance id replaced
+        it.
 
         Args:
-            owner: member id of the consumer that stopped.
+            owner: member id of the member that stopped.
             pairs: (topic, partition) pairs that it owned.
-            time_ms: time of the record with the new consumer.
+            time_ms: time of the record with the new member.
             is_same: whether both have one client id and host, and may be the same process.
         """
         poll_ms = self.state.polls.get(owner, 0) if is_same else 0
@@ -652,7 +659,7 @@ def _unread_interval(pair: _Pair, new_owner: str, stop: OpenStop, end: Instant) 
     Args:
         pair: topic and partition number.
         new_owner: id of the member that consumes it now.
-        stop: the partition's stop.
+        stop: data about its stop, such as its last owner.
         end: when it was consumed again.
     """
     length = StopSum()
@@ -674,9 +681,9 @@ def _client(member: MemberState) -> _Client:
 
 
 def _reported_partitions(generation: Generation) -> Mapping[str, frozenset[_Pair]]:
-    """Return the partitions that each consumer reports as owned, and keeps while it rejoins.
+    """Return a dict from each member to the partitions that it reports as owned when it rejoins.
 
-    The dict is empty for an eager group.
+    It is empty for an eager group, whose members revoke all partitions.
     """
     strategy = generation.first.strategy or ""
     members = generation.first.members
