@@ -98,8 +98,7 @@ class MergedAdvice:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Client settings (protocol, strategy, options) with which a consumer group would save most
-    downtime.
+    """Client settings (protocol, strategy, options) with which a group would save most downtime.
 
     Attributes:
         policy: name of the settings, such as ``consumer/uniform``.
@@ -154,7 +153,7 @@ def _rule_of(group: GroupFigures, policy: str) -> str:
 def _advise_best_settings(rule: str, group: GroupFigures) -> Advice | None:
     """Recommend the client settings that save a consumer group most downtime.
 
-    The result is None if another rule recommends them (see `_rule_of`).
+    The result is None if another rule than ``rule`` recommends them (see `_rule_of`).
     """
     best = best_policy(group)
     if best is None or _rule_of(group, best.policy) != rule:
@@ -171,7 +170,7 @@ def _advise_best_settings(rule: str, group: GroupFigures) -> Advice | None:
 
 
 def _error_sentence(group: GroupFigures) -> str:
-    """Return a sentence that states how far simulated and recorded downtime of a group differ."""
+    """Return a sentence with the difference between a group's simulated and recorded downtime."""
     error = simulation_error(group) or 0.0
     if error < _SMALLEST_ERROR:
         return "The simulation of the present settings equals the record."
@@ -182,9 +181,7 @@ def _error_sentence(group: GroupFigures) -> str:
 
 
 def _advise_static_members(group: GroupFigures) -> Advice | None:
-    """Recommend static membership (KIP-345) to groups whose members restart within the session
-    timeout.
-    """
+    """Recommend static membership (KIP-345) if members restart within the session timeout."""
     # Three kinds of groups get no such advice: share groups have no static members, the coordinator
     # of streams groups (KIP-1071) rejects them, and Kafka Connect has another setting.
     best = _advise_best_settings("static-members", group)
@@ -211,7 +208,8 @@ def _advise_static_members(group: GroupFigures) -> Advice | None:
 
 
 def _certainly_improves(group: GroupFigures, metric: str, strategy: str) -> bool:
-    """Return whether the cooperative-sticky strategy surely improves a metric of a consumer group.
+    """Return whether the cooperative-sticky strategy certainly improves a metric of a consumer
+    group.
 
     The improvement must be larger than the error of the simulation, and downtime may not grow.
 
@@ -422,15 +420,13 @@ RULES: dict[str, Rule] = {
 
 @once_per_group
 def advice_for(group: GroupFigures) -> tuple[Advice, ...]:
-    """Return all recommendations for a group, in the order of the rules."""
+    """Return all recommended changes to a consumer group, in the order of the rules."""
     return tuple(a for rule in RULES.values() if (a := rule(group)) is not None)
 
 
 def merge_advice(groups: Iterable[GroupFigures]) -> tuple[MergedAdvice, ...]:
-    """Combine the recommendations of all groups by rule; sort the rules by total saving, largest
+    """Combine the recommendations of all groups by rule; the rule with the largest total saving is
     first.
-
-    The saving of a rule is the sum over its groups.
     """
     by_rule: dict[str, list[tuple[GroupFigures, Advice]]] = {}
     for group in groups:
@@ -448,7 +444,7 @@ def merge_advice(groups: Iterable[GroupFigures]) -> tuple[MergedAdvice, ...]:
 
 
 def coverage_advice(run: RunFigures) -> Advice | None:
-    """Recommend a better way of recording if the log misses much of the groups' history."""
+    """Recommend how to record more completely if the log misses much of the groups' history."""
     if run.covered:
         return None
     why = (
@@ -467,10 +463,10 @@ def coverage_advice(run: RunFigures) -> Advice | None:
 
 
 def total_savings(run: RunFigures) -> tuple[Estimate | None, int]:
-    """Return the downtime that better client settings would save in all groups, and how many gain.
+    """Return the downtime that the best settings of each group would save, and how many groups
+    gain.
 
-    Downtime is the time in which partitions have no consumer. Each group counts with its best
-    settings.
+    Downtime is the time in which partitions have no consumer.
     """
     best = [found.saved for g in run.groups if (found := best_policy(g)) is not None]
     return sum_gains(best), len(best)
@@ -510,12 +506,11 @@ def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
 
 @once_per_group
 def best_policy(group: GroupFigures) -> Settings | None:
-    """Return the client settings with which a group would save most downtime; None if none surely
-    helps.
+    """Return the client settings with which a group would save most downtime, or None.
 
-    They must have a valid assignment for each rebalance and leave no more members idle than the
-    simulation of the present settings. The interval of their gain must exclude zero. Of about
-    equally good settings, those with the smallest change are returned.
+    They must have a valid assignment for each rebalance, leave no more members idle, and save
+    downtime with certainty (an interval without zero). Of about equally good settings, those with
+    the smallest change are returned.
     """
     error, own, lost = simulation_error(group), own_figures(group), group.lost
     if error is None or own is None or lost is None:

@@ -59,8 +59,10 @@ class Limits:
 def parse_share(text: str, setting: str = "max_unread") -> float:
     """Parse a share in percent, such as ``1%``, and return it as a fraction.
 
+    ``setting`` is the option's name, for errors.
+
     Raises:
-        InvalidConfigError: the text is not a share from 0% to 100%; the error names ``setting``.
+        InvalidConfigError: the text is not a share from 0% to 100%.
 
     >>> parse_share("1%"), parse_share("0.5 %"), parse_share(".5%")
     (0.01, 0.005, 0.005)
@@ -72,10 +74,12 @@ def parse_share(text: str, setting: str = "max_unread") -> float:
 
 
 def parse_rate(text: str, setting: str = "max_rebalances") -> float:
-    """Parse a rate such as ``10/h`` or ``1/min`` and return it per hour.
+    """Parse a rate, such as ``10/h`` or ``1/min``, and return it per hour.
+
+    ``setting`` is the option's name, for errors.
 
     Raises:
-        InvalidConfigError: the text is not a rate; the error names ``setting``.
+        InvalidConfigError: the text is not a rate.
 
     >>> parse_rate("10/h"), parse_rate("0.5/min"), parse_rate("48/d")
     (10.0, 30.0, 2.0)
@@ -116,17 +120,14 @@ _NO_GROUP = CheckResult(
 def check_groups(
     recording: Recording, limits: Limits, names: Sequence[str] | None = None
 ) -> list[CheckResult]:
-    """Compare the groups of a recording with limits; return the results in the report's group
-    order.
+    """Compare the groups of a recording with limits; return the results in the order of the report.
+
+    There is one result for each group and limit. A run without groups has one unknown result.
 
     Args:
         recording: the groups' metrics per hour.
         limits: the limits.
         names: names of groups to check; None for all.
-
-    Returns:
-        One result for each group and limit. A run without groups has one unknown result, whose
-            group is empty.
     """
     if not recording.groups:
         return [_NO_GROUP]
@@ -206,7 +207,10 @@ def _storms(group: GroupRates) -> CheckResult:
 
 
 def _excess_text(status: str, value: float, bound: float) -> str:
-    """Return text such as ``: 3 times the limit`` if the limit is violated, else ""."""
+    """Return text such as ``: 3 times the limit`` if the limit is violated, else "".
+
+    ``value`` is the measured value, ``bound`` the limit.
+    """
     if status != VIOLATED or not bound:
         return ""
     return f": {digits(value / bound)} times the limit"
@@ -241,7 +245,7 @@ class RunCheck:
     unknown_passes: bool = False
 
     def __repr__(self) -> str:
-        """Return the number of passed, violated and unknown results, and the first that did not
+        """Return the numbers of passed, violated and unknown results, and the first that did not
         pass.
         """
         counts = Counter(one.status for one in self.results)
@@ -258,10 +262,9 @@ class RunCheck:
 
     @property
     def status(self) -> str:
-        """The overall status: violated if any group exceeds a limit.
+        """The overall status: violated if any group exceeds a limit, else unknown or passed.
 
-        Otherwise it is unknown if any result is unknown (unless unknown results pass), and else
-        passed.
+        It is unknown if any result is unknown, unless unknown results pass.
         """
         statuses = {one.status for one in self.results}
         if VIOLATED in statuses:

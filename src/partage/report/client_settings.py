@@ -31,9 +31,10 @@ _FAMILIES = {
 
 
 def client_family(clients: Iterable[str]) -> str:
-    """Return the client library family of a group: java, librdkafka or python; "" if mixed.
+    """Return the kind of client library that a group uses: java, librdkafka or python; "" if mixed.
 
-    Clients without known settings are ignored beside others; alone, they count as Java clients.
+    ``clients`` are the names of the members' libraries. Clients without known settings are ignored
+    beside others; alone, they count as Java clients.
 
     >>> [client_family(one) for one in (["java", "unknown"], ["java", "librdkafka"], ["aiokafka"])]
     ['java', '', 'python']
@@ -43,8 +44,7 @@ def client_family(clients: Iterable[str]) -> str:
 
 
 def parse_policy(policy: str) -> tuple[str, str, tuple[str, ...]]:
-    """Split a policy's name, such as ``consumer/uniform+static``, into protocol, strategy and
-    options.
+    """Split a policy's name, such as ``consumer/uniform+static``, into protocol, strategy, options.
 
     >>> parse_policy("eager/range+static"), parse_policy("server:uniform")
     (('eager', 'range', ('static',)), ('consumer', 'uniform', ()))
@@ -71,14 +71,14 @@ def base_policy(strategy: str) -> str:
 def settings_lines(
     policy: str, current: str = "", *, family: str = "java"
 ) -> tuple[str, ...] | None:
-    """Return the consumer properties that make clients use the settings of a policy.
+    """Return the consumer properties that make clients use the protocol and strategy of a policy.
 
     The result is None if no properties do.
 
     Args:
         policy: name of the policy, such as ``consumer/uniform+static``.
         current: the strategy that the group has now.
-        family: client library family from `client_family`; "" has no common properties.
+        family: kind of client library from `client_family`; "" has no common properties.
 
     >>> settings_lines("consumer/uniform")[:2]
     ('group.protocol=consumer', 'group.remote.assignor=uniform')
@@ -158,7 +158,8 @@ def translate_lines(lines: Iterable[str], family: str) -> tuple[str, ...]:
 def _librdkafka_lines(strategy: str, family: str) -> list[str] | None:
     """Return the configuration lines that set the assignment strategy of librdkafka consumers.
 
-    The result is None if properties cannot set it: Python clients take assignor classes in code.
+    ``family`` is ``librdkafka`` or ``python``. The result is None if properties cannot set it:
+    Python clients take assignor classes in code.
     """
     if family != "librdkafka" or strategy == "sticky":
         return None

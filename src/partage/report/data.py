@@ -124,15 +124,18 @@ def load_table(run: PublishedRun, name: str, only: Sequence[str] | None = None) 
 
 
 def _widen_integers(kind: pa.DataType) -> pa.DataType:
-    """Return int64 for an Arrow integer type, so that sums do not overflow; keep other types."""
+    """Return int64 for an Arrow integer type, so that sums do not overflow; other types
+    unchanged.
+    """
     import pyarrow as pa
 
     return pa.int64() if pa.types.is_integer(kind) else kind
 
 
 def read_run(out: str | Path, run: str | None = None) -> RunFigures:
-    """Load the report's data of a run from an output folder: the newest run, or that with the given
-    id.
+    """Load the report's data of a run from an output folder.
+
+    ``run`` is the run's id; None loads the newest run.
 
     Raises:
         InvalidCaptureError: the folder has no such run, or a file of it cannot be read.
@@ -202,9 +205,8 @@ _LEAST_TESTED = 3
 def back_tests(rebalances: pa.Table, replays: pa.Table) -> Iterator[BackTest]:
     """Compare simulated with recorded downtime of groups that changed their protocol or strategy.
 
-    For each change, the rebalances after it are simulated with the old settings. This downtime is
-    compared with the recorded one before and after the change. Changes with few rebalances before
-    or after them are left out.
+    The rebalances after the change are simulated with the old settings. A good simulation gives
+    about the downtime that was recorded before. Changes with few rebalances are left out.
 
     Args:
         rebalances: rows of table ``rebalances``.
@@ -233,12 +235,10 @@ def back_tests(rebalances: pa.Table, replays: pa.Table) -> Iterator[BackTest]:
 def _costs_by_rebalance(
     replays: pa.Table, groups: Iterable[str]
 ) -> dict[tuple[Any, ...], list[Estimate]]:
-    """Return the estimated downtimes of each rebalance, simulated with several protocols and
-    strategies.
+    """Return the estimated downtime of each rebalance, simulated under several policies.
 
-    Returns:
-        Dict from (policy, group, incarnation, generation) to estimates. A policy is a protocol with
-            a strategy, an incarnation one lifetime of a group id between two deletions.
+    The result is a dict from (policy, group, incarnation, generation) to estimates. A policy is a
+    protocol with a strategy, an incarnation one lifetime of a group id between two deletions.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -313,10 +313,9 @@ def _mean_downtime(
 
 
 def _fill_in_policies(replays: pa.Table) -> pa.Table:
-    """Add the columns for policy and kind of simulation to rows of runs of older Partage versions.
+    """Add the columns for policy and kind of simulation to rows that an older version has written.
 
-    Args:
-        replays: rows of table ``replays``.
+    ``replays`` are rows of table ``replays``.
     """
     from pyarrow import compute as pc
 
@@ -332,8 +331,9 @@ def _fill_in_policies(replays: pa.Table) -> pa.Table:
 def figures_by_group(replays: pa.Table) -> tuple[ByGroup, ByGroup]:
     """Return the metrics of each group under each policy, for two kinds of simulation.
 
-    The first dict (group to policy to metrics) is of the cumulative simulation, or of the other
-    kind if the run has only that. The second is of the simulation of each rebalance by itself.
+    The first result (dict from group to policy to metrics) is of the simulation of the whole
+    history, or of the other kind if the run has only that. The second is of the simulation of each
+    rebalance by itself.
     """
     found: dict[tuple[str, str, str], Sums] = {}
     for sums in sum_rows(replays, _KEY):
@@ -406,8 +406,8 @@ _GroupOrRun = TypeVar("_GroupOrRun", GroupFigures, RunFigures)
 
 
 def _mark_downtime_unknown(found: _GroupOrRun) -> _GroupOrRun:
-    """Return a copy of a group or run whose downtime of zero is unknown, because the log lacks
-    records.
+    """Return a copy of a group or run with unknown downtime if it is 0 only because records are
+    missing.
     """
     # If the log lacks many rebalances, the downtime of the missing ones is unknown, not zero.
     # Otherwise the copy is unchanged.
@@ -468,7 +468,7 @@ class _Tables:
     """Metrics and properties of all groups, read from a run's tables, by group name.
 
     Attributes:
-        main: metrics by policy, of the cumulative simulation if the run has it.
+        main: metrics by policy, of the simulation of the whole history if the run has it.
         other: metrics by policy, of the simulation of each rebalance by itself.
         causes: causes of rebalances with their downtime.
         traits: properties on which recommendations depend.
@@ -489,9 +489,9 @@ class _Tables:
 
 
 def streams_outcomes(table: pa.Table) -> dict[str, tuple[StreamsOutcome, ...]]:
-    """Return the simulated settings of each Streams application, in the order of the table.
+    """Return the simulated results of each Kafka Streams application under other settings.
 
-    ``table`` has rows of table ``streams_settings``.
+    ``table`` has rows of table ``streams_settings``; their order is kept.
     """
     found: dict[str, tuple[StreamsOutcome, ...]] = {}
     order = [("group", "ascending"), ("position", "ascending")]
@@ -503,7 +503,7 @@ def streams_outcomes(table: pa.Table) -> dict[str, tuple[StreamsOutcome, ...]]:
 
 
 def assigned_time(ownership: pa.Table, cover: Mapping[str, Any]) -> dict[str, float]:
-    """Return how long each group's partitions had an owner in total (partition-seconds).
+    """Return the total time in which each group's partitions had an owner (partition-seconds).
 
     Args:
         ownership: rows of table ``ownership``; only those with role ``owner`` count.
@@ -556,8 +556,7 @@ def _group(row: Mapping[str, Any], tables: _Tables) -> GroupFigures:
 
 
 def _observed_ms(first: int | None, cover: Mapping[str, Any]) -> int:
-    """Return for how long the log covers a consumer group (ms), from its first record; 0 if
-    unknown.
+    """Return the time (ms) for which the log covers a consumer group; 0 if unknown.
 
     Args:
         first: time of the group's first record.

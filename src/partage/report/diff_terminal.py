@@ -35,7 +35,9 @@ def _text(text: str, style: str = "") -> Text:
 
 
 def diff_summary(diff: RunDiff) -> Iterator[RenderableType]:
-    """Yield the terminal output of a comparison of two runs, as Rich objects in print order."""
+    """Yield the terminal output of a comparison of two runs, as Rich objects in the order of
+    printing.
+    """
     for when, run in (("before", diff.before), ("after", diff.after)):
         yield _text(
             f"{when:7}{run.folder}: {digits(run.hours)} h, {plural(len(run.groups), 'group')}"
@@ -99,8 +101,9 @@ def _table(columns: Sequence[str]) -> Table:
 
 
 def _rows(diff: RunDiff) -> Iterator[tuple[Text, GroupDiff]]:
-    """Yield the rows of a comparison of two runs: a label with changes, for all groups and for
-    each.
+    """Yield the table rows of a comparison of two runs: first for all groups, then for each group.
+
+    A row is a label with the changes.
     """
     if len(diff.groups) > 1:
         yield _text("all groups", "bold"), diff.whole
@@ -156,8 +159,7 @@ def _rate(rate: Rate | None) -> str:
 
 
 def change_text(change: RateChange) -> str:
-    """Return the relative change of a rate between two runs in percent,
-    with its uncertainty, as text.
+    """Return the relative change of a rate between two runs in percent, with uncertainty, as text.
 
     >>> change_text(RateChange(Rate(4, hours=2), Rate(1, hours=1), None, NOISE))
     '−50'

@@ -49,7 +49,8 @@ class RelativeDowntime(NamedTuple):
 
 
 def relative_downtime(bounds: FigureRange | None, estimate: Estimate | None) -> RelativeDowntime:
-    """Return where a group's estimated downtime lies between its lower (0) and its upper bound (1).
+    """Return the position of a group's estimated downtime between its lower (0) and upper bound
+    (1).
 
     ``bounds`` and ``estimate`` are the group's downtime. Without an estimate, the result is the
     middle (0.5) with an interval from 0 to 1.
@@ -72,13 +73,13 @@ def relative_downtime(bounds: FigureRange | None, estimate: Estimate | None) -> 
 def own_figures(
     group: GroupFigures, figures: Mapping[str, Figures] | None = None
 ) -> Figures | None:
-    """Return the simulated metrics of a consumer group with its present settings.
+    """Return the metrics of a consumer group that were simulated with its present settings.
 
     The result is None if a rebalance has no valid simulated assignment, or if no downtime is known.
 
     Args:
         group: the group.
-        figures: its metrics by policy; None for those of the cumulative simulation.
+        figures: its metrics by policy; None for those of the simulation of the whole history.
     """
     own = (group.figures if figures is None else figures).get(OWN)
     return own if own is not None and own.comparable and own.saved is not None else None
@@ -87,8 +88,10 @@ def own_figures(
 def simulation_error(
     group: GroupFigures, figures: Mapping[str, Figures] | None = None
 ) -> float | None:
-    """Return how far simulated and recorded downtime of a group differ (partition-seconds), or
-    None.
+    """Return the difference between a group's simulated and recorded downtime (partition-seconds).
+
+    The result is None if one is unknown. ``figures`` are metrics by policy; None for those of the
+    simulation of the whole history.
     """
     # The simulation uses the present settings. If there are no estimates, the error is computed
     # from the bounds of both, at the relative position of the estimated downtime. None means
@@ -110,8 +113,7 @@ def simulation_error(
 def gain_of(
     group: GroupFigures, policy: str, figures: Mapping[str, Figures] | None = None
 ) -> Estimate | None:
-    """Return how much downtime other settings would save a group (partition-seconds); None if
-    unknown.
+    """Return the downtime that other settings would save a group (partition-seconds), or None.
 
     The interval of the result includes the simulation's error. A group cannot save more than its
     downtime.
@@ -119,7 +121,7 @@ def gain_of(
     Args:
         group: the consumer group.
         policy: name of the settings.
-        figures: metrics by policy; None for those of the cumulative simulation.
+        figures: metrics by policy; None for those of the simulation of the whole history.
     """
     known = group.figures if figures is None else figures
     found, error = known.get(policy), simulation_error(group, figures)
@@ -143,14 +145,12 @@ def gain_of(
 
 
 def _estimated_gain(group: GroupFigures, own: Figures, policy_figures: Figures) -> Estimate | None:
-    """Return how much less downtime a group has with other settings, with an interval.
-
-    The result is None if an estimate is unknown.
+    """Return the downtime that other settings save a group, with an interval; None if unknown.
 
     Args:
         group: the group.
         own: metrics simulated with the present settings.
-        policy_figures: metrics simulated with the policy.
+        policy_figures: metrics simulated with the other settings.
     """
     # The relative uncertainty is that of the recorded downtime, widened by a factor.
     whole, before, after = group.unread, own.stopped_estimate, policy_figures.stopped_estimate
@@ -170,8 +170,8 @@ def gains_by_policy(
 
     Args:
         groups: the groups.
-        per_rebalance: whether to use the simulation of each rebalance by itself, not the cumulative
-            one.
+        per_rebalance: whether to use the simulation of each rebalance by itself, not that of the
+            whole history.
     """
     gains: dict[str, list[Estimate]] = {}
     for group in groups:

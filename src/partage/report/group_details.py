@@ -162,7 +162,7 @@ class _RowsByGroup:
 
 
 def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
-    """Add downtime and number of moved partitions of each rebalance as columns of a table.
+    """Add each rebalance's downtime and number of moved partitions as columns of a table.
 
     Args:
         rebalances: table ``rebalances``.
@@ -218,10 +218,10 @@ def _downtime_sort_key(row: Mapping[str, Any]) -> float | None:
 def _simulated(
     replays: pa.Table, rebalances: Sequence[Mapping[str, Any]]
 ) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Return the simulated downtime of each listed rebalance with several protocols and strategies.
+    """Return the simulated downtime of each listed rebalance under several policies.
 
-    Returns:
-        Dict from (group, incarnation, generation) to a dict from policy to costs.
+    The result is a dict from (group, incarnation, generation) to a dict from policy to costs.
+    ``replays`` has the costs, ``rebalances`` the listed rebalances.
     """
     # The costs of follow-up rebalances are added to those of the rebalance that they complete. Rows
     # of the simulation of each rebalance by itself are preferred to those of the cumulative one.
@@ -245,7 +245,7 @@ def _simulated(
 
 
 def _gaps(table: pa.Table) -> list[_Gap]:
-    """Return the largest gaps in a group's recorded history, in order of time."""
+    """Return the largest gaps in a group's recorded history (its rebalances), in order of time."""
     times, missing = table["time_ms"].to_pylist(), table["gap_before"].to_pylist()
     before: list[int | None] = [None, *times]
     found = [_Gap(a, b, n) for a, b, n in zip(before, times, missing, strict=False) if n]
@@ -277,7 +277,10 @@ def _time_span(
 
 
 def _history_span(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the start of a consumer group's history and the end of the log (ms)."""
+    """Return the start of a consumer group's history and the end of the log (ms).
+
+    ``times`` are the times of its rebalances, ``cover`` has the times of the log.
+    """
     # An end of the log more than a year after the group's last event is ignored: a wrong clock must
     # not stretch a timeline of an hour to fifty years.
     first, last = min(times, default=0), max(times, default=1)
@@ -288,7 +291,7 @@ def _history_span(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, 
 
 
 def _ownership(table: pa.Table, last: int) -> OwnedIntervals:
-    """Return the times in which each member owned each partition of a group, as arrays.
+    """Convert a group's ownership intervals from a table to arrays.
 
     Args:
         table: rows of table ``ownership``.
@@ -320,7 +323,7 @@ def _ownership(table: pa.Table, last: int) -> OwnedIntervals:
 
 
 def _unread(table: pa.Table, owned: OwnedIntervals) -> UnreadTimes:
-    """Return the times in which partitions of a group had no consumer, as arrays.
+    """Convert the times in which partitions of a group had no consumer from a table to arrays.
 
     Args:
         table: the group's times without a consumer.
@@ -400,7 +403,9 @@ def _changes(
 
 
 def _intervals_by_owner(owned: OwnedIntervals, last_ms: int) -> Iterator[tuple[_Ints, _Ints]]:
-    """Yield the times (ms) at which each member began and ended to own partitions, sorted."""
+    """Yield, for each member, the sorted times (ms) at which it began and ended to own
+    partitions.
+    """
     # Successive intervals with the same owner and partition are merged. An interval that has not
     # ended has the largest int64 as its end.
     order = np.lexsort((owned.start, owned.row, owned.owner))
@@ -416,8 +421,9 @@ def _intervals_by_owner(owned: OwnedIntervals, last_ms: int) -> Iterator[tuple[_
 
 
 def _cheapest(policies: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return the protocols and strategies with the least simulated downtime for a rebalance, as
-    texts.
+    """Return the policies with the least simulated downtime for a rebalance, as texts.
+
+    ``policies`` is a dict from policy (protocol and strategy) to costs.
     """
     done = [(n, r) for n, r in policies.items() if n != RECORDED and r["status"] == DONE]
     known = all(r["stopped_ps"] is not None for _, r in done)

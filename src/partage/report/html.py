@@ -282,10 +282,8 @@ def _when(ms: int | None) -> str:
 
 
 def _bar(part: float, whole: float) -> float:
-    """Return the length of a chart bar in percent: 100 if the value is as large as the maximum.
+    """Return the length of a chart bar in percent of the longest bar.
 
-    Args:
-        part: the value.
-        whole: the maximum.
+    ``part`` is the bar's value, ``whole`` the value of the longest bar.
     """
     return round(min(max(100 * part / whole, 0), 100), 2) if whole else 0

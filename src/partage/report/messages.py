@@ -136,6 +136,8 @@ def count(value: int) -> str:
 def plural(value: int, one: str, many: str | None = None) -> str:
     """Return a number with a noun in the singular or plural, such as ``2 groups``.
 
+    ``one`` is the singular, ``many`` the plural if it is irregular.
+
     >>> plural(1, "group"), plural(2, "group")
     ('1 group', '2 groups')
     """
@@ -143,7 +145,9 @@ def plural(value: int, one: str, many: str | None = None) -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    r"""Return a share in percent as text; it is 100 % or 0 % only if it is exactly all or none.
+    r"""Format a share in percent; the text is 100 % or 0 % only if it is exactly all or none.
+
+    ``part`` is a part of the number ``whole``.
 
     >>> percent(477, 479), percent(9999, 10000), percent(0, 7), percent(1, 0)
     ('99.6\xa0%', '99.9\xa0%', '0\xa0%', '-')
@@ -225,6 +229,8 @@ def short_name(value: str) -> str:
 def format_range(bounds: FigureRange | None, *, short: bool = False) -> str:
     r"""Format lower and upper bounds in partition-seconds, in the unit that suits the upper bound.
 
+    ``short`` abbreviates the unit.
+
     >>> format_range(FigureRange(20, 90)), format_range(FigureRange(0, 0)), format_range(None)
     ('20 to 90\xa0partition-seconds', 'none', 'unknown')
     >>> format_range(FigureRange(600, 1_300), short=True)
@@ -277,17 +283,20 @@ def format_estimate(
 def downtime_text(
     bounds: FigureRange | None, estimate: Estimate | None, *, short: bool = False
 ) -> str:
-    """Return a downtime as text: its estimate, or its bounds if there is no estimate."""
+    """Format a downtime as text: its estimate, or its bounds if there is no estimate.
+
+    ``short`` abbreviates the unit.
+    """
     if estimate is not None:
         return format_estimate(estimate, short=short)
     return format_range(bounds, short=short)
 
 
 def _unit(size: float) -> tuple[int, str, str]:
-    """Return the unit in which to show a time of partitions, such as partition-hours.
+    """Return the unit in which to show partition-seconds, such as partition-hours for large values.
 
     Args:
-        size: the time in partition-seconds.
+        size: the value in partition-seconds.
 
     Returns:
         Partition-seconds per unit, long name, and short name.
@@ -310,7 +319,9 @@ RECORD_MORE = (
 
 
 def headline(run: RunFigures) -> str:
-    """Return the report's first sentence: the time in which partitions had no consumer."""
+    """Return the report's first sentence, which states the time in which partitions had no
+    consumer.
+    """
     if not run.rebalancing:
         return "No group rebalanced in this log."
     if not run.covered:
@@ -347,10 +358,10 @@ def _unread_sentence(run: RunFigures, estimate: Estimate) -> str:
 
 
 def trust(run: RunFigures) -> str:
-    """Return sentences on the report's reliability, such as the share of rebalances in the log.
+    """Return sentences on the reliability of the report's numbers.
 
-    They state the coverage, the number of recorded assignments that Partage reproduces, and what
-    the intervals mean.
+    They state the coverage of the log, the number of recorded assignments that Partage reproduces,
+    and the meaning of the intervals.
     """
     parts = [
         f"The log has {percent(run.in_log, run.known)} of {plural(run.known, 'known rebalance')}."
@@ -472,8 +483,8 @@ def _main_cause_sentence(run: RunFigures) -> str:
 
 
 def _policy_with_fewest_moves(run: RunFigures) -> Figures | None:
-    """Return the simulated strategy that moves the fewest partitions and leaves no more members
-    idle.
+    """Return the simulated policy that moves the fewest partitions and leaves no more
+    members idle.
     """
     fit = [
         f
@@ -484,7 +495,7 @@ def _policy_with_fewest_moves(run: RunFigures) -> Figures | None:
 
 
 def simulated_note(run: RunFigures) -> str:
-    """Return a sentence on why fewer rebalances are simulated than recorded; empty if none are
+    """Return a sentence on why fewer rebalances are simulated than recorded; "" if none are
     simulated.
     """
     simulated = run.recorded.happened
@@ -503,7 +514,7 @@ def simulated_note(run: RunFigures) -> str:
 
 
 def notes(run: RunFigures) -> list[str]:
-    """Return notes about the limits of a run's results, such as missing records; empty if none."""
+    """Return notes for the user about the limits of a run's results, such as missing records."""
     cover = run.summary.get("coverage", {})
     found = [*_failed_groups_note(run), *_selection_note(run)]
     missing = cover.get("missing_before", 0) + cover.get("missing_within", 0)

@@ -35,8 +35,8 @@ class Owner:
 
     @property
     def process(self) -> str:
-        """The owner's identity across restarts: a static member's instance id, else the member
-        id.
+        """The owner's identity across restarts: a static member's instance id, else the
+        member id.
         """
         return self.member if self.instance is None else self.instance
 
@@ -92,7 +92,8 @@ def gaps_at(
 ) -> list[HistoryGap]:
     """Return the gaps in groups' recorded histories that contain a time (ms since 1970).
 
-    The owners of a group's partitions are unknown during such a gap.
+    The owners of a group's partitions are unknown during such a gap. ``groups`` limits the result
+    to some groups.
 
     Raises:
         InvalidCaptureError: the table cannot be read.
@@ -181,7 +182,11 @@ def _read_rows(
 ) -> list[dict[str, Any]]:
     """Read rows of a published table, and check that its columns have the expected types.
 
-    ``where`` is a filter expression of pyarrow; None for all rows.
+    Args:
+        run: the published run.
+        name: name of the table.
+        columns: the columns to read.
+        where: filter expression of pyarrow; None for all rows.
 
     Raises:
         InvalidCaptureError: a column is missing, or has nulls or values of another type.
@@ -211,7 +216,7 @@ def _read_rows(
 def holdings(owners: Iterable[Owner]) -> Iterator[Holding]:
     """Combine owners of single partitions to one entry for each member and topic.
 
-    The partitions of an entry are sorted.
+    An entry has the sorted partitions that the member owns.
     """
     found: dict[tuple[str, str, str, str], list[Owner]] = {}
     for one in owners:
@@ -226,7 +231,7 @@ def holdings(owners: Iterable[Owner]) -> Iterator[Holding]:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Return sorted numbers as text, with consecutive numbers as a range, such as ``0-3, 7``.
+    """Format sorted numbers as text, with consecutive numbers as a range, such as ``0-3, 7``.
 
     >>> ranges([0, 1, 2, 5, 7, 8])
     '0-2, 5, 7-8'

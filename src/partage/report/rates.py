@@ -100,13 +100,13 @@ class GroupRates:
 
     @property
     def covered(self) -> bool:
-        """Return whether the log has enough of the group's generations for its rates to be
-        reliable.
-        """
+        """Return whether the log has enough of the group's generations for reliable rates."""
         return self.coverage >= MIN_COVERAGE and self.group.status != FAILED
 
     def rate(self, figure: str) -> Rate | None:
-        """Return the hourly rate of a metric such as `REBALANCES`; None if it is unknown."""
+        """Return the hourly rate of a metric (``figure``) such as `REBALANCES`; None if it is
+        unknown.
+        """
         found = self.rates.get(figure)
         if found is None and figure.startswith(CAUSE) and REBALANCES in self.rates:
             return Rate(hours=self.rates[REBALANCES].hours)
@@ -188,9 +188,10 @@ def _rebalances(folder: PublishedRun) -> pa.Table:
 
 
 def _with_episodes(rebalances: pa.Table) -> pa.Table:
-    """Add to each rebalance its kind of cause, and the number of the episode that it belongs to.
+    """Add columns with the kind of cause and the episode of each rebalance.
 
-    An episode is a rebalance with its follow-ups, or a rebalance storm.
+    An episode is a rebalance with its follow-ups, or a rebalance storm (rebalances in quick
+    succession).
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -209,10 +210,9 @@ def _with_episodes(rebalances: pa.Table) -> pa.Table:
 
 
 def _recorded_costs(folder: PublishedRun) -> pa.Table:
-    """Return the downtime and the number of moved partitions of each recorded rebalance, as a
-    table.
+    """Return a table of the downtime and the number of moved partitions of each recorded rebalance.
 
-    Downtime is the time in which partitions have no consumer.
+    Downtime is the time in which partitions have no consumer. ``folder`` is the output folder.
     """
     from pyarrow import compute as pc
 
@@ -260,12 +260,15 @@ def _sums_by_group(rebalances: pa.Table, recorded: pa.Table) -> dict[str, dict[s
 def _sum_by_episode(table: pa.Table, value: str, more: Iterable[str] = ()) -> list[dict[str, Any]]:
     """Add up a metric for each consumer group, with the values that its variance needs.
 
-    Returns:
-        Rows with the sum (``total``), the sum over episodes of their squared sums (``squares``),
-            and the number of episodes with a sum above 0 (``episodes``). An episode is a rebalance
-            with its follow-ups, or a rebalance storm.
+    An episode is a rebalance with its follow-ups, or a rebalance storm. The result has columns
+    ``total`` (sum), ``squares`` (sum over episodes of their squared sums) and ``episodes`` (number
+    of episodes with a sum above 0).
+
+    Args:
+        table: one row per rebalance, with its episode.
+        value: column with the metric.
+        more: further columns to group by.
     """
-    # ``more`` names further columns to group by.
     from pyarrow import compute as pc
 
     keys = ["group", *more]
@@ -288,9 +291,8 @@ def _rate(row: Mapping[str, Any]) -> Rate:
 def _count_generations(rebalances: pa.Table) -> tuple[dict[str, int], dict[str, int]]:
     """Count the generations of each consumer group that the log lacks, and those that it has.
 
-    Returns:
-        Two dicts from group to number: missing generations since the first recorded one, and
-            recorded generations.
+    Return two dicts from group to number: missing generations since the first recorded one, and
+    recorded generations. ``rebalances`` is a table with generation numbers.
     """
     groups = rebalances["group"].to_pylist()
     within: dict[str, int] = {}
@@ -326,9 +328,9 @@ def _group_rates(
 
 
 def _unread_rate(group: GroupFigures, rate: Rate) -> Rate:
-    """Return a consumer group's downtime per hour in which its partitions were assigned.
+    """Return a group's downtime (partition-seconds) per hour in which its partitions were assigned.
 
-    Downtime is in partition-seconds. The result has the interval of the estimate.
+    The result has the interval of the estimate.
 
     Args:
         group: the group's metrics.

@@ -46,7 +46,7 @@ class Setting(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Name and value of a client setting, with Kafka's default if that differs.
+        """Name and value of the client setting, with Kafka's default if that differs.
 
         >>> Setting("session.timeout.ms", "6000", "45000").text
         'session.timeout.ms: 6000 (default 45000)'
@@ -96,11 +96,11 @@ def recommendations_for(group: GroupFigures) -> tuple[Recommendation, ...]:
 
 
 def combined_gain(group: GroupFigures) -> float | None:
-    """Return how much downtime all recommended changes of a group save together
-    (partition-seconds).
+    """Return the downtime (partition-seconds) that all recommended changes of a group save
+    together.
 
-    Relative savings multiply: each change saves its share of the downtime that the others leave. So
-    the sum never exceeds the whole downtime. Return None if no gain is known.
+    Relative savings multiply: each change saves its share of the downtime that the others leave.
+    Return None if no gain is known.
     """
     whole, left = _downtime(group), 1.0
     for one in recommendations_for(group):
@@ -109,7 +109,7 @@ def combined_gain(group: GroupFigures) -> float | None:
 
 
 def _downtime(group: GroupFigures) -> float:
-    """Return how long partitions of a consumer group had no consumer, in partition-seconds."""
+    """Return the time in which a group's partitions had no consumer, in partition-seconds."""
     # This is the estimate, else the upper bound, else 0.
     return group.unread.best if group.unread else group.lost.high if group.lost else 0.0
 
@@ -218,7 +218,7 @@ _ROLLING = "One rolling restart."
 
 
 def _deployment(group: GroupFigures, advice: Advice) -> tuple[frozenset[str], str, str]:
-    """Return present client settings, risk and rollout steps of a recommended change."""
+    """Return the present settings, the risk and the rollout steps of a recommended change."""
     family = client_family(group.clients)
     names, risk, rollout = _DEPLOYMENTS.get(advice.rule, ((), "", ""))
     if advice.rule in _STRATEGIES and group.traits.protocol == "classic":

@@ -112,9 +112,7 @@ def _lead(plan: Mapping[str, Any]) -> str:
 
 
 def _has_data_for(plan: Mapping[str, Any], figure: str) -> bool:
-    """Return whether disk sizes, loads or capacities of brokers are known, as far as a metric needs
-    them.
-    """
+    """Return whether the plan has the data that a metric (``figure``) needs, such as disk sizes."""
     kind = figure.rpartition(" ")[2]
     if kind == "capacity":
         return bool(plan["figures"][figure])
@@ -155,7 +153,7 @@ def _chart(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _racks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the bars of a chart that shows each rack's use of a resource such as disk."""
+    """Return the bars of charts that show each rack's use of resources such as disk space."""
     # Only racks with a balance band (the range of use that counts as balanced) have bars.
     known = [row for row in plan["racks"] if "band" in row][:_MAX_BROKERS]
     return [
@@ -173,7 +171,7 @@ def _racks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _disks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the bars of a chart that shows the bytes in each log directory of the brokers."""
+    """Return the bars of a chart that shows the bytes in each log directory of each broker."""
     # The unit is replicas if sizes are unknown.
     rows = [
         (f"broker {row['broker']}, {row['path']}", str(row["broker"]), row["path"],

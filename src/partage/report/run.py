@@ -24,7 +24,8 @@ MIN_COVERAGE = 0.9
 
 @dataclass(frozen=True)
 class Figures:
-    """Metrics of the simulation of one protocol and strategy, or of the recorded assignments.
+    """Metrics of the simulation of one policy (protocol and strategy), or of the recorded
+    assignments.
 
     Each metric of `partage.tables.metrics.METRICS` is an attribute (``moved``, ``stopped``), summed
     over rebalances. The sums from which metrics are computed are attributes too (``stopped_low``).
@@ -66,15 +67,17 @@ class Figures:
 
     @property
     def comparable(self) -> bool:
-        """Return whether the policy's sums can be compared with those of other policies.
+        """Return whether this policy's sums can be compared with those of other policies.
 
-        This is the case if the policy found a valid assignment for every rebalance.
+        This is the case if it has a valid assignment for every rebalance.
         """
         return bool(self.done == self.rows > 0 and not self.incomplete)
 
     @property
     def exists(self) -> bool:
-        """Return whether Partage can simulate the assignment strategy of these metrics."""
+        """Return whether Partage has the assignment strategy of these metrics and can
+        simulate it.
+        """
         return bool(self.missing < self.rows)
 
     def __add__(self, other: Figures) -> Figures:
@@ -175,7 +178,10 @@ class Traits:
 
 
 def _known_downtime(recorded: Figures, *, covered: bool) -> FigureRange | None:
-    """Return bounds of the recorded downtime of a consumer group; None if they are unknown."""
+    """Return the bounds of a group's recorded downtime; None if they are unknown.
+
+    ``covered`` says whether the log has enough of the group's rebalances.
+    """
     # A downtime of zero is unknown if the log has only few of the rebalances (``covered`` is
     # false).
     stopped: FigureRange | None = recorded.stopped
@@ -301,18 +307,15 @@ class GroupFigures:
 
     @cached_property
     def unread(self) -> Estimate | None:
-        """Best estimate of the recorded unread time (downtime) in partition-seconds; None if
-        unknown.
+        """Best estimate of the recorded downtime in partition-seconds; None if unknown.
 
-        It is the time in which partitions had no consumer.
+        Downtime (unread time) is the time in which partitions had no consumer.
         """
         return self.recorded.stopped_estimate if self.lost is not None else None
 
     @property
     def unread_share(self) -> float | None:
-        """Estimated downtime as a share of the time in which partitions had an owner;
-        None if unknown.
-        """
+        """Estimated downtime as a share of the time in which partitions had an owner, or None."""
         if self.unread is None or not self.assigned_ps:
             return None
         return min(1.0, self.unread.best / self.assigned_ps)
@@ -335,7 +338,7 @@ class GroupFigures:
 
 
 def once_per_group(function: Callable[[GroupFigures], T]) -> Callable[[GroupFigures], T]:
-    """Decorate a function of a consumer group to cache its result for each group."""
+    """Decorator that caches the result of a function of one consumer group, for each group."""
     # Figures of a group do not change, and so the result does not either.
     name = f"{function.__module__}.{function.__qualname__}"
 
@@ -396,7 +399,7 @@ class BackTest:
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """Everything that the report shows of a published run.
+    """All data of a published run that the report shows.
 
     Attributes:
         summary: the content of ``summary.json``.
@@ -445,8 +448,8 @@ class RunFigures:
 
     @property
     def failures(self) -> tuple[Mapping[str, Any], ...]:
-        """The first exceptions that strategies raised, with group, generation,
-        strategy and reason.
+        """The first exceptions that strategies raised, with group, generation, strategy
+        and reason.
         """
         return tuple(self.summary.get("failures", ()))
 
@@ -486,14 +489,12 @@ class RunFigures:
 
     @property
     def unread(self) -> Estimate | None:
-        """Best estimate of the recorded downtime of all groups in partition-seconds;
-        None if unknown.
-        """
+        """Best estimate of the recorded downtime of all groups in partition-seconds, or None."""
         return self.recorded.stopped_estimate if self.lost is not None else None
 
     @property
     def assigned_ps(self) -> float:
-        """Partition-seconds in which partitions had an owner,
-        over groups with an estimated downtime.
+        """Partition-seconds in which partitions of groups with an estimated downtime had
+        an owner.
         """
         return sum(g.assigned_ps for g in self.groups if g.unread is not None)

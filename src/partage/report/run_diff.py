@@ -88,7 +88,7 @@ class RateChange:
 
 
 class SettingChange(NamedTuple):
-    """A client setting of a consumer group whose value differs between two runs."""
+    """A client setting of a consumer group that has different values in two runs."""
 
     name: str
     before: str
@@ -112,7 +112,7 @@ class GroupDiff:
     why_unknown: str = ""
 
     def __repr__(self) -> str:
-        """Return the change of unread time with its verdict."""
+        """Return the change of the group's time without a consumer, with its verdict."""
         name = escape_document_line(self.name) or "all groups"
         relative = self.changes[UNREAD].relative
         change = "" if relative is None else f"{relative:+.0%} unread time, "
@@ -120,7 +120,9 @@ class GroupDiff:
 
     @property
     def verdict(self) -> str:
-        """The verdict on the group's time without a consumer: better, worse, noise or unknown."""
+        """The verdict on the group's change of time without a consumer: better, worse, noise or
+        unknown.
+        """
         return self.changes[UNREAD].verdict
 
     @property
@@ -164,7 +166,7 @@ class RunDiff:
         ])  # fmt: skip
 
     def count(self, verdict: str) -> int:
-        """Return the number of groups whose time without a consumer has the given verdict."""
+        """Return the number of groups whose change of time without a consumer has this verdict."""
         return sum(one.verdict == verdict for one in self.groups)
 
 
@@ -193,7 +195,7 @@ def diff_runs(before: Recording, after: Recording, names: Iterable[str] | None =
 
 
 def _difference(change: RateChange) -> float:
-    """Return by how much a rate per hour changed between two runs; 0 if that is unknown."""
+    """Return the absolute change of a rate per hour between two runs; 0 if that is unknown."""
     if change.before is None or change.after is None:
         return 0.0
     return abs(change.after.per_hour - change.before.per_hour)
@@ -226,7 +228,8 @@ def _figures(pairs: Sequence[_Pair]) -> list[str]:
 
 
 def _count_comparisons(metric: str, metrics: Sequence[str], groups: int) -> int:
-    """Return how many statistical comparisons are made for a metric, for the Bonferroni correction.
+    """Return the number of statistical comparisons made for a metric, for the Bonferroni
+    correction.
 
     Args:
         metric: the metric.
@@ -257,7 +260,7 @@ def _why_unknown(pair: _Pair) -> str:
 
 
 def _whole(pairs: Sequence[_Pair], hours: tuple[float, float]) -> GroupDiff:
-    """Compare two runs in total, over the consumer groups whose metrics both runs have.
+    """Compare the total of two runs, over the groups whose metrics are known in both runs.
 
     Args:
         pairs: each group's rates in both runs.
@@ -364,12 +367,10 @@ def _gamma(rate: Rate, size: float) -> tuple[float, float]:
 
 
 def _beta_logit(chance: float, a: float, b: float) -> float:
-    """Return a quantile of the beta distribution on the logit scale, found by bisection.
+    """Return a quantile of the beta distribution with parameters ``a`` and ``b``, on the logit
+    scale.
 
-    Args:
-        chance: the probability.
-        a: first parameter of the distribution.
-        b: second parameter of the distribution.
+    ``chance`` is the probability. The quantile is found by bisection.
     """
     low, high = -_BRACKET, _BRACKET
     for _ in range(_BISECTIONS):
@@ -382,12 +383,9 @@ def _beta_logit(chance: float, a: float, b: float) -> float:
 
 
 def _beta_cdf(logit: float, a: float, b: float) -> float:
-    """Return the cumulative beta distribution at the inverse logit of a number.
+    """Return the cumulative beta distribution with parameters ``a`` and ``b`` at a point.
 
-    Args:
-        logit: the number; the distribution is evaluated at ``1 / (1 + exp(-logit))``.
-        a: first parameter of the distribution.
-        b: second parameter of the distribution.
+    The point is given on the logit scale: it is ``1 / (1 + exp(-logit))``.
     """
     # It is the regularised incomplete beta function, computed by continued fraction 8.17.22 of the
     # NIST Digital Library of Mathematical Functions with Lentz's method.
@@ -421,7 +419,10 @@ def _continued_fraction(x: float, a: float, b: float) -> float:
 def _changed_settings(
     before_rates: GroupRates, after_rates: GroupRates
 ) -> tuple[SettingChange, ...]:
-    """Return the client settings of a consumer group that differ between two runs, and its size."""
+    """Return the settings of a group, and its size, that differ between two runs.
+
+    ``before_rates`` and ``after_rates`` are the group in the first and in the second run.
+    """
     before, after = (_settings(rates.group) for rates in (before_rates, after_rates))
     names = dict.fromkeys((*before, *after))
     found = [SettingChange(name, before.get(name, "-"), after.get(name, "-")) for name in names]
@@ -433,7 +434,9 @@ def _changed_settings(
 
 
 def _settings(group: GroupFigures) -> dict[str, str]:
-    """Return a group's settings, client libraries and size as a dict, to compare two runs."""
+    """Return a group's settings, client libraries and size as a dict, for a comparison of
+    two runs.
+    """
     found = {setting.name: setting.now for setting in present_settings(group)}
     static, members = group.traits.static_members, group.traits.newest_members
     for name in ("group.instance.id", "group_instance_id"):

@@ -100,7 +100,7 @@ def _table(title: str, columns: Sequence[str], *, right: bool = True) -> Table:
 
 
 class _WrappingName:
-    """Name of a strategy or setting as Rich text, which may be wrapped after one of ``/+-.=``."""
+    """Name of a strategy or setting as Rich text that may be wrapped after one of ``/+-.=``."""
 
     def __init__(self, name: str, style: str = "") -> None:
         self._name, self._style = clean(name), style
@@ -164,7 +164,7 @@ def _facts(run: RunFigures) -> Table:
 
 
 def _agreement_text(agreement: Mapping[str, Any]) -> str:
-    """Return a text on how many recorded assignments of each strategy Partage reproduces."""
+    """Return a text on the number of recorded assignments that Partage's strategies reproduce."""
     # Range and roundrobin are also counted together, because they depend only on subscriptions.
     # Sticky strategies depend on earlier assignments, which the log may lack.
     peers = agreement.get("by_dialect", {})

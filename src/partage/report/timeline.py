@@ -144,11 +144,11 @@ def draw_timeline(
 
     Returns:
         ``rows``: first and last topic and partition of each row; ``boxes``: row, start and end (ms
-            since ``first_ms``), owner and its share in percent; ``exact``: whether each box is one
-            partition and one interval; ``unread``: row, start, end, whether it is certain, and the
-            share of the row's partitions in percent; ``unread_exact``: whether each of them is one
-            interval; ``unread_share``: the share of all partitions without a consumer in percent,
-            from each time on.
+        since ``first_ms``), owner and its share in percent; ``exact``: whether each box is one
+        partition and one interval; ``unread``: row, start, end, whether it is certain, and the
+        share of the row's partitions in percent; ``unread_exact``: whether each of them is one
+        interval; ``unread_share``: the share of all partitions without a consumer in percent, from
+        each time on.
     """
     span = max(last_ms - first_ms, 1)
     start = np.clip(owned.start - first_ms, 0, span)
@@ -181,7 +181,8 @@ def draw_timeline(
 
 
 def _row_count(partitions: int, budget: int) -> int:
-    """Return how many rows a group's timeline has: one per partition, unless there are too many.
+    """Return the number of rows of a group's timeline: one per partition, unless there are too
+    many.
 
     Args:
         partitions: number of partitions.

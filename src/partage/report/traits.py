@@ -31,9 +31,10 @@ _REBALANCE = ["group", "incarnation", "generation"]
 
 
 def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[CauseShare, ...]]:
-    """Return the number of rebalances and the downtime of each consumer group by cause.
+    """Return the number of rebalances and the downtime of each consumer group, by cause.
 
-    The cause with the largest downtime comes first.
+    The cause with the largest downtime comes first. ``rebalances`` and ``replays`` are the tables
+    of these names.
     """
     # The downtime of a follow-up rebalance counts for the cause of the rebalance that it completes.
     # That of the first rebalance after a group lost its last member counts for the cause of that
@@ -79,6 +80,8 @@ _LOSSES = frozenset({"expiry", "poll", "broker", "departure"})
 
 def _origin_causes(rebalances: pa.Table, kinds: pa.ChunkedArray) -> pa.Array:
     """Return the cause to which the downtime of each rebalance is attributed.
+
+    For follow-up rebalances it is the cause of an earlier rebalance.
 
     Args:
         rebalances: table ``rebalances`` in log order, with columns ``group`` and ``members``.
@@ -274,7 +277,10 @@ def _static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, tuple[
 
 
 def _copartitioned(ownership: pa.Table) -> dict[str, bool]:
-    """Return, for each consumer group, whether two of its topics have equal partition counts."""
+    """Return, for each consumer group, whether two of its topics have equal partition counts.
+
+    ``ownership`` is the table of this name.
+    """
     # An application can only join such topics.
     sizes = ownership.group_by(["group", "topic"]).aggregate([("partition", "max")])
     found: dict[str, Counter[int]] = {}
@@ -319,15 +325,12 @@ class Snapshot(NamedTuple):
 
 
 def silences(snapshots: Sequence[Snapshot]) -> list[int]:
-    """Return how long evicted consumers had sent no heartbeats when they rejoined their group (ms).
+    """Return the time (ms) without heartbeats of each evicted member until it rejoined its group.
 
     It is the session timeout plus the time between eviction and rejoining.
 
     Args:
         snapshots: a group's rebalances in log order.
-
-    Returns:
-        Milliseconds, one value per evicted member that rejoined.
 
     >>> alone, both = Counter(a=1), Counter(a=1, b=1)
     >>> evicted = Snapshot(9_000, True, alone, 6_000)
@@ -353,10 +356,14 @@ def silences(snapshots: Sequence[Snapshot]) -> list[int]:
 def _silences_by_group(
     members: pa.Table, rebalances: pa.Table, broker_session_ms: int
 ) -> dict[str, list[int]]:
-    """Return, for each group, how long evicted consumers had sent no heartbeats at their rejoin
-    (ms).
+    """Return, for each group, the times (ms) without heartbeats of evicted members that rejoined.
 
     Groups without an eviction by session timeout are left out.
+
+    Args:
+        members: table ``members``.
+        rebalances: table ``rebalances``.
+        broker_session_ms: session timeout of members that send none; 0 if unknown.
     """
     from pyarrow import compute as pc
 

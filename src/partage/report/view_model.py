@@ -129,7 +129,10 @@ def _note(figures: Figures) -> str:
 
 
 def _cell(metric: Metric, figures: Figures, gain: Estimate | None) -> Cell:
-    """Return one cell of the table that compares protocols and strategies: a metric as text."""
+    """Return the table cell with a policy's value of one metric, as text with a value to sort by.
+
+    ``gain`` is the policy's expected gain, which only some metrics show.
+    """
     # The saving of a policy is its gain against the simulated present settings, shown only if its
     # interval excludes zero. The present settings and the recorded assignments have no saving.
     value, how = getattr(figures, metric.name), metric.aggregation
@@ -210,7 +213,7 @@ class CauseList(NamedTuple):
 
 
 def cause_list(causes: Iterable[CauseShare]) -> CauseList:
-    """Return the report's list of rebalance causes, sorted by downtime or number of rebalances."""
+    """Build the report's list of rebalance causes, sorted by downtime or number of rebalances."""
     # The measure is the estimated downtime, or its upper bound in runs without estimates, or the
     # number of rebalances if no downtime is known.
     found = list(causes)
@@ -330,7 +333,7 @@ def group_row(group: GroupFigures) -> GroupRow:
 def _combined_gain_text(group: GroupFigures, recommendations: Sequence[Recommendation]) -> str:
     """Return, as text, the expected gain if a group adopts all of its recommended changes.
 
-    The text is empty unless several changes have a gain.
+    The text is "" unless several changes have a gain.
     """
     gain = combined_gain(group) if sum(one.gain_ps > 0 for one in recommendations) > 1 else None
     return "" if gain is None else f"about {format_estimate(None, short=True, single=gain)}"
@@ -395,6 +398,8 @@ def streams_card(group: GroupFigures) -> StreamsCard:
 def _streams_label(group: GroupFigures, one: StreamsOutcome) -> str:
     """Return a label for a combination of Kafka Streams settings: those that differ from the
     present.
+
+    ``one`` is the result under these settings.
     """
     if not one.simulated:
         return "as recorded (without restoring)"
@@ -419,7 +424,10 @@ def _streams_cells(one: StreamsOutcome) -> tuple[Cell, ...]:
 
 
 def _state(size: int, unit: str | None) -> str:
-    """Format the size of a Kafka Streams state store, such as ``1.5 MB`` or ``20,000 records``."""
+    """Format the size of a Kafka Streams state store, such as ``1.5 MB`` or ``20,000 records``.
+
+    ``unit`` is bytes or records.
+    """
     if unit == "records":
         return plural(size, "record")
     power = min(4, max(0, len(str(size)) - 1) // 3)
@@ -428,9 +436,7 @@ def _state(size: int, unit: str | None) -> str:
 
 
 def _best_settings(group: GroupFigures) -> str:
-    """Return a sentence about the Kafka Streams settings with the shortest outages, and their
-    costs.
-    """
+    """Return a sentence about the Streams settings with the shortest outages, and their costs."""
     # A gain counts if it is larger than the error of the simulation: the difference between the
     # recorded outages and those that are simulated under the present settings.
     recorded = group.streams[0]
@@ -514,9 +520,10 @@ def _recommendation_data(recommendation: Recommendation) -> dict[str, Any]:
 def _policy_columns(
     run: RunFigures, figures: Mapping[str, Figures], gains: Mapping[str, Estimate]
 ) -> dict[str, list[Any]]:
-    """Return the columns of the page's table that compares protocols and strategies, by name.
+    """Return the columns of the page's table that compares policies (protocols and strategies).
 
-    Column ``NAME_sort`` has the values by which column ``NAME`` is sorted.
+    The result is a dict by name; column ``NAME_sort`` has the values by which column ``NAME`` is
+    sorted.
     """
     records = []
     for row in policy_rows(run.policies, figures, OutputLevel.GROUP, gains):

@@ -50,9 +50,12 @@ def job_errors(out: Path) -> Iterator[None]:
 
 @contextmanager
 def write_errors(out: Path) -> Iterator[None]:
-    """Convert file system errors in a ``with`` block that writes tables to `InvalidConfigError`.
+    """Convert file system errors in a ``with`` block that writes tables to a clear message.
 
     ``out`` is the output folder, for the message.
+
+    Raises:
+        InvalidConfigError: a table cannot be written.
     """
     try:
         yield
@@ -99,8 +102,10 @@ def _text(error: Exception) -> str:
 
 @contextmanager
 def jvm_errors() -> Iterator[None]:
-    """Convert errors in a ``with`` block that mean that Spark's JVM was killed to
-    `SparkFailedError`.
+    """Convert errors in a ``with`` block that mean that Spark's JVM was killed to one clear error.
+
+    Raises:
+        SparkFailedError: the JVM no longer answers.
     """
     from py4j.protocol import Py4JNetworkError
 
