@@ -18,9 +18,9 @@ __all__ = ["PlainStrategy", "RebalanceProtocol", "Setting", "Strategy"]
 
 
 class RebalanceProtocol(IntEnum):
-    """Protocol by which members revoke partitions in a rebalance: Kafka's enum RebalanceProtocol.
+    """Protocol that decides when members revoke partitions in a rebalance (EAGER or COOPERATIVE).
 
-    The values are Kafka's ids.
+    Names and values are those of Kafka's enum ``RebalanceProtocol``.
     """
 
     EAGER = 0
@@ -31,7 +31,7 @@ class Setting(NamedTuple):
     """Configuration setting of an assignment strategy, as `partage strategies` lists it.
 
     Attributes:
-        key: as in a configuration; ``.<topic>`` at the end stands for the name of a topic.
+        key: name in a configuration; ``.<topic>`` at the end stands for a topic name.
         default: the value if it is not set, as text.
         meaning: what the setting does, in one line.
         scope: ``leader`` if the leader's value counts, ``member`` if each member sends its own with
@@ -49,7 +49,7 @@ class Setting(NamedTuple):
 
 @runtime_checkable
 class Strategy(Protocol):
-    """Interface of all partition assignors: built-in ones and plug-ins of other packages.
+    """Interface that all partition assignors implement: built-in ones and plug-ins.
 
     Attributes:
         name: the protocol name, as members list it when they join (such as "range").
@@ -78,31 +78,35 @@ class Strategy(Protocol):
     def aliases(self) -> tuple[str, ...]: ...  # noqa: D102 - see Attributes
 
     def configure(self, config: Mapping[str, object]) -> Strategy:
-        """Return a copy of the assignor with the settings of a client's configuration (name to
-        value).
+        """Return a copy of the assignor with the settings of a client's configuration.
 
-        Settings of other strategies are ignored, as in Kafka.
+        Settings of other assignors are ignored, as in Kafka.
+
+        Args:
+            config: values by setting name.
 
         Raises:
-            InvalidConfigError: one of its own settings has a wrong type or value.
+            InvalidConfigError: one of the assignor's own settings has a wrong type or value.
         """
         ...
 
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes | None:
-        """Return the user data that a consumer sends with its subscription in JoinGroup, None to
-        send none.
+        """Return the user data that a consumer sends when it joins its group; None sends none.
 
-        ``topics`` are the subscribed topics. ``memory`` is the state that `on_assignment` returned
-        after the consumer's last rebalance, None before the first one.
+        Args:
+            topics: the subscribed topics.
+            memory: the state that `on_assignment` returned after the last rebalance, if any.
         """
         ...
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign the partitions of all subscribed topics to the members, as the consumer group's
-        leader.
+        """Assign the partitions of all subscribed topics to the members of a consumer group.
 
-        The plan has an entry for every member. ``memory`` is the state that the leader's
-        `on_assignment` returned, None before the first one.
+        The plan has an entry for every member.
+
+        Args:
+            problem: the consumer group and the cluster.
+            memory: the state that the leader's `on_assignment` returned last time, if any.
 
         Raises:
             UnsupportedProblemError: the strategy is not applicable; the reproduced class fails,
@@ -117,17 +121,21 @@ class Strategy(Protocol):
         generation: int,
         memory: object = None,
     ) -> object:
-        """Return the state that a consumer stores until the next rebalance, after it got its
-        assignment.
+        """Return the state that a consumer stores after a rebalance, until the next one.
 
-        It is passed as ``memory`` to `subscription_user_data` and to the next call. Most strategies
-        store nothing.
+        It is passed as ``memory`` to the other methods. Most assignors store nothing.
+
+        Args:
+            assignment: the partitions that the consumer got.
+            user_data: bytes that the leader sent with the assignment, if any.
+            generation: the group's generation.
+            memory: the state stored so far.
         """
         ...
 
 
 class PlainStrategy:
-    """Base class of assignors without settings, without user data and without state of members.
+    """Base class of assignors that have no settings, send no user data and store no state.
 
     Its defaults are those of Kafka's ``ConsumerPartitionAssignor`` interface.
 
@@ -161,9 +169,7 @@ class PlainStrategy:
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes | None:
-        """Return None, because consumers with this assignor send no user data with their
-        subscription.
-        """
+        """Return None: consumers with this assignor send no user data when they join."""
         return None
 
     def on_assignment(
@@ -173,5 +179,5 @@ class PlainStrategy:
         generation: int,
         memory: object = None,
     ) -> object:
-        """Return None, because consumers with this assignor store nothing between rebalances."""
+        """Return None: consumers with this assignor store nothing between rebalances."""
         return None

@@ -13,7 +13,7 @@ __all__ = ["AiokafkaRange", "AiokafkaRoundRobin", "AiokafkaSticky"]
 
 
 class AiokafkaRange(PlainStrategy):
-    """aiokafka's range assignor: members, sorted by id, get consecutive partitions of each topic.
+    """Range assignor of aiokafka: members, sorted by id, get consecutive partitions of each topic.
 
     Differs from Java's ``range``: instance ids and racks have no effect, so the plan changes
     when a static member rejoins with a new id; names sort by code points; a member's list is in
@@ -33,13 +33,16 @@ class AiokafkaRange(PlainStrategy):
     aliases = ("aiokafka.coordinator.assignors.range.RangePartitionAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign partitions as aiokafka's range assignor does; every input has a plan."""
+        """Assign partitions to a group's consumers as aiokafka's range assignor does.
+
+        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
+        """
         ids = problem.group.ids
         return assign_ranges(problem, lambda members: sorted(members, key=ids.__getitem__))
 
 
 class AiokafkaRoundRobin(PlainStrategy):
-    """aiokafka's round-robin assignor: partitions go in turn to members, sorted by member id.
+    """Round-robin assignor of aiokafka: partitions go in turn to members, sorted by member id.
 
     Differs from Java's ``roundrobin``: instance ids have no effect, names sort by code points, and
     a group without members has an empty plan instead of an error.
@@ -60,7 +63,10 @@ class AiokafkaRoundRobin(PlainStrategy):
     aliases = ("aiokafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign partitions as aiokafka's round-robin assignor does; every input has a plan."""
+        """Assign partitions to a group's consumers as aiokafka's round-robin assignor does.
+
+        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
+        """
         ids = problem.group.ids
         return assign_round_robin(
             PeerProblem(problem), sorted(range(len(ids)), key=ids.__getitem__)
@@ -68,7 +74,7 @@ class AiokafkaRoundRobin(PlainStrategy):
 
 
 class AiokafkaSticky(RemembersAssignment):
-    """aiokafka's sticky assignor: even loads first, then few moves.
+    """Sticky assignor of aiokafka: even loads first, then few moves.
 
     aiokafka's own code loops forever on some inputs: two moves of one topic cause each other,
     without kafka-python's remedy. Here a repeated state proves that, and the plan is the best valid
@@ -100,8 +106,9 @@ class AiokafkaSticky(RemembersAssignment):
     )
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign partitions as aiokafka's sticky assignor does.
+        """Assign partitions to a group's consumers as aiokafka's sticky assignor does.
 
+        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
         The plan has a warning if aiokafka would loop forever on this input.
 
         Raises:

@@ -19,7 +19,7 @@ __all__ = ["FranzGoRange", "FranzGoRoundRobin", "SaramaRange", "SaramaRoundRobin
 
 
 class FranzGoRange(PlainStrategy):
-    """franz-go's range assignor: members, static ones first, get consecutive partitions per topic.
+    """Range assignor of franz-go (a Go client): consecutive partitions, static members first.
 
     Differs from Java's ``range``: racks have no effect (the option ``BalanceRacks`` is off by
     default and not imitated), names sort by bytes, and a member that names a topic twice has two
@@ -38,8 +38,9 @@ class FranzGoRange(PlainStrategy):
     exact_to = "kgo.RangeBalancer franz-go 1.22.2"
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign partitions as the range assignor of the Go client franz-go does; every input has a
-        plan.
+        """Assign partitions to a group's consumers as franz-go's range assignor does.
+
+        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
         """
         peer = PeerProblem(problem)
         rank = _franz_go_ranks(problem.group)
@@ -52,7 +53,7 @@ class FranzGoRange(PlainStrategy):
 
 
 class FranzGoRoundRobin(PlainStrategy):
-    """franz-go's round-robin assignor: partitions in turn to members, static members first.
+    """Round-robin assignor of franz-go (a Go client): partitions in turn, static members first.
 
     Differs from Java's ``roundrobin`` only in the order of names beyond U+FFFF, which sort by
     bytes.
@@ -70,8 +71,9 @@ class FranzGoRoundRobin(PlainStrategy):
     exact_to = "kgo.RoundRobinBalancer franz-go 1.22.2"
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign partitions as the round-robin assignor of the Go client franz-go does; every input
-        has a plan.
+        """Assign partitions to a group's consumers as franz-go's round-robin assignor does.
+
+        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
         """
         rank = _franz_go_ranks(problem.group)
         return assign_round_robin(
@@ -80,7 +82,7 @@ class FranzGoRoundRobin(PlainStrategy):
 
 
 class SaramaRange(PlainStrategy):
-    """Sarama's range assignor: members, sorted by id, get consecutive partitions of each topic.
+    """Range assignor of Sarama (a Go client): consecutive partitions of each topic, by member id.
 
     Differs from Java's ``range``: instance ids and racks have no effect, so the plan changes when a
     static member rejoins with a new id, and names sort by bytes.
@@ -98,8 +100,9 @@ class SaramaRange(PlainStrategy):
     exact_to = "sarama.BalanceStrategyRange Sarama 1.61.1"
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign partitions as the range assignor of the Go client Sarama does; every input has a
-        plan.
+        """Assign partitions to a group's consumers as Sarama's range assignor does.
+
+        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
         """
         peer = PeerProblem(problem)
         lists: list[list[int]] = [[] for _ in problem.group]
@@ -111,7 +114,7 @@ class SaramaRange(PlainStrategy):
 
 
 class SaramaRoundRobin(PlainStrategy):
-    """Sarama's round-robin assignor: partitions, sorted as text, go to members in turn.
+    """Round-robin assignor of Sarama (a Go client): partitions, sorted as text, in turn.
 
     Differs from Java's ``roundrobin``: ``t-10`` comes before ``t-2``, instance ids have no effect,
     and a group without members or without topics is an error.
@@ -129,7 +132,9 @@ class SaramaRoundRobin(PlainStrategy):
     exact_to = "sarama.BalanceStrategyRoundRobin Sarama 1.61.1"
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign partitions as the round-robin assignor of the Go client Sarama does.
+        """Assign partitions to a group's consumers as Sarama's round-robin assignor does.
+
+        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
 
         Raises:
             PeerAssignorError: the group has no members or subscribes to no topic.
@@ -150,8 +155,7 @@ class SaramaRoundRobin(PlainStrategy):
 
 
 def _franz_go_ranks(group: Group) -> list[int]:
-    """Return each member's rank in the order in which the Go client franz-go sorts consumer group
-    members.
+    """Return the rank of each group member in the sort order of the Go client franz-go.
 
     Static members come first, by instance id, then dynamic members by member id.
     """

@@ -38,7 +38,7 @@ __all__ = [
 
 
 class KafkaPythonRange(PlainStrategy):
-    """kafka-python's range assignor; a defect leaves some members without partitions.
+    """Range assignor of kafka-python; because of a defect, some members get no partitions.
 
     Differs from Java's ``range``: racks have no effect; names sort by code points; a member's list
     is in order of topic names; a member that names a topic twice loses its first range. If static
@@ -59,12 +59,15 @@ class KafkaPythonRange(PlainStrategy):
     aliases = ("kafka.coordinator.assignors.range.RangePartitionAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign partitions as kafka-python's range assignor does; every input has a plan."""
+        """Assign partitions to a group's consumers as kafka-python's range assignor does.
+
+        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
+        """
         return assign_ranges(problem, partial(sort_members, problem.group))
 
 
 class KafkaPythonRoundRobin(PlainStrategy):
-    """kafka-python's round-robin assignor, which fails if a member must be skipped.
+    """Round-robin assignor of kafka-python, which fails if a member must be skipped.
 
     Differs from Java's ``roundrobin``: names sort by code points. If static and dynamic members
     alternate in join order, only the last ones of each kind get partitions (`sort_members`). If a
@@ -87,7 +90,9 @@ class KafkaPythonRoundRobin(PlainStrategy):
     aliases = ("kafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign partitions as kafka-python's round-robin assignor does.
+        """Assign partitions to a group's consumers as kafka-python's round-robin assignor does.
+
+        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
 
         Raises:
             PeerAssignorError: the next member does not subscribe to a topic; kafka-python raises
@@ -110,7 +115,7 @@ class KafkaPythonRoundRobin(PlainStrategy):
 
 
 class KafkaPythonSticky(RemembersAssignment):
-    """kafka-python's sticky assignor: even loads first, then few moves; racks have no effect.
+    """Sticky assignor of kafka-python: even loads first, then few moves; racks have no effect.
 
     Differs from Java's ``sticky`` in four points. It has no racks, and no separate algorithm for
     equal subscriptions. Of equal candidates, the first by member id counts, and not by hash. Each
@@ -147,8 +152,9 @@ class KafkaPythonSticky(RemembersAssignment):
     version_first = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign partitions as kafka-python's sticky assignor does.
+        """Assign partitions to a group's consumers as kafka-python's sticky assignor does.
 
+        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
         The plan has a warning if kafka-python would loop forever on this input.
 
         Raises:
@@ -161,7 +167,7 @@ class KafkaPythonSticky(RemembersAssignment):
 
 
 class KafkaPythonCooperativeSticky(PlainStrategy):
-    """kafka-python's cooperative-sticky assignor: its sticky plan in two rebalances (KIP-429).
+    """Cooperative-sticky assignor of kafka-python: its sticky plan in two rebalances (KIP-429).
 
     Differs from Java's ``cooperative-sticky``: the plan is that of ``kafka-python:sticky``. If two
     members report the same partition as owned, the newer generation counts. kafka-python's members
@@ -189,17 +195,18 @@ class KafkaPythonCooperativeSticky(PlainStrategy):
     protocols = (RebalanceProtocol.COOPERATIVE,)
 
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes:
-        """Return empty user data (b""), as kafka-python's cooperative-sticky members send it.
+        """Return empty user data, as kafka-python's cooperative-sticky consumers send it.
 
-        They report their partitions in the subscription's owned partitions. kafka-python sends b""
-        rather than null.
+        Their subscriptions list the owned partitions instead. ``topics`` and ``memory`` have no
+        effect.
         """
         return b""
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign partitions as kafka-python's cooperative-sticky assignor does.
+        """Assign partitions to a group's consumers like kafka-python's cooperative-sticky assignor.
 
         A partition that moves is revoked in the first rebalance and assigned in the next (KIP-429).
+        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
         The plan has a warning if kafka-python would loop forever on this input.
 
         Raises:
@@ -226,11 +233,15 @@ class KafkaPythonCooperativeSticky(PlainStrategy):
 
 
 def sort_members(group: Group, members: Sequence[int]) -> list[int]:
-    """Sort members as kafka-python does, including a bug that drops some members of a mixed group.
+    """Sort group members as kafka-python does, including a bug that drops some of them.
 
     Static members come first, by (instance id, id), then dynamic ones by id. If static and dynamic
     members alternate in join order, only the **last** sequence of each kind remains; the other
     members get no partitions.
+
+    Args:
+        group: the consumer group.
+        members: positions of the members to sort.
 
     >>> from partage.model import Member
     >>> group = Group([Member("a"), Member("b", instance_id="i"), Member("c")])
@@ -255,15 +266,15 @@ def assign_sticky(
     """Assign partitions by the sticky algorithm of the Python clients kafka-python and aiokafka.
 
     Args:
-        peer: the group's members, topics and partitions.
+        peer: members, topics and partitions as the client sees them.
         claims: the partitions that each member reports as owned, and their generation.
         undoes_exchanges: whether to apply kafka-python's remedy for endless exchanges, see
             `PythonAssignment`.
 
     Returns:
         The partitions of each member (indices of the problem's sorted partitions); and the endless
-            loop if the client would loop forever, else None. In case of a loop the partitions are
-            the most even valid assignment that it visits.
+        loop if the client would loop forever, else None. In case of a loop the partitions are the
+        most even valid assignment that it visits.
 
     Raises:
         PeerAssignorError: the client raises an error on this problem.
@@ -280,10 +291,13 @@ def assign_sticky(
 
 
 def settle_claims(peer: PeerProblem, claims: Sequence[Claims]) -> SettledClaims:
-    """Choose one owner for each partition that members report as owned, as the Python clients do.
+    """Choose one owner for each partition that consumers report as owned, as kafka-python does.
 
-    The member with the newest generation is the owner, the one with the second newest generation
-    the previous owner.
+    The newest generation wins; the second newest gives the previous owner.
+
+    Args:
+        peer: members, topics and partitions as the client sees them.
+        claims: the partitions that each member reports as owned, and their generation.
     """
     claimants_by_slot: dict[int, dict[int, int]] = {}
     for member, (partitions, generation) in enumerate(claims):
@@ -304,15 +318,14 @@ def settle_claims(peer: PeerProblem, claims: Sequence[Claims]) -> SettledClaims:
 
 
 def order_slots(peer: PeerProblem, claims: SettledClaims, *, has_claims: bool) -> list[int]:
-    """Return all partitions in the order in which kafka-python's sticky algorithm assigns and moves
-    them.
+    """Sort all partitions into the order in which kafka-python's sticky assignor handles them.
 
     Partitions with the fewest subscribers come first.
 
     Args:
-        peer: the group's members, topics and partitions.
-        claims: the owners after conflicting reports are resolved.
-        has_claims: whether a member reports any partition, even one that does not exist.
+        peer: members, topics and partitions as the client sees them.
+        claims: the owner of each partition after conflicting reports are resolved.
+        has_claims: whether any member reports a partition as owned, even one that does not exist.
     """
     subscribers = [len(members) for members in peer.subscribers]
     slots = range(len(peer.topic_of_slot))
@@ -328,7 +341,7 @@ def order_slots(peer: PeerProblem, claims: SettledClaims, *, has_claims: bool) -
 
 
 class PythonAssignment(GeneralAssignment):
-    """One run of Kafka's sticky algorithm, as kafka-python and aiokafka implement it.
+    """One run of Kafka's sticky algorithm as the Python clients kafka-python and aiokafka have it.
 
     Args:
         peer: the group's members, topics and partitions.
@@ -357,8 +370,7 @@ class PythonAssignment(GeneralAssignment):
         self._added_again: set[int] = set()
 
     def _replace_excluded_target(self, owner: int, target: int) -> int:
-        """Return -1 if a partition's previous owner cannot get it, so that the least loaded
-        subscriber does.
+        """Return -1 if a partition's previous owner must not get it, so that another member does.
 
         Args:
             owner: the current owner of the partition.
@@ -378,7 +390,7 @@ class PythonAssignment(GeneralAssignment):
         # Kafka's getTheActualPartitionToBeMoved: a partition of the topic that moved in the
         # opposite direction earlier moves back instead.
         owner = self.owner[slot]
-        moving = self._movements.opposite(slot, topic, owner, target)
+        moving = self._movements.partition_to_move(slot, topic, owner, target)
         if self._undoes_exchanges and self.owner[moving] != owner:
             self._move_one(slot, topic, self.owner[moving])
         self._move_one(moving, topic, target)
@@ -417,9 +429,7 @@ class PythonAssignment(GeneralAssignment):
 
 
 class Movements:
-    """Record of the partitions that moved so far, with source and target (Kafka's
-    ``PartitionMovements``).
-    """
+    """Record of partition moves so far, with source and target (Kafka's ``PartitionMovements``)."""
 
     def __init__(self) -> None:
         # The clients keep the partitions that moved from one member to another in a hash set and
@@ -428,12 +438,17 @@ class Movements:
         self._way: dict[int, tuple[int, int]] = {}
         self._slots: dict[tuple[int, int, int], list[int]] = {}
 
-    def opposite(self, slot: int, topic: int, source: int, target: int) -> int:
-        """Return the partition to move: one that can move back to member ``target``, or the
-        partition ``slot``.
+    def partition_to_move(self, slot: int, topic: int, source: int, target: int) -> int:
+        """Return a partition that can move back to member ``target``, else the partition ``slot``.
 
         A partition of the same topic moves back if it moved from ``target`` to ``source`` before.
-        This has the same effect on loads and keeps one more partition in place.
+        That has the same effect on loads and keeps one more partition in place.
+
+        Args:
+            slot: the partition that should move (an index of the sorted partitions).
+            topic: its topic.
+            source: the member that has it.
+            target: the member that should get it.
         """
         if slot in self._way:
             source = self._way[slot][0]
@@ -441,9 +456,13 @@ class Movements:
         return back[0] if back else slot
 
     def add(self, slot: int, topic: int, source: int, target: int) -> None:
-        """Record that a partition has moved from member ``source`` to member ``target``.
+        """Record that a partition has moved; if it is back at its first owner, forget its moves.
 
-        A partition that returned to its first owner counts as not moved.
+        Args:
+            slot: the partition (an index of the sorted partitions).
+            topic: its topic.
+            source: the member that had it.
+            target: the member that got it.
         """
         if slot in self._way:
             source, before = self._way.pop(slot)
@@ -457,7 +476,5 @@ class Movements:
         insort(self._slots.setdefault((topic, source, target), []), slot)
 
     def state(self) -> frozenset[tuple[int, tuple[int, int]]]:
-        """Return all moves of partitions recorded so far as one comparable value, to detect endless
-        loops.
-        """
+        """Return all recorded moves as one comparable value, for the detection of endless loops."""
         return frozenset(self._way.items())

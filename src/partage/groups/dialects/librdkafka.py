@@ -38,7 +38,7 @@ __all__ = [
 
 
 class LibrdkafkaRange(PlainStrategy):
-    """librdkafka's range assignor, with racks (KIP-881); its order of members differs from Java's.
+    """Range assignor of librdkafka (the C client), with racks; its order of members is its own.
 
     Differs from Java's ``range`` in three points. If static and dynamic members are mixed, Java
     puts static ones first (`sort_members`). Topics with equal subscribers and counts are assigned
@@ -58,7 +58,9 @@ class LibrdkafkaRange(PlainStrategy):
     exact_to = "rd_kafka_range_assignor_assign_cb librdkafka 2.16.0"
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign partitions as librdkafka's range assignor does.
+        """Assign partitions to a group's consumers as librdkafka's range assignor does.
+
+        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
 
         Raises:
             PeerAssignorError: a member has an empty subscription.
@@ -86,7 +88,7 @@ class LibrdkafkaRange(PlainStrategy):
 
 
 class LibrdkafkaRoundRobin(PlainStrategy):
-    """librdkafka's round-robin assignor; its order of members differs from Java's.
+    """Round-robin assignor of librdkafka (the C client); its order of members is its own.
 
     Differs from Java's ``roundrobin`` where static and dynamic members mix (Java puts static
     ones first, see `sort_members`) and in the order of names beyond U+FFFF. A member with an
@@ -105,7 +107,9 @@ class LibrdkafkaRoundRobin(PlainStrategy):
     exact_to = "rd_kafka_roundrobin_assignor_assign_cb librdkafka 2.16.0"
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign partitions as librdkafka's round-robin assignor does.
+        """Assign partitions to a group's consumers as librdkafka's round-robin assignor does.
+
+        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
 
         Raises:
             PeerAssignorError: a member has an empty subscription.
@@ -117,7 +121,7 @@ class LibrdkafkaRoundRobin(PlainStrategy):
 
 
 class LibrdkafkaCooperativeSticky(RemembersAssignment):
-    """librdkafka's cooperative-sticky assignor: even loads, then few moves, in two rebalances.
+    """Cooperative-sticky assignor of librdkafka: even loads, then few moves, in two rebalances.
 
     It runs Kafka's general sticky algorithm of 2.4. It differs from Java's ``cooperative-sticky``:
 
@@ -152,11 +156,12 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
     merges_topics = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign partitions as librdkafka's cooperative-sticky assignor does.
+        """Assign partitions to a group's consumers like librdkafka's cooperative-sticky assignor.
 
-        A partition that moves is revoked in the first rebalance and assigned in the next (KIP-429).
-        ``plan.unresolved`` has the partitions that no longer exist, which librdkafka gives back to
-        their owners. The plan has a warning if librdkafka would loop forever on this input.
+        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
+        A partition that moves is assigned in the next rebalance (KIP-429). Partitions that no
+        longer exist are in ``plan.unresolved``, because librdkafka returns them to their owners. A
+        warning says if librdkafka would loop forever.
 
         Raises:
             PeerAssignorError: the library would crash or its behaviour is undefined, or a member
@@ -189,7 +194,9 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
 
 
 def sort_members(group: Group, members: Sequence[int]) -> list[int]:
-    """Sort members as librdkafka does: two static members by instance id, other pairs by member id.
+    """Sort group members as librdkafka does: two static ones by instance id, others by member id.
+
+    ``members`` are the positions of the members to sort.
 
     >>> from partage.model import Member
     >>> group = Group([Member("b", instance_id="1"), Member("a", instance_id="2"), Member("c")])
@@ -223,15 +230,15 @@ def _is_not_after(group: Group, member: int, other: int) -> bool:
 
 
 class _TopicRange:
-    """One topic's subscribers and unassigned partitions in librdkafka's range assignor.
+    """Subscribers and unassigned partitions of one topic in librdkafka's range assignor.
 
-    Each subscriber gets the quota, and the first ones get one more partition.
+    Each subscriber gets as many partitions as the quota, the first ones one more.
 
     Attributes:
         topic: index of the topic in the problem.
         members: the topic's subscribers in order.
         slots: the topic's partitions, as indices of the problem's sorted partitions.
-        quota: the number of partitions that each member gets at least.
+        quota: the least number of partitions of a member.
     """
 
     def __init__(
@@ -268,10 +275,9 @@ class _TopicRange:
         return has_rack and self.is_on_rack(member, slot) and self.capacity(member) > 0
 
     def assign(self, fits: Callable[[int, int], bool]) -> None:
-        """Give each subscriber, in order, the topic's first suitable unassigned partitions, up to
-        its quota.
+        """Assign the topic's free partitions to its subscribers in order, each up to its quota.
 
-        ``fits`` is a function of a member and a partition that tells whether the member may get it.
+        ``fits(member, partition)`` returns whether the member may get the partition.
         """
         for member in self.members:
             capacity = self.capacity(member)
@@ -288,9 +294,9 @@ class _TopicRange:
 
 
 def _assign_copartitioned(ranges: Sequence[_TopicRange]) -> None:
-    """Assign partitions with the same number of several topics to the same consumer.
+    """Assign equal partition numbers of several topics to the same consumer, in place.
 
-    ``ranges`` are the topics, which have equal subscribers and partition counts.
+    ``ranges`` are the topics; they have equal subscribers and partition counts.
     """
     # The member chosen for a number is the first with free capacity whose rack has a replica of
     # this partition of every topic.
@@ -305,8 +311,7 @@ def _assign_copartitioned(ranges: Sequence[_TopicRange]) -> None:
 def _build_lists(
     members: int, target: dict[int, int], claimant: dict[int, int], staying: set[int]
 ) -> list[list[int]]:
-    """Return the list of partitions that each consumer gets in one of the two cooperative
-    rebalances.
+    """List the partitions that each consumer gets in one of the two cooperative rebalances.
 
     Args:
         members: number of members.
@@ -336,10 +341,9 @@ def _is_same_member(group: Group, member: int, other: int) -> bool:
 
 
 def _last_claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolved]]:
-    """Return the last member in join order that reports each existing partition as owned, as a
-    dict.
+    """Return the last member in join order that reports each partition as owned, by partition.
 
-    A second iterator yields an `Unresolved` for each reported partition that does not exist.
+    Reported partitions that do not exist follow as an iterator of `Unresolved`.
     """
     start, claimed = problem.claims
     claimant: dict[int, int] = {}
@@ -356,12 +360,15 @@ def _last_claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolv
 
 
 def assign_sticky(peer: LibrdkafkaProblem) -> tuple[list[list[int]], EndlessLoop | None]:
-    """Assign partitions by the sticky algorithm of the C client librdkafka.
+    """Assign a group's partitions by the sticky algorithm of the C client librdkafka.
+
+    Args:
+        peer: members, topics and partitions as librdkafka sees them.
 
     Returns:
-        The partitions of each member (indices of the problem's sorted partitions; one may have two
-            owners); and the endless loop if librdkafka would loop forever, else None. In case of a
-            loop the partitions are the most even valid assignment that it visits.
+        Each member's partitions (indices of the sorted partitions; one may have two owners), and
+        the endless loop if librdkafka would loop forever. The partitions are then the most even
+        valid assignment in the loop.
 
     Raises:
         PeerAssignorError: the library would crash, or its behaviour is undefined.
@@ -371,11 +378,11 @@ def assign_sticky(peer: LibrdkafkaProblem) -> tuple[list[list[int]], EndlessLoop
 
 @dataclass(frozen=True)
 class LibrdkafkaClaims(SettledClaims):
-    """Owner of each partition after librdkafka has resolved conflicting reports of members.
+    """Owner of each partition after librdkafka has resolved conflicting reports of ownership.
 
     Attributes:
         last_claimant: the last member that reports each partition as owned, even with an older
-            generation. librdkafka takes it for the owner when the partition moves. Absent if two
+            generation. librdkafka regards it as the owner when the partition moves. Absent if two
             members report the partition with the same generation.
     """
 
@@ -383,10 +390,10 @@ class LibrdkafkaClaims(SettledClaims):
 
 
 def settle_claims(peer: LibrdkafkaProblem) -> LibrdkafkaClaims:
-    """Choose one owner for each partition that members report as owned, as librdkafka does.
+    """Choose one owner for each partition that consumers report as owned, as librdkafka does.
 
-    The member with the newest generation is the owner, the one with the second newest generation
-    the previous owner. Two reports with the same generation leave the partition without owner.
+    The newest generation wins, the second newest gives the previous owner; two reports of equal
+    generation leave the partition without owner. ``peer`` is the problem as librdkafka sees it.
     """
     claims: dict[int, list[tuple[int, int]]] = {}
     last_claimant = {}
@@ -410,10 +417,9 @@ def settle_claims(peer: LibrdkafkaProblem) -> LibrdkafkaClaims:
 
 
 def order_slots(peer: LibrdkafkaProblem, claims: SettledClaims) -> list[int]:
-    """Return all partitions in the order in which librdkafka's sticky algorithm assigns and moves
-    them.
+    """Sort all partitions into the order in which librdkafka's sticky assignor handles them.
 
-    Partitions with the fewest subscribers come first.
+    Partitions with the fewest subscribers come first. ``claims`` has each partition's owner.
     """
     slots = range(len(peer.topic_of_slot))
     if not subscriptions_identical(peer, peer.topic_sets):
@@ -434,7 +440,7 @@ class LibrdkafkaAssignment(GeneralAssignment):
     """One run of Kafka's sticky algorithm, as the C client librdkafka implements it.
 
     Args:
-        peer: the problem.
+        peer: members, topics and partitions as librdkafka sees them.
         claims: the owners after conflicting reports of members are resolved.
         watch: whether to keep the best plan so far, for inputs on which librdkafka loops forever.
     """
@@ -490,8 +496,12 @@ class LibrdkafkaAssignment(GeneralAssignment):
         raise _crash("asks for the load of a member that it has excluded")
 
     def _move(self, slot: int, topic: int, target: int) -> None:
-        """Move a partition to a member; a defect of librdkafka may move another partition
-        instead.
+        """Move a partition to a member; a defect of librdkafka may move another one instead.
+
+        Args:
+            slot: the partition (an index of the sorted partitions).
+            topic: its topic.
+            target: the member that gets it.
         """
         moving, source = self._movements.move(slot, topic, self.owner, target)
         # A slot that moves in place of another may have a new owner by now.
@@ -530,9 +540,9 @@ class LibrdkafkaAssignment(GeneralAssignment):
 
 
 class _ListedOwners(dict[int, int]):
-    """Dict from partition to owner that raises `PeerAssignorError` for a missing partition.
+    """Owners by partition that raise `PeerAssignorError` where librdkafka would crash.
 
-    librdkafka would crash there.
+    It would crash for a partition that is not in the dict.
     """
 
     def __missing__(self, slot: int) -> int:
@@ -544,7 +554,7 @@ class _ListedOwners(dict[int, int]):
 
 @dataclass(eq=False, slots=True)
 class _Direction:
-    """Source and target member of moves of partitions in librdkafka's sticky assignor.
+    """Source and target member of partition moves in librdkafka's sticky assignor.
 
     Directions are compared by identity, as the library compares addresses.
     """
@@ -558,8 +568,8 @@ class _MovedSlots:
     """Partitions of a topic that moved from one member to another, as librdkafka stores them.
 
     Attributes:
-        key: the direction object under which librdkafka stores the list. A defect may free this
-            object while librdkafka still uses it as the key.
+        key: the `_Direction` under which librdkafka stores the list. A defect may free this object
+            while it is still the key.
         slots: the partitions.
     """
 
@@ -568,7 +578,7 @@ class _MovedSlots:
 
 
 class LibrdkafkaMovements:
-    """Record of the partitions moved so far, with three defects of librdkafka that change plans.
+    """Record of the partition moves so far, with three defects of librdkafka that change plans.
 
     Where a defect reads freed memory, the result is undefined, and an error is raised here. The
     defects are:
@@ -589,13 +599,12 @@ class LibrdkafkaMovements:
         self._alive: list[_Direction] = []  # freed ways stay alive here, so that ids are unique
 
     def move(self, slot: int, topic: int, owner: Sequence[int], target: int) -> tuple[int, int]:
-        """Record the move of a partition; return the partition that librdkafka really moves, and
-        its source.
+        """Record a partition's move; return the partition that really moves, and its source.
 
-        It is mostly ``slot`` itself, but may be another partition of the topic.
+        A defect may move another partition of the same topic instead.
 
         Args:
-            slot: the partition that should move.
+            slot: the partition that should move (an index of the sorted partitions).
             topic: its topic.
             owner: the current owner of each partition.
             target: the member to which it should move.
@@ -661,9 +670,7 @@ class LibrdkafkaMovements:
         moved.slots.append(slot)
 
     def state(self) -> object:
-        """Return all moves of partitions recorded so far as one comparable value, to detect endless
-        loops.
-        """
+        """Return all recorded moves as one comparable value, for the detection of endless loops."""
         ways = {slot: (way.source, way.target) for slot, way in self._way.items()}
         slot_of = {id(way): slot for slot, way in self._way.items()}
         # The value includes which keys of lists are freed, because that affects later moves.

@@ -32,7 +32,7 @@ __all__ = [
 
 
 class PeerAssignorError(UnsupportedProblemError):
-    """Raised for an input on which another client's assignor, such as kafka-python's, itself fails.
+    """Raised for an input on which the assignor of another client, such as kafka-python, fails.
 
     Attributes:
         peer_exception: name of the client's exception. ``"hangs"``: the client loops forever;
@@ -48,7 +48,7 @@ class PeerAssignorError(UnsupportedProblemError):
 
 
 class PeerProblem:
-    """Members, topics and partitions of a rebalance, as assignors of non-Java clients see them.
+    """Members, topics and partitions of a rebalance as the assignors of non-Java clients see them.
 
     A *slot* is the index of a partition in an array that is sorted by topic name and partition
     number. Names sort by code points (Java's order differs beyond U+FFFF). Topics without
@@ -78,12 +78,12 @@ class PeerProblem:
 
     @cached_property
     def topic_by_name(self) -> dict[str, int]:
-        """Dict from topic name to the topic's index in the list ``topics``."""
+        """Index of each topic in ``topics``, by topic name."""
         return {self.problem.index.topics[t]: k for k, t in enumerate(self.topics)}
 
     @cached_property
     def subscriptions(self) -> list[tuple[int, ...]]:
-        """Topics to which each member subscribes, in the order sent, with repetitions."""
+        """Topics to which each member subscribes, in the order sent; a topic may repeat."""
         by_name, group = self.topic_by_name, self.problem.group
         by_class = [
             tuple(by_name[n] for n in names if n in by_name) for names in group.subscriptions
@@ -109,7 +109,7 @@ class PeerProblem:
 
     @cached_property
     def id_rank(self) -> list[int]:
-        """Rank of each member's id among all member ids, sorted by code points."""
+        """Rank of each member by member id, sorted by code points."""
         ids = self.problem.group.ids
         rank = [0] * len(ids)
         for r, m in enumerate(sorted(range(len(ids)), key=ids.__getitem__)):
@@ -118,7 +118,7 @@ class PeerProblem:
 
     @cached_property
     def topic_of_slot(self) -> list[int]:
-        """Topic of each partition, as an index into the list ``topics``."""
+        """Topic of each slot (partition), as an index of ``topics``."""
         return [k for k in range(len(self.topics)) for _ in self.slots_of(k)]
 
     @cached_property
@@ -127,16 +127,19 @@ class PeerProblem:
         return [{number[s]: s for s in self.slots_of(k)} for k in range(len(self.topics))]
 
     def slots_of(self, topic: int) -> range:
-        """Return the range of indices of a topic's partitions, in the array of all sorted
-        partitions.
+        """Return the range of slots (indices of sorted partitions) of a topic.
+
+        ``topic`` is the topic's index in ``topics``.
         """
         return range(self.first_slot[topic], self.first_slot[topic + 1])
 
     def claimed_slots(self, claims: Iterable[tuple[str | None, int]]) -> list[int]:
-        """Convert (topic name, partition number) pairs to indices in the array of all sorted
-        partitions.
+        """Convert the partitions that a consumer reports as owned to slots (indices of partitions).
 
-        Pairs of unknown topics or partitions are left out.
+        Unknown topics and partitions are left out.
+
+        Args:
+            claims: (topic name, partition number) pairs.
         """
         by_name, by_number = self.topic_by_name, self._slot_by_number
         slots = []
@@ -148,14 +151,16 @@ class PeerProblem:
         return slots
 
     def name(self, slot: int) -> str:
-        """Return the name of a partition, e.g. "orders-3"."""
+        """Return the name of the partition at a slot, e.g. "orders-3"."""
         topic, number = self.problem.index.name(int(self.partition_of_slot[slot]))
         return f"{topic}-{number}"
 
     def plan(self, lists: Sequence[Sequence[int]], **attributes: object) -> Plan:
-        """Build a plan from each member's list of partitions (indices of the sorted partitions).
+        """Build a plan from the list of partitions of each member.
 
-        ``attributes`` are further fields of the plan.
+        Args:
+            lists: each member's partitions, as slots (indices of the sorted partitions).
+            attributes: further fields of the plan, such as ``warnings``.
         """
         group = self.problem.group
         partitions = [self.partition_of_slot[np.array(slots, np.int32)] for slots in lists]
@@ -164,7 +169,7 @@ class PeerProblem:
 
 
 class LibrdkafkaProblem(PeerProblem):
-    """Members, topics, racks and partitions of a rebalance, as librdkafka's assignors see them.
+    """Members, topics, racks and partitions of a rebalance as librdkafka's assignors see them.
 
     In contrast to `PeerProblem`, a topic that a member names twice counts once.
 
@@ -187,25 +192,27 @@ class LibrdkafkaProblem(PeerProblem):
 
     @cached_property
     def metadata_order(self) -> list[int]:
-        """Topics in the order in which members first name them; the leader requests metadata in
-        this order.
+        """Topics in the order in which librdkafka's leader requests their metadata.
 
-        This is assumed to be the order of the broker's response, which librdkafka keeps.
+        It is the order in which members first name them, and presumably that of the response.
         """
         return list(dict.fromkeys(k for topics in self.subscriptions for k in topics))
 
     @cached_property
     def racks(self) -> list[frozenset[str]]:
-        """Racks of each partition's replicas; partitions are in order of topic name and number."""
+        """Racks of the replicas of each partition, sorted by topic name and partition number."""
         return [
             frozenset(self.problem.cluster.racks_of(p)) for p in self.partition_of_slot.tolist()
         ]
 
     def uses_racks(self, topics: Sequence[int], members: Sequence[int]) -> bool:
-        """Return whether librdkafka considers racks when it assigns the given topics to the given
-        members.
+        """Return whether librdkafka considers racks when it assigns some topics to some members.
 
         It does if a replica is on a member's rack, and some rack lacks replicas of some partition.
+
+        Args:
+            topics: the topics.
+            members: the members.
         """
         member_racks = {self.problem.group[m].rack for m in members} - {None, ""}
         if not member_racks:
@@ -225,7 +232,7 @@ def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int
 
     Args:
         problem: the group and the cluster.
-        in_order: function that sorts a topic's subscribers as the client does, and may drop some.
+        in_order: function that sorts a topic's subscribers as the client does; it may drop some.
     """
     peer = PeerProblem(problem)
     lists: list[list[int]] = [[] for _ in problem.group]
@@ -243,10 +250,16 @@ def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int
 
 
 def divide_into_ranges(members: Sequence[int], slots: range) -> list[tuple[int, range]]:
-    """Divide a topic's partitions into consecutive ranges, one for each member.
+    """Divide a topic's partitions into consecutive ranges of even size, one for each member.
 
-    For example, 5 partitions and 2 members give the ranges 0 to 2 and 3 to 4. ``slots`` are the
-    indices of the topic's partitions.
+    For example, 5 partitions and 2 members give the ranges 0 to 2 and 3 to 4.
+
+    Args:
+        members: the members, in the order in which they get ranges.
+        slots: indices of the topic's partitions.
+
+    Returns:
+        (member, range of partitions) pairs.
     """
     quota, extra = divmod(len(slots), len(members))
     first = slots.start
@@ -262,8 +275,8 @@ def assign_round_robin(peer: PeerProblem, members: Sequence[int]) -> Plan:
     """Assign partitions round robin: each goes to the next member that subscribes to its topic.
 
     Args:
-        peer: the group's members, topics and partitions.
-        members: all members in the client's order.
+        peer: members, topics and partitions as the client sees them.
+        members: all members in the order in which the client takes them.
     """
     topic_sets = peer.topic_sets
     lists: list[list[int]] = [[] for _ in peer.problem.group]

@@ -26,7 +26,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class SettledClaims:
-    """Owner of each partition after conflicting reports of consumers are resolved.
+    """Owner of each partition after conflicting reports of the group's consumers are resolved.
 
     Attributes:
         owned: the partitions of each member, as indices of the problem's sorted partitions.
@@ -38,14 +38,13 @@ class SettledClaims:
 
 
 class GeneralAssignment(ABC):
-    """Base class of the sticky assignors of non-Java clients, which run the algorithm of Kafka 2.3
-    and 2.4.
+    """Base class of the sticky assignors of non-Java clients (the algorithm of Kafka 2.3 and 2.4).
 
-    An instance is used for one call of `run`. A "slot" is the index of a partition in the problem's
-    sorted partitions.
+    An instance is used for one call of `run`. A "slot" is a partition, as an index of the sorted
+    partitions.
 
     Args:
-        peer: the group's members, topics and partitions.
+        peer: members, topics and partitions as the client sees them.
         claims: the owners after conflicting reports of members are resolved.
         order: all slots in the order in which the client visits them.
         watch: whether to keep the best plan so far; it is the result if the client loops forever.
@@ -91,8 +90,9 @@ class GeneralAssignment(ABC):
         self.loop: EndlessLoop | None = None
 
     def run(self) -> None:
-        """Assign the partitions without an owner, then move partitions until the consumers' loads
-        are even.
+        """Assign partitions without owner, then move partitions until consumers' loads are even.
+
+        The result is in the attribute `lists`.
         """
         self._assign(self._unassigned)
         self._exclude_fixed()
@@ -119,9 +119,7 @@ class GeneralAssignment(ABC):
                 self._fixed.add(member)
 
     def _balance(self) -> None:
-        """Move partitions from members with many partitions to members with fewer, until loads are
-        even.
-        """
+        """Move partitions from more loaded to less loaded members until their loads are even."""
         start, score = self._copied_lists(), self._balance_score()
         self._best, self._best_score, moved = start, score, False
         if not self._is_revoking:
@@ -137,8 +135,9 @@ class GeneralAssignment(ABC):
             self.lists = self._copied_lists()
 
     def _repeat_passes(self, slots: Sequence[int]) -> bool:
-        """Try to move each of the given partitions, repeatedly, until none moves; return whether
-        any moved.
+        """Try to move each given partition until no attempt succeeds; return whether any moved.
+
+        ``slots`` are the partitions in the order of the attempts.
         """
         moved, repeated = False, RepeatedState()
         while self._pass_over(slots):
@@ -150,10 +149,9 @@ class GeneralAssignment(ABC):
         return moved
 
     def _pass_over(self, slots: Sequence[int]) -> bool:
-        """Try once to move each of the given partitions to a less loaded member; return whether any
-        moved.
+        """Try once to move each given partition to a less loaded member; return whether any moved.
 
-        This is one pass of Kafka's ``performReassignments``.
+        ``slots`` are the partitions in order. This is one pass of Kafka's ``performReassignments``.
         """
         queue, topic_of_slot, moved = self._queue, self._peer.topic_of_slot, False
         for slot in slots:
@@ -189,7 +187,7 @@ class GeneralAssignment(ABC):
     # --- balance ---
 
     def _is_balanced(self) -> bool:
-        """Return whether no member could take a partition from a member with more partitions.
+        """Return whether no member could take a partition from a more loaded one.
 
         This is Kafka's ``isBalanced``.
         """
@@ -225,8 +223,11 @@ class GeneralAssignment(ABC):
             self._best, self._best_score = self._copied_lists(), score
 
     def _endless_loop(self, slots: Sequence[int], repeated: RepeatedState) -> EndlessLoop:
-        """Run the client's endless loop once more; return its length and the partitions that move
-        in it.
+        """Describe the endless loop in which the client moves partitions, by running it once more.
+
+        Args:
+            slots: the partitions in the order in which the client tries to move them.
+            repeated: the detector that found the loop.
         """
         self._moving = set()
         for _ in range(repeated.length):
@@ -254,10 +255,9 @@ class GeneralAssignment(ABC):
 
     @abstractmethod
     def _replace_excluded_target(self, owner: int, target: int) -> int:
-        """Return the new target of a partition whose current or previous owner cannot take part in
-        balancing.
+        """Return another target for a partition if a member is excluded from balancing.
 
-        Members are excluded from balancing if they can neither lose nor get partitions.
+        Excluded members can neither lose nor get partitions.
 
         Args:
             owner: the current owner.
@@ -272,11 +272,15 @@ class GeneralAssignment(ABC):
 
     @abstractmethod
     def _move(self, slot: int, topic: int, target: int) -> None:
-        """Move a partition to member ``target``, or move another partition of the topic back
-        instead.
+        """Move a partition to a member, or instead move another one of its topic back.
 
-        The latter is done if that partition moved in the opposite direction before (Kafka's
+        The other one is chosen if it moved in the opposite direction before (Kafka's
         ``getTheActualPartitionToBeMoved``).
+
+        Args:
+            slot: the partition.
+            topic: its topic.
+            target: the member that gets it.
         """
 
     @abstractmethod
@@ -285,28 +289,25 @@ class GeneralAssignment(ABC):
 
     @abstractmethod
     def _is_valid(self) -> bool:
-        """Return whether each owner subscribes to its partitions' topics, and no partition has two
-        owners.
-        """
+        """Return whether each partition has one owner at most, which subscribes to its topic."""
 
     @abstractmethod
     def _state(self) -> object:
-        """Return owners and moves of partitions as one comparable value, to detect endless
-        loops.
-        """
+        """Return owners and moves as one comparable value, for the detection of endless loops."""
 
 
 def run_to_end(
     make: Callable[..., GeneralAssignment],
 ) -> tuple[list[list[int]], EndlessLoop | None]:
-    """Run another client's sticky algorithm, and return each member's partitions.
+    """Run another client's sticky algorithm, even if it loops forever; return its result.
 
     Args:
-        make: function that creates the algorithm (`GeneralAssignment`) for an argument ``watch``.
+        make: function that creates the algorithm (`GeneralAssignment`); its argument ``watch`` says
+            whether to keep the best plan so far.
 
     Returns:
-        The partitions of each member, and the endless loop if the client would loop forever, else
-            None. In case of a loop the partitions are the best plan that it visits.
+        The partitions of each member, and the endless loop, if any. In case of a loop the
+        partitions are the best plan that it visits.
     """
     run = make(watch=False)
     run.run()
@@ -317,9 +318,11 @@ def run_to_end(
 
 
 def subscriptions_identical(peer: PeerProblem, by_member: Sequence[object]) -> bool:
-    """Return whether all members of the consumer group subscribe to the same topics.
+    """Return whether all members of a consumer group subscribe to the same topics.
 
-    ``by_member`` is each member's subscription, as a list or a set, as the client compares it.
+    Args:
+        peer: members, topics and partitions as the client sees them.
+        by_member: each member's subscription, in the type that the client compares (list or set).
     """
     by_topic = peer.subscribers
     return all(one == by_topic[0] for one in by_topic) and all(
@@ -328,7 +331,7 @@ def subscriptions_identical(peer: PeerProblem, by_member: Sequence[object]) -> b
 
 
 class SortedMembers:
-    """Queue of a consumer group's members, sorted by their number of partitions, fewest first.
+    """Queue of a group's members in ascending order of their number of partitions.
 
     Members with equal numbers are sorted by the rank of their id, as in Java's ``TreeSet``.
 
@@ -352,36 +355,37 @@ class SortedMembers:
 
     @property
     def highest(self) -> int:
-        """Largest number of partitions of a member in the queue."""
+        """Largest number of partitions of any member in the queue."""
         return self._keys[-1][0]
 
     @property
     def is_even(self) -> bool:
-        """True if the numbers of partitions of the members in the queue differ by at most one."""
+        """True if the partition counts of the members in the queue differ by at most one."""
         return self._keys[0][0] >= self._keys[-1][0] - 1
 
     def remove(self, member: int) -> None:
-        """Remove a member from the queue, because it can no longer lose or get partitions."""
+        """Remove a member from the queue, for example because it can no longer get partitions."""
         del self._keys[bisect_left(self._keys, (self.load[member], self._rank[member]))]
 
     def change_load(self, member: int, by: int) -> None:
-        """Add ``by`` to a member's number of partitions and move the member in the queue."""
+        """Change a member's number of partitions by the number ``by`` and update its place."""
         self.remove(member)
         self.load[member] += by
         insort(self._keys, (self.load[member], self._rank[member]))
 
     def first(self, fits: Callable[[int], bool]) -> int:
-        """Return the member with the fewest partitions for which ``fits(member)`` is true, -1
-        without one.
+        """Return the member with the fewest partitions that satisfies a condition, -1 for none.
+
+        ``fits(member)`` is the condition.
         """
         return next((m for m in self if fits(m)), -1)
 
 
 def owned_slots_in_turns(peer: PeerProblem, claims: SettledClaims) -> list[int]:
-    """Return all owned partitions, taken one by one from the member with the most partitions left.
+    """List all owned partitions, always taking the next one from the member with the most left.
 
     Args:
-        peer: the group's members, topics and partitions.
+        peer: members, topics and partitions as the client sees them.
         claims: the owner of each partition.
     """
     disputed = claims.previous

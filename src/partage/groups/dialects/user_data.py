@@ -32,8 +32,7 @@ Claims = tuple[Sequence[tuple["str | None", int]], int]
 
 @dataclass(frozen=True, slots=True)
 class LastAssignment:
-    """Partitions and generation of a sticky member's last assignment, stored until the next
-    rebalance.
+    """State of a consumer with a sticky assignor: its last partitions and their generation.
 
     >>> LastAssignment((("t", 0),), 3).generation
     3
@@ -44,10 +43,10 @@ class LastAssignment:
 
     @classmethod
     def of(cls, memory: object) -> LastAssignment | None:
-        """Return the stored state of a sticky member (or None), after a check of its type.
+        """Check that a stored state is one of a sticky assignor, and return it (None stays None).
 
         Raises:
-            InvalidConfigError: the state was stored by another strategy.
+            InvalidConfigError: another assignor stored the state.
         """
         if memory is None or isinstance(memory, cls):
             return memory
@@ -56,7 +55,7 @@ class LastAssignment:
 
 
 class RemembersAssignment(PlainStrategy):
-    """Base class of strategies whose members send their last assignment as user data."""
+    """Base class of assignors whose consumers send their last assignment as user data."""
 
     #: Whether the user data begins with the version as int16, as kafka-python's does.
     version_first: bool = False
@@ -65,9 +64,11 @@ class RemembersAssignment(PlainStrategy):
     merges_topics: bool = True
 
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes:
-        """Encode the consumer's last assignment and its generation as user data for JoinGroup.
+        """Encode a consumer's last partitions and generation as user data, sent when it joins.
 
-        The result is b"" before the first assignment.
+        Args:
+            topics: the subscribed topics, which have no effect.
+            memory: the consumer's last assignment; without one the result is b"".
         """
         last = LastAssignment.of(memory)
         if last is None:
@@ -86,8 +87,13 @@ class RemembersAssignment(PlainStrategy):
         generation: int,
         memory: object = None,
     ) -> LastAssignment:
-        """Return the state that the consumer stores until the next rebalance: its partitions and
-        generation.
+        """Return a consumer's new partitions and generation, to store until the next rebalance.
+
+        Args:
+            assignment: the partitions that the consumer got.
+            user_data: ignored.
+            generation: the group's generation.
+            memory: ignored.
         """
         pairs = tuple(pair for owned in assignment.to_pairs().values() for pair in owned)
         return LastAssignment(pairs, generation)
@@ -100,7 +106,7 @@ def encode_claims(
     version_first: bool,
     merge_topics: bool = True,
 ) -> bytes:
-    r"""Encode a consumer's owned partitions and their generation as user data of a sticky assignor.
+    r"""Encode a consumer's owned partitions and generation as user data of a sticky assignor.
 
     Args:
         partitions: (topic, partition number) pairs.
@@ -109,7 +115,7 @@ def encode_claims(
         merge_topics: whether to write each topic once, in order of its first partition.
 
     Raises:
-        EncodingError: a value does not fit.
+        EncodingError: a value does not fit its field.
 
     >>> encode_claims([("t", 2)], 5, version_first=True).hex(" ", 4)
     '00 01000000 01000174 00000001 00000002 00000005'
@@ -131,8 +137,7 @@ def encode_claims(
 
 
 def decode_claims(data: bytes | None, *, version_first: bool) -> Claims:
-    r"""Decode a consumer's owned partitions and their generation from user data of a sticky
-    assignor.
+    r"""Decode a consumer's owned partitions and generation from the user data of a sticky assignor.
 
     Malformed bytes give no partitions and generation -1.
 
@@ -169,14 +174,14 @@ def _read_topics(reader: _LenientReader) -> list[tuple[str | None, list[int] | N
 
 
 class _UnreadableError(Exception):
-    """Raised if sticky user data ends too early, or a topic name is not UTF-8.
+    """Raised if a sticky assignor's user data ends too early, or a topic name is not UTF-8.
 
-    The member then has no previous partitions.
+    The caller then regards the consumer as one without previous partitions.
     """
 
 
 class _LenientReader:
-    """Decoder of sticky user data that treats malformed bytes as the Python clients do.
+    """Decoder of a sticky assignor's user data that tolerates what the Python clients tolerate.
 
     A negative length is null, and trailing bytes are ignored.
     """
