@@ -68,7 +68,7 @@ _USER_DATA = load_message("FailoverUserData")
 
 @dataclass(frozen=True)
 class Priorities:
-    """Failover priorities of a consumer: one for all topics, and exceptions for single topics.
+    """Failover priorities of one consumer: a general one, and exceptions for single topics.
 
     The subscriber with the highest priority gets all partitions of a topic.
     """
@@ -78,9 +78,9 @@ class Priorities:
 
 
 def write_priorities(priorities: Priorities) -> bytes:
-    r"""Encode a consumer's failover priority as user data for JoinGroup: a big-endian int32.
+    r"""Encode a consumer's failover priorities as user data, which it sends when it joins.
 
-    If some topics have other priorities, an extension follows.
+    The general priority is a big-endian int32; priorities for single topics follow in an extension.
 
     >>> write_priorities(Priorities(10))
     b'\x00\x00\x00\n'
@@ -94,10 +94,9 @@ def write_priorities(priorities: Priorities) -> bytes:
 
 
 def read_priorities(data: bytes | None) -> tuple[Priorities, str | None]:
-    r"""Decode a consumer's failover priorities from its user data, with the reason if they are
-    invalid.
+    r"""Decode a consumer's failover priorities from its user data.
 
-    Null, too short, too long or malformed data give the lowest priority.
+    Null or malformed data give the lowest priority.
 
     Returns:
         The priorities, and the reason why the data is invalid, or None.
@@ -135,7 +134,7 @@ def _read_extension(data: bytes) -> dict[str, int] | None:
 
 @dataclass(frozen=True, repr=False)
 class Failover(PlainStrategy):
-    """Priority failover assignor: the subscriber with the highest priority gets all partitions.
+    """Priority failover assignor: a topic's partitions go to the subscriber with top priority.
 
     With equal priorities, the lowest member id (Java's string order) is ranked higher. A member
     whose user data is null, too short or too long ranks below all others, with a warning. A member
@@ -189,8 +188,7 @@ class Failover(PlainStrategy):
 
     @property
     def protocols(self) -> tuple[RebalanceProtocol, ...]:  # type: ignore[override]  # by settings
-        """Rebalance protocols that the failover assignor supports: EAGER, without preemption
-        COOPERATIVE, too.
+        """Supported rebalance protocols: EAGER, and COOPERATIVE too without preemption.
 
         Without preemption no live member loses a partition, so COOPERATIVE is safe.
         """
@@ -199,9 +197,10 @@ class Failover(PlainStrategy):
         return (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
 
     def configure(self, config: Mapping[str, object]) -> Failover:
-        """Return a copy of the assignor with the settings of a client's configuration.
+        """Return a copy of the failover assignor with the settings of a client's configuration.
 
-        The class documents the settings.
+        Args:
+            config: values by setting name; the class documents the settings.
 
         Raises:
             InvalidConfigError: a priority is no int32, or a switch is neither true nor false.
@@ -226,12 +225,16 @@ class Failover(PlainStrategy):
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes:
-        """Encode the consumer's failover priorities as user data for JoinGroup."""
+        """Encode the consumer's failover priorities as user data, which it sends when it joins.
+
+        ``topics`` (the subscribed ones) and ``memory`` (state between rebalances) have no effect.
+        """
         return write_priorities(Priorities(self.priority, self.topic_priority))
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign each topic's partitions to its subscriber with the highest failover priority.
 
+        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
         The plan's ``warnings`` name members with unreadable or missing priorities.
         """
         decoded = [read_priorities(member.user_data) for member in problem.group]
@@ -249,7 +252,7 @@ class Failover(PlainStrategy):
 
 
 class _Ranking:
-    """Members of a consumer group by failover priority, highest first, for all topics or for one.
+    """Members of a consumer group sorted by failover priority, highest first, per topic.
 
     With equal priorities, the lower member id comes first.
     """
@@ -282,11 +285,11 @@ class _Ranking:
 def _restore_owned_partitions(
     problem: Problem, rows: TopicRows, ranking: _Ranking, owner: Int32Array
 ) -> None:
-    """Give partitions back to the consumers that own them, for failover without preemption.
+    """Return partitions to the consumers that own them, because preemption is disabled.
 
     Args:
         problem: the group and the cluster.
-        rows: the partitions of the plan, topic by topic.
+        rows: the partitions, topic by topic.
         ranking: the members by failover priority.
         owner: int32[n], owner of each partition; changed in place.
     """
@@ -312,10 +315,9 @@ def _restore_owned_partitions(
 
 
 def _current_owner(problem: Problem, ranked: list[int], claimants: set[int] | None) -> int:
-    """Return the consumer that owns a partition now, among those that report it as owned; -1 for
-    none.
+    """Return which consumer owns a partition now, if several report it as owned; -1 for none.
 
-    It is the subscriber with the newest generation; with equal generations the highest-ranked one.
+    It is the subscriber with the newest generation, then with the highest priority.
 
     Args:
         problem: the group and the cluster.
@@ -365,6 +367,10 @@ def _unset_warning(members: Sequence[str], *, everyone: bool) -> str:
 def _parse_int32(setting: str, value: object) -> int:
     """Parse the value of an int32 setting, e.g. 10 or "10".
 
+    Args:
+        setting: name of the setting, for the error message.
+        value: the value.
+
     Raises:
         InvalidConfigError: the value is no int32.
     """
@@ -377,8 +383,11 @@ def _parse_int32(setting: str, value: object) -> int:
 
 
 def _parse_switch(setting: str, value: object) -> bool:
-    """Parse the value of a boolean setting, e.g. True, "true" or "FALSE" (as in Kafka, in any
-    case).
+    """Parse the value of a boolean setting, e.g. True, "true" or "FALSE".
+
+    Args:
+        setting: name of the setting, for the error message.
+        value: the value.
 
     Raises:
         InvalidConfigError: the value is neither true nor false.

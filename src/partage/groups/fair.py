@@ -14,7 +14,7 @@ __all__ = ["Fair", "assign_fairly"]
 
 
 class Fair(PlainStrategy):
-    """KIP-49's fair assignor: the most constrained topics first, to the least loaded subscriber.
+    """Fair assignor of KIP-49: topics with the fewest consumers first, to the least loaded one.
 
     KIP-49 says: a partition goes to the least loaded eligible member; topics with the fewest
     consumers come first; among those, topics with more partitions. Ties that it leaves open
@@ -47,21 +47,23 @@ class Fair(PlainStrategy):
     aliases = ("org.apache.kafka.clients.consumer.FairAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign partitions by KIP-49's fair rule; the plan is empty for a group without members or
-        topics.
+        """Assign partitions to a group's consumers by KIP-49's fair rule.
+
+        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
+        The plan is empty for a group without members or topics.
         """
         rows, member = assign_fairly(problem, topics_by_name(problem))
         return plan_in_order(problem, rows.partition, member)
 
 
 def assign_fairly(problem: Problem, topics: Int32Array) -> tuple[TopicRows, Int32Array]:
-    """Assign each partition to the subscriber with the fewest partitions, hardest topics first
-    (KIP-49).
+    """Assign each partition to the subscriber with the fewest partitions so far (KIP-49).
+
+    Topics with the fewest subscribers come first, then those with the most partitions.
 
     Args:
         problem: the group and the cluster.
-        topics: the existing topics with subscribers. Topics with equal numbers of subscribers and
-            of partitions are assigned in this order.
+        topics: the existing topics with subscribers; topics that tie are assigned in this order.
 
     Returns:
         The partitions in the order of assignment, and the member of each.
@@ -79,10 +81,14 @@ def assign_fairly(problem: Problem, topics: Int32Array) -> tuple[TopicRows, Int3
 def _sort_most_constrained_first(
     problem: Problem, topics: Int32Array
 ) -> tuple[TopicRows, SubscriberSets]:
-    """Sort topics by number of subscribers (fewest first), then by number of partitions (most
-    first).
+    """Sort topics by number of subscribers (fewest first), then of partitions (most first).
 
-    ``topics`` are the topics; equal ones keep their order.
+    Args:
+        problem: the group and the cluster.
+        topics: the topics; equal ones keep their order.
+
+    Returns:
+        The partitions in the order of topics, and the subscribers of each topic.
     """
     subscribers = SubscriberSets.of(problem, topics)
     counts = TopicRows.of(problem, topics).counts
@@ -92,11 +98,15 @@ def _sort_most_constrained_first(
 
 
 def _runs_of_topics(rows: TopicRows, subscribers: SubscriberSets) -> list[tuple[int, int, int]]:
-    """Group consecutive topics with equal subscribers, which are assigned like one larger topic.
+    """Group consecutive topics with equal subscribers, which are assigned like one large topic.
+
+    Args:
+        rows: the partitions, topic by topic.
+        subscribers: the subscribers of each topic.
 
     Returns:
         (first partition, last partition + 1, set of subscribers) triples; partitions are indices of
-            ``rows.partition``.
+        ``rows.partition``.
     """
     if not len(rows.topics):
         return []
@@ -109,10 +119,13 @@ def _runs_of_topics(rows: TopicRows, subscribers: SubscriberSets) -> list[tuple[
 
 
 def _least_loaded(load: NDArray[np.int64], count: int) -> Int32Array:
-    """Assign ``count`` partitions one by one, each to the member with the fewest partitions.
+    """Assign partitions one by one, each to the member with the fewest partitions so far.
 
-    ``load`` is each member's number of partitions before. For example, loads 0 and 2 and three
-    partitions give the members 0, 0, 0.
+    For example, loads 0 and 2 and three partitions give the members 0, 0, 0.
+
+    Args:
+        load: int64[M], number of partitions that each member has already.
+        count: number of partitions to assign.
 
     Returns:
         The member of each partition, in order (int32[count]).

@@ -39,9 +39,13 @@ __all__ = [
 
 
 def of_common_subscription(problem: Problem, make: Callable[[Problem], Made]) -> Made:
-    """Return ``make(problem)``, cached across rebalances if all members have the same subscription.
+    """Return a value that depends on cluster and subscriptions only, from a cache if possible.
 
-    ``make`` is a function of the problem whose result depends on topics and subscriptions only.
+    It is cached if all members have the same subscription.
+
+    Args:
+        problem: the consumer group and the cluster.
+        make: function that computes the value from the problem.
     """
     if len(problem.group.subscriptions) == 1:
         # With one subscription the iteration order of Kafka's topic sets is the same in each
@@ -51,17 +55,15 @@ def of_common_subscription(problem: Problem, make: Callable[[Problem], Made]) ->
 
 
 def members_in_map_order(problem: Problem) -> list[int]:
-    """Return the members in the iteration order of the Java ``HashMap`` of subscriptions of the
-    leader.
+    """Return the group's members in the order in which Kafka's leader iterates over them.
 
-    Members are inserted into the map in join order.
+    It is the order of a Java ``HashMap`` that is filled in join order.
     """
     return problem.group.members_in_map_order
 
 
 def member_order(problem: Problem) -> Int32Array:
-    """Return the members in Kafka's sort order (``MemberInfo``): static ones first, then dynamic
-    ones.
+    """Return the group's members in Kafka's sort order (``MemberInfo``), static members first.
 
     Static members are sorted by instance id, dynamic ones by member id, as Java strings. Members
     with equal instance ids (one of them is fenced) keep the order of `members_in_map_order`.
@@ -75,9 +77,7 @@ def member_order(problem: Problem) -> Int32Array:
 
 
 def topics_in_map_order(problem: Problem) -> Int32Array:
-    """Return the subscribed topics with partitions, in the iteration order of the leader's Java
-    map.
-    """
+    """Return the subscribed topics with partitions, in the order of the leader's ``HashMap``."""
     names = _subscribed_names(problem)
     known: list[str] = []
     topics: list[int] = []
@@ -108,7 +108,7 @@ def _subscribed_names(problem: Problem) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class TopicRows:
-    """Partitions of several topics as one array, sorted by topic and partition number.
+    """Partitions of several topics in one array, topic by topic, sorted by partition number.
 
     Attributes:
         topics: int32[T], the topics, in the order of the array.
@@ -122,7 +122,12 @@ class TopicRows:
 
     @classmethod
     def of(cls, problem: Problem, topics: Int32Array) -> TopicRows:
-        """Build the array of the partitions of several topics, in the given order of topics."""
+        """Build the array of partitions of the given topics.
+
+        Args:
+            problem: the consumer group and the cluster.
+            topics: index numbers of the topics, in the order of the result.
+        """
         lists = [problem.cluster.partitions_of(t) for t in topics.tolist()]
         start = np.zeros(len(lists) + 1, np.int32)
         np.cumsum([len(one) for one in lists], out=start[1:])
@@ -135,15 +140,15 @@ class TopicRows:
         return np.diff(self.start)
 
     def spread(self, by_topic: Int32Array) -> Int32Array:
-        """Repeat each topic's value for each of its partitions, e.g. 7 and 9 as 7, 7, 9
-        (int32[n]).
+        """Repeat each topic's value for each of its partitions (int32[n]).
+
+        For example, values 7 and 9 of topics with 2 partitions and 1 give 7, 7, 9.
         """
         return np.repeat(by_topic, self.counts)
 
 
 def rows_in_map_order(problem: Problem) -> TopicRows:
-    """Return the partitions of all subscribed topics, in the iteration order of the leader's Java
-    map.
+    """Return the partitions of all subscribed topics, in the order of the leader's ``HashMap``.
 
     See `topics_in_map_order`.
     """
@@ -155,9 +160,7 @@ def _rows_in_map_order(problem: Problem) -> TopicRows:
 
 
 def rows_by_name(problem: Problem) -> TopicRows:
-    """Return the partitions of all subscribed topics, sorted by topic name in Java's string
-    order.
-    """
+    """Return the partitions of all subscribed topics, by topic name in Java's string order."""
     return of_subscriptions(problem, _rows_by_name)
 
 
@@ -167,7 +170,7 @@ def _rows_by_name(problem: Problem) -> TopicRows:
 
 @dataclass(frozen=True, eq=False)
 class SubscriberSets:
-    """Members that subscribe to each topic; topics with equal subscribers share one set of members.
+    """Members that subscribe to each topic; topics with equal subscribers share one set.
 
     Attributes:
         order: int32[M], members in the sort order of Kafka's MemberInfo.
@@ -185,7 +188,9 @@ class SubscriberSets:
     def of(cls, problem: Problem, topics: Int32Array) -> SubscriberSets:
         """Find the members that subscribe to each of the given topics.
 
-        Each topic must have at least one subscriber.
+        Args:
+            problem: the consumer group and the cluster.
+            topics: index numbers of the topics; each must have a subscriber.
         """
         order = member_order(problem)
         if len(problem.group.subscriptions) == 1 and len(topics):
@@ -216,16 +221,15 @@ class SubscriberSets:
         return np.diff(self.start)
 
     def positions(self, subscriber_set: int) -> Int32Array:
-        """Return the members of one set of subscribers, as ascending indices of the array ``order``
-        (int32).
+        """Return the members of one set of subscribers, as ascending indices of ``order`` (int32).
+
+        ``subscriber_set`` is the number of the set.
         """
         return self.position[self.start[subscriber_set] : self.start[subscriber_set + 1]]
 
 
 def topics_by_name(problem: Problem) -> Int32Array:
-    """Return the existing topics with a subscriber, sorted by name in Java's string order
-    (int32).
-    """
+    """Return the existing topics that have a subscriber, in Java's order of names (int32)."""
     subscribed = np.zeros(len(problem.index.topics), bool)
     for topics in problem.subscription_topics:
         subscribed[topics] = True
@@ -246,16 +250,15 @@ def _subscriptions_by_topic(problem: Problem) -> list[Int32Array]:
 
 
 def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.intp]]:
-    """Return where each member's entries begin after a stable sort by member, and the sorting
-    indices.
+    """Group entries by their member: sort them by member, keeping their order otherwise.
 
     Args:
         members: number of members.
         owner: int32[n], the member of each entry.
 
     Returns:
-        Offsets of the members (int32[members + 1]), and the indices of the entries sorted by
-            member.
+        Where each member's entries begin (int32[members + 1]), and the indices of the entries
+        sorted by member.
     """
     start = np.zeros(members + 1, np.int32)
     np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
@@ -265,7 +268,9 @@ def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.i
 def sort_by_member(members: int, owner: Int32Array) -> NDArray[np.intp]:
     """Return the indices that sort entries by their member, as a stable ``argsort``.
 
-    ``owner`` is the member of each entry, a number below ``members``.
+    Args:
+        members: number of members.
+        owner: int32[n], the member of each entry, below ``members``.
     """
     # NumPy sorts 16-bit keys by radix, several times faster than wider ones.
     key = owner.astype(np.int16) if members <= 2**15 else owner
@@ -278,10 +283,13 @@ def plan_in_order(
     owner: Int32Array,
     **more: Any,
 ) -> Plan:
-    """Build a plan from an array of partitions and the owner of each.
+    """Build a plan from an array of partitions and an array with the owner of each.
 
-    Each member's list keeps the order in which its partitions are given. ``more`` are further
-    fields of the plan.
+    Args:
+        problem: the consumer group and the cluster.
+        partition: int32[n], the partitions; each member's list keeps this order.
+        owner: int32[n], the owner of each partition.
+        more: further fields of the plan, such as ``warnings``.
     """
     members = len(problem.group)
     start = np.zeros(members + 1, np.int32)
@@ -301,12 +309,12 @@ def plan_in_order(
 def group_by_owner(
     partition: Int32Array, owner: Int32Array, at: Int32Array, out: Int32Array
 ) -> None:
-    """Group partitions by their owner and write them to ``out`` (counting sort).
+    """Group partitions by their owner (counting sort) and write them to the array ``out``.
 
     Args:
         partition: int32[n], the partitions.
         owner: int32[n], the owner of each partition.
-        at: int32[M], next index in ``out`` for each member's partitions; advanced.
+        at: int32[M], where each member's partitions begin in ``out``; changed to where they end.
         out: int32[n], receives the partitions.
     """
     for i in range(len(owner)):

@@ -29,8 +29,7 @@ DEFAULT_STRATEGIES = ("range", "cooperative-sticky")
 
 @dataclass(frozen=True)
 class Negotiation:
-    """Members of a consumer group and the assignors that each supports; the coordinator selects
-    one.
+    """Supported assignors of a group's members, from which Kafka's coordinator selects one.
 
     Strategies are protocol names, such as "range"; a Java class name is replaced by the protocol
     name (`registry.protocol_name`). A name that a member lists twice counts once.
@@ -94,7 +93,7 @@ class Negotiation:
         return Negotiation(protocol_type, members, self.member_map.with_key(member_id))
 
     def leave(self, member_id: str) -> Negotiation:
-        """Return the consumer group after a member has left; an unknown member changes nothing."""
+        """Return the group after a member has left; an unknown member changes nothing."""
         if member_id not in self.member_map.spread:
             return self
         members = tuple(one for one in self.members if one[0] != member_id)
@@ -102,16 +101,15 @@ class Negotiation:
         return Negotiation(protocol_type, members, self.member_map.without_key(member_id))
 
     def candidates(self) -> tuple[str, ...]:
-        """Return the assignors that all members of the group support, in the first member's
-        order.
-        """
+        """Return the assignors that all group members support, in the first member's order."""
         lists = [names for _, names in self.members]
         return tuple(n for n in lists[0] if all(n in one for one in lists)) if lists else ()
 
     def votes(self) -> dict[str, int]:
-        """Return the number of members that prefer each assignor that all members support.
+        """Count the members' votes for each assignor that all of them support.
 
-        Each member votes for the first of its own list. The dict is in the order of first votes.
+        Each member votes for the first such assignor in its own list. The dict is in the order of
+        first votes.
         """
         candidates = set(self.candidates())
         count: dict[str, int] = {}
@@ -123,9 +121,7 @@ class Negotiation:
 
     @property
     def selected(self) -> str | None:
-        """Assignor with the most votes, which the consumer group uses; None for a group without
-        members.
-        """
+        """Assignor with the most votes, which the group uses; None for a group without members."""
         votes = self.votes()
         names = list(votes)
         # Of strategies with equally many votes, the first in the iteration order of the
@@ -136,7 +132,12 @@ class Negotiation:
 
 
 def _expect_first_member(member_id: str, names: tuple[str, ...], protocol_type: str) -> None:
-    """Check that the first member of a consumer group has a protocol type and supports an assignor.
+    """Raise an error if a group's first member lacks a protocol type or supports no assignor.
+
+    Args:
+        member_id: the member.
+        names: the assignors that it supports.
+        protocol_type: its protocol type, such as "consumer".
 
     Raises:
         InconsistentGroupProtocolError: one is missing.
@@ -151,8 +152,7 @@ def _expect_first_member(member_id: str, names: tuple[str, ...], protocol_type: 
 
 @dataclass(frozen=True)
 class Negotiated:
-    """Assignor that the group coordinator selects for a consumer group, with the votes and the
-    reason.
+    """Assignor that the group coordinator selects, with the members' votes and the reason.
 
     Attributes:
         strategy: the protocol name that the coordinator selected.
@@ -176,7 +176,7 @@ class Negotiated:
 
 
 def negotiate(group: Group) -> Negotiated:
-    """Return the assignor that the group coordinator selects for a consumer group, and the reason.
+    """Return the assignor that Kafka's coordinator selects for a group, with the reason.
 
     Members join in the group's order, each with its `strategies`; a member that lists none supports
     Kafka's default, ``range`` and ``cooperative-sticky``.

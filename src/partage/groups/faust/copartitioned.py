@@ -22,7 +22,7 @@ __all__ = ["MAX_TABLE_SIZE", "FaustCopartitioned", "SplitMix64", "assign_actives
 
 @dataclass(frozen=True, repr=False)
 class FaustCopartitioned(FaustStrategy):
-    """Assignor by Faust's design document, not its code: standbys replace failed workers evenly.
+    """Assignor after Faust's design document, not its code: standbys replace failed workers evenly.
 
     Topics with equally many partitions and the same subscribers are assigned together. For each
     such group of topics, the aims are, each only as far as the previous ones allow:
@@ -70,10 +70,10 @@ class FaustCopartitioned(FaustStrategy):
     def assign_copartitioned(
         self, topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
     ) -> list[CopartitionedAssignment]:
-        """Choose the active and standby members of each partition number of copartitioned topics.
+        """Choose the active and standby members of each partition of copartitioned topics.
 
         Args:
-            topics: copartitioned topics: equal partition counts and equal subscribers.
+            topics: topics with equal partition counts and subscribers, which are assigned together.
             metadata: what each member reported about its previous partitions.
 
         Returns:
@@ -111,7 +111,7 @@ _INFINITE = 2**62
 
 
 class _Penalties(NamedTuple):
-    """Costs of the minimum-cost flow that assigns active Faust partitions, one for each ranked aim.
+    """Costs in the minimum-cost flow that assigns active Faust partitions, one for each aim.
 
     A cost outweighs all costs of less important aims; a move costs 1.
 
@@ -143,7 +143,7 @@ class _Penalties(NamedTuple):
 
 
 def assign_actives(previous: PreviousCopies, members: int) -> list[int]:
-    """Choose the active member of each partition by a minimum-cost flow with six ranked aims.
+    """Choose the active member of each partition by a minimum-cost flow, with six ranked aims.
 
     A *new* member had no active partition. A partition is *lost* if its active member left and a
     standby of it is still in the group. The aims, each only as far as the previous ones allow:
@@ -196,7 +196,7 @@ def _initial_owners(previous: PreviousCopies, members: int) -> list[int]:
     member.
 
     Args:
-        previous: the previous owners and standbys.
+        previous: the previous active members and standbys of each partition.
         members: number of members.
     """
     owner = list(previous.owner)
@@ -215,12 +215,12 @@ def _initial_owners(previous: PreviousCopies, members: int) -> list[int]:
 def _assignment_costs(previous: PreviousCopies, members: int, penalties: _Penalties) -> Costs:
     """Return the cost of assigning each partition to each member (int64[partitions, members]).
 
-    The cost of the member's load is not included.
+    The members' loads cost extra, see `_Penalties`.
 
     Args:
-        previous: the previous owners and standbys.
+        previous: the previous active members and standbys of each partition.
         members: number of members.
-        penalties: the cost of each aim.
+        penalties: the cost of a violation of each aim.
     """
     pairs = list(zip(previous.owner, previous.standbys, strict=True))
     costs = np.full((len(previous.owner), members), penalties.cold_start + 1, np.int64)
@@ -241,7 +241,7 @@ def _assignment_costs(previous: PreviousCopies, members: int, penalties: _Penalt
 
 
 class _MinimumCostFlow:
-    """Minimum-cost flow that moves Faust partitions between members, by successive shortest paths.
+    """Minimum-cost flow that moves Faust partitions between members by successive shortest paths.
 
     Attributes:
         _owner: the active member of each partition.
@@ -266,9 +266,7 @@ class _MinimumCostFlow:
             self._update_moves(member)
 
     def augment_until_optimal(self) -> None:
-        """Move partitions between members along shortest paths until no path lowers the total
-        cost.
-        """
+        """Move partitions along shortest paths of members until no path lowers the total cost."""
         while (path := self._shortest_path()) is not None:
             moves = [(int(self._move_partition[a, b]), a, b) for a, b in pairwise(path)]
             for p, source, target in moves:
@@ -279,7 +277,7 @@ class _MinimumCostFlow:
                 self._update_moves(member)
 
     def _update_moves(self, member: int) -> None:
-        """Find the member's partition that is cheapest to move to each other member."""
+        """Find the member's cheapest partition to move to each other member, and store its cost."""
         owned = self._owned[member]
         self._move_cost[member] = _INFINITE
         if owned:
@@ -290,11 +288,10 @@ class _MinimumCostFlow:
         self._move_cost[member, member] = _INFINITE
 
     def _shortest_path(self) -> list[int] | None:
-        """Return the path of members along which moving one partition each lowers the cost most, or
-        None.
+        """Return the path of members along which moving partitions lowers the cost most, or None.
 
-        Each member on the path passes one partition to the next. None means that no path lowers the
-        cost.
+        Each member on the path passes one partition to the next; None means that no path is
+        cheaper.
         """
         load = np.array([len(owned) for owned in self._owned])
         distance = np.where(load > 0, -self._load_cost(load), _INFINITE)
@@ -368,7 +365,7 @@ class SplitMix64:
         return numbers
 
     def permute(self, items: Sequence[_Item]) -> list[_Item]:
-        """Return the items of a list in a random order that the seed determines."""
+        """Return the items of a list in random order."""
         order = np.argsort(self.next_numbers(len(items)), kind="stable")
         return [items[i] for i in order.tolist()]
 
@@ -380,19 +377,13 @@ def place_standbys(
     replicas: int,
     generator: SplitMix64,
 ) -> list[set[int]]:
-    """Choose the members with a standby of each partition, so that a failed member's load spreads
-    evenly.
+    """Choose the standbys of each partition so that any failed member's load spreads evenly.
 
-    Standbys stay where they are as far as the placement stays even. The placement is even in two
-    ways:
-
-    * for each member, how many standbys of its partitions each other member has (the counts
-      differ by at most one);
-    * each member's total of active and standby partitions, as far as exchanges that keep the
-      first figure even allow.
+    The members' totals of active and standby partitions are even too, as far as that allows.
+    Existing standbys stay if this does not make the placement less even.
 
     Args:
-        previous: previous owners and standbys, whose copies exist already.
+        previous: previous active members and standbys, whose copies exist already.
         owner: the active member of each partition.
         members: number of members.
         replicas: standbys of each partition; at most one on each other member.
@@ -413,8 +404,7 @@ def place_standbys(
 
 
 class _Placement:
-    """Standby copies of Faust partitions placed on members so far, with the counts that keep them
-    even.
+    """Standbys of Faust partitions placed so far, with the counts that keep them even.
 
     Attributes:
         standbys: the members with a standby of each partition.
@@ -442,12 +432,11 @@ class _Placement:
         self._existing: list[set[int]] = [set() for _ in owner]
 
     def keep_existing(self, previous: PreviousCopies, standbys_wanted: int) -> None:
-        """Keep members that already have a copy of a partition as its standbys, up to a maximum
-        number.
+        """Make members that already have a copy of a partition its standbys.
 
         Args:
-            previous: the previous owners and standbys.
-            standbys_wanted: the maximum number of standbys of a partition.
+            previous: the previous active members and standbys of each partition.
+            standbys_wanted: the greatest number of standbys of a partition.
         """
         for p in self._order:
             # If more members have a copy, those are kept that spread standbys most evenly.
@@ -456,7 +445,7 @@ class _Placement:
             self._existing[p] = set(self.standbys[p])
 
     def add_missing(self, wanted: int) -> None:
-        """Add standbys until each partition has ``wanted``, on the members that have the fewest."""
+        """Add standbys on the best members until each partition has ``wanted`` of them."""
         is_candidate = np.ones(self._members, np.bool_)
         for p in self._order:
             missing = wanted - len(self.standbys[p])
@@ -469,7 +458,7 @@ class _Placement:
     def balance_by_owner(self) -> None:
         """Spread the standbys of each member's active partitions evenly over the other members.
 
-        At the end the counts of standbys on the other members differ by at most one.
+        Their counts then differ by at most one.
         """
         for owner in range(self._members):
             count = self._count[owner]
@@ -480,9 +469,9 @@ class _Placement:
                 self._move(owner, int(others[score.argmax()]), int(others[score.argmin()]))
 
     def balance_totals(self) -> None:
-        """Move standbys from members with more active and standby partitions to members with fewer.
+        """Move standbys from members with many partitions, active and standby, to members with few.
 
-        A move must leave the standbys of each member's active partitions evenly spread.
+        The standbys of each member's active partitions stay evenly spread.
         """
         while (exchange := self._find_exchange()) is not None:
             self._move(*exchange)
@@ -510,10 +499,12 @@ class _Placement:
         return None
 
     def _best_members(self, p: int, candidates: NDArray[np.intp], limit: int) -> list[int]:
-        """Return up to ``limit`` members on which to place standbys of partition ``p``, the best
-        first.
+        """Return the best members for standbys of a partition, at most ``limit``, the best first.
 
-        ``candidates`` (int64[n]) are the members to choose from.
+        Args:
+            p: the partition.
+            candidates: int64[n], the members to choose from.
+            limit: the greatest number of members to return.
         """
         owner = self._owner[p]
         keys = (
@@ -530,8 +521,12 @@ class _Placement:
         self._total[members] += 1
 
     def _move(self, owner: int, source: int, target: int) -> None:
-        """Move a standby of one of the owner's partitions from member ``source`` to member
-        ``target``.
+        """Move a standby of one of a member's active partitions to another member.
+
+        Args:
+            owner: the member with the active partition.
+            source: the member that has the standby.
+            target: the member that gets it.
         """
         movable = [
             p for p in self._owned[owner]

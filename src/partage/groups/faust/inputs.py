@@ -38,7 +38,7 @@ _MAX_NAMES_IN_WARNING = 3
 
 
 class CopartitionedTopics(NamedTuple):
-    """Topics with equal partition counts and equal subscribers, which Faust assigns together.
+    """Topics with equal partition counts and subscribers, which Faust assigns together.
 
     Partitions with the same number go to the same member.
 
@@ -59,10 +59,11 @@ class CopartitionedTopics(NamedTuple):
 def find_copartitioned_topics(
     problem: Problem,
 ) -> tuple[list[CopartitionedTopics], tuple[str, ...]]:
-    """Group the subscribed topics with equal partition counts and equal subscribers.
+    """Group subscribed topics with equal partition counts and subscribers.
 
-    Groups with fewer partitions come first. A second tuple has the subscribed topics that do not
-    exist.
+    Returns:
+        The groups of topics, smaller partition counts first, and the subscribed topics that do not
+        exist.
 
     >>> from partage.model import Cluster, Group, Member
     >>> members = Group([Member("a", ["s", "t", "u"]), Member("b", ["s", "gone"])])
@@ -94,9 +95,9 @@ def find_copartitioned_topics(
 
 
 def read_metadata(problem: Problem) -> tuple[list[FaustMetadata], tuple[str, ...]]:
-    """Decode the Faust metadata of each member: the active and standby partitions that it had.
+    """Decode the Faust metadata of each member: active and standby partitions that it had before.
 
-    For a member without user data, the subscription's owned partitions are used.
+    A member without user data is taken to have had the owned partitions in its subscription.
 
     Returns:
         The metadata of each member, and warnings.
@@ -120,7 +121,7 @@ def _read_member(member: Member) -> FaustMetadata:
 
 
 def partitions_by_topic(pairs: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    """Group (topic, partition number) pairs by topic, as a dict from topic to numbers.
+    """Group (topic, partition number) pairs by topic, as a dict of lists of numbers.
 
     >>> partitions_by_topic([("t", 1), ("s", 0), ("t", 0)])
     {'t': [1, 0], 's': [0]}
@@ -132,7 +133,7 @@ def partitions_by_topic(pairs: Iterable[tuple[str, int]]) -> dict[str, list[int]
 
 
 class PreviousCopies(NamedTuple):
-    """Previous active member and standbys of each partition number of copartitioned Faust topics.
+    """Previous active member and standbys of each partition of copartitioned Faust topics.
 
     Members are indices of `CopartitionedTopics.members`. Members that left are not among them.
 
@@ -148,12 +149,14 @@ class PreviousCopies(NamedTuple):
 def find_previous_owners(
     topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
 ) -> PreviousCopies:
-    """Return the previous active member and standbys of each partition, as Faust members report
-    them.
+    """Determine the previous active member and standbys of each partition from members' reports.
 
     If several members report a partition as active, the owner is the one that reports it for most
-    of the topics (one of the topics may be new), then the one that joined first. Partition numbers
-    that the topics do not have are ignored.
+    topics, then the one that joined first. Unknown partition numbers are ignored.
+
+    Args:
+        topics: topics that Faust assigns together.
+        metadata: what each member reports about its previous partitions.
 
     >>> topics = CopartitionedTopics(0, 2, ("s", "t"), (0, 1))
     >>> reported = [FaustMetadata({"s": [0, 9]}), FaustMetadata({"t": [1]}, {"t": [0]})]
@@ -191,8 +194,13 @@ def collect_warnings(
     without_partitions: Sequence[str],
     settings: FaustSettings,
 ) -> tuple[str, ...]:
-    """Return warnings about a Faust group: missing topics, misconfigured changelogs, too few
-    members.
+    """Return warnings about a Faust group: missing topics, wrong changelogs, too few members.
+
+    Args:
+        problem: the consumer group and the cluster.
+        groups: the sets of copartitioned topics.
+        without_partitions: subscribed topics that do not exist.
+        settings: the leader's settings.
     """
     return (
         *missing_topics(problem.group, problem.cluster),

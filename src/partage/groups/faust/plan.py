@@ -22,8 +22,7 @@ ByTopic = dict[str, list[int]]
 
 @dataclass(slots=True)
 class CopartitionedAssignment:
-    """Active and standby partition numbers of one Faust member, for each topic of a copartitioned
-    set.
+    """Active and standby partition numbers of one Faust member, valid for several topics.
 
     Source: Faust's class of the same name.
 
@@ -36,9 +35,9 @@ class CopartitionedAssignment:
 
     @classmethod
     def of(cls, actives: Iterable[int], standbys: Iterable[int]) -> CopartitionedAssignment:
-        """Build an assignment from lists of active and standby partition numbers.
+        """Build an assignment from active and standby partition numbers.
 
-        A partition in both lists is active only.
+        A partition in both arguments is active only.
         """
         assignment = cls(set(actives), set(standbys))
         if not assignment.actives.isdisjoint(assignment.standbys):
@@ -46,20 +45,20 @@ class CopartitionedAssignment:
         return assignment
 
     def has(self, partition: int) -> bool:
-        """Return whether the member has an active or a standby copy of a partition."""
+        """Return whether the member has a partition, active or as a standby."""
         return partition in self.standbys or partition in self.actives
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FaustPlan(Plan):
-    """Assignment of a Faust group, with the metadata that each worker receives with it.
+    """Assignment of a Faust group, with the metadata that its leader sends to each worker.
 
     Each partition has one owner. All members are active for a global table's changelog; this is
     only visible in ``metadata`` and `wire`.
 
     Attributes:
-        metadata: the contents of each member's user data.
-        changelogs: topics whose standbys are consumed, too.
+        metadata: the decoded user data that each member gets with its assignment.
+        changelogs: topics of which members consume standbys, too.
 
     >>> from partage.groups.registry import find
     >>> from partage.model import Cluster, Group, Member
@@ -73,11 +72,10 @@ class FaustPlan(Plan):
     changelogs: frozenset[str] = frozenset()
 
     def wire(self) -> dict[str, list[tuple[str, list[int]]]]:
-        """Return the partitions that each Faust member consumes: active ones, then standbys of
-        changelogs.
+        """Return what each Faust member consumes: active partitions, then standbys of changelogs.
 
-        The result is a dict from member to (topic, partition numbers) pairs, sorted by topic. A
-        partition that is active and standby is listed twice.
+        The result has (topic, partition numbers) pairs by member id, sorted by topic. A partition
+        that is active and standby is listed twice.
         """
         consumed = {}
         for member, metadata in self.metadata.items():
@@ -120,8 +118,7 @@ class FaustPlan(Plan):
         return [*standbys, *super()._remarks()]
 
     def with_standbys(self) -> Assignment:
-        """Return one assignment with the active and standby partitions of all Faust members, with
-        roles.
+        """Return one assignment with active and standby partitions of all members, with roles.
 
         A member's active partitions come first.
 
@@ -162,7 +159,7 @@ def build_plan(
 
     Args:
         problem: the consumer group and the cluster.
-        placed: each set of copartitioned topics, with the assignments of its subscribers.
+        placed: (copartitioned topics, assignments of their subscribers) pairs.
         metadata: the metadata that each member sent; its URL is sent to all members.
         settings: the leader's settings.
         warnings: warnings for the operator, which become part of the plan.
@@ -223,7 +220,7 @@ def _assign_global_changelogs(
     actives: Sequence[ByTopic],
     standbys: Sequence[ByTopic],
 ) -> None:
-    """Make each member of a Faust group active for all partitions of global tables' changelogs.
+    """Assign all partitions of global tables' changelogs to each member of a Faust group.
 
     Args:
         groups: the sets of copartitioned topics.

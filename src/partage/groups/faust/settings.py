@@ -43,7 +43,7 @@ _FIELDS_OF_TOPICS = {CHANGELOGS: "changelogs", GLOBALS: "global_changelogs", COP
 
 @dataclass(frozen=True)
 class FaustSettings:
-    """Settings of both Faust strategies (keys that begin with ``assignment.faust.``).
+    """Settings of both Faust assignors (keys that begin with ``assignment.faust.``).
 
     Attributes:
         replicas: number of standbys of each partition.
@@ -68,8 +68,9 @@ class FaustSettings:
     replicas_are_configured: bool = field(default=False, repr=False, compare=False)
 
     def with_config(self, config: Mapping[str, object]) -> Self:
-        """Return a copy of the settings, updated from a client's configuration; other keys are
-        ignored.
+        """Return a copy of the settings, changed by those in a client's configuration.
+
+        ``config`` has values by setting name; unknown names are ignored.
 
         Raises:
             InvalidConfigError: a value has the wrong type.
@@ -95,7 +96,7 @@ class FaustSettings:
 
 @dataclass(frozen=True)
 class SeededSettings(FaustSettings):
-    """Settings of ``faust:copartitioned``: those of both Faust strategies, and a random seed.
+    """Settings of the assignor ``faust:copartitioned``: Faust's own ones, and a random seed.
 
     The seed decides between equally good placements of standbys.
 
@@ -106,8 +107,9 @@ class SeededSettings(FaustSettings):
     seed: int = 0
 
     def with_config(self, config: Mapping[str, object]) -> Self:
-        """Return a copy of the settings, updated from a configuration that may have a random
-        seed.
+        """Return a copy of the settings, changed by those in a configuration, such as the seed.
+
+        ``config`` has values by setting name; unknown names are ignored.
         """
         settings = super().with_config(config)
         if SEED in config:
@@ -117,10 +119,15 @@ class SeededSettings(FaustSettings):
 
 
 def _parse_whole_number(key: str, value: object, maximum: int) -> int:
-    """Check that a value is an integer from 0 to ``maximum``, or its text, and return the integer.
+    """Parse an integer setting, given as a number or as text, and check its range.
+
+    Args:
+        key: name of the setting, for the error message.
+        value: the value, from 0 to ``maximum``.
+        maximum: the largest allowed value.
 
     Raises:
-        InvalidConfigError: the value is neither.
+        InvalidConfigError: the value is no such integer.
     """
     if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
         # int() rejects texts of thousands of digits with an error of its own.

@@ -32,7 +32,7 @@ _EVICTIONS_BEFORE_CHECK = 1024
 
 @dataclass(frozen=True, repr=False)
 class Faust(FaustStrategy):
-    """Faust's sticky assignor: assigns copartitioned topics together, with standbys.
+    """Faust's own sticky assignor: assigns copartitioned topics together, with standbys.
 
     Topics with equally many partitions and the same subscribers are assigned together. Members keep
     at most an even share of their partitions. The other partitions go to a member with a standby
@@ -65,9 +65,14 @@ class Faust(FaustStrategy):
     def assign_copartitioned(
         self, topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
     ) -> list[CopartitionedAssignment]:
-        """Choose the active and standby members of each partition number of copartitioned topics.
+        """Choose the active and standby members of each partition of copartitioned topics.
 
-        The result has an assignment for each subscriber.
+        Args:
+            topics: topics with equal partition counts and subscribers, which are assigned together.
+            metadata: what each member reported about its previous partitions.
+
+        Returns:
+            The active and standby partitions of each subscriber.
 
         Raises:
             PeerAssignorError: Faust's class fails, or does not terminate, on this problem.
@@ -84,9 +89,13 @@ class Faust(FaustStrategy):
 
 
 def _previous_partitions(by_topic: ByTopic, topics: Iterable[str]) -> list[int]:
-    """Return the partition numbers of copartitioned topics that a Faust member had before.
+    """Return the partition numbers that a Faust member had before, of topics assigned together.
 
-    They are taken from the first of the topics in which the member had any.
+    Only the first of the topics in which the member had any counts.
+
+    Args:
+        by_topic: the member's previous partition numbers by topic.
+        topics: the topics that are assigned together.
 
     >>> _previous_partitions({"s": [], "t": [3], "u": [4]}, ["s", "t", "u"])
     [3]
@@ -97,9 +106,9 @@ def _previous_partitions(by_topic: ByTopic, topics: Iterable[str]) -> list[int]:
 def assign_partitions(
     assignments: Sequence[CopartitionedAssignment], partitions: int, replicas: int
 ) -> None:
-    """Assign each partition to one active member and to its standbys, as Faust's class does.
+    """Assign each partition to one active member and to standbys, as Faust's class does.
 
-    The assignments are changed.
+    The assignments are changed in place.
 
     Args:
         assignments: the previous assignment of each member, in join order; at least one.
@@ -134,8 +143,7 @@ def assign_partitions(
 def _assign_actives(
     assignments: Sequence[CopartitionedAssignment], partitions: int, max_capacity: int
 ) -> None:
-    """Assign each partition without an active member to a member with a standby of it, or round
-    robin.
+    """Assign partitions without an active member: to a member with a standby, else round robin.
 
     Args:
         assignments: the assignment of each member; changed in place.
@@ -171,7 +179,7 @@ def _assign_standbys(
     max_capacity: int,
     replicas: int,
 ) -> None:
-    """Assign missing standbys of partitions to members that have fewer than the maximum.
+    """Assign missing standbys of partitions to members that have fewer than their maximum.
 
     Args:
         assignments: the assignment of each member; changed in place.
@@ -206,7 +214,7 @@ def _assign_standbys(
 def _find_active_member(
     candidates: Sequence[CopartitionedAssignment], current: int, max_capacity: int
 ) -> int:
-    """Return the index of the next member that has fewer than the maximum of active partitions.
+    """Return the next member, in cyclic order, that may get another active partition.
 
     Args:
         candidates: the members' assignments.
@@ -246,11 +254,11 @@ def _find_full_member(
 def _free_up_partition(
     assignments: Sequence[CopartitionedAssignment], full: CopartitionedAssignment, limit: int
 ) -> int:
-    """Remove one standby from a member that has the maximum number, and return its partition.
+    """Remove one standby from a full member, so that it can get another; return its partition.
 
     Args:
         assignments: the assignment of each member.
-        full: the member.
+        full: the assignment of the full member; changed in place.
         limit: the greatest number of standbys of a member.
     """
     standbys = full.standbys
@@ -300,7 +308,7 @@ def _count_assigned(assigned: Sequence[set[int]], partitions: int) -> list[int]:
 
 
 class _LivelockDetector:
-    """Detector of an endless loop in which standby partitions replace each other on members.
+    """Detector of an endless loop in which Faust's standbys replace each other on members.
 
     It is Brent's cycle detection (1980): each state follows from the previous one, so a repeated
     state proves that the loop never ends.
@@ -312,7 +320,7 @@ class _LivelockDetector:
         self._reference: object = None
 
     def check(self, unassigned: deque[int], current: int, standbys: Sequence[set[int]]) -> None:
-        """Raise `PeerAssignorError` if Faust's loop of replaced standbys is in a state as before.
+        """Raise `PeerAssignorError` if Faust's loop over standbys is in the same state as before.
 
         Args:
             unassigned: the partitions that lack a standby.

@@ -28,11 +28,11 @@ __all__ = ["FaustStrategy"]
 
 @dataclass(frozen=True, repr=False)
 class FaustStrategy(PlainStrategy, ABC):
-    """Base class of the assignors for groups of the stream processing library Faust.
+    """Base class of both assignors for Faust, a stream processing library on Kafka.
 
-    A subclass assigns each set of copartitioned topics. Members keep the `FaustMetadata` of their
-    last assignment and send it when they join again. Both strategies send the same user data, so
-    one group can have members of both; the leader's strategy is used.
+    A subclass implements `assign_copartitioned`. Members store the `FaustMetadata` of their last
+    assignment and send it when they join again. Both assignors send the same user data, so one
+    group can have members of both; the leader's assignor is used.
     """
 
     settings: FaustSettings = field(default_factory=FaustSettings)
@@ -43,15 +43,19 @@ class FaustStrategy(PlainStrategy, ABC):
     def configure(self, config: Mapping[str, object]) -> Self:
         """Return a copy of the assignor with the settings of a client's configuration.
 
+        ``config`` has values by setting name; unknown names are ignored.
+
         Raises:
             InvalidConfigError: a setting has the wrong type.
         """
         return replace(self, settings=self.settings.with_config(config))
 
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes:
-        """Encode the metadata of the Faust member's last assignment, and its URL, as user data.
+        """Encode a Faust member's last assignment and its URL as user data, sent when it joins.
 
-        The metadata is empty before the first assignment.
+        Args:
+            topics: the subscribed topics, which have no effect.
+            memory: the metadata of the last assignment; None before the first one.
         """
         previous = memory if isinstance(memory, FaustMetadata) else FaustMetadata()
         return write_faust_subscription(replace(previous, url=self.settings.url or previous.url))
@@ -63,8 +67,13 @@ class FaustStrategy(PlainStrategy, ABC):
         generation: int,
         memory: object = None,
     ) -> FaustMetadata:
-        """Return the state that a Faust member stores until the next rebalance: the leader's
-        metadata.
+        """Decode the metadata that the leader sent, to be stored until the next rebalance.
+
+        Args:
+            assignment: the partitions that the member got, which have no effect.
+            user_data: the leader's metadata as bytes.
+            generation: the group's generation, which has no effect.
+            memory: the metadata stored so far.
 
         Raises:
             WireFormatError: the user data is not Faust metadata.
@@ -75,8 +84,9 @@ class FaustStrategy(PlainStrategy, ABC):
         return FaustMetadata(partitions_by_topic(pairs), url=self.settings.url)
 
     def assign(self, problem: Problem, memory: object = None) -> FaustPlan:
-        """Assign active and standby partitions to the members of a Faust group, as its leader.
+        """Assign active and standby partitions to the members of a Faust group, as its leader does.
 
+        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
         The plan has the user data that each member gets with its assignment.
 
         Raises:
@@ -96,11 +106,12 @@ class FaustStrategy(PlainStrategy, ABC):
     def assign_copartitioned(
         self, topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
     ) -> list[CopartitionedAssignment]:
-        """Choose the active and standby members of each partition number of copartitioned topics.
-
-        The result is in the order of the subscribers.
+        """Choose the active and standby members of each partition of copartitioned topics.
 
         Args:
-            topics: one group of copartitioned topics, with its subscribers.
+            topics: topics with equal partition counts and subscribers, which are assigned together.
             metadata: the decoded user data of each member of the consumer group.
+
+        Returns:
+            The active and standby partitions of each subscriber.
         """
