@@ -22,10 +22,10 @@ _ANYWHERE = -1
 def apply_racks(
     problem: Problem, rows: TopicRows, subscribers: SubscriberSets, position: Int32Array
 ) -> bool:
-    """Let the range assignor prefer consumers on the rack of a replica (KIP-881).
+    """Change ranges so that consumers get partitions with replicas on their rack (KIP-881).
 
     Args:
-        problem: the group and the cluster.
+        problem: the consumer group and the cluster.
         rows: the partitions, topic by topic.
         subscribers: the members that subscribe to each topic.
         position: int32[n], owner of each partition without regard to racks; changed in place.
@@ -74,7 +74,7 @@ def _co_partitioned_topics(rows: TopicRows, subscribers: SubscriberSets) -> Iter
 
 
 class _PartitionRacks:
-    """Racks of each partition's replicas, as (partition, rack) pairs without repetitions.
+    """Racks of the replicas of each partition, as distinct (partition, rack) pairs.
 
     A partition is an index into the array of all partitions (`TopicRows`).
     """
@@ -113,8 +113,9 @@ class _PartitionRacks:
         return meets & differs
 
     def partitions_by_rack(self, topic: int) -> dict[int, list[int]]:
-        """Return the partitions of a topic that have a replica on each rack, e.g. {rack 0: [0,
-        2]}.
+        """Return the partitions of a topic with a replica on each rack, e.g. {rack 0: [0, 2]}.
+
+        ``topic`` is the topic's position in `TopicRows`.
         """
         first, last = self.rows.start[topic], self.rows.start[topic + 1]
         of_topic = slice(self.start[first], self.start[last])
@@ -150,9 +151,7 @@ def _distinct(keys: NDArray[np.int64], below: int) -> NDArray[np.int64]:
 
 
 class _Quotas:
-    """Number of partitions of one topic that each consumer may still get from the range
-    assignor.
-    """
+    """Numbers of partitions of one topic that each consumer may still get (range assignor)."""
 
     def __init__(self, members: int, partitions: int) -> None:
         self.quota, self.extra = divmod(partitions, members)
@@ -178,8 +177,7 @@ class _Quotas:
 def _assign_topic(
     quotas: _Quotas, racks: list[int], by_rack: dict[int, list[int]], count: int
 ) -> list[int]:
-    """Assign a topic's partitions to consumers on the rack of a replica, up to each consumer's
-    quota.
+    """Assign a topic's partitions to consumers on the rack of a replica, up to their quotas.
 
     Args:
         quotas: the number of partitions that each member may get; updated.
@@ -214,7 +212,7 @@ def _assign_topic(
 def _assign_co_partitioned(
     quotas: _Quotas, racks: list[int], common: list[list[int]], count: int
 ) -> list[int]:
-    """Assign partitions with the same number of several topics to one consumer on a common rack.
+    """Assign equal partition numbers of several topics to one consumer on a common rack.
 
     Args:
         quotas: the number of partitions of each topic that each member may get; updated.
@@ -253,7 +251,7 @@ def _first_with_room(quotas: _Quotas, waiting: dict[int, list[int]], racks: Iter
 
 
 class Range(PlainStrategy):
-    """Kafka's range assignor: for each topic, members in order get consecutive partitions.
+    """Range assignor of Kafka: for each topic, members in order get consecutive partitions.
 
     Guarantees, in order of priority:
 
@@ -289,6 +287,7 @@ class Range(PlainStrategy):
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign each topic's partitions to its subscribers in consecutive ranges.
 
+        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
         The plan is empty for a group without members or topics.
         """
         rows = rows_in_map_order(problem)
@@ -304,8 +303,13 @@ class Range(PlainStrategy):
 
 
 def _assign_runs(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
-    """Divide each topic's partitions into consecutive ranges, one for each subscriber, without
-    racks.
+    """Divide each topic's partitions into consecutive ranges, one for each subscriber.
+
+    Racks are not considered.
+
+    Args:
+        rows: the partitions, topic by topic.
+        subscribers: the members that subscribe to each topic.
 
     Returns:
         The owner of each partition, as an index in the sort order of members (int32[n]).

@@ -87,11 +87,11 @@ _BUILT_IN = {
 
 
 class StrategyRow(NamedTuple):
-    """Description of one partition assignor, as `partage strategies` lists it.
+    """Description of one partition assignor for the list that `partage strategies` prints.
 
     Attributes:
         name: name of the strategy.
-        summary: what it does, in one line.
+        summary: one line about the strategy.
         exact_to: the class and release whose plans it reproduces exactly; None if it reproduces
             none.
         protocols: names of the rebalance protocols, preferred one first.
@@ -110,8 +110,7 @@ class StrategyRow(NamedTuple):
 
 
 def strategies() -> tuple[str, ...]:
-    """Return the names of all partition assignors: built-in ones, then plug-ins, including broken
-    ones.
+    """Return the names of all partition assignors: built-in ones, then plug-ins.
 
     >>> strategies()[:2]
     ('range', 'roundrobin')
@@ -120,8 +119,7 @@ def strategies() -> tuple[str, ...]:
 
 
 def is_dialect(name: str) -> bool:
-    """Return whether an assignor is another client's version of one of Java's, e.g.
-    "librdkafka:range".
+    """Return whether a name means another client's assignor, such as "librdkafka:range".
 
     >>> is_dialect("librdkafka:range"), is_dialect("range")
     (True, False)
@@ -130,10 +128,10 @@ def is_dialect(name: str) -> bool:
 
 
 def contestants() -> tuple[str, ...]:
-    """Return the names of the partition assignors that `compare` includes by default.
+    """Return the names of the partition assignors that `compare` compares by default.
 
-    Not included are other clients' versions of Java assignors (such as `kafka-python:sticky`), and
-    Partage's own assignors for brokers (such as `server:partage-fair`).
+    Left out are the assignors of other clients, such as `kafka-python:sticky`, and Partage's own
+    assignors for brokers, such as `server:partage-fair`.
 
     >>> "kafka-python:sticky" in contestants(), "server:partage-fair" in contestants()
     (False, False)
@@ -146,9 +144,9 @@ def _is_of_the_jar(name: str) -> bool:
 
 
 def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
-    """Return the assignor with a name, e.g. "sticky"; for a list of names, the first that exists.
+    """Return the assignor with a given name, e.g. "sticky"; of several names, the first known one.
 
-    The names may be read from files or logs, because only registered strategies are imported.
+    Names from files or logs are safe, because only registered strategies are imported.
 
     Args:
         strategy: a name of `strategies`, a Java class name, several names separated by commas, a
@@ -168,9 +166,12 @@ def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
 
 
 def load(strategy: str | Strategy | Sequence[str]) -> Strategy:
-    """Return the assignor with a name, or import one from a path such as ``package.module:Class``.
+    """Return the assignor with a given name, or import the class ``package.module:Class``.
 
     Do not pass names from files or logs: a class path imports and runs any module.
+
+    Args:
+        strategy: a class path, or any value that `find` accepts.
 
     Raises:
         UnknownStrategyError: no strategy has the name; the message lists similar names.
@@ -208,7 +209,7 @@ def _choose(
 
 
 def split_names(names: str) -> list[str]:
-    """Split a text at commas into names, as Kafka parses ``partition.assignment.strategy``.
+    """Split text at commas into assignor names, as for Kafka's ``partition.assignment.strategy``.
 
     Raises:
         InvalidConfigError: there is no name before, between or after the commas.
@@ -223,10 +224,10 @@ def split_names(names: str) -> list[str]:
 
 
 def _names_in(value: object) -> list[str]:
-    """Check that a value is a list of assignor names, and return it.
+    """Return a value if it is a list of assignor names; raise an error otherwise.
 
     Raises:
-        InvalidConfigError: the value is not a list of names; the message says what is expected.
+        InvalidConfigError: the value is not a list of names.
     """
     if isinstance(value, Group | Cluster):
         what = f"must be a name or a strategy, not a {type(value).__name__}: pass it first"
@@ -243,11 +244,10 @@ def _names_in(value: object) -> list[str]:
 
 
 def protocol_name(name: str) -> str:
-    """Return the protocol name under which consumers list an assignor in JoinGroup, e.g. "range".
+    """Return the name under which consumers list an assignor when they join, e.g. "range".
 
-    The name of a Java class becomes the protocol name of this class, and a client's version such as
-    `librdkafka:range` becomes the name that this client sends. An unknown name is returned
-    unchanged.
+    ``name`` may be a Java class or a client's version such as `librdkafka:range`. An unknown name
+    is returned unchanged.
 
     >>> protocol_name("org.apache.kafka.clients.consumer.RangeAssignor")
     'range'
@@ -262,7 +262,7 @@ def protocol_name(name: str) -> str:
 
 
 def is_foreign(strategy: Strategy) -> bool:
-    """Return whether an assignor is a plug-in from another package, which may raise any exception.
+    """Return whether an assignor is a plug-in of another package, which may raise any exception.
 
     >>> is_foreign(find("range"))
     False
@@ -272,7 +272,10 @@ def is_foreign(strategy: Strategy) -> bool:
 
 @contextmanager
 def plug_in_errors(strategy: Strategy) -> Iterator[None]:
-    """Convert exceptions of a plug-in assignor in a ``with`` block to `PluginFailedError`.
+    """Convert exceptions of a plug-in assignor inside a ``with`` block to `PluginFailedError`.
+
+    Args:
+        strategy: the assignor that the block calls; a built-in one changes nothing.
 
     Raises:
         PluginFailedError: the plug-in raised an exception that is not a `PartageError`.
@@ -288,7 +291,12 @@ def plug_in_errors(strategy: Strategy) -> Iterator[None]:
 
 
 def assign_with(strategy: Strategy, problem: Problem, memory: object = None) -> Assignment:
-    """Run an assignor on a consumer group and return its assignment; check the result of a plug-in.
+    """Run an assignor on a consumer group; if it is a plug-in, check that it returns a plan.
+
+    Args:
+        strategy: the assignor.
+        problem: the consumer group and the cluster.
+        memory: the assignor's state from the previous rebalance, if any.
 
     Raises:
         PluginFailedError: a plug-in raised an exception, or returned no assignment.
@@ -303,7 +311,7 @@ def assign_with(strategy: Strategy, problem: Problem, memory: object = None) -> 
 
 
 def settings_of(strategy: Strategy) -> tuple[Setting, ...]:
-    """Return the configuration settings that an assignor declares in its ``options``.
+    """Return the settings that an assignor declares in its attribute ``options``.
 
     >>> settings_of(find("failover"))[0].key
     'assignment.consumer.priority'
@@ -316,7 +324,7 @@ def settings_of(strategy: Strategy) -> tuple[Setting, ...]:
 
 
 def describe() -> tuple[StrategyRow, ...]:
-    """Return a description of each partition assignor, including plug-ins that cannot be loaded.
+    """Return a description of every partition assignor, including plug-ins that cannot load.
 
     >>> next(row for row in describe() if row.name == "optimal").settings[4][:2]
     ('assignment.optimal.max.moves', 'no limit')
@@ -335,9 +343,12 @@ def describe() -> tuple[StrategyRow, ...]:
 
 
 def row_of(strategy: Strategy, name: str, source: str) -> StrategyRow:
-    """Return the description of an assignor for the list of strategies.
+    """Build the description of an assignor for the list that `partage strategies` prints.
 
-    ``name`` and ``source`` (module and class) are shown in the list.
+    Args:
+        strategy: the assignor.
+        name: name to print.
+        source: module and class to print.
     """
     summary = (type(strategy).__doc__ or "").strip().partition("\n")[0]
     protocols = tuple(one.name for one in strategy.protocols)
@@ -376,7 +387,7 @@ def _is_class_path(name: str) -> bool:
 
 
 def _import_strategy(name: str) -> Strategy:
-    """Import and return the assignor that a path such as ``package.module:Class`` names.
+    """Import the class that a path such as ``package.module:Class`` names; return an instance.
 
     Raises:
         InvalidConfigError: the class cannot be loaded, or is not a strategy.
@@ -415,6 +426,10 @@ def _entry_points() -> dict[str, EntryPoint]:
 def _load_plug_in(point: EntryPoint, setting: str | None = None) -> Strategy:
     """Load a plug-in from its entry point, and check that it is a partition assignor.
 
+    Args:
+        point: the entry point in the plug-in's package.
+        setting: name of the caller's argument, for the error message.
+
     Raises:
         InvalidConfigError: the plug-in cannot be loaded, or is not a strategy.
     """
@@ -438,7 +453,7 @@ _STRATEGY_ATTRIBUTES = (
 
 
 def is_strategy(value: object) -> bool:
-    """Return whether a value has all attributes of a partition assignor (interface `Strategy`)."""
+    """Return whether a value has all attributes of a partition assignor (see `Strategy`)."""
     return not _missing_attributes(value)
 
 

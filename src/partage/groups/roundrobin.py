@@ -16,7 +16,7 @@ __all__ = ["RoundRobin"]
 
 
 class RoundRobin(PlainStrategy):
-    """Kafka's round-robin assignor: partitions, sorted by topic and number, to members in turn.
+    """Round-robin assignor of Kafka: partitions, sorted by topic and number, to members in turn.
 
     Guarantees: with equal subscriptions loads differ by at most one. The turn continues from
     topic to topic and skips members that do not subscribe. Members are in
@@ -47,7 +47,9 @@ class RoundRobin(PlainStrategy):
     reads_claims = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign partitions round robin: each goes to the next member that subscribes to its topic.
+        """Assign partitions in turn: each goes to the next member that subscribes to its topic.
+
+        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
 
         Raises:
             UnsupportedProblemError: the group has no members (Java: IllegalArgumentException).
@@ -62,8 +64,7 @@ class RoundRobin(PlainStrategy):
 
 
 def _assign_in_turn(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
-    """Return the member of each partition if partitions go round robin to their topics'
-    subscribers.
+    """Assign partitions in turn to the members that subscribe to their topics.
 
     Args:
         rows: the partitions, topic by topic.

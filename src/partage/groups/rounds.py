@@ -57,9 +57,9 @@ _MOST_NAMED = 5
 
 
 class Join:
-    """Event of a simulation with `play`: members join the consumer group, in the given order.
+    """Event for `play`: members join the simulated consumer group, in the given order.
 
-    Partitions that they report as owned are used.
+    The partitions that they report as owned count.
 
     >>> Join(Member("c1", ["t"]))
     Join(c1)
@@ -75,7 +75,7 @@ class Join:
 
 
 class Leave:
-    """Event of a simulation with `play`: members leave the consumer group.
+    """Event for `play`: members leave the simulated consumer group, given by member id.
 
     >>> Leave("c1", "c2")
     Leave(c1, c2)
@@ -90,7 +90,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Event of a simulation with `play`: a member changes the topics to which it subscribes."""
+    """Event for `play`: a member changes the topics to which it subscribes."""
 
     id: str
     topics: Sequence[str]
@@ -103,7 +103,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """Event of a simulation with `play`: the cluster's topics are created, extended or deleted."""
+    """Event for `play`: topics of the cluster are created, extended or deleted."""
 
     cluster: Cluster
 
@@ -124,7 +124,7 @@ class Round:
 
     Attributes:
         generation: the group's generation, from 1.
-        change: the cause; None for the follow-up of a cooperative rebalance.
+        change: the event that caused it; None for the follow-up of a cooperative rebalance.
         group: the members as they joined, with their owned partitions and user data.
         cluster: the leader's metadata.
         plan: the leader's `Plan`, in share groups an `Assignment`. If there is no plan, the
@@ -143,7 +143,7 @@ class Round:
 
     @cached_property
     def owner(self) -> dict[tuple[str, int], str]:
-        """Dict from (topic, partition) to the consumer that owns it after the rebalance.
+        """Consumer that owns each partition after the rebalance, by (topic, partition).
 
         In share groups it is the first of several members.
         """
@@ -157,18 +157,17 @@ class Round:
 
     @cached_property
     def unowned(self) -> tuple[tuple[str, int], ...]:
-        """Partitions of subscribed topics that no member consumes after this rebalance, sorted."""
+        """Partitions of subscribed topics that no consumer owns after this rebalance, sorted."""
         topics = Problem(self.group, self.cluster).subscribed_topics
         numbers = [p for t in topics.tolist() for p in _existing(self.cluster, t)]
         names = (self.cluster.index.name(p) for p in numbers)
         return tuple(sorted(name for name in names if name not in self.owner))
 
     def figures(self) -> tuple[int, str, int, int, int, int]:
-        """Return the figures of a simulated rebalance as a table row: generation, cause, members
-        and so on.
+        """Return one table row about the rebalance: its generation, its cause and four counts.
 
-        The last three are the numbers of assigned partitions, of partitions with a new owner, and
-        of partitions without owner.
+        These are the numbers of members, of assigned partitions, of partitions with a new owner,
+        and of partitions without owner.
         """
         change = "follow-up" if self.change is None else str(self.change)
         given = len(self.plan.partition)
@@ -185,7 +184,7 @@ class Round:
 
 
 class Rounds(tuple[Round, ...]):
-    """Rebalances that `play` has simulated, as a tuple of `Round`; it prints as a table."""
+    """Sequence of simulated rebalances (`Round`) that `play` returns; it prints as a table."""
 
     __slots__ = ()
     COLUMNS = ("generation", "change", "members", "partitions", "moved", "unowned")
@@ -221,10 +220,14 @@ class Rounds(tuple[Round, ...]):
 def play(strategy: str | Strategy, cluster: Cluster, changes: Iterable[Change]) -> Rounds:
     """Simulate the rebalances that a sequence of changes causes in a consumer group.
 
-    A change under a cooperative strategy may cause follow-up rebalances. The result has one `Round`
-    for each rebalance. If the strategy raises an error, a round has the reason in ``refused``, and
-    its ``unowned`` partitions are not consumed until the next round. If the follow-ups of a
-    cooperative group never end, the last one has a warning in ``plan.warnings``.
+    The result has one `Round` for each rebalance; a cooperative strategy may cause follow-ups. If
+    the strategy raises an error, the round has the reason in ``refused``. If follow-ups never end,
+    the last one has a warning in ``plan.warnings``.
+
+    Args:
+        strategy: name of the assignment strategy, or a strategy.
+        cluster: the topics at the beginning.
+        changes: the events in order: `Join`, `Leave`, `Subscribe` or `Metadata`.
 
     Raises:
         UnknownStrategyError: no strategy has that name.
@@ -252,9 +255,9 @@ def play(strategy: str | Strategy, cluster: Cluster, changes: Iterable[Change]) 
 
 
 def _expect_metadata(change: object) -> None:
-    """Raise an error if an event of a simulation is not a `Metadata`.
+    """Raise an error if an argument of `play` is no event that it knows.
 
-    The caller has handled the other types of events.
+    The caller has handled all types of events except `Metadata`.
 
     Raises:
         InvalidProblemError: the value is not an event.
@@ -272,9 +275,7 @@ def _without_generation(memory: Any) -> object:
 
 @dataclass(slots=True)
 class _Consumer:
-    """Simulated consumer between two rebalances: its owned partitions, and its assignor's stored
-    state.
-    """
+    """Simulated consumer between two rebalances: owned partitions and its assignor's state."""
 
     member: Member
     owned: Pairs = ()
@@ -285,12 +286,15 @@ class _Consumer:
 def _newest_claims(
     consumers: Mapping[str, _Consumer],
 ) -> tuple[dict[tuple[str, int], str], tuple[str, ...]]:
-    """Return the consumer that owns each partition, if several report it as owned.
+    """Choose one owner for each partition that several simulated consumers report as owned.
 
-    It is the one with the newest generation, then the one that joined first.
+    The newest generation wins, then the consumer that joined first.
+
+    Args:
+        consumers: the group's consumers by member id, in join order.
 
     Returns:
-        A dict from (topic, partition) to member id, and a warning if several members report one.
+        The owner's member id by (topic, partition), and a warning if reports contradict.
     """
     newest: dict[tuple[str, int], str] = {}
     contested = set()
@@ -315,12 +319,12 @@ def _name_partitions(partitions: AbstractSet[tuple[str, int]]) -> str:
 
 @dataclass(slots=True)
 class _GroupSimulation:
-    """Simulated consumer group between two rebalances, with its members and cluster metadata.
+    """State of a simulated consumer group between two rebalances: members and cluster metadata.
 
     Attributes:
         strategy: the strategy of all members.
         cluster: the current metadata.
-        consumers: dict from member id to consumer, in join order; the first one leads.
+        consumers: the consumers by member id, in join order; the first one leads.
         rounds: the rebalances so far.
         warnings: warnings of the next round, about user data and settings of joining members.
     """
@@ -332,10 +336,10 @@ class _GroupSimulation:
     warnings: list[str] = field(default_factory=list)
 
     def apply(self, change: Change) -> None:
-        """Apply a change, such as a joining member, and simulate the rebalances that it causes.
+        """Apply an event, such as a joining member, and simulate the rebalances that it causes.
 
         Raises:
-            InvalidProblemError: the value is not a change, or does not fit the group.
+            InvalidProblemError: the value is not an event, or does not fit the group.
         """
         if isinstance(change, Join):
             with registry.plug_in_errors(self.strategy):
@@ -383,10 +387,9 @@ class _GroupSimulation:
         return self._cooperative or bool(getattr(self.strategy, "in_broker", False))
 
     def _rebalance(self, change: Change | None) -> None:
-        """Simulate a rebalance and its cooperative follow-ups, until no member must revoke a
-        partition.
+        """Simulate a rebalance and its cooperative follow-ups, until members revoke nothing.
 
-        ``change`` is the cause.
+        ``change`` is the event that causes it.
         """
         repeated = RepeatedState()
         for _ in range(_MOST_FOLLOW_UPS + 1):
@@ -404,9 +407,7 @@ class _GroupSimulation:
         self._warn(f"{what} follow-up rebalances")
 
     def _cycle_state(self) -> object:
-        """Return the members' owned partitions and stored states, to detect endless follow-up
-        rebalances.
-        """
+        """Return members' partitions and stored states, to compare for endless follow-ups."""
         # The generation is left out, because it grows with each rebalance.
         return [
             (member_id, one.owned, _without_generation(one.memory))
@@ -464,11 +465,11 @@ class _GroupSimulation:
         before: dict[tuple[str, int], str],
         reason: str,
     ) -> None:
-        """Record a rebalance in which the assignor raised an error, so that there is no plan.
+        """Record a rebalance without a plan, because the assignor raised an error.
 
         Args:
             generation: the group's generation.
-            change: the cause of the rebalance.
+            change: the event that caused the rebalance.
             group: the members as they joined.
             before: the previous owner of each partition.
             reason: the message of the error.
@@ -488,7 +489,7 @@ class _GroupSimulation:
         self.rounds.append(Round(generation, change, group, self.cluster, left, before, reason))
 
     def _joining_member(self, one: _Consumer) -> Member:
-        """Return a simulated consumer as it joins: with owned partitions, generation and user data.
+        """Return a consumer as a `Member` that joins: with owned partitions and user data.
 
         Owned partitions of topics to which it no longer subscribes are left out.
         """

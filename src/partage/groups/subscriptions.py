@@ -42,11 +42,11 @@ _FORMATS = {
 
 
 class Subscribed(NamedTuple):
-    """Consumer group whose members have the user data of one assignor, with warnings about it.
+    """Consumer group with the user data that one assignor's members would send, and warnings.
 
     Attributes:
-        group: the members, with that strategy's user data.
-        warnings: messages about user data that were constructed or ignored.
+        group: the members, with user data in the assignor's format.
+        warnings: messages about user data that were added or ignored.
     """
 
     group: Group
@@ -61,21 +61,20 @@ def subscribed(
     sender: str | None = None,
     compared: bool = False,
 ) -> Subscribed:
-    """Return a copy of the group with the user data that its members would send under an assignor.
+    """Return a copy of the group in which members have the user data that an assignor needs.
 
-    User data in another assignor's format are dropped. A member without user data gets the data
-    that it would send after it got its owned partitions in its generation, with the settings of its
-    ``config``. No user data are constructed if members of the strategy keep no state and send
-    nothing by default, and no member has settings.
+    User data of other assignors are dropped. A member without user data gets the data that it would
+    send after it got its owned partitions. Nothing is added if members of the assignor send nothing
+    by default and have no settings.
 
     Args:
-        strategy: the strategy that decides.
+        strategy: the assignor that will run.
         group: the members of the problem.
         cluster: the partitions.
-        sender: the strategy whose members sent the user data, if known.
-        compared: whether several strategies are compared on this group. Four bytes may be a
-            priority (``failover``) or a generation (``cooperative-sticky``). In a comparison,
-            members with different four bytes sent priorities, because one group has one generation.
+        sender: name of the assignor whose members sent the user data, if known.
+        compared: whether several assignors are compared. Members with different user data of four
+            bytes then sent priorities (``failover``), because the other meaning, the generation
+            (``cooperative-sticky``), is one per group.
 
     >>> cluster = Cluster.from_topics({"t": 2})
     >>> group = Group([Member("c1", ["t"], owned={"t": [1]}, generation=3)])
@@ -111,7 +110,7 @@ def subscribed(
 
 
 def _would_send_other_data(own: Strategy, strategy: Strategy, member: Member) -> bool:
-    """Return whether a consumer's settings contradict the user data that it sent.
+    """Return whether the user data that a consumer sent contradicts its settings.
 
     Args:
         own: the assignor with the consumer's settings.
@@ -133,9 +132,14 @@ def _ignored_config_warning(strategy: Strategy, member: Member) -> str:
 
 
 def owned_memory(strategy: Strategy, member: Member, cluster: Cluster) -> object:
-    """Return the state that a consumer stores after it was assigned the partitions that it owns.
+    """Return the assignor's state of a consumer that was assigned the partitions that it owns.
 
-    None if it owns none, or if the assignor stores nothing.
+    It is None if the consumer owns none, or if the assignor stores nothing.
+
+    Args:
+        strategy: the assignor.
+        member: the consumer.
+        cluster: the partitions.
     """
     # A plain strategy remembers nothing; to build its claims takes longer than some plans.
     if not len(member.owned) or _remembers_nothing(strategy):
@@ -158,9 +162,11 @@ def _sends_by_default(strategy: Strategy) -> bool:
 
 
 def without_foreign_data(strategy: Strategy, group: Group) -> Group:
-    r"""Return a copy of the consumer group without user data, if another assignor wrote it.
+    r"""Return a copy of the group without user data if another assignor wrote them, else the group.
 
-    Otherwise the group itself is returned.
+    Args:
+        strategy: the assignor that will run.
+        group: the consumer group.
 
     >>> group = Group([Member("c1", ["t"], user_data=b"\0\0\0\x0a")])
     >>> without_foreign_data(registry.find("sticky"), group)[0].user_data is None
@@ -172,13 +178,12 @@ def without_foreign_data(strategy: Strategy, group: Group) -> Group:
 
 
 def led_by(strategy: Strategy, group: Group) -> Strategy:
-    """Return the assignor with the settings of the group's leader, which is the first member."""
+    """Return the assignor with the settings of the group's leader, its first member."""
     return configured(strategy, group[0]) if len(group) else strategy
 
 
 def ineffective_config(strategies: Sequence[Strategy], group: Group) -> tuple[str, ...]:
-    """Return a warning for each ``assignment.*`` setting of a member that none of the assignors
-    uses.
+    """Return a warning for each ``assignment.*`` setting of a member that no assignor uses.
 
     Other settings are not checked, and nothing is checked if a strategy is a plug-in.
 
@@ -231,7 +236,11 @@ def missing_topics(group: Group, cluster: Cluster) -> tuple[str, ...]:
 
 
 def check_config(strategies: Sequence[Strategy], config: Mapping[str, object]) -> None:
-    """Check that each setting of a configuration is used by at least one of the assignors.
+    """Raise an error if a configuration has a setting that none of the assignors uses.
+
+    Args:
+        strategies: the assignors.
+        config: values by setting name.
 
     Raises:
         InvalidConfigError: a setting can only be set for single members, or no strategy has it.
@@ -260,8 +269,9 @@ def check_config(strategies: Sequence[Strategy], config: Mapping[str, object]) -
 
 
 def _unknown_setting_message(strategies: Sequence[Strategy], key: str) -> str:
-    """Return the error message for an unknown assignor setting, with the most similar known
-    setting.
+    """Return the error message for an unknown setting, with the most similar known name.
+
+    ``key`` is the setting's name, ``strategies`` are the assignors whose settings are known.
     """
     names = _listed([one.name for one in strategies])
     have = "has" if len(strategies) == 1 else "have"
@@ -284,7 +294,7 @@ def _settings(strategy: Strategy, key: str) -> list[Setting]:
 
 
 def configured(strategy: Strategy, member: Member) -> Strategy:
-    """Return the assignor with the settings of a consumer's own configuration.
+    """Return the assignor with the settings in a consumer's own ``config``.
 
     It is returned unchanged if the consumer has no such settings.
     """
@@ -308,14 +318,13 @@ def _format_of(name: str) -> str | None:
 def _has_other_format(
     strategy: Strategy, group: Group, sender: str | None, *, compared: bool
 ) -> bool:
-    """Return whether the members of a group sent user data in the format of another assignor.
+    """Return whether a group's members sent user data in the format of another assignor.
 
     Args:
-        strategy: the strategy that is run.
+        strategy: the assignor that will run.
         group: the members.
-        sender: name of the strategy that the members used; None if it must be inferred from the
-            bytes.
-        compared: whether several strategies are compared on the same group.
+        sender: name of the assignor that the members used; None infers it from the bytes.
+        compared: whether several assignors are compared on the same group.
     """
     sent = [member for member in group if member.user_data is not None]
     own = _FORMATS.get(strategy.name)

@@ -410,8 +410,8 @@ class Plan(Assignment):
         return owner
 
     def settled(self) -> Plan:
-        """Return the plan's final assignment, after all consumers have revoked what they must give
-        up.
+        """Return the plan's final assignment, after consumers have revoked the partitions that
+        move.
 
         In a cooperative rebalance (KIP-429), a moving partition has no owner until then.
 

@@ -53,14 +53,13 @@ _COST_REASON = "rack cost, moves: partitions cost at least this at the members' 
 def certify_counts(
     canonical: CanonicalProblem, found: CountPlan, costs: RackCosts | None, table: RackTable | None
 ) -> Certificate:
-    """Prove that a plan is optimal in partition counts, rack cost and moves; return the
-    certificate.
+    """Prove that a plan is optimal in partition counts, rack cost and moves; return the proof.
 
     `partage.judge.verify_certificate` verifies it without the solver.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
-        found: the plan, with the dual values of the minimum-cost flow.
+        found: the plan, with the dual values of the minimum-cost flow that found it.
         costs: the costs of consuming across racks; None if they do not matter.
         table: these costs by partition and member.
     """
@@ -93,12 +92,11 @@ def certify_limited(
     table: RackTable | None,
     max_moves: int,
 ) -> Certificate:
-    """Prove that no plan with at most ``max_moves`` moves has more even loads; return the
-    certificate.
+    """Prove that no plan with at most ``max_moves`` moves is more even; return the proof.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
-        found: the plan, with the dual prices of the minimum-cost flow.
+        found: the plan, with the dual prices of the minimum-cost flow that found it.
         costs: the costs of consuming across racks; None if they do not matter.
         table: these costs by partition and member.
         max_moves: the greatest allowed number of moves.
@@ -141,15 +139,18 @@ def _add_topic_excess(
     figures: Mapping[str, float],
     bounds: Mapping[str, float],
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Add the topic excess to the measured values of a plan, and 0 to their lower bounds.
+    """Add the criterion "topic excess" to a plan's measured values, with lower bound 0.
 
-    The topic excess says how much less evenly topics are spread over consumers than possible.
+    Topic excess says how much less evenly topics are spread over consumers than possible.
 
     Args:
-        canonical: the problem.
+        canonical: the problem, with members and partitions sorted independently of the join order.
         owner: int32[n], owner of each partition.
         figures: measured value by criterion, such as "moves".
         bounds: lower bound by criterion.
+
+    Returns:
+        The two dicts with the criterion added; unchanged ones if the problem is too large.
     """
     excess = topic_excess(canonical, owner)
     if excess is None:
@@ -167,10 +168,10 @@ def _by_member(canonical: CanonicalProblem, price: Int64Array) -> Int64Array:
 def _least_cost(
     canonical: CanonicalProblem, table: RackTable | None, found: LimitedPlan, load: Int64Array
 ) -> int:
-    """Return a lower bound of what any plan costs in rack cost and moves, from a plan's dual
-    prices.
+    """Return a lower bound of the rack cost and moves of any plan with the same loads.
 
-    The bounded sum is: rack weight * rack cost + move weight * moves.
+    It bounds the sum rack weight * rack cost + move weight * moves, and follows from the plan's
+    dual prices.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -218,9 +219,9 @@ def certify_weights(
     together: Int64Array | None,
     max_moves: int | None,
 ) -> Certificate:
-    """Measure a plan with weighted partitions, prove lower bounds of its loads, and return both.
+    """Measure a plan of weighted partitions and prove lower bounds; return both as a certificate.
 
-    The values are, for example, the largest load and the number of moves.
+    The measures are, for example, the largest load and the number of moves.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -299,8 +300,9 @@ def _mark_eligible(canonical: CanonicalProblem, members: NDArray[np.bool_]) -> N
 
 
 def forced_moves(canonical: CanonicalProblem) -> int:
-    """Return the number of partitions that must move because no previous owner subscribes to them
-    any more.
+    """Count the partitions that must move because no previous owner subscribes to their topic.
+
+    ``canonical`` is the problem, sorted independently of the join order.
     """
     claims = canonical.claims
     return int(np.count_nonzero(claims.owned & (claims.keeper == -1)))
@@ -331,10 +333,9 @@ def _by_topic(canonical: CanonicalProblem, together: Int64Array | None) -> Int64
 
 
 def settled_owner(canonical: CanonicalProblem, owner: Int32Array) -> Int32Array:
-    """Return the owner of each partition as an index into the consumer group's members, -1 for
-    none.
+    """Convert the solver's result to the owner of each partition in index order (int32[P]).
 
-    The result is int32[P]. It undoes the sorting of the solver's input.
+    Owners are positions in the consumer group, -1 for none.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -346,8 +347,11 @@ def settled_owner(canonical: CanonicalProblem, owner: Int32Array) -> Int32Array:
 
 
 def count_moves(canonical: CanonicalProblem, owner: Int32Array) -> int:
-    """Return the number of owned partitions that a plan gives to a member that did not own them
-    before.
+    """Count the owned partitions that a plan assigns to a member that did not own them before.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        owner: int32[n], the plan's owner of each partition.
     """
     claims = canonical.claims
     stays = int(np.count_nonzero((claims.keeper == owner) & (owner >= 0)))
@@ -358,8 +362,7 @@ def count_moves(canonical: CanonicalProblem, owner: Int32Array) -> int:
 
 
 def sum_rack_cost(canonical: CanonicalProblem, table: RackTable, owner: Int32Array) -> int:
-    """Return the total cost of consuming across racks under a plan, in the integer units of
-    ``table``.
+    """Return a plan's total cost of consuming across racks, in integer units of ``table``.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.

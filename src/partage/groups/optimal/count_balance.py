@@ -52,10 +52,9 @@ _MOST_INTERLEAVED = 1 << 17
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountPlan:
-    """Assignment with the most even partition counts, and the dual values that prove it optimal.
+    """Assignment with the most even partition counts, and dual values that prove it optimal.
 
-    Partitions and members are indices in an order that does not depend on the join order
-    (canonical).
+    Partitions and members are indices in canonical order, which does not depend on the join order.
 
     Attributes:
         owner: int32[n], the owner of each of n partitions.
@@ -73,9 +72,9 @@ class CountPlan:
 def balance_counts(
     canonical: CanonicalProblem, racks: RackTable | None, together: Int64Array | None
 ) -> CountPlan:
-    """Return the assignment in which consumers' partition counts are as even as possible.
+    """Assign partitions so that the consumers' partition counts are as even as possible.
 
-    Among such assignments it has the least rack cost, then the fewest moves.
+    Of all such assignments, the result has the least rack cost, then the fewest moves.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -122,7 +121,7 @@ def balance_counts(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransportArcs:
-    """Arcs of the transportation problem (minimum-cost flow) that assigns partitions to consumers.
+    """Arcs of the minimum-cost flow (transportation problem) from partitions to consumers.
 
     A partition either stays with its previous owner, or goes to a group of equivalent members.
     Equivalent partitions form a class. Partitions that several members may keep form separate
@@ -156,15 +155,14 @@ class TransportArcs:
         weight: int,
         move: int = 1,
     ) -> TransportArcs:
-        """Build the arcs of the transportation problem that assigns partitions to members, with
-        their costs.
+        """Build the arcs of the minimum-cost flow from partitions to members, with their costs.
 
         Args:
             classes: classes of equivalent partitions, and groups of equivalent members.
             claims: the members that may keep each partition.
             subscription_classes: which classes of members subscribe to which classes of topics.
-            weight: weight of the rack cost.
-            move: cost of a move.
+            weight: cost of one unit of rack cost.
+            move: cost of one move.
         """
         of_row, base, class_keepers = _add_contested_classes(classes, claims)
         supply = np.bincount(of_row, minlength=len(base))
@@ -193,9 +191,9 @@ class TransportArcs:
 def _add_contested_classes(
     classes: PartitionClasses, claims: NewestClaims
 ) -> tuple[Int64Array, Int64Array, list[tuple[int, tuple[int, ...]]]]:
-    """Put partitions that several members may keep into classes of their own.
+    """Put partitions that several members may keep into separate classes for the flow.
 
-    Other partitions keep their class of equivalent partitions.
+    Other partitions stay in their class of equivalent partitions.
 
     Args:
         classes: classes of equivalent partitions.
@@ -203,7 +201,7 @@ def _add_contested_classes(
 
     Returns:
         The class of each partition; for each class the original class to which it belongs; and the
-            (new class, members) pairs.
+        (new class, members) pairs.
     """
     plain = len(classes.topic_class)
     base = list(range(plain))
@@ -226,7 +224,7 @@ def _add_contested_classes(
 def _eligible_pairs(
     classes: PartitionClasses, subscription_classes: SubscriptionClasses, base: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
-    """Return which groups of members subscribe to which classes of equivalent partitions.
+    """Find the groups of members that subscribe to each class of equivalent partitions.
 
     Args:
         classes: classes of equivalent partitions, and groups of equivalent members.
@@ -258,11 +256,11 @@ def _eligible_pairs(
 
 
 def keep_partitions(owner: Int32Array, arcs: TransportArcs, stay_counts: Int64Array) -> None:
-    """Let previous owners keep as many of their partitions as the minimum-cost flow decides.
+    """Choose which partitions stay with their previous owner, as many as the flow decides.
 
     Args:
-        owner: int32[n], owner of each partition, -1 for none; changed in place.
-        arcs: arcs of the transportation problem.
+        owner: int32[n], owner of each partition, -1 for none; set for the partitions that stay.
+        arcs: arcs of the minimum-cost flow.
         stay_counts: number of partitions that stay on each "keep" arc.
     """
     cells = len(stay_counts) if not len(arcs.cell) else int(arcs.cell.max()) + 1
@@ -297,7 +295,7 @@ def _keep_first(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentOrder:
-    """Order in which partitions without an owner are assigned to consumers.
+    """Order in which partitions without an owner are assigned to the consumers.
 
     Attributes:
         order: int64[n], partitions as indices in canonical order; None for ascending ones.
@@ -310,8 +308,7 @@ class AssignmentOrder:
 
     @classmethod
     def of(cls, canonical: CanonicalProblem, together: Int64Array | None) -> AssignmentOrder:
-        """Return the order in which partitions are assigned: by number, and co-located ones
-        together.
+        """Determine the order of assignment: partitions by number, co-located ones together.
 
         Args:
             canonical: the problem, with members and partitions sorted independently of the join
@@ -325,8 +322,9 @@ class AssignmentOrder:
         return cls(np.lexsort((number, together[canonical.topic])), in_blocks=True)
 
     def without_owner(self, owner: Int32Array) -> Int64Array:
-        """Return the partitions without an owner (-1 in ``owner``), in the order in which they are
-        assigned.
+        """Return the partitions without an owner, in the order in which they are assigned.
+
+        ``owner`` is the owner of each partition so far (int32[n]), -1 for none.
         """
         if self.order is None:
             return np.flatnonzero(owner < 0)
@@ -340,12 +338,12 @@ def assign_rest(
     group: Int64Array,
     found: CheapestPlan,
 ) -> None:
-    """Assign the partitions without an owner to consumers, as the minimum-cost flow decides.
+    """Assign the partitions without an owner, as many to each member as the flow decides.
 
     Args:
         owner: int32[n], owner of each partition, -1 for none; changed in place.
         assignment_order: the order in which partitions are assigned.
-        arcs: arcs of the transportation problem.
+        arcs: arcs of the minimum-cost flow.
         group: int64[M], group of equivalent members of each member, -1 for none.
         found: the flow: how many partitions each group and each member gets.
     """
@@ -362,12 +360,12 @@ def assign_rest(
 
 
 def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
-    """Return the group of equivalent members to which each partition without an owner is assigned.
+    """Return the group of members that gets each partition without an owner, taking turns.
 
-    The groups take turns, so that no group gets all partitions of a topic.
+    Turns ensure that no group gets all partitions of a topic.
 
     Args:
-        arcs: arcs of the transportation problem.
+        arcs: arcs of the minimum-cost flow.
         free: number of partitions on each arc from a partition class to a member group.
     """
     target = np.repeat(arcs.free_group, free)
@@ -387,7 +385,7 @@ def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
 def repeat_members(
     member: Int64Array, count: Int64Array, group: Int64Array, *, in_blocks: bool
 ) -> NDArray[np.int32]:
-    """Return the member that gets each of the partitions, given each member's number of partitions.
+    """List the member that gets each partition, given the number of partitions of each member.
 
     Args:
         member: int64[k], the members, sorted by group.
@@ -420,9 +418,9 @@ def _balance_equivalent(
     subscription_classes: SubscriptionClasses,
     assignment_order: AssignmentOrder,
 ) -> CountPlan:
-    """Return the most even assignment if all partitions are equivalent, and all members are.
+    """Return the most even assignment in the simple case of equivalent partitions and members.
 
-    No minimum-cost flow is needed in this case.
+    No minimum-cost flow is needed then.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -461,10 +459,10 @@ def _balance_equivalent(
 
 
 def release_excess(owner: Int32Array, has: Int64Array, quota: Int64Array) -> None:
-    """Take partitions away from members that own more than their quota; each keeps its first ones.
+    """Remove partitions from members that own more than their quota; each keeps its first ones.
 
     Args:
-        owner: int32[n], owner of each partition; -1 for a released one. Changed in place.
+        owner: int32[n], owner of each partition; set to -1 for a removed one.
         has: int64[M], number of partitions of each member.
         quota: int64[M], number of partitions that each member may keep.
     """

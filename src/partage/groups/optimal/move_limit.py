@@ -43,8 +43,7 @@ _MOST_ROUNDS = 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LimitedPlan:
-    """Best assignment that moves at most a given number of partitions, with a proof that it is
-    optimal.
+    """Best assignment with at most a given number of moves, and its proof of optimality.
 
     Attributes:
         owner: int32[n], the owner of each partition, as the member's index in canonical order.
@@ -66,15 +65,14 @@ class LimitedPlan:
 def balance_within_limit(
     canonical: CanonicalProblem, racks: RackTable | None, together: Int64Array | None, limit: int
 ) -> LimitedPlan:
-    """Return the assignment with the most even partition counts that moves at most ``limit``
-    partitions.
+    """Assign partitions as evenly as possible with at most ``limit`` moves of owned partitions.
 
     Call it only if the best assignment without limit needs more moves.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
         racks: rack costs by partition and member of the problem, None if racks do not matter.
-        together: see `balance_counts`.
+        together: int64[T], number of each topic's co-location set (see `balance_counts`), or None.
         limit: the limit of moves, at least the number that no plan can avoid.
 
     Raises:
@@ -125,8 +123,7 @@ def _minimise_rack_cost(
     loads: Int64Array,
     limit: int,
 ) -> tuple[TransportArcs, CheapestPlan, int, int]:
-    """Return the flow of partitions to members that has the least rack cost within a limit of
-    moves.
+    """Find the flow from partitions to members with the least rack cost within a limit of moves.
 
     A bisection finds the Lagrange multiplier (the weight of a move) that satisfies the limit.
 
@@ -174,8 +171,7 @@ def _balance_equivalent(
     limit: int,
     rack_weight: int,
 ) -> LimitedPlan:
-    """Return the most even assignment within a limit of moves if all partitions and members are
-    equivalent.
+    """Return the most even assignment within a limit of moves if partitions and members are equal.
 
     No flow is needed: each move takes a partition from one of the most loaded members.
 

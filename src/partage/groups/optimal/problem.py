@@ -27,7 +27,7 @@ Int64Array = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewestClaims:
-    """Members that may keep each partition: subscribers that report it with the newest generation.
+    """Members that may keep each partition: subscribers that report it, in the newest generation.
 
     Partitions ("rows") and members ("places") are indices in an order that does not depend on the
     join order.
@@ -48,7 +48,7 @@ class NewestClaims:
 
 
 class CanonicalProblem:
-    """Input of the optimal assignor, sorted so that the plan does not depend on the join order.
+    """Input of the optimal assignor, sorted so that the plan does not depend on join order.
 
     Members ("places") are sorted by instance id and member id, partitions ("rows") by topic name
     and number. Only partitions whose topic has subscribers are included.
@@ -63,11 +63,12 @@ class CanonicalProblem:
     """
 
     def __init__(self, problem: Problem, topics: Int32Array | None = None) -> None:
-        """Sort the members and topics of a problem into an order that does not depend on the join
-        order.
+        """Sort a problem's members and topics independently of the join order.
 
-        ``topics`` gives another order of the topics with subscribers; by default they are sorted by
-        name.
+        Args:
+            problem: the consumer group and the cluster.
+            topics: the topics with subscribers in another order; by default they are sorted by
+                name.
         """
         self.problem = problem
         self._is_by_name = topics is None
@@ -94,7 +95,7 @@ class CanonicalProblem:
 
     @cached_property
     def topic(self) -> Int32Array:
-        """Topic of each partition, as an index into the topics sorted by name (int32[n])."""
+        """Topic of each partition, as an index of the topics sorted by name (int32[n])."""
         return np.repeat(np.arange(len(self.rows.topics), dtype=np.int32), self.rows.counts)
 
     @cached_property
@@ -106,9 +107,7 @@ class CanonicalProblem:
 
     @cached_property
     def eligibility(self) -> Eligibility:
-        """Members that may own partitions of each topic, and the number of partitions of each
-        topic.
-        """
+        """Topics that each member may own, and each topic's number of partitions (solver input)."""
         start = np.cumsum([0, *map(len, self.topics_of)], dtype=np.int64)
         topic = np.concatenate([*self.topics_of, np.zeros(0, np.int64)])
         return Eligibility(self.rows.counts, start, topic, self.subscription)
@@ -122,10 +121,10 @@ class CanonicalProblem:
 
     @cached_property
     def least_sum_of_squares(self) -> int:
-        """Least possible sum of squared partition counts by (topic, member): every topic is spread
-        evenly.
+        """Smallest possible sum of squared partition counts over all (topic, member) pairs.
 
-        For example, 3 partitions of a topic on 2 members give 2 * 2 + 1 * 1 = 5.
+        Evenly spread topics have it. For example, 3 partitions of a topic on 2 members give 2 * 2 +
+        1 * 1 = 5.
         """
         wants = np.zeros((len(self.topics_of), len(self.rows.topics)), bool)
         for s, mine in enumerate(self.topics_of):
@@ -136,8 +135,7 @@ class CanonicalProblem:
         return int(even[sizes > 0].sum())
 
     def may_own(self, place: Int64Array, row: Int64Array) -> NDArray[np.bool_]:
-        """Return for each (member, partition) pair whether the member subscribes to the partition's
-        topic.
+        """Return for each (member, partition) pair whether the member subscribes to the topic.
 
         Args:
             place: int64[n], the members of the pairs, as indices in canonical order.
@@ -158,8 +156,9 @@ class CanonicalProblem:
 
     @cached_property
     def claims(self) -> NewestClaims:
-        """Members that may keep each partition: subscribers that report it with the newest
-        generation.
+        """Members that may keep each partition: subscribers that report it as owned.
+
+        Only the newest reported generation counts.
         """
         place, row = self.claimed
         owned = np.zeros(self.size, bool)
@@ -196,10 +195,9 @@ class CanonicalProblem:
 
     @cached_property
     def former(self) -> tuple[Int64Array, Int64Array]:
-        """Partitions and former owners: members that report a partition with an older generation
-        than another.
+        """Former owners: members that report a partition with an older generation than others do.
 
-        The result is two arrays, partitions and subscribed members, as indices in canonical order;
+        The result is two parallel arrays, partitions and members, as indices in canonical order;
         newer generations come first.
         """
         place, row = self.claimed
@@ -215,7 +213,7 @@ class CanonicalProblem:
 
     @cached_property
     def claimed(self) -> tuple[Int64Array, Int64Array]:
-        """Partitions that members report as owned, as two arrays: the members and their partitions.
+        """Partitions that members report as owned, as two parallel arrays: members and partitions.
 
         Both are indices in canonical order. Partitions that do not exist are left out.
         """
@@ -313,8 +311,7 @@ class PartitionClasses:
         subscription_classes: SubscriptionClasses,
         racks: RackTable | None,
     ) -> PartitionClasses:
-        """Group equivalent partitions into classes, and equivalent members of a consumer group into
-        groups.
+        """Group equivalent partitions into classes, and equivalent members into groups.
 
         Args:
             canonical: the problem, with members and partitions sorted independently of the join
@@ -354,7 +351,7 @@ class PartitionClasses:
 def _merge_equal_costs(
     profile: Int64Array, row: Int64Array, cost: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Merge equal rows and equal columns of a matrix of rack costs.
+    """Merge equal rows and equal columns of the matrix of rack costs, to make it small.
 
     Args:
         profile: int64[n], each partition's row in ``cost``.

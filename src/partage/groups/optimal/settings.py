@@ -45,7 +45,7 @@ ByTopic = Mapping[str, "float | tuple[float, ...]"]
 
 @dataclass(frozen=True, slots=True)
 class OptimalSettings:
-    """Parsed settings of the assignor `optimal`, such as partition weights and the limit of moves.
+    """Parsed settings of the assignor `optimal`, such as partition weights and a limit of moves.
 
     The class `Optimal` documents each of them.
 
@@ -73,9 +73,9 @@ class OptimalSettings:
     tolerance: float | None = None
 
     def configured(self, config: Mapping[str, object]) -> OptimalSettings:
-        """Return a copy of the settings, updated from a client's configuration (name to value).
+        """Return a copy of the settings, changed by those in a client's configuration.
 
-        Other settings in the configuration are ignored.
+        ``config`` has values by setting name; settings of others are ignored.
 
         Raises:
             InvalidConfigError: a value has the wrong type or range.
@@ -233,13 +233,12 @@ _MOST_UNITS = 1 << 36
 
 
 def by_partition(problem: Problem, values: ByTopic) -> NDArray[np.float64]:
-    """Return the value of a per-topic setting for each partition of the cluster, as an array
-    (float64[P]).
+    """Expand a per-topic setting to one value for each partition of the cluster (float64[P]).
 
-    Partitions for which the setting has no value get the mean of the others.
+    Partitions without a value get the mean of the others.
 
     Args:
-        problem: the group and the cluster.
+        problem: the consumer group and the cluster.
         values: for each topic one number, or a list of numbers by partition number.
     """
     index = problem.index
@@ -258,8 +257,9 @@ def by_partition(problem: Problem, values: ByTopic) -> NDArray[np.float64]:
 
 
 def input_warnings(problem: Problem, settings: OptimalSettings) -> tuple[str, ...]:
-    """Return warnings about topics in the settings that do not exist or have the wrong number of
-    values.
+    """Return warnings about settings for unknown topics or with a wrong number of values.
+
+    ``problem`` is the consumer group and the cluster.
     """
     out: list[str] = []
     for key, values in (("weights", settings.weights), ("traffic", settings.traffic)):
@@ -286,16 +286,21 @@ def _unknown_topic(key: str, topic: str) -> str:
 
 
 def needs_loads(problem: Problem, settings: OptimalSettings) -> bool:
-    """Return whether the plan must balance weighted loads instead of the number of partitions.
+    """Return whether weighted loads must be balanced instead of numbers of partitions.
 
     That is so if partitions have weights, or members have unequal shares or a capacity.
+
+    Args:
+        problem: the consumer group and the cluster.
+        settings: the settings, which may have the partitions' weights.
     """
     return settings.weights is not None or problem.group.has_weights_or_capacities
 
 
 def rack_costs(problem: Problem, settings: OptimalSettings) -> RackCosts | None:
-    """Return the costs of consuming from another rack; None if racks are disabled or no member has
-    one.
+    """Return the costs of consuming from another rack; None if racks have no effect.
+
+    They have none if the settings disable them or no member has a rack.
     """
     if not settings.racks or not problem.group.has_racks:
         return None
@@ -314,17 +319,16 @@ def rack_costs(problem: Problem, settings: OptimalSettings) -> RackCosts | None:
 def families(
     canonical: CanonicalProblem, settings: OptimalSettings
 ) -> tuple[Int64Array, tuple[str, ...]]:
-    """Return which topics must have equal partition numbers on the same consumer (co-located
-    topics).
+    """Find the sets of co-located topics, whose equal partition numbers need the same owner.
 
-    The topics of a co-location set must have the same partition numbers and the same subscribers.
+    The topics of a set must have the same partition numbers and the same subscribers.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
         settings: the settings, which may list the sets of topics.
 
     Returns:
-        The number of each topic's co-location set, -1 for none (int64[T]), and a list of warnings.
+        The number of each topic's set, -1 for none (int64[T]), and warnings.
     """
     names = [canonical.problem.index.topics[t] for t in canonical.rows.topics.tolist()]
     named = {n: i for i, row in enumerate(settings.copartitioned or ()) for n in row}
@@ -363,7 +367,7 @@ def configured_by_loads(
     partitions: Mapping[str, int],
     tolerance: float | None,
 ) -> Strategy:
-    """Return a copy of the assignor that uses measured partition loads as its weights.
+    """Return a copy of the assignor that uses measured partition loads as partition weights.
 
     Partitions without a load get the mean of all.
 
@@ -371,7 +375,8 @@ def configured_by_loads(
         strategy: the assignor, with its other settings.
         loads: load by (topic, partition); if there are none, the strategy is returned unchanged.
         partitions: the number of partitions of each topic.
-        tolerance: the value of the setting ``tolerance``; None leaves the strategy's own.
+        tolerance: value of the setting ``tolerance`` (the least gain that is worth a move); None
+            keeps the assignor's own.
     """
     if not loads:
         return strategy

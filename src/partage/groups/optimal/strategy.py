@@ -47,7 +47,7 @@ __all__ = ["Optimal"]
 
 @dataclass(frozen=True, repr=False)
 class Optimal(PlainStrategy):
-    """Partage's optimal assignor: most even loads, then fewest rack mismatches, then fewest moves.
+    """Optimal assignor of Partage: most even loads, then fewest rack mismatches, then fewest moves.
 
     The objective, each line before the next:
 
@@ -123,9 +123,9 @@ class Optimal(PlainStrategy):
     reads_generation = False
 
     def configure(self, config: Mapping[str, object]) -> Optimal:
-        """Return a copy of the assignor with the settings of a client's configuration.
+        """Return a copy of the optimal assignor with the settings of a client's configuration.
 
-        The class documents the settings.
+        ``config`` has values by setting name; the class documents the settings.
 
         Raises:
             InvalidConfigError: a setting has the wrong type or range.
@@ -133,12 +133,13 @@ class Optimal(PlainStrategy):
         return replace(self, settings=self.settings.configured(config))
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign all partitions optimally, but leave out those that their current owner must revoke
-        first.
+        """Assign all partitions optimally; partitions that must first be revoked get no owner yet.
 
-        Every input has a plan. ``plan.memory`` has the new owners of the partitions that are left
-        out. Pass it as ``memory`` to the follow-up rebalance, which assigns these partitions. If
-        moves are limited, the follow-up moves nothing else.
+        The follow-up rebalance assigns those. If moves are limited, it moves nothing else.
+
+        Args:
+            problem: the consumer group and the cluster.
+            memory: ``plan.memory`` of the previous rebalance, which has the owners still to come.
         """
         canonical = CanonicalProblem(problem)
         racks = rack_costs(problem, self.settings)
@@ -171,13 +172,12 @@ class Optimal(PlainStrategy):
         return self._plan_by_loads(request, warnings)
 
     def _plan_within_limit(self, request: _Request, limit: int, warnings: tuple[str, ...]) -> Plan:
-        """Return the plan with the most even partition counts that moves at most ``limit``
-        partitions.
+        """Return the plan with the most even partition counts and at most ``limit`` moves.
 
         Args:
             request: the prepared inputs of the rebalance.
             limit: the limit of moves.
-            warnings: warnings to be stored in the plan.
+            warnings: warnings to store in the plan.
         """
         canonical = request.canonical
         # An exact solver finds the plan. If that would take too long, a local search is used. The
@@ -192,12 +192,11 @@ class Optimal(PlainStrategy):
         return self._plan_by_loads(request, warnings)
 
     def _plan_by_loads(self, request: _Request, warnings: tuple[str, ...]) -> Plan:
-        """Return the best plan by weighted partition loads that a local search finds, with its
-        certificate.
+        """Balance the weighted loads of members by local search; return the plan with certificate.
 
         Args:
             request: the prepared inputs of the rebalance.
-            warnings: warnings to be stored in the plan.
+            warnings: warnings to store in the plan.
         """
         canonical = request.canonical
         required = request.family if self.settings.together == "require" else None
@@ -227,7 +226,7 @@ class Optimal(PlainStrategy):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
-    """Inputs of one run of the optimal assignor, prepared for its solvers.
+    """Prepared inputs for one run of the optimal assignor.
 
     Attributes:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -235,8 +234,8 @@ class _Request:
         table: these costs by partition and member.
         family: int64[T], number of each topic's co-location set (see `families`); None if topics
             need not stay together.
-        promised: the member to which the previous plan promised a partition (see
-            `_promised_places`).
+        promised: the owner that the previous plan chose for a partition that had to be revoked
+            first (see `_promised_places`).
         limit: the limit of moves, at least the number that no plan can avoid; None for none.
     """
 
@@ -250,8 +249,9 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """New owners of partitions that other members must revoke first, for the follow-up rebalance
-    (KIP-429).
+    """Chosen owners of partitions that other members must revoke first (KIP-429).
+
+    The follow-up rebalance assigns the partitions to them.
 
     Attributes:
         destined: the new owner's member id by (topic, partition number).
@@ -277,8 +277,7 @@ def _unfinished_warning(proof: Certificate) -> str:
 
 
 def _cooperative_plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
-    """Return the plan for the first of two cooperative rebalances, without the partitions that
-    move.
+    """Build the plan for the first of two cooperative rebalances, without the moving partitions.
 
     Their previous owners must revoke them first (KIP-429); the second rebalance assigns them.
 
@@ -311,16 +310,14 @@ def _plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
 
 
 def _promised_places(canonical: CanonicalProblem, memory: object) -> dict[int, int]:
-    """Return the member to which the previous rebalance promised each partition that nobody owns
-    now.
+    """Return the owners that the previous rebalance chose for partitions that had to be revoked.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
-        memory: the promises of the previous rebalance, if any.
+        memory: the previous plan's `Promises`; other values are ignored.
 
     Returns:
-        A dict from partition to member, both as indices in canonical order, without members that
-            left.
+        The owner by partition, both as indices in canonical order, without members that left.
     """
     if not isinstance(memory, Promises):
         return {}

@@ -40,7 +40,7 @@ def spread_topics(
     class_of: Int64Array,
     classes: PartitionClasses | None = None,
 ) -> Int32Array:
-    """Exchange owners of partitions so that each topic is spread more evenly over its consumers.
+    """Exchange owners of partitions so that each topic is spread more evenly over consumers.
 
     Loads, rack cost and number of moves stay the same.
 
@@ -76,8 +76,7 @@ def _exchange_owners(
     weight: NDArray[np.float64] | None,
     class_of: Int64Array,
 ) -> Int32Array:
-    """Exchange the owners of two partitions as long as that spreads topics more evenly; return the
-    owners.
+    """Exchange the owners of pairs of partitions while that spreads topics more evenly.
 
     This is a 2-exchange local search. If the problem is too large, ``owner`` is returned.
 
@@ -86,6 +85,9 @@ def _exchange_owners(
         owner: int32[n], the owner of each partition.
         weight: float64[n], weights of partitions; None for counts.
         class_of: int64[n], the class of equivalent partitions of each partition.
+
+    Returns:
+        The new owners.
     """
     topics, members = len(canonical.rows.topics), canonical.members
     claims = canonical.claims
@@ -121,8 +123,7 @@ def _return_to_former(
     weight: NDArray[np.float64] | None,
     class_of: Int64Array,
 ) -> Int32Array:
-    """Give partitions back to former owners, in exchange for equivalent ones; return the new
-    owners.
+    """Return partitions to former owners, in exchange for equivalent ones; return the new owners.
 
     A former owner reports a partition with an older generation than another member. Loads and the
     number of moves do not change.
@@ -157,7 +158,7 @@ def _trade_topics(
     weight: NDArray[np.float64] | None,
     class_of: Int64Array,
 ) -> bool:
-    """Swap partitions of different topics between members if that spreads topics more evenly.
+    """Swap partitions of different topics between members if topics are then spread more evenly.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -199,8 +200,7 @@ def _trade_topics(
 def _reassign_class(
     canonical: CanonicalProblem, owner: Int32Array, counts: Int64Array, rows: Int64Array
 ) -> None:
-    """Permute the owners of equivalent partitions so that topics are spread more evenly over
-    members.
+    """Permute the owners of equivalent partitions so that topics are spread more evenly.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -237,7 +237,7 @@ def _reassign_class(
 def _swap_owners(
     canonical: CanonicalProblem, owner: Int32Array, counts: Int64Array, rows: Int64Array
 ) -> None:
-    """Swap the owners of two partitions as long as that spreads topics more evenly over members.
+    """Swap owners of pairs of partitions as long as topics are then spread more evenly.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -278,17 +278,17 @@ def _swap_owners(
 
 
 def topic_excess(canonical: CanonicalProblem, owner: Int32Array) -> int | None:
-    """Return how much less evenly a plan spreads topics over consumers than possible; 0 is best.
+    """Return how much less evenly than possible a plan spreads topics over consumers.
 
-    It is half the difference between the sum of squared partition counts by (topic, member) and the
-    least possible sum.
+    It is half the difference between the sum of squared partition counts by (topic, member) and its
+    minimum.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
         owner: int32[n], the owner of each partition.
 
     Returns:
-        The excess, or None if the problem is too large.
+        The excess, 0 for the most even spread; None if the problem is too large.
     """
     topics, members = len(canonical.rows.topics), canonical.members
     if topics * members > _MOST_PAIRS:
@@ -311,8 +311,7 @@ def spread_exactly(
     excess: int,
     weight: NDArray[np.float64] | None = None,
 ) -> Int32Array:
-    """Find the owners that spread topics most evenly, with the same loads, rack cost and number of
-    moves.
+    """Spread topics as evenly as possible, with the same loads, rack cost and number of moves.
 
     The measure is the sum of squared partition counts by topic and member. If the problem is too
     large or takes too long, the result is only no worse than ``owner``.
@@ -364,8 +363,7 @@ def spread_exactly(
 def _rows_of_equal_weight(
     canonical: CanonicalProblem, owner: Int32Array, weight: NDArray[np.float64]
 ) -> Iterator[Int64Array]:
-    """Yield sets of partitions of equal weight whose owners may be exchanged to spread topics more
-    evenly.
+    """Yield sets of partitions of equal weight, within which owners may be exchanged.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -395,7 +393,7 @@ def _cancel_cycles(
     rows: Int64Array | None,
     work: int,
 ) -> int:
-    """Exchange partitions along cycles of negative cost until the flow has the least cost.
+    """Exchange partitions along cycles of negative cost until topics are spread most evenly.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -426,14 +424,14 @@ def _cancel_cycles(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Items:
-    """Sets of equivalent partitions of one topic, with equal rack costs and equal previous owners.
+    """Equivalent partitions of one topic, grouped by equal rack costs and previous owners.
 
-    Such a set is called an item. A "row" is a partition as an index in canonical order.
+    Each set is called an item. A "row" is a partition as an index in canonical order.
 
     Attributes:
         of_row: int64[n], the item of each row; -1 for rows that keep their owner.
         first: int64[I], the first row of each item.
-        topics: int64[T], the topics of the network, as indices in canonical order.
+        topics: int64[T], the topics of all items, as indices in canonical order.
         topic: int64[I], the topic of each item, as an index of ``topics``.
         claimant: int64[I], the member that may keep the item's rows, -1 for none. A number from the
             number of members on refers to ``several``.
@@ -487,9 +485,9 @@ class _Items:
         )
 
     def may_keep(self, members: int) -> NDArray[np.bool_]:
-        """Return which members may keep the partitions of each item (set of equivalent partitions).
+        """Return which members may keep the partitions of each item (bool[I, M]).
 
-        ``members`` is the number M of members; the result is bool[I, M] for I items.
+        An item is a set of equivalent partitions; ``members`` is the number M of members.
         """
         out = np.zeros((self.count, members), bool)
         single = np.flatnonzero((self.claimant >= 0) & (self.claimant < members))
@@ -500,7 +498,7 @@ class _Items:
 
 
 class _Residual:
-    """Residual network of the minimum-cost flow that spreads topics evenly over consumers.
+    """Residual network of the minimum-cost flow that spreads topics evenly over members.
 
     A cycle of negative cost in it is an exchange that improves the plan. Its nodes are sets of
     equivalent partitions (items), then (topic, member) pairs, then members.
@@ -512,7 +510,7 @@ class _Residual:
         movable: int64[T, M], how many of these are partitions of items.
         cost: int64[I, M], the cost of an item's partition with a member.
         dearest: the largest of these costs, as a number without overflow.
-        may: bool[I, M], whether the member subscribes to the item's topic.
+        may: bool[I, M], whether each member subscribes to each item's topic.
     """
 
     def __init__(
@@ -552,8 +550,7 @@ class _Residual:
         self.nodes = items.count + topics * members + members
 
     def negative_cycles(self) -> tuple[list[Int64Array], int]:
-        """Find disjoint cycles of negative cost in the flow network with the Bellman-Ford
-        algorithm.
+        """Find disjoint cycles of negative cost in the network by the Bellman-Ford algorithm.
 
         Returns:
             Each cycle as its nodes in order, and the number of arcs visited.
@@ -589,8 +586,7 @@ class _Residual:
         return np.concatenate(tail), np.concatenate(head), np.concatenate(each)
 
     def cancel(self, cycle: Int64Array) -> None:
-        """Exchange partitions between members along a cycle of negative cost, and update the
-        network.
+        """Exchange partitions between members along a cycle of the network, and update it.
 
         ``cycle`` has the nodes in order. For each set of partitions on it, one partition goes to
         the next member on the cycle.

@@ -38,7 +38,7 @@ _EXACT = 1 << 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shares:
-    """Desired share of the total load, and capacity, of each member of a consumer group.
+    """Desired share of the total load and capacity of each member of a consumer group.
 
     Attributes:
         speed: float64[M], the member's weight, to which its share is proportional; 1 for members of
@@ -55,8 +55,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightPlan:
-    """Assignment with the most even weighted loads that the search found, and data for its lower
-    bounds.
+    """Assignment with the most even weighted loads that the search found.
 
     Attributes:
         owner: int32[n], owner of each partition; partitions and owners are indices in canonical
@@ -71,7 +70,7 @@ class WeightPlan:
 
 
 def scale_to_integers(weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Multiply weights by a power of two so that they are integers; return them and the factor.
+    """Multiply weights by a power of two that makes them integers; return them and the factor.
 
     The factor is 1.0 if the weights are integers already.
 
@@ -86,9 +85,11 @@ def scale_to_integers(weight: NDArray[np.float64]) -> tuple[NDArray[np.float64],
 
 
 def member_shares(canonical: CanonicalProblem, scale: float) -> Shares:
-    """Return each member's desired share of the total load, and its capacity times ``scale``.
+    """Return each member's desired share of the total load, and its capacity.
 
-    ``canonical`` is the problem; the results are in its order of members.
+    Args:
+        canonical: the problem, whose order of members the result has.
+        scale: factor by which capacities are multiplied.
     """
     group = canonical.problem.group
     weight = np.array([m.weight for m in group], float)[canonical.order]
@@ -109,7 +110,7 @@ def balance_weights(
     most_moves: float,
     tolerance: float,
 ) -> WeightPlan:
-    """Return an assignment with even weighted loads within a limit of moves, found by local search.
+    """Balance the members' weighted loads by local search, within a limit of moves.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -118,9 +119,9 @@ def balance_weights(
         shares: members' shares and capacities.
         together: int64[T], number of each topic's co-location set, -1 for none: partitions with the
             same number in topics of a set must have the same owner.
-        hints: the member to which the previous rebalance promised a partition, by partition.
+        hints: by partition, the owner that the previous rebalance chose for later.
         most_moves: limit of owned partitions that may move.
-        tolerance: see `Optimal`.
+        tolerance: the least gain that is worth a move, as a fraction of a member's mean load.
     """
     item = _number_owner_sets(canonical, together)
     count = int(item.max(initial=-1)) + 1
@@ -194,10 +195,11 @@ def _largest_bound(
 ) -> float:
     """Return a lower bound of the largest relative load of any plan within the limit of moves.
 
+    A relative load is a load divided by the member's weight.
+
     Args:
         plan: a plan, with its limit of moves.
-        weighted: weights of partitions and members. A relative load is a load divided by the
-            member's weight.
+        weighted: weights of partitions and members.
         draining: bool[M], members of weight 0, which do not count.
     """
     items = plan.items
@@ -216,8 +218,7 @@ def _largest_bound(
 def _compare_small_plans(
     canonical: CanonicalProblem, owner: Int32Array, plan: WeightedPlan
 ) -> Int32Array:
-    """Return the plan that spreads topics most evenly, of all with the same loads, rack cost and
-    moves.
+    """Find the plan that spreads topics most evenly, with the same loads, rack cost and moves.
 
     Only plans of at most 16 partitions are compared; otherwise ``owner`` is returned.
 
@@ -256,8 +257,7 @@ def _fractional_shares(
 
 
 def _number_owner_sets(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Array:
-    """Return the number of each partition's owner set: partitions of a set must have the same
-    owner.
+    """Number the sets of partitions that must have the same owner; return each partition's number.
 
     A set has the partitions with the same number in co-located topics. Any other partition is a set
     by itself.
@@ -283,7 +283,7 @@ def _number_owner_sets(canonical: CanonicalProblem, together: Int64Array | None)
 def _rack_costs(
     canonical: CanonicalProblem, racks: RackTable | None, item: Int64Array, count: int
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return the costs of consuming across racks, as a matrix by sets of partitions and by rack.
+    """Return the costs of consuming across racks by set of partitions and by rack.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -309,9 +309,9 @@ def _rack_costs(
 def _count_owned_by_item(
     canonical: CanonicalProblem, item: Int64Array, count: int
 ) -> tuple[Int64Array, dict[int, dict[int, int]]]:
-    """Return how many partitions of each owner set were owned, and by which members.
+    """Count the owned partitions in each set of partitions that must share an owner.
 
-    The partitions of a set (item) must have the same owner.
+    Such a set is called an item.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -319,8 +319,8 @@ def _count_owned_by_item(
         count: number of sets.
 
     Returns:
-        The number of owned partitions by item; and a dict from item to a dict from each member that
-            may keep partitions of the item to their number.
+        The number of owned partitions of each item; and for each item the number of its partitions
+        that each previous owner may keep.
     """
     claims = canonical.claims
     owned = np.bincount(item[claims.owned], minlength=count).astype(np.int64)

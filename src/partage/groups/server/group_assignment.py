@@ -22,7 +22,7 @@ _SLICE_FROM = 100
 
 @dataclass(frozen=True, eq=False)
 class GroupAssignment:
-    """Partitions that a server-side assignor gives to each member (Kafka's GroupAssignment).
+    """Result of an assignor in the broker (Kafka's ``GroupAssignment``): each member's partitions.
 
     In Java these are sets, so a member's partitions have no order.
 
@@ -42,8 +42,9 @@ class GroupAssignment:
 
     @classmethod
     def empty(cls, spec: GroupSpec) -> GroupAssignment:
-        """Return the assignment of a group without subscriptions, in which no member has an
-        entry.
+        """Return the assignment of a group without subscriptions: no member has an entry.
+
+        ``spec`` is the assignor's input.
         """
         start = np.zeros(spec.members + 1, np.int32)
         return cls(start, np.zeros(0, np.int32), present=False)
@@ -59,8 +60,9 @@ class GroupAssignment:
         return Plan(*self._parts(spec))
 
     def assignment(self, spec: GroupSpec) -> Assignment:
-        """Convert the assignor's result to an `Assignment`, in which a partition may have several
-        owners.
+        """Convert the assignor's result to an `Assignment`, for partitions with several owners.
+
+        ``spec`` is the assignor's input.
         """
         return Assignment(*self._parts(spec))
 
@@ -75,8 +77,7 @@ class GroupAssignment:
 def concatenate_runs(
     parts: Sequence[tuple[Int32Array, NDArray[np.int64], NDArray[np.int64]]], members: int
 ) -> tuple[Int32Array, Int32Array]:
-    """Merge several arrays of partitions that are grouped by member into one array grouped by
-    member.
+    """Merge arrays of partitions that are each grouped by member into one such array.
 
     Args:
         parts: partitions, and the begin and end of each member's range in them (int64[M] each). The
@@ -107,10 +108,14 @@ def concatenate_runs(
 
 
 def assignment_to_json(assignment: GroupAssignment, spec: GroupSpec) -> dict[str, Any]:
-    """Convert the result of a server-side assignor to a JSON document (``type`` and
-    ``assignment``).
+    """Convert the result of an assignor in the broker to a JSON document.
 
-    Topic ids are in Java's sort order, partitions ascending. ``spec`` is the assignor's input.
+    It has the fields ``type`` and ``assignment``. Topic ids are in Java's sort order, partitions
+    ascending.
+
+    Args:
+        assignment: the result.
+        spec: the assignor's input.
     """
     index, group = spec.problem.index, spec.problem.group
     kind = "HOMOGENEOUS" if spec.homogeneous else "HETEROGENEOUS"

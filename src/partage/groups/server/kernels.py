@@ -22,10 +22,10 @@ __all__ = [
     " int32[::1], boolean[::1])"
 )
 def read_claims(at, name_start, name, number, extent, size, partition, given):
-    """Convert the owned partitions of members, given as (topic, number), to partition indices.
+    """Convert members' owned partitions from (topic name, partition number) to partition indices.
 
     Args:
-        at: int64[M + 1], first reported partition of each member.
+        at: int64[M + 1], where each member's partitions begin in ``name`` and ``number``.
         name_start: int64[M + 1], first topic name of each member.
         name: int32[n], topic name of each partition, counted from the member's first.
         number: int32[n], partition number.
@@ -59,13 +59,13 @@ def read_claims(at, name_start, name, number, extent, size, partition, given):
 
 @kernel("void(int64[::1], int64, int64, int64[::1], int64[::1])")
 def larger_quotas(previous, quota, extra, kept, missing):
-    """Compute how many of its previous partitions each member keeps, and how many new ones it gets.
+    """Compute how many previous partitions each member keeps and how many new ones it gets.
 
     Args:
         previous: number of previous partitions of each member, in the order of the coordinator's
             map.
         quota: number of partitions that each member gets at least.
-        extra: number of members that get one more.
+        extra: number of members that may have one more.
         kept: output: number of previous partitions that each member keeps.
         missing: output: number of new partitions.
     """
@@ -84,7 +84,7 @@ def larger_quotas(previous, quota, extra, kept, missing):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int64)")
 def line_up(members, sizes, line, other, count, bits):
-    """Sort the members of a consumer group by their number of partitions (stable radix sort).
+    """Sort a group's members by their number of partitions (stable radix sort).
 
     Args:
         members: the members.
@@ -149,11 +149,9 @@ def fill(line, sizes, free, owner):
 def next_uneven(begin, end, set_of_topic, start, members, sizes):
     """Return the next topic with two subscribers whose numbers of partitions differ by two or more.
 
-    Topics are searched from index ``begin`` to ``end``.
-
     Args:
         begin: first topic to search.
-        end: topic after the last one; returned if there is no such topic.
+        end: topic after the last one to search; returned if there is no such topic.
         set_of_topic: the set of subscribers of each topic.
         start: where each set begins in ``members`` (CSR).
         members: members of the sets.

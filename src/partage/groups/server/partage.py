@@ -36,23 +36,27 @@ _PACKAGE = "io.partage.assignors.broker"
 
 
 class _JarAssignor(PlainStrategy):
-    """Base class of the Python versions of the broker assignors in the jar ``partage-assignors``.
+    """Base class of Partage's assignors for the broker, in Python.
 
-    Their input is a `GroupSpec`, which has what the group coordinator passes to the jar's classes.
+    They equal those in the jar ``partage-assignors``. Their input is a `GroupSpec`, which has what
+    the group coordinator passes to the jar's classes.
     """
 
     in_broker = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign the partitions of a consumer group; owned partitions are used as the previous
-        assignment.
+        """Assign the partitions of a consumer group like the broker's assignor.
+
+        ``problem`` is the group and the cluster; the owned partitions in it are the previous
+        assignment. ``memory`` (state between rebalances) is not used.
         """
         spec = GroupSpec(problem)
         return self.decide(spec).plan(spec)
 
     def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Assign the partitions of a consumer group from a `GroupSpec`, the input that a group
-        coordinator has.
+        """Assign the partitions of a consumer group from the input that a group coordinator has.
+
+        ``spec`` has the subscriptions, topic ids and previous assignment.
         """
         return self._decide(spec) if spec.members else GroupAssignment.empty(spec)
 
@@ -62,7 +66,7 @@ class _JarAssignor(PlainStrategy):
 
 @dataclass(frozen=True, repr=False)
 class PartageOptimal(_JarAssignor):
-    """Partage's optimal assignor in the broker: even counts, fewest rack mismatches, fewest moves.
+    """Optimal assignor for the broker: even counts, fewest rack mismatches, fewest moves.
 
     The objective is that of `optimal` without weights. There is no follow-up rebalance: the
     coordinator lets each member revoke and acquire partitions by itself.
@@ -87,7 +91,9 @@ class PartageOptimal(_JarAssignor):
     options = (Setting(_RACKS, "true", "whether rack mismatches matter"),)
 
     def configure(self, config: Mapping[str, object]) -> PartageOptimal:
-        """Return a copy of the assignor with the settings of a broker configuration.
+        """Return a copy of the assignor with the settings of a broker's configuration.
+
+        ``config`` has values by setting name.
 
         Raises:
             InvalidConfigError: the setting is neither true nor false.
@@ -111,7 +117,7 @@ class PartageOptimal(_JarAssignor):
 
 
 class PartageFair(_JarAssignor):
-    """KIP-49's fair assignor in the broker: each partition goes to the least loaded subscriber.
+    """Fair assignor (KIP-49) for the broker: each partition goes to the least loaded subscriber.
 
     It is `fair`, except that topics with equal numbers of subscribers and of partitions are sorted
     by topic id instead of by name. Previous targets and racks have no effect.
@@ -135,11 +141,11 @@ class PartageFair(_JarAssignor):
 
 @dataclass(frozen=True, repr=False)
 class PartageFailover(_JarAssignor):
-    """Priority failover assignor in the broker: the subscriber with top priority gets a topic.
+    """Priority failover assignor for the broker: a topic's partitions go to one subscriber.
 
-    A coordinator gets no user data, so the priorities are in the broker's configuration, by
-    instance id. Members without one rank below all others. Equal priorities: the lowest member id
-    (Java's string order) is ranked higher.
+    It is the subscriber with the highest priority. A coordinator gets no user data, so the
+    priorities are in the broker's configuration, by instance id. Members without one rank below all
+    others. Equal priorities: the lowest member id (Java's string order) is ranked higher.
 
     Setting: ``assignment.failover.priorities``, such as ``payments-1:10,payments-2:5``.
 
@@ -160,7 +166,9 @@ class PartageFailover(_JarAssignor):
     options = (Setting(_PRIORITIES, "none", "priorities by instance id: ID:INT32,ID:INT32"),)
 
     def configure(self, config: Mapping[str, object]) -> PartageFailover:
-        """Return a copy of the assignor with the priorities of a broker configuration.
+        """Return a copy of the assignor with the priorities in a broker's configuration.
+
+        ``config`` has values by setting name.
 
         Raises:
             InvalidConfigError: the setting is no list of ``INSTANCE_ID:INT32``.
@@ -191,8 +199,7 @@ class PartageFailover(_JarAssignor):
 
 
 class _CoordinatorProblem(CanonicalProblem):
-    """Input of the optimal assignor in the broker, with topics sorted by topic id instead of by
-    name.
+    """Input of the optimal assignor in the broker, where topics are sorted by topic id.
 
     The previous target assignment replaces the members' owned partitions.
     """
@@ -203,11 +210,9 @@ class _CoordinatorProblem(CanonicalProblem):
 
     @cached_property
     def claimed(self) -> tuple[Int64Array, Int64Array]:
-        """Partitions of the previous target assignment, as two arrays: members and their
-        partitions.
+        """Partitions of the previous target assignment, as parallel arrays: members and partitions.
 
-        Both are indices in an order that does not depend on the join order. Partitions that do not
-        exist are left out.
+        Both are indices in canonical order. Partitions that do not exist are left out.
         """
         previous = self._previous
         place = np.empty(self.members, np.int64)
@@ -221,9 +226,11 @@ class _CoordinatorProblem(CanonicalProblem):
 
 
 def _drop_unsubscribed_topics(table: RackTable, canonical: CanonicalProblem) -> RackTable:
-    """Remove topics without a subscriber from the costs of consuming across racks.
+    """Remove topics without a subscriber from the rack costs; the broker does not know them.
 
-    A coordinator's assignor gets no information on such topics.
+    Args:
+        table: costs of consuming across racks, by partition and member.
+        canonical: the problem, which has the topics with subscribers.
     """
     rows = canonical.rows.partition
     used, number = np.unique(table.profile[rows], return_inverse=True)
@@ -233,7 +240,10 @@ def _drop_unsubscribed_topics(table: RackTable, canonical: CanonicalProblem) -> 
 
 
 def _topics_by_id(spec: GroupSpec) -> Int32Array:
-    """Return the existing topics that have a subscriber, in Java's order of topic ids (int32)."""
+    """Return the topics with a subscriber, in Java's order of topic ids (int32).
+
+    ``spec`` is the assignor's input.
+    """
     topics = spec.problem.subscribed_topics
     high, low = spec.ids.signed
     ordered: Int32Array = topics[np.lexsort((low[topics], high[topics]))]

@@ -20,7 +20,7 @@ _MOST_RUNS = 50_000
 
 
 class ServerRange(PlainStrategy):
-    """The group coordinator's range assignor (KIP-848): consecutive partitions of each topic.
+    """Range assignor of the group coordinator (KIP-848): consecutive partitions of each topic.
 
     Guarantees, in order of priority:
 
@@ -50,15 +50,18 @@ class ServerRange(PlainStrategy):
     reads_claims = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign the partitions of a consumer group by range; in contrast to `decide`, this never
-        raises.
+        """Assign each topic's partitions to a group's consumers in consecutive ranges.
+
+        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
+        In contrast to `decide`, this never raises.
         """
         spec = GroupSpec(problem)
         return self.decide(spec).plan(spec)
 
     def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Assign the partitions of a consumer group by range, from the input that a group
-        coordinator has.
+        """Assign each topic's partitions in ranges, from the input that a group coordinator has.
+
+        ``spec`` has the subscriptions and topic ids.
 
         Raises:
             CoordinatorAssignorError: the partition count of a subscribed topic is unknown.
@@ -79,8 +82,7 @@ class ServerRange(PlainStrategy):
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Topics with equal subscribers and partition counts, in which each consumer gets the same
-    range.
+    """Topics with equal subscribers and counts, in which each consumer gets the same range.
 
     Attributes:
         rows: int32[topics, count], the partitions of each topic.

@@ -25,7 +25,7 @@ PartitionsByTopic = list[list[tuple[int, list[int]]]]
 
 
 class ServerSimple(PlainStrategy):
-    """Share group assignor of the group coordinator (KIP-932): several members per partition.
+    """Assignor of share groups (KIP-932) in the coordinator: several members per partition.
 
     The result is an `Assignment`, not a `Plan`: `partage.check` takes it with
     ``several_owners=True``. The previous assignment stays as far as possible: a member loses
@@ -62,20 +62,23 @@ class ServerSimple(PlainStrategy):
     several_owners = True
 
     def assign(self, problem: Problem, memory: object = None) -> Assignment:
-        """Assign the partitions of a share group (KIP-932), in which a partition may have several
-        members.
+        """Assign the partitions of a share group (KIP-932): several members may get the same one.
+
+        ``problem`` is the group and the cluster; the owned partitions in it are the previous
+        assignment. ``memory`` (state between rebalances) is not used.
         """
         spec = GroupSpec(problem, several_owners=True)
         return self.decide(spec).assignment(spec)
 
     def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Assign the partitions of a share group from a `GroupSpec`, the input that a group
-        coordinator has.
+        """Assign the partitions of a share group, from the input that a group coordinator has.
+
+        ``spec`` has the subscriptions, topic ids and previous assignment.
 
         Raises:
-            CoordinatorAssignorError: the partition count of a subscribed topic is unknown, or
-                no member is left for a partition (only if a previously assigned partition is
-                no longer assignable).
+            CoordinatorAssignorError: the partition count of a subscribed topic is unknown, or no
+                member is left for a partition (only if a previously assigned partition is no longer
+                assignable).
         """
         if not spec.members:
             return GroupAssignment.empty(spec)
@@ -83,7 +86,7 @@ class ServerSimple(PlainStrategy):
 
 
 def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
-    """Assign the partitions of a share group whose members all subscribe to the same topics.
+    """Assign a share group's partitions if all members subscribe to the same topics.
 
     It is Kafka's ``SimpleHomogeneousAssignmentBuilder``.
 
@@ -123,7 +126,7 @@ def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
 
 
 def _assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
-    """Assign the partitions of a share group whose members subscribe to different topics.
+    """Assign a share group's partitions if members subscribe to different topics.
 
     It is Kafka's ``SimpleHeterogeneousAssignmentBuilder``.
 
@@ -164,7 +167,7 @@ def _assign_topic(spec: GroupSpec, result: _MemberSets, topic: int, subscribers:
     Previous members keep a partition as far as quotas allow.
 
     Args:
-        spec: the assignor's input.
+        spec: the assignor's input: subscriptions, topics, previous assignment.
         result: the assignment under construction; changed in place.
         topic: the topic, as an index of the cluster's topics.
         subscribers: the topic's subscribers.
@@ -193,10 +196,16 @@ def _assign_topic(spec: GroupSpec, result: _MemberSets, topic: int, subscribers:
 
 
 def _quotas(members: int, partitions: int) -> tuple[int, list[int]]:
-    """Return how many members each partition of a share group gets, and each member's partition
-    count.
+    """Return how many members each partition of a share group gets, and each member's number.
 
     For example, 5 members and 2 partitions give 3 members for each partition.
+
+    Args:
+        members: number of members.
+        partitions: number of partitions.
+
+    Returns:
+        The number of members of each partition, and the number of partitions of each member.
 
     >>> _quotas(5, 2)
     (3, [2, 1, 1, 1, 1])
@@ -213,8 +222,9 @@ def _table_for(size: int) -> int:
 
 
 def _previous_by_member(spec: GroupSpec) -> PartitionsByTopic:
-    """Return the partitions that each share group member has now, in the iteration order of Java's
-    maps.
+    """Return each share group member's previous partitions, in the order of Java's maps.
+
+    ``spec`` is the assignor's input.
     """
     before = spec.previous
     position = np.empty(spec.members, np.int64)
@@ -234,16 +244,18 @@ def _previous_by_member(spec: GroupSpec) -> PartitionsByTopic:
 
 
 class _MemberSets:
-    """Assignment of a share group under construction: a set of partitions for each member and
-    topic.
+    """Assignment of a share group under construction: each member's partitions by topic.
 
     Attributes:
-        previous: the previous assignment of each member, in the iteration order of Java's maps.
+        previous: each member's previous partitions by topic, in the iteration order of Java's maps.
     """
 
     def __init__(self, spec: GroupSpec, only_topics: frozenset[int] | None = None) -> None:
-        """Copy the previous assignment of a share group, of all topics (None) or of
-        ``only_topics``.
+        """Copy the previous assignment of a share group.
+
+        Args:
+            spec: the assignor's input.
+            only_topics: topics to copy; None copies all.
         """
         # Members are indices in the coordinator's map, partitions are index numbers. Sets may be
         # empty.
@@ -281,8 +293,7 @@ class _MemberSets:
 
 
 class _SharedPartitions:
-    """Members of each partition and partitions of each member in a share group, in Java's iteration
-    order.
+    """Members of each partition of a share group, and partitions of each member, in Java's order.
 
     Args:
         result: the assignment under construction; every change is also made there.
@@ -352,10 +363,11 @@ class _SharedPartitions:
                 self.under_quota.add(member)
 
     def assign_missing(self, members_per_partition: int, quota: Callable[[int], int]) -> None:
-        """Add members to each partition of a share group that has fewer than
-        ``members_per_partition``.
+        """Add members to each partition of a share group that has too few; members take turns.
 
-        Members below their quota take turns. ``quota`` is a function that returns a member's quota.
+        Args:
+            members_per_partition: the number of members that each partition needs.
+            quota: function that returns the greatest number of partitions of a member.
 
         Raises:
             CoordinatorAssignorError: Kafka's class finds no member under its quota for a partition
@@ -389,10 +401,7 @@ class _CyclicCursor:
         return not self._items
 
     def next_outside(self, excluded: frozenset[int]) -> int:
-        """Return the next member in cyclic order that is not in the set ``excluded``, or -1.
-
-        The result is -1 if a whole cycle contains no such member.
-        """
+        """Return the next member in cyclic order that is not ``excluded``, -1 if all are."""
         while True:
             if self._next >= len(self._items):
                 if not self._returned_in_cycle:

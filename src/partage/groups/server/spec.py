@@ -39,7 +39,7 @@ _BYTES = 16
 
 
 class TopicIds:
-    """Topic ids (UUIDs) and their Java hashes, which decide the coordinator's iteration order.
+    """Topic ids (UUIDs) and their Java hash codes, which decide the coordinator's iteration order.
 
     A topic whose id is unknown gets an id that is derived from its name (`derived_id`). The
     coordinator's iteration order is then unknown, but the same names always give the same plan.
@@ -60,8 +60,11 @@ class TopicIds:
 
     @classmethod
     def of(cls, names: Sequence[str], ids: Sequence[str | None]) -> TopicIds:
-        """Decode the ids of topics from base64, as Kafka prints them; derive missing ids from topic
-        names.
+        """Decode topic ids from base64, as Kafka prints them.
+
+        Args:
+            names: topic names, from which missing ids are derived.
+            ids: the id of each topic, None if unknown.
         """
         if not any(ids):
             return cls(b"".join(map(derived_id, names)))
@@ -77,21 +80,19 @@ class TopicIds:
 
     @property
     def signed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """First and last 8 bytes of each topic's id as signed integers, as Java compares them (two
-        int64[T]).
-        """
+        """First and last 8 bytes of each id as signed integers, as Java compares them."""
         return self.high.view(np.int64), self.low.view(np.int64)
 
     @property
     def texts(self) -> list[str]:
-        """Ids of topics in the form in which Kafka prints them (URL-safe base64)."""
+        """Each topic id as Kafka prints it (URL-safe base64)."""
         raw = np.stack([self.high, self.low], axis=1).astype(">u8").tobytes()
         pieces = (raw[i : i + _BYTES] for i in range(0, len(raw), _BYTES))
         return [base64.urlsafe_b64encode(one).decode().rstrip("=") for one in pieces]
 
 
 def derived_id(name: str) -> bytes:
-    """Return a made-up id for a topic whose id is unknown: the 16-byte BLAKE2b hash of its name.
+    """Return a made-up 16-byte topic id for a topic without one: the BLAKE2b hash of its name.
 
     >>> derived_id("orders") == derived_id("orders") != derived_id("clicks")
     True
@@ -100,7 +101,7 @@ def derived_id(name: str) -> bytes:
 
 
 def canonical(topic_id: str) -> str | None:
-    """Return a topic id in the form in which Kafka prints it; None if the text is not a topic id.
+    """Return a topic id as Kafka prints it; None if the text is not a topic id.
 
     Several base64 texts may mean the same id, because their last character has unused bits.
 
@@ -123,11 +124,10 @@ def _decoded(topic_id: str | None) -> bytes | None:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Previous target assignment of a consumer group (KIP-848): a set of partitions per member and
-    topic.
+    """Previous target assignment of a consumer group (KIP-848): partitions by member and topic.
 
-    M counts members, S sets, P partitions; both levels are in compressed rows (CSR). Members and
-    sets keep the order of insertion, which decides Java's iteration order.
+    There is a set of partitions for each member and topic, M members, S sets and P partitions. Sets
+    keep the order of insertion, which decides Java's iteration order.
 
     Attributes:
         set_start: int32[M + 1], first set of each member.
@@ -147,7 +147,10 @@ class Targets:
 
     @classmethod
     def empty(cls, members: int) -> Targets:
-        """Return a previous target assignment in which no member of the group has any partition."""
+        """Return a previous target assignment in which no member has any partition.
+
+        ``members`` is the number of members.
+        """
         none, start = np.zeros(0, np.int32), np.zeros(members + 1, np.int32)
         return cls(start, none, np.zeros(0, np.uint32), start[:1], none)
 
@@ -178,16 +181,14 @@ class Targets:
 
     @cached_property
     def set_of(self) -> Int32Array:
-        """Return the set to which each partition of the previous target assignment belongs
-        (int32[n]).
+        """Set to which each partition of the previous target assignment belongs (int32[n]).
 
         There is one set for each member and topic.
         """
         return np.repeat(np.arange(len(self.topic), dtype=np.int32), self.size)
 
     def empty_sets(self, selected: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
-        """Return the (member, topic) pairs whose set of partitions is empty in the previous
-        assignment.
+        """Return the (member, topic) pairs without partitions in the previous target assignment.
 
         ``selected`` (bool[S]) marks the sets to consider.
         """
@@ -206,7 +207,7 @@ def previous_targets(
     *,
     several_owners: bool = False,
 ) -> Targets:
-    """Build the coordinator's previous target assignment from the partitions that members own.
+    """Build the coordinator's previous target assignment from the members' owned partitions.
 
     A partition that several members report goes to the newest generation.
 
@@ -262,14 +263,14 @@ def _has_holes(problem: Problem, dense: Int32Array) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _SentClaims:
-    """Partitions that members report as owned, as flat arrays of topic names and partition numbers.
+    """Owned partitions that members report, as flat arrays of topic names and partition numbers.
 
     Attributes:
         name_start: int64[M + 1], first topic name of each member (CSR).
         topic: int32[N], topic of each name, -1 if it does not exist.
         foreign: names that do not exist, in order.
         at: int64[M + 1], first partition of each member (CSR).
-        name: int32[n], index into the member's names.
+        name: int32[n], topic of each partition, as an index of the member's names.
         number: int32[n], partition numbers.
     """
 
@@ -320,7 +321,7 @@ class _SentClaims:
 
 @dataclass(frozen=True, eq=False)
 class _GroupedClaims:
-    """Partitions that members report as owned, grouped by member and topic name.
+    """Owned partitions that members report, grouped by member and topic name.
 
     Attributes:
         sent: all names and partitions as sent.
@@ -365,9 +366,9 @@ def _find_valid_claims(
     *,
     several_owners: bool,
 ) -> NDArray[np.bool_]:
-    """Return for each reported partition whether the member that reports it owns it (bool[n]).
+    """Return for each reported partition whether the member that reports it is its owner (bool[n]).
 
-    Of several members, the one with the newest generation owns it; then the last in join order.
+    If several members report it, the newest generation wins, then the last in join order.
 
     Args:
         problem: the group and the cluster.
@@ -414,8 +415,7 @@ class CoordinatorAssignorError(UnsupportedProblemError):
 
 
 class GroupSpec:
-    """Input of an assignor in the broker: subscriptions, topic ids and the previous target
-    assignment.
+    """Input of an assignor in the broker: subscriptions, topic ids and previous assignment.
 
     It is Kafka's ``GroupSpec``. If only a `Problem` is given, the previous targets are the members'
     ``owned`` partitions (see `previous_targets`), missing topic ids are derived from names (see
@@ -452,7 +452,7 @@ class GroupSpec:
 
     @cached_property
     def visit(self) -> list[int]:
-        """Members in the order in which the group coordinator passes them to an assignor.
+        """Group members in the order in which the coordinator passes them to an assignor.
 
         It is the iteration order of a Java map.
         """
@@ -460,8 +460,7 @@ class GroupSpec:
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
-        """Members in the order in which the group coordinator passes them to an assignor
-        (int64[M]).
+        """Group members in the order in which the coordinator passes them, as int64[M].
 
         It is the list `visit` as an array.
         """
@@ -469,7 +468,7 @@ class GroupSpec:
 
     @cached_property
     def ids(self) -> TopicIds:
-        """Ids of all topics of the cluster; they are cached for groups with the same topics."""
+        """Ids of all topics of the cluster, cached for groups with the same topics."""
         index = self.problem.index
         if index not in _ids:
             _ids[index] = TopicIds.of(index.topics, index.ids)
@@ -495,7 +494,7 @@ class GroupSpec:
 
     @cached_property
     def plain(self) -> bool:
-        """True if the indices of partitions are sorted by topic and partition number.
+        """True if partitions are numbered in the order of topic and partition number.
 
         They are not after a topic has grown or was deleted.
         """
@@ -505,14 +504,16 @@ class GroupSpec:
     def numbered(self) -> tuple[Int32Array, Int32Array, Int32Array]:
         """All partitions of the cluster, sorted by topic and partition number.
 
-        The result is three arrays: the first index of each topic in the list, its number of
-        partitions, and the list.
+        The result is three arrays: where each topic begins in the list, its number of partitions,
+        and the list.
         """
         return of_subscriptions(self.problem, _number_partitions)
 
     def partitions_of(self, topics: Int32Array) -> tuple[Int32Array, Int32Array]:
-        """Return the partitions of the given topics, in the order of topics, then by partition
-        number.
+        """Return the partitions of the given topics, topic by topic, by partition number.
+
+        Args:
+            topics: int32[n], index numbers of the topics.
 
         Returns:
             Where each topic's partitions begin, and the partitions (compressed rows, CSR).
@@ -531,8 +532,9 @@ class GroupSpec:
         return start, dense[places]
 
     def unassigned_partitions(self, topics: Int32Array) -> Int32Array:
-        """Return the partitions of the given topics that no member owned before, by topic and
-        number.
+        """Return the given topics' partitions that had no owner in the previous target assignment.
+
+        ``topics`` (int32[n]) are index numbers; partitions are sorted by topic and number.
 
         Raises:
             CoordinatorAssignorError: the partition count of a topic is unknown.
@@ -553,16 +555,16 @@ class GroupSpec:
         return free[order[: int(np.count_nonzero(turn < len(topics)))]]
 
     def require_partition_counts(self, topics: Int32Array) -> None:
-        """Raise CoordinatorAssignorError if the partition count of one of the given topics is
-        unknown.
+        """Raise CoordinatorAssignorError if a topic's partition count is unknown.
+
+        ``topics`` (int32[n]) are the index numbers of the topics to check.
         """
         for topic in self.uncounted.intersection(topics.tolist()) if self.uncounted else ():
             name = self.problem.index.topics[topic]
             raise CoordinatorAssignorError(f"topic {name!r}: its partition count is unknown")
 
     def existing_topics(self, subscription: int) -> tuple[Int32Array, int]:
-        """Return the existing topics of a subscription in Java's iteration order, and its number of
-        names.
+        """Return a subscription's existing topics in Java's order, and its number of names.
 
         The number includes topics that do not exist. ``subscription`` is an index of the group's
         subscriptions.
@@ -587,9 +589,7 @@ class GroupSpec:
 
     @cached_property
     def _subscribes(self) -> NDArray[np.bool_] | None:
-        """Mask of the topics in each subscription (bool[subscriptions, T + 1]); None if it would be
-        too large.
-        """
+        """Mask of each subscription's topics (bool[subscriptions, T + 1]); None if too large."""
         shape = (len(self.problem.group.subscriptions), len(self.problem.index.topics) + 1)
         if shape[0] * shape[1] > _LARGEST_MATRIX:
             return None
@@ -600,10 +600,11 @@ class GroupSpec:
         return matrix
 
     def subscribes(self, member: Int32Array, topic: Int32Array) -> NDArray[np.bool_]:
-        """Return for each (member, topic) pair whether the member subscribes to the topic
-        (bool[n]).
+        """Return for each (member, topic) pair whether the member subscribes to the topic.
 
-        Topic -1 means no topic: the result is False.
+        Args:
+            member: int32[n], the members.
+            topic: int32[n], the topics; for -1 the result is False.
         """
         if self._subscribes is not None:
             return self._subscribes[self.problem.group.subscription_of[member], topic]

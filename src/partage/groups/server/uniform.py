@@ -28,7 +28,7 @@ __all__ = ["ServerUniform", "assign_heterogeneous", "assign_homogeneous"]
 
 
 class ServerUniform(PlainStrategy):
-    """The group coordinator's uniform assignor (KIP-848): even loads; previous partitions stay.
+    """Uniform assignor of the group coordinator (KIP-848): even loads; partitions stay if possible.
 
     Guarantees where all members subscribe alike, in order of priority:
 
@@ -70,19 +70,21 @@ class ServerUniform(PlainStrategy):
     reads_generation = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign the partitions of a consumer group evenly; members keep owned partitions where
-        possible.
+        """Assign a consumer group's partitions evenly; members keep owned ones where possible.
+
+        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
         """
         spec = GroupSpec(problem)
         return self.decide(spec).plan(spec)
 
     def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Assign the partitions of a consumer group evenly, from the input that a group coordinator
-        has.
+        """Assign a consumer group's partitions evenly, from the input that a coordinator has.
+
+        ``spec`` has the subscriptions, topic ids and previous target assignment.
 
         Raises:
-            CoordinatorAssignorError: the partition count of a subscribed topic is unknown, or
-                the previous targets are invalid (a partition twice, or one that does not exist).
+            CoordinatorAssignorError: the partition count of a subscribed topic is unknown, or the
+                previous targets are invalid (a partition twice, or one that does not exist).
         """
         if not spec.members:
             return GroupAssignment.empty(spec)
@@ -96,10 +98,13 @@ _MIXED_FROM = 1 << 16
 
 
 def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
-    """Assign the partitions of a consumer group whose members all subscribe to the same topics.
+    """Assign a consumer group's partitions if all members subscribe to the same topics.
 
     This is Kafka's ``UniformHomogeneousAssignmentBuilder``. Members keep previous partitions up to
     their quota; the other partitions are assigned in consecutive ranges.
+
+    Args:
+        spec: the assignor's input: subscriptions, topics, previous target assignment.
 
     Raises:
         CoordinatorAssignorError: a topic's partition count is unknown, or the previous targets
@@ -132,9 +137,7 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
 
 
 def _partitions_in_order(problem: Problem) -> TopicRows:
-    """Return the partitions of all subscribed topics, in the order in which Kafka's assignor
-    iterates them.
-    """
+    """Return all partitions of subscribed topics, in the order in which Kafka's class iterates."""
     spec = GroupSpec(problem)
     named, size = spec.existing_topics(int(problem.group.subscription_of[spec.visit[0]]))
     # Kafka iterates a copy of the HashSet of topics in the first member's subscription.
@@ -144,11 +147,11 @@ def _partitions_in_order(problem: Problem) -> TopicRows:
 
 @dataclass(frozen=True, eq=False)
 class _PreviousSets:
-    """Partitions of the previous target assignment that members may keep, as sets by member and
-    topic.
+    """Partitions of the previous target assignment that members may keep, by member and topic.
 
     Attributes:
-        subscribed: bool[S], whether the member still subscribes to a set's topic.
+        subscribed: bool[S], for each set of one member and topic whether the member still
+            subscribes to it.
         total: int64[M], number of partitions in the sets that each member may keep.
     """
 
@@ -171,9 +174,9 @@ class _PreviousSets:
 def _quotas(
     order: NDArray[np.intp], partitions: int, total: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return how many previous partitions each member keeps, and how many new ones it gets.
+    """Compute how many previous partitions each member keeps, and how many new ones it gets.
 
-    Each member's total is the number of partitions divided by members, rounded up or down.
+    A member's total is the number of partitions per member, rounded up or down.
 
     Args:
         order: int64[M], order of members in the coordinator's map.
@@ -193,10 +196,7 @@ def _quotas(
 def _revoke_over_quota(
     spec: GroupSpec, previous: _PreviousSets, kept: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_] | None, Int32Array]:
-    """Find the partitions that members must release because they own more than their quota.
-
-    The result is a mask of the partitions that stay (bool[n], None if all stay), and the released
-    ones.
+    """Find the previous partitions that members must revoke because they have too many.
 
     Args:
         spec: the assignor's input.
@@ -241,16 +241,14 @@ def _revoke_over_quota(
 def _find_revoked_in_order(
     spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]
 ) -> Int32Array | None:
-    """Return the partitions that members above their quota lose, if Java's sets iterate in
-    ascending order.
+    """Return the partitions that members over their quota must revoke, if Java's order is simple.
+
+    The order is simple if Java iterates the sets in ascending order; otherwise the result is None.
 
     Args:
         spec: the assignor's input.
         sets: the sets of previous partitions from which members lose some.
         kept: number of first partitions that stay in each set.
-
-    Returns:
-        The lost partitions; None if Java does not iterate the sets in ascending order.
     """
     before, index = spec.previous, spec.problem.index
     entries, rank = _expand_rows(before.start, sets)
@@ -269,9 +267,14 @@ def _find_revoked_in_order(
 
 
 def _expand_rows(start: Int32Array, rows: Int32Array) -> tuple[Int32Array, NDArray[np.int64]]:
-    """Return the indices of all entries in the given rows of a compressed-row (CSR) array.
+    """Return the indices of all entries in some rows of a compressed-row (CSR) array.
 
-    The second array has, for each entry, the index of its row in ``rows``.
+    Args:
+        start: where each row begins.
+        rows: the rows to expand.
+
+    Returns:
+        The index of each entry, and for each entry the position of its row in ``rows``.
     """
     sizes = np.diff(start)[rows]
     rank = np.repeat(np.arange(len(rows)), sizes)
@@ -311,11 +314,14 @@ _MAX_DIGIT_BITS = 12
 
 
 def assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
-    """Assign the partitions of a consumer group whose members subscribe to different topics.
+    """Assign a consumer group's partitions if members subscribe to different topics.
 
     This is Kafka's ``UniformHeterogeneousAssignmentBuilder``. Members keep previous partitions of
     topics that they still subscribe to; unassigned partitions go, topic by topic, to the least
     loaded subscriber; then topics are balanced one by one.
+
+    Args:
+        spec: the assignor's input: subscriptions, topics, previous target assignment.
 
     Raises:
         CoordinatorAssignorError: a topic's partition count is unknown, or a previous target
@@ -333,7 +339,7 @@ def assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
 
 @dataclass(frozen=True, eq=False)
 class _SubscribedTopics:
-    """Topics that have subscribers, and the members of the consumer group that subscribe to each.
+    """Topics with subscribers, and the members that subscribe to each.
 
     Topics with the same subscribers share one set of members.
 
@@ -382,7 +388,7 @@ class _SubscribedTopics:
 def _find_subscriber_sets(
     spec: GroupSpec,
 ) -> tuple[Int32Array, Int32Array, list[NDArray[np.int64]]]:
-    """Group the subscribed topics by their set of subscribers.
+    """Group the subscribed topics by their set of subscribers, for the uniform assignor.
 
     Returns:
         The topics, the index of each topic's set of subscribers, and these sets, each as an array
@@ -401,10 +407,10 @@ def _find_subscriber_sets(
 
 
 class _HeterogeneousBuilder:
-    """Builder of the assignment for a consumer group whose members subscribe to different topics.
+    """Builder of the uniform assignment for members that subscribe to different topics.
 
-    It has the owner of each partition and each member's number of partitions. Members are indices
-    in the coordinator's map.
+    It stores the owner of each partition and each member's number of partitions. Members are
+    indices in the coordinator's map.
     """
 
     def __init__(self, spec: GroupSpec, subscribed: _SubscribedTopics) -> None:
@@ -452,9 +458,7 @@ class _HeterogeneousBuilder:
             fill(line, self.sizes, of_topic, self.owner, work=self._work)
 
     def balance(self) -> None:
-        """Move partitions between each topic's subscribers, topic by topic, until their loads are
-        even.
-        """
+        """Move partitions between the subscribers of each topic until their loads are even."""
         subscribers = self.subscribed.set_sizes[self.subscribed.subscriber_set]
         shared = np.flatnonzero(subscribers > 1)
         set_of_topic = self.subscribed.subscriber_set[shared]
@@ -520,11 +524,10 @@ class _HeterogeneousBuilder:
 
 
 class _DuplicateOwners:
-    """Partitions with several previous owners, which only malformed input of a group coordinator
-    has.
+    """Previous owners of partitions that have several, which only malformed input contains.
 
-    Kafka's class regards the last of them in its map as the owner, but the others still have the
-    partition in their sets, and it counts in their loads.
+    Kafka's class regards the last one in its map as the owner, but the partition also counts in the
+    other owners' loads.
     """
 
     def __init__(self) -> None:
@@ -534,7 +537,7 @@ class _DuplicateOwners:
         return bool(self.pairs)
 
     def record_owners(self, owner: Int32Array, partition: Int32Array, member: Int32Array) -> None:
-        """Record the owners of partitions that have several previous owners.
+        """Record the owners of all partitions that have several previous owners.
 
         Args:
             owner: owner of each partition; set to the last one in map order, as in Kafka.
@@ -548,8 +551,7 @@ class _DuplicateOwners:
     def to_assignment(
         self, owner: Int32Array, visit: Int32Array, emptied: tuple[tuple[int, int], ...]
     ) -> GroupAssignment:
-        """Return the new assignment, in which a partition with several previous owners belongs to
-        all of them.
+        """Return the new assignment, with all previous owners of a partition that has several.
 
         Args:
             owner: new owner of each partition, -1 for none.

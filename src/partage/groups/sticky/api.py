@@ -35,7 +35,7 @@ __all__ = ["CooperativeSticky", "Sticky", "StickyMemory"]
 
 
 class Sticky(PlainStrategy):
-    """Kafka's sticky assignor (eager protocol): even loads first, then few moves.
+    """Sticky assignor of Kafka (eager protocol): even loads first, then few moves.
 
     Members revoke all partitions during the rebalance. A claim is a partition that a member says it
     owned.
@@ -82,12 +82,14 @@ class Sticky(PlainStrategy):
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes | None:
-        """Encode the consumer's last assigned partitions and its generation as user data for
-        JoinGroup.
+        """Encode a consumer's last partitions and its generation as user data, sent when it joins.
+
+        Args:
+            topics: the subscribed topics, which have no effect.
+            memory: the state that `on_assignment` returned, if any.
 
         Returns:
-            The bytes that the consumer sends with its subscription; None before its first
-                assignment.
+            The user data; None before the consumer's first assignment.
         """
         last = StickyMemory.of(memory)
         if last.generation is None:
@@ -101,8 +103,7 @@ class Sticky(PlainStrategy):
         generation: int,
         memory: object = None,
     ) -> StickyMemory:
-        """Return the state that the consumer stores until the next rebalance: its assigned
-        partitions and the group generation.
+        """Return a consumer's new partitions and generation, to store until the next rebalance.
 
         Args:
             assignment: the partitions that the consumer just got.
@@ -114,9 +115,11 @@ class Sticky(PlainStrategy):
         return StickyMemory(StickyMemory.of(memory).max_generation, pairs, generation)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign the partitions of all subscribed topics to the members of the consumer group.
+        """Assign the partitions of all subscribed topics to the members of a consumer group.
 
-        The plan's ``memory`` is the updated `StickyMemory`, to be passed to the next call.
+        Args:
+            problem: the consumer group and the cluster.
+            memory: ``plan.memory`` of the previous call (`StickyMemory`), if any.
 
         Raises:
             StickyAssignorError: Kafka's class throws an exception.
@@ -127,11 +130,10 @@ class Sticky(PlainStrategy):
         return decision.to_plan(sticky, memory=before.with_generation(highest))
 
     def decide(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
-        """Assign all partitions by Kafka's sticky algorithm, and return them as arrays instead of a
-        plan.
+        """Assign all partitions by Kafka's sticky algorithm; return arrays, not a plan.
 
         Args:
-            sticky: the problem.
+            sticky: members, topics and partitions of the rebalance.
             max_generation: the highest generation that members reported in earlier rebalances, -1
                 for none.
 
@@ -145,7 +147,7 @@ class Sticky(PlainStrategy):
 
 
 class CooperativeSticky(PlainStrategy):
-    """Kafka's cooperative-sticky assignor: as sticky, but only partitions that move are revoked.
+    """Cooperative-sticky assignor of Kafka: as sticky, but only moving partitions are revoked.
 
     Members keep consuming the partitions that stay. A partition that moves is missing from the
     first plan; its owner revokes it and rejoins, and the next plan assigns it (KIP-429).
@@ -175,11 +177,13 @@ class CooperativeSticky(PlainStrategy):
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes:
-        """Encode the generation of the consumer's last assignment as 4 bytes of user data for
-        JoinGroup.
+        """Encode the generation of a consumer's last assignment as user data, sent when it joins.
 
-        The generation is -1 before the first assignment. The partitions are not encoded, because
-        the subscription itself lists them.
+        The subscription itself lists the owned partitions.
+
+        Args:
+            topics: the subscribed topics, which have no effect.
+            memory: the state that `on_assignment` returned; without it the generation is -1.
         """
         generation = StickyMemory.of(memory).generation
         return (NO_GENERATION if generation is None else generation).to_bytes(4, "big", signed=True)
@@ -191,20 +195,27 @@ class CooperativeSticky(PlainStrategy):
         generation: int,
         memory: object = None,
     ) -> StickyMemory:
-        """Return the state that the consumer stores until the next rebalance: the generation of its
-        assignment.
+        """Return the generation of a consumer's assignment, to store until the next rebalance.
 
-        The partitions are not stored, because a cooperative consumer sends its owned partitions
-        itself.
+        The partitions are not stored, because subscriptions list them.
+
+        Args:
+            assignment: the partitions that the consumer just got, which have no effect.
+            user_data: ignored.
+            generation: generation of the consumer group.
+            memory: the state that the previous call returned, or None.
         """
         before = StickyMemory.of(memory)
         return StickyMemory(before.max_generation, before.partitions, generation)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign all partitions, but leave out those that their current owner must revoke first
-        (KIP-429).
+        """Assign all partitions; those that must first be revoked get no owner yet (KIP-429).
 
-        The plan's ``memory`` is the updated `StickyMemory`, to be passed to the next call.
+        The next rebalance assigns them.
+
+        Args:
+            problem: the consumer group and the cluster.
+            memory: ``plan.memory`` of the previous call (`StickyMemory`), if any.
 
         Raises:
             StickyAssignorError: Kafka's class throws an exception.
@@ -226,11 +237,10 @@ class CooperativeSticky(PlainStrategy):
         )
 
     def decide(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
-        """Assign all partitions by Kafka's cooperative sticky algorithm, and return arrays instead
-        of a plan.
+        """Assign all partitions by Kafka's cooperative sticky algorithm; return arrays, not a plan.
 
         Args:
-            sticky: the problem.
+            sticky: members, topics and partitions of the rebalance.
             max_generation: the highest generation that members reported in earlier rebalances, -1
                 for none.
 
@@ -261,10 +271,9 @@ def _decide(
 
 
 def _transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
-    """Return the partitions that change their owner in a cooperative rebalance, with their new
-    owners.
+    """Find the partitions that change their owner in a cooperative rebalance, and the new owners.
 
-    The old owner must revoke these partitions before the new owner gets them (KIP-429).
+    The old owner must revoke them before the new owner gets them (KIP-429).
 
     Args:
         sticky: members, topics and partitions of the rebalance.
@@ -288,8 +297,7 @@ def _find_transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
 def _find_transfers_of_duplicates(
     sticky: StickyProblem, decision: Decision, member: Int32Array, slot: Int32Array
 ) -> Transfers:
-    """Return the partitions that change their owner, for a result that assigns some partitions
-    twice.
+    """Find the partitions that change their owner, if some partitions have two new owners.
 
     Args:
         sticky: members, topics and partitions of the rebalance.
@@ -320,7 +328,7 @@ def _without_transfers(decision: Decision, transfers: Transfers) -> Decision:
 
 @dataclass(frozen=True, slots=True)
 class StickyMemory:
-    """State that an instance of Kafka's sticky assignor keeps between rebalances.
+    """State of a sticky assignor between rebalances.
 
     Attributes:
         max_generation: the highest generation that any member reported in any call of ``assign``.
@@ -339,10 +347,10 @@ class StickyMemory:
 
     @classmethod
     def of(cls, memory: object) -> StickyMemory:
-        """Return the stored state of a sticky assignor, or an empty state for None.
+        """Check the stored state of a sticky assignor and return it; None gives an empty state.
 
         Raises:
-            InvalidConfigError: the state was stored by another strategy.
+            InvalidConfigError: another assignor stored the state.
         """
         if memory is None:
             return cls()
@@ -351,5 +359,5 @@ class StickyMemory:
         return memory
 
     def with_generation(self, highest: int) -> StickyMemory:
-        """Return a copy of the stored state with a new highest generation."""
+        """Return a copy of the stored state with another highest generation."""
         return StickyMemory(highest, self.partitions, self.generation)

@@ -46,10 +46,9 @@ _NONE = np.zeros(0, np.int32)
 
 @dataclass(frozen=True, eq=False)
 class ClaimedSlots:
-    """Partitions that the members of a consumer group report as owned, and the generation of each
-    report.
+    """Partitions that a group's consumers report as owned, each with the reported generation.
 
-    One entry is one reported partition of one member. A "slot" is a partition's index in the
+    An entry is one reported partition of one member; a "slot" is a partition's index in the
     problem. Topics that do not exist or have no subscribers are left out.
 
     Attributes:
@@ -68,7 +67,10 @@ class ClaimedSlots:
 
 
 def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
-    """Decode the owned partitions that ``StickyAssignor`` members report in their user data."""
+    """Decode the owned partitions that consumers with the sticky assignor report in user data.
+
+    ``sticky`` has the members, topics and partitions of the rebalance.
+    """
     group = sticky.problem.group
     sent: Sequence[tuple[Claims, int | None]] | None = sticky.problem.sent_claims
     if sent is None:
@@ -87,10 +89,12 @@ def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
 
 
 def decode_user_data(user_data: Sequence[bytes | None]) -> list[tuple[Claims, int | None]]:
-    """Decode the owned partitions and the generation from the user data of each sticky member.
+    """Decode owned partitions and generation from the user data of each consumer.
 
-    The generation is None if the data has none. The values equal those of
-    `partage.wire.consumer_protocol.decode_sticky_user_data`.
+    The generation is None if the data has none. The format is that of Kafka's ``StickyAssignor``.
+
+    Args:
+        user_data: the user data of each consumer as sent.
     """
     if not any(user_data):
         return [(Claims.of(()), None)] * len(user_data)
@@ -107,17 +111,20 @@ def decode_user_data(user_data: Sequence[bytes | None]) -> list[tuple[Claims, in
 
 
 def claims_of_owned(sticky: StickyProblem) -> ClaimedSlots:
-    """Return the owned partitions that ``CooperativeStickyAssignor`` members list in their
-    subscriptions.
+    """Return the owned partitions in the subscriptions of ``CooperativeStickyAssignor`` consumers.
+
+    ``sticky`` has the members, topics and partitions of the rebalance.
     """
     generation = [_cooperative_generation(member) for member in sticky.problem.group]
     return _to_slots(sticky, _owned(sticky), _as_arrays(generation))
 
 
 def owned_slots(sticky: StickyProblem, slots: Slots) -> tuple[Int32Array, Int32Array]:
-    """Return the partitions that members list as owned in their subscriptions, with their owners.
+    """Return the owned partitions that consumers list in their subscriptions, with their owners.
 
-    Partitions that the numbering ``slots`` does not contain are left out.
+    Args:
+        sticky: members, topics and partitions of the rebalance.
+        slots: the numbering of partitions; others are left out.
 
     Returns:
         The owners and the indices of the partitions, as two parallel arrays (int32[n]).
@@ -135,9 +142,7 @@ def owned_slots(sticky: StickyProblem, slots: Slots) -> tuple[Int32Array, Int32A
 
 
 def _cooperative_generation(member: Member) -> int | None:
-    """Return the generation that a cooperative-sticky member reports for its owned partitions, or
-    None.
-    """
+    """Return the generation that a cooperative-sticky consumer reports, None if it reports none."""
     # The subscription's field counts (KIP-792), else the first 4 bytes of the user data.
     if member.generation >= 0:
         return member.generation
@@ -209,11 +214,10 @@ NO_OWNER = -1
 
 @dataclass(frozen=True, eq=False)
 class ResolvedClaims:
-    """Owner of each partition, after conflicting reports of the members of a consumer group are
-    resolved.
+    """Owner of each partition after conflicting reports of the group's consumers are resolved.
 
-    A claim is a partition that a member reports as owned. There are n claims and S partitions; the
-    latter include claimed partitions that do not exist.
+    A claim is a partition that a member reports as owned. There are n claims and S partitions,
+    which include claimed ones that do not exist.
 
     Attributes:
         owner: int32[S], owner of each partition, -1 for none.
@@ -230,8 +234,7 @@ class ResolvedClaims:
 
 
 def has_equal_subscriptions(sticky: StickyProblem) -> bool:
-    """Return whether all members of the consumer group subscribe to the same topics, as Kafka
-    decides it.
+    """Return whether all members subscribe to the same topics, by the rule of Kafka's class.
 
     If so, Kafka's sticky assignors use their faster constrained algorithm. A subscription that
     repeats a name is never considered equal. Members without topics are ignored before the first
@@ -254,9 +257,9 @@ def has_equal_subscriptions(sticky: StickyProblem) -> bool:
 
 
 def resolve_claims(sticky: StickyProblem, claimed: ClaimedSlots) -> ResolvedClaims:
-    """Choose one owner for each partition that several members of a consumer group report as owned.
+    """Choose one owner for each partition that several consumers report as owned.
 
-    The member with the newest generation owns the partition; with equal generations, none does.
+    The newest generation wins; with equal generations, the partition has no owner.
 
     Args:
         sticky: members, topics and partitions of the rebalance.
@@ -295,12 +298,14 @@ def read_group_user_data(
     tuple[tuple[Int32Array, Int32Array, Int32Array], tuple[NDArray[np.int64], NDArray[np.bool_]]]
     | None
 ):
-    """Decode the owned partitions from the user data of all sticky members with one compiled
-    kernel.
+    """Decode the owned partitions from all consumers' user data by one compiled kernel.
+
+    Args:
+        sticky: members, topics and partitions of the rebalance.
 
     Returns:
         The member, topic and partition number of each owned partition; and each member's
-            generation, and whether it reports one. None if the slower Python decoder must be used.
+        generation, and whether it reports one. None if the slower Python decoder must be used.
     """
     group = sticky.problem.group
     names = of_subscriptions(sticky.problem, _encoded_names)

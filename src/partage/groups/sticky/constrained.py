@@ -38,7 +38,7 @@ _NO_TRANSFERS = Transfers(np.zeros(0, np.int32), np.zeros(0, np.int32))
 
 @dataclass(slots=True)
 class Quota:
-    """Numbers of partitions that each member may keep if all members have equal subscriptions.
+    """Numbers of partitions that members may keep if all members have equal subscriptions.
 
     For 8 partitions and 3 members, two members get 3 partitions and one gets 2.
 
@@ -67,7 +67,7 @@ def assign_constrained(
     It is Kafka's ``ConstrainedAssignmentBuilder``.
 
     Args:
-        sticky: the problem.
+        sticky: members, topics and partitions of the rebalance.
         owned: the owner of each partition after conflicting claims are resolved.
         slots: the numbering of partitions.
         racks: racks of members and replicas.
@@ -107,12 +107,15 @@ def assign_constrained(
 
 
 def _drop_invalid_owners(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, Int32Array]:
-    """Remove the owner of each partition that two members report or that is on another rack
-    (KIP-881).
+    """Remove owners of partitions that two members report, or that are on another rack (KIP-881).
+
+    Args:
+        owned: the owner of each partition after conflicting claims are resolved.
+        racks: racks of members and replicas.
 
     Returns:
         The owner of each partition (-1 for none); and the former owner of each partition that was
-            removed because of racks (-1 for others). Both are int32[S] for S partitions.
+        removed because of racks (-1 for others). Both are int32[S] for S partitions.
     """
     owner = owned.owner
     if not owned.any_claim:
@@ -131,8 +134,7 @@ def _drop_invalid_owners(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Arra
 def _keep_claims(
     sticky: StickyProblem, owner: Int32Array, quota: Quota, *, any_claim: bool
 ) -> Int32Array:
-    """Return the number of owned partitions that each member of the consumer group may keep
-    (int32[M]).
+    """Compute how many owned partitions each member may keep (int32[M]).
 
     This is step 1 of Kafka's algorithm for equal subscriptions.
 
@@ -167,7 +169,7 @@ def _slots_to_keep(member: int, size: int, quota: Quota) -> int:
 
 
 def unassigned_slots(slots: Slots, owner: Int32Array, *, keeps_any: bool) -> Int32Array:
-    """Return the partitions without an owner, ordered by topic and partition number.
+    """Return the partitions without an owner, sorted by topic and partition number.
 
     This is step 2 of Kafka's algorithm for equal subscriptions.
 
@@ -194,7 +196,7 @@ def unassigned_slots(slots: Slots, owner: Int32Array, *, keeps_any: bool) -> Int
 
 
 def _assign_rest(count: int, quota: Quota, size: NDArray[np.int64]) -> Int32Array:
-    """Return the member that gets each of ``count`` remaining partitions, in round-robin order.
+    """Assign the remaining partitions to members below their quota, in round-robin order.
 
     This is step 6 of Kafka's algorithm for equal subscriptions; steps before it assign partitions
     by rack.
@@ -203,6 +205,9 @@ def _assign_rest(count: int, quota: Quota, size: NDArray[np.int64]) -> Int32Arra
         count: number of remaining partitions.
         quota: the number of partitions that members may have.
         size: int64[M], number of partitions of each member so far.
+
+    Returns:
+        The member that gets each partition.
     """
     under = np.array(quota.under, np.int32)
     rounds, by_lack = _rounds(under, quota.low - size[under])
@@ -239,8 +244,7 @@ def _rounds(members: Int32Array, lack: NDArray[np.int64]) -> tuple[Int32Array, I
 def _find_transfers(
     assigned: Transfers, previous_owner: Int32Array, disputed: NDArray[np.bool_] | None
 ) -> Transfers:
-    """Return the newly assigned partitions that another member must revoke first, with their new
-    owners.
+    """Find the new partitions that another member must revoke first, with their new owners.
 
     Args:
         assigned: the newly assigned partitions and their owners.
@@ -260,8 +264,7 @@ def _find_transfers(
 def assign_by_rack(
     free: Int32Array, racks: Racks, quota: Quota, size: NDArray[np.int64], sticky: StickyProblem
 ) -> tuple[Int32Array, Int32Array, Int32Array]:
-    """Assign partitions to consumers on the rack of one of their replicas, as far as quotas allow
-    (KIP-881).
+    """Assign partitions to consumers on the rack of a replica, as far as quotas allow (KIP-881).
 
     This is step 5 of Kafka's sticky algorithm for equal subscriptions.
 
@@ -270,7 +273,7 @@ def assign_by_rack(
         racks: racks of members and replicas.
         quota: the quotas; updated.
         size: int64[M], number of partitions of each member; updated.
-        sticky: the problem.
+        sticky: members, topics and partitions of the rebalance.
 
     Returns:
         The assigned partitions, their members, and the partitions that remain unassigned.
@@ -324,7 +327,7 @@ def assign_by_rack(
 
 
 def _group_by_rack(rack: Int32Array, width: int) -> tuple[Int32Array, Int32Array]:
-    """Return the members on each rack, as offsets and members in compressed rows (CSR).
+    """List the members on each rack, as offsets and members in compressed rows (CSR).
 
     Args:
         rack: int32[M], rack of each member; members with -1 have no rack and are left out.
@@ -336,7 +339,7 @@ def _group_by_rack(rack: Int32Array, width: int) -> tuple[Int32Array, Int32Array
 
 
 class MemberLists:
-    """Builder of each consumer's list of partitions in the sticky assignor for equal subscriptions.
+    """Builder of each consumer's list of partitions, for groups with equal subscriptions.
 
     `keep` adds the partitions that stay with their owner, `finish` adds the new ones.
 
@@ -351,11 +354,11 @@ class MemberLists:
     def keep(
         self, slots: Slots, owner: Int32Array, keep: Int32Array, previous_owner: Int32Array
     ) -> None:
-        """Let each member keep a given number of its owned partitions, and revoke its others.
+        """Let each member keep a given number of owned partitions; revoke its other ones.
 
         Args:
-            slots: the numbering of partitions; members keep those with the lowest partition numbers
-                first, then by topic.
+            slots: the numbering of partitions; the lowest partition numbers stay first, then by
+                topic.
             owner: int32[S], owner of each partition; set to -1 where revoked.
             keep: int32[M], number of partitions that each member keeps.
             previous_owner: int32[S], set to the old owner where revoked.
@@ -382,8 +385,7 @@ class MemberLists:
         owner[revoked] = NO_OWNER
 
     def finish(self, keep: Int32Array, new_partitions: Transfers) -> tuple[Int32Array, Int32Array]:
-        """Return each member's final list of partitions: the kept ones, then the newly assigned
-        ones.
+        """Return each member's final list of partitions: kept ones, then newly assigned ones.
 
         Args:
             keep: int32[M], number of partitions that each member keeps.
@@ -391,7 +393,7 @@ class MemberLists:
 
         Returns:
             The offset of each member's first partition (int32[M + 1]), and the partitions of all
-                members (int32[n]).
+            members (int32[n]).
         """
         slot, member = new_partitions.slot, new_partitions.member
         sizes = keep + np.bincount(member, minlength=self._members).astype(np.int32)

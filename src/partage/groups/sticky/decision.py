@@ -32,7 +32,7 @@ class Transfers:
     """Partitions that get a new owner in a rebalance, and these owners, as two parallel arrays.
 
     Attributes:
-        slot: int32[n], the partitions, as indices in the problem.
+        slot: int32[n], the partitions, as indices of `StickyProblem`.
         member: int32[n], the new owner of each partition.
     """
 
@@ -42,7 +42,7 @@ class Transfers:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """Assignment that a sticky algorithm computes: each member's list of partitions, as arrays.
+    """Result of a sticky algorithm: the list of partitions of each member, as arrays.
 
     The partitions may include reported ones that do not exist. `to_plan` converts the result to a
     plan of existing partitions.
@@ -65,13 +65,13 @@ class Decision:
 
     @property
     def member(self) -> Int32Array:
-        """Member that gets each assigned partition, parallel to the array ``slot`` (int32[n])."""
+        """Member that gets each assigned partition, parallel to ``slot`` (int32[n])."""
         return np.repeat(np.arange(len(self.start) - 1, dtype=np.int32), np.diff(self.start))
 
     def without(self, removed: NDArray[np.bool_]) -> Decision:
-        """Return a copy of the assignment without the partitions that a mask marks.
+        """Return a copy of the assignment without some partitions.
 
-        ``removed`` (bool[n]) has one value for each assigned partition.
+        ``removed`` (bool[n]) marks the assigned partitions to leave out.
         """
         start = np.zeros(len(self.start), np.int32)
         sizes = np.bincount(self.member[~removed], minlength=len(start) - 1)
@@ -79,10 +79,10 @@ class Decision:
         return replace(self, start=start, slot=self.slot[~removed])
 
     def to_pairs(self, sticky: StickyProblem) -> dict[str, list[tuple[str, int]]]:
-        """Return each member's assigned partitions as a dict, e.g. {"c1": [("orders", 0),
-        ("orders", 3)]}.
+        """Return the partitions by member id, e.g. {"c1": [("orders", 0), ("orders", 3)]}.
 
-        Keys are member ids. Partitions that members report but that do not exist are included.
+        Reported partitions that do not exist are included. ``sticky`` has the rebalance's members
+        and partitions.
         """
         names = [sticky.problem.index.topics[t] for t in sticky.topics.tolist()]
         topic, number = self.slots.topic.tolist(), self.slots.number.tolist()
@@ -92,10 +92,11 @@ class Decision:
         return {m: named[start[i] : start[i + 1]] for i, m in enumerate(ids)}
 
     def to_plan(self, sticky: StickyProblem, **more: Any) -> Plan:
-        """Convert the assignment to a plan, with a warning if Kafka's class would loop forever on
-        this input.
+        """Convert the assignment to a plan, with a warning if Kafka's class would loop forever.
 
-        ``sticky`` is the problem, ``more`` are further fields of the plan.
+        Args:
+            sticky: members, topics and partitions of the rebalance.
+            more: further fields of the plan.
 
         Raises:
             StickyAssignorError: Kafka's class assigns a partition twice; the error's `assignment`
@@ -146,7 +147,7 @@ class Decision:
 
 
 def withheld(owned_by: Int32Array, owned: Int32Array, owner: Int32Array) -> NDArray[np.bool_]:
-    """Return which partitions another member must revoke before the new owner gets them (bool[P]).
+    """Return which partitions must be revoked before the new owner gets them (bool[P]).
 
     Args:
         owned_by: int32[n], previous owners, -1 for a member that left.

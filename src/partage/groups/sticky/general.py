@@ -60,7 +60,7 @@ def assign_general(
     It is Kafka's ``GeneralAssignmentBuilder``.
 
     Args:
-        sticky: the problem.
+        sticky: members, topics and partitions of the rebalance.
         claimed: the partitions that members report as owned.
         owned: the owner of each partition after conflicting reports are resolved.
         racks: racks of members and replicas.
@@ -79,8 +79,9 @@ def assign_general(
 
 
 def _balance(inputs: GeneralProblem) -> Decision:
-    """Assign all partitions, then move some until the consumers' loads are as even as Kafka makes
-    them.
+    """Assign all partitions, then move some until members' loads are as even as Kafka makes them.
+
+    ``inputs`` has the valid reports of owned partitions, and the unassigned partitions.
     """
     balancing = ArrayBalancer(inputs)
     balancing.assign_unassigned()
@@ -100,7 +101,7 @@ def _balance(inputs: GeneralProblem) -> Decision:
 
 
 class ArrayBalancer:
-    """Kafka's sticky algorithm for different subscriptions, with the assignment stored in arrays.
+    """One run of Kafka's sticky algorithm for different subscriptions, on arrays.
 
     Call `assign_unassigned`, then `balance`.
 
@@ -175,8 +176,9 @@ class ArrayBalancer:
             self.owner, self.seq, self.size = owner, seq, size
 
     def _improve(self, slots: Int32Array) -> bool:
-        """Try to move each of the given partitions, repeatedly, until none moves; return whether
-        any moved.
+        """Try to move each given partition until no attempt succeeds; return whether any moved.
+
+        ``slots`` are the partitions (int32[n]), in the order of the attempts.
         """
         moved_at_all, repeated = False, RepeatedState()
         while self._pass_over(slots):
@@ -209,8 +211,7 @@ class ArrayBalancer:
         return EndlessLoop(repeated.passes, repeated.length, names)
 
     def _pass_over(self, slots: Int32Array, *, filling: bool = False, racks: bool = False) -> bool:
-        """Try once to move each of the given partitions to a less loaded member; return whether any
-        moved.
+        """Try once to move each given partition to a less loaded member; return whether any moved.
 
         Args:
             slots: int32[n], the partitions.
@@ -263,8 +264,9 @@ class ArrayBalancer:
         return bool(self._inputs.subscriptions.is_subscribed(self.owner[assigned], topic).all())
 
     def _raise_null_pointer(self, slot: int) -> None:
-        """Raise `StickyAssignorError` if Kafka's class throws a NullPointerException for this
-        partition.
+        """Raise `StickyAssignorError` if Kafka's class throws a NullPointerException.
+
+        ``slot`` is the partition that it would move then.
         """
         # Kafka's class throws if the previous owner can neither lose nor get partitions, because
         # such a member is no longer in its queue of members by load (Q2 in docs/quirks.md).
@@ -277,7 +279,7 @@ class ArrayBalancer:
         return bool(size.max(initial=0) - size.min(initial=1 << 40) <= 1)
 
     def _is_balanced(self) -> bool:
-        """Return whether no member could take a partition from a member with more partitions.
+        """Return whether no member could take a partition from a more loaded one.
 
         This is Kafka's ``isBalanced``.
         """
@@ -313,8 +315,7 @@ class ArrayBalancer:
 
 
 class _BestAssignment:
-    """The most even assignment so far during Kafka's balancing, from which later moves can be
-    undone.
+    """Most even assignment so far during Kafka's balancing, to which later moves are undone.
 
     Args:
         owner: int32[S], owner of each partition before the first move.
@@ -343,7 +344,7 @@ class _BestAssignment:
 
 
 class MemberQueue:
-    r"""Priority queue that finds the least loaded subscriber of a topic (Kafka's ``TreeSet``).
+    r"""Priority queue that finds a topic's least loaded subscriber (Kafka's ``TreeSet``).
 
     Members with the same subscription and rack form a cell, which has a tournament tree of keys. A
     member's key is ``partitions * members + rank of its id``, so the least key belongs to the least
@@ -390,7 +391,7 @@ class MemberQueue:
 def _build_trees(
     cell_of: Int32Array, rank: Int32Array, size: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], Int32Array, NDArray[np.int64]]:
-    """Build the tournament trees that find the least loaded subscriber of a Kafka topic.
+    """Build the tournament trees in which `MemberQueue` finds the least loaded subscriber.
 
     Members with the same subscription and rack form a cell, which has one tree.
 
@@ -425,7 +426,7 @@ def _build_trees(
 def _cells_by_topic(
     inputs: GeneralProblem, subscription: Int32Array
 ) -> tuple[Int32Array, Int32Array]:
-    """Return the cells that subscribe to each topic, as offsets and cells in compressed rows (CSR).
+    """List the cells that subscribe to each topic, as offsets and cells (CSR).
 
     A cell is the set of members with the same subscription and rack.
 

@@ -22,8 +22,7 @@ __all__ = ["GeneralProblem", "fixed_members", "null_pointer", "prepare"]
 
 @dataclass(frozen=True, eq=False)
 class GeneralProblem:
-    """Input of Kafka's sticky algorithm for different subscriptions: valid claims and unassigned
-    partitions.
+    """Input of Kafka's sticky algorithm for groups with different subscriptions.
 
     A claim is a partition that a member reports as owned. There are S partitions: the T existing
     ones, then claimed ones that do not exist.
@@ -53,7 +52,7 @@ class GeneralProblem:
     previous: Int32Array
 
     def names(self, slots: Int32Array | NDArray[np.intp]) -> tuple[str, ...]:
-        """Return the names of partitions, each as "topic-number", e.g. ("orders-0", "orders-3")."""
+        """Return the names of partitions as "topic-number", e.g. ("orders-0", "orders-3")."""
         numbering, topics = self.claimed.slots, self.sticky.problem.index.topics
         return tuple(
             f"{topics[self.sticky.topics[numbering.topic[slot]]]}-{numbering.number[slot]}"
@@ -68,13 +67,13 @@ def prepare(
     racks: Racks,
     max_generation: int,
 ) -> GeneralProblem:
-    """Build the input of Kafka's sticky algorithm for different subscriptions.
+    """Build the input of Kafka's sticky algorithm for groups with different subscriptions.
 
-    Invalid claims (partitions that members report as owned) are dropped, and unassigned partitions
-    are listed.
+    Invalid claims are dropped, and unassigned partitions are listed. A claim is a partition that a
+    member reports as owned.
 
     Args:
-        sticky: the problem.
+        sticky: members, topics and partitions of the rebalance.
         claimed: all claims.
         owned: the owner of each partition after conflicting claims are resolved.
         racks: racks of members and replicas.
@@ -128,9 +127,9 @@ def _unassigned(
 
 
 def _find_previous_owners(claimed: ClaimedSlots, max_generation: int) -> Int32Array:
-    """Return the member that owned each partition in an earlier generation, -1 for none (int32[S]).
+    """Find the member that owned each partition in an earlier generation, -1 for none (int32[S]).
 
-    Kafka's sticky algorithm prefers to give the partition back to this member.
+    Kafka's sticky algorithm prefers to return the partition to this member.
 
     Args:
         claimed: the partitions that members report as owned, with generations.
@@ -156,7 +155,7 @@ def fixed_members(
     """Return which members can neither lose nor get partitions while loads are balanced (bool[M]).
 
     Args:
-        inputs: the problem.
+        inputs: the input of the sticky algorithm.
         size: int64[M], number of partitions of each member.
         owner: int32[n], the member of each assigned partition.
         slot: int32[n], the assigned partitions.
@@ -168,11 +167,14 @@ def fixed_members(
 
 
 def null_pointer(inputs: GeneralProblem, slot: int) -> StickyAssignorError:
-    """Return the exception for an input on which Kafka's sticky assignor throws a
-    NullPointerException.
+    """Return the error for an input on which Kafka's class throws a NullPointerException.
 
-    It occurs if a member reports partition ``slot`` with an older generation, but no longer
-    subscribes to its topic (Q2 in docs/quirks.md).
+    It throws if a member reports a partition with an older generation, but no longer subscribes to
+    its topic (Q2 in docs/quirks.md).
+
+    Args:
+        inputs: the input of the sticky algorithm.
+        slot: the partition.
     """
     (name,) = inputs.names(np.array([slot]))
     what = (

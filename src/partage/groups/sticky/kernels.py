@@ -44,7 +44,7 @@ _MIN_TREE_TABLE = 64
 
 
 class SlotArrays(NamedTuple):
-    """Topic and replica racks of each partition, as arrays for compiled kernels.
+    """Topic and replica racks of each partition as arrays for compiled kernels.
 
     A slot is a partition's index in the problem.
 
@@ -60,7 +60,7 @@ class SlotArrays(NamedTuple):
 
 
 class DraftArrays(NamedTuple):
-    """Assignment under construction in a sticky assignor; moves of partitions change it in place.
+    """Assignment under construction in a sticky assignor, as arrays that kernels change in place.
 
     Attributes:
         owner: int32[S], owner of each of S partitions, -1 for none.
@@ -80,7 +80,7 @@ class DraftArrays(NamedTuple):
 
 
 class QueueArrays(NamedTuple):
-    """Arrays of the priority queue of members by load, for compiled kernels (see `MemberQueue`).
+    """Arrays of the priority queue of members by load, for compiled kernels (`MemberQueue`).
 
     A cell has the members with one subscription and one rack; its tree finds the least loaded.
 
@@ -110,7 +110,7 @@ class QueueArrays(NamedTuple):
 
 
 class MovementArrays(NamedTuple):
-    """Record of partitions that moved between members, as arrays (Kafka's ``PartitionMovements``).
+    """Record of the partitions that moved, as arrays (Kafka's ``PartitionMovements``).
 
     Attributes:
         net: int32[5, S], the recorded move of each partition: source, target, and its links in a
@@ -141,13 +141,14 @@ def _update_key(queue, m, key):
 
 
 @piece
-def _first_key(k, slot, racks, slots, queue):
-    """Return the queue key of the subscriber of topic ``k`` with the fewest partitions, -1 if none.
+def _first_key(topic, slot, racks, slots, queue):
+    """Return the queue key of a topic's subscriber with the fewest partitions, -1 for none.
 
-    With ``racks``, only members without a rack or on the rack of a replica of ``slot`` count.
+    With ``racks``, only members without a rack or on the rack of a replica of ``slot`` count. A key
+    is the number of partitions times the number of members, plus the member's rank (`QueueArrays`).
     """
     best = -1
-    for j in range(queue.cell_start[k], queue.cell_start[k + 1]):
+    for j in range(queue.cell_start[topic], queue.cell_start[topic + 1]):
         c = queue.cell[j]
         if racks and queue.cell_rack[c] != -1:
             found = False
@@ -164,25 +165,23 @@ def _first_key(k, slot, racks, slots, queue):
 
 
 @piece
-def _bucket(movements, k, slot, table):
-    """Return a partition's bucket in a Java ``HashMap`` with ``table`` buckets; ``k`` is the
-    topic.
-    """
-    h = (31 * (31 + movements.number[slot]) + movements.hashed[k]) & 0xFFFFFFFF
+def _bucket(movements, topic, slot, table):
+    """Return the bucket of partition ``slot`` in a Java ``HashMap`` that has ``table`` buckets."""
+    h = (31 * (31 + movements.number[slot]) + movements.hashed[topic]) & 0xFFFFFFFF
     return (h ^ (h >> 16)) & (table - 1)
 
 
 @piece
-def _find(sets, k, source, target):
-    # -1: no partition of topic k moved from source to target.
-    s = sets[OF_TOPIC, k]
+def _find(sets, topic, source, target):
+    # -1: no partition of the topic moved from source to target.
+    s = sets[OF_TOPIC, topic]
     while s >= 0 and not (sets[SOURCE, s] == source and sets[TARGET, s] == target):
         s = sets[AFTER, s]
     return s
 
 
 @piece
-def _remove(movements, state, k, slot):
+def _remove(movements, state, topic, slot):
     # An empty set of movements becomes unused.
     net, sets = movements.net, movements.sets
     s, before, after = net[SET, slot], net[PREV, slot], net[NEXT, slot]
@@ -198,10 +197,10 @@ def _remove(movements, state, k, slot):
     sets[COUNT, s] -= 1
     if sets[COUNT, s] > 0:
         return
-    if sets[OF_TOPIC, k] == s:
-        sets[OF_TOPIC, k] = sets[AFTER, s]
+    if sets[OF_TOPIC, topic] == s:
+        sets[OF_TOPIC, topic] = sets[AFTER, s]
     else:
-        other = sets[OF_TOPIC, k]
+        other = sets[OF_TOPIC, topic]
         while sets[AFTER, other] != s:
             other = sets[AFTER, other]
         sets[AFTER, other] = sets[AFTER, s]
@@ -210,23 +209,23 @@ def _remove(movements, state, k, slot):
 
 
 @piece
-def _add_movement(movements, state, k, slot, source, target):
-    """Record that partition ``slot`` of topic ``k`` has moved from one member to another."""
+def _add_movement(movements, state, topic, slot, source, target):
+    """Record that partition ``slot`` of a topic has moved from member ``source`` to ``target``."""
     net, sets = movements.net, movements.sets
-    s = _find(sets, k, source, target)
+    s = _find(sets, topic, source, target)
     if s < 0:
         s = sets[UNUSED, state[TOP]]
         state[TOP] += 1
         sets[SOURCE, s], sets[TARGET, s], sets[COUNT, s] = source, target, 0
         sets[TABLE, s], sets[FIRST, s], sets[LAST, s] = _SMALLEST_TABLE, -1, -1
-        sets[AFTER, s] = sets[OF_TOPIC, k]
-        sets[OF_TOPIC, k] = s
+        sets[AFTER, s] = sets[OF_TOPIC, topic]
+        sets[OF_TOPIC, topic] = s
     # The number of buckets grows as in Java's HashMap, because it decides the iteration order.
     if sets[TABLE, s] < _MIN_TREE_TABLE:
-        bucket, chain = _bucket(movements, k, slot, sets[TABLE, s]), 0
+        bucket, chain = _bucket(movements, topic, slot, sets[TABLE, s]), 0
         other = sets[FIRST, s]
         while other >= 0:
-            if _bucket(movements, k, other, sets[TABLE, s]) == bucket:
+            if _bucket(movements, topic, other, sets[TABLE, s]) == bucket:
                 chain += 1
             other = net[NEXT, other]
         if chain >= _MAX_CHAIN:
@@ -245,22 +244,21 @@ def _add_movement(movements, state, k, slot, source, target):
 
 
 @piece
-def _partition_to_move(movements, k, slot, holder, target):
-    """Return the partition to move: one of topic ``k`` that can move back to ``target``, or
-    ``slot``.
+def _partition_to_move(movements, topic, slot, holder, target):
+    """Return a partition of the topic that can move back to member ``target``, else ``slot``.
 
-    A partition moves back if it moved from ``target`` to ``holder`` before, the first in Java's
-    order (Kafka's ``getTheActualPartitionToBeMoved``).
+    It can move back if it moved from ``target`` to ``holder`` before; the first in Java's order is
+    taken (Kafka's ``getTheActualPartitionToBeMoved``).
     """
     net, sets = movements.net, movements.sets
     source = net[FROM, slot] if net[TO, slot] >= 0 else holder
-    s = _find(sets, k, target, source)
+    s = _find(sets, topic, target, source)
     if s < 0:
         return slot
     best = one = sets[FIRST, s]
-    least = _bucket(movements, k, best, sets[TABLE, s])
+    least = _bucket(movements, topic, best, sets[TABLE, s])
     while one >= 0:
-        bucket = _bucket(movements, k, one, sets[TABLE, s])
+        bucket = _bucket(movements, topic, one, sets[TABLE, s])
         if bucket < least:
             best, least = one, bucket
         one = net[NEXT, one]
@@ -268,17 +266,15 @@ def _partition_to_move(movements, k, slot, holder, target):
 
 
 @piece
-def _record_move(movements, state, k, slot, holder, target):
-    """Record that partition ``slot`` of topic ``k`` moves from one member (``holder``) to
-    ``target``.
-    """
+def _record_move(movements, state, topic, slot, holder, target):
+    """Record that partition ``slot`` of a topic moves from member ``holder`` to ``target``."""
     source = holder
     if movements.net[TO, slot] >= 0:
         source = movements.net[FROM, slot]
-        _remove(movements, state, k, slot)
+        _remove(movements, state, topic, slot)
         if source == target:
             return
-    _add_movement(movements, state, k, slot, source, target)
+    _add_movement(movements, state, topic, slot, source, target)
 
 
 @kernel(
@@ -287,12 +283,11 @@ def _record_move(movements, state, k, slot, holder, target):
     SlotArrays, DraftArrays, QueueArrays, MovementArrays,
 )  # fmt: skip
 def assign_or_move_each(order, at, filling, racks, slots, draft, queue, movements):
-    """Move each partition of a list to a member with fewer partitions, if that makes the loads more
-    even.
+    """Move each listed partition to a member with fewer partitions, if that evens out the loads.
 
     ``order`` has the partitions; the pass begins at its index ``at`` and returns the index where it
     stopped. With ``filling`` it assigns partitions instead of moving them; with ``racks`` only to
-    members on the rack of a replica.
+    members on the rack of a replica. The other arguments have the assignment's arrays.
     """
     owner, size, state, stamp = draft.owner, draft.size, draft.state, queue.stamp
     members, topic = len(queue.rank), -1
@@ -343,7 +338,7 @@ def assign_or_move_each(order, at, filling, racks, slots, draft, queue, movement
 
 @piece
 def _next_row(after, row):
-    """Return the first row from ``row`` on that has not been removed from a union-find structure.
+    """Return the first row from ``row`` on that is not removed from a union-find structure.
 
     ``after`` has a later row for each removed row, and the row itself for others.
     """
@@ -369,7 +364,7 @@ def _not_before(under_place, begin, end, place):
 
 
 class UnderQuota(NamedTuple):
-    """Members with fewer partitions than their quota, by rack, for the rack-aware sticky assignor.
+    """Members with fewer partitions than their quota, by rack, for rack-aware assignment.
 
     Attributes:
         member: int32[U], these members in order.
@@ -388,7 +383,7 @@ class UnderQuota(NamedTuple):
 
 
 class WaitingMembers(NamedTuple):
-    """Members that wait for one more partition than the minimum: one FIFO queue per rack.
+    """Members that may get one more partition than the minimum: one FIFO queue per rack.
 
     Attributes:
         queue: int32, members by rack; the entries from ``head`` to ``tail`` of a rack wait.
@@ -445,12 +440,12 @@ def _longest_waiting(slot, slots, waiting):
     SlotArrays, UnderQuota, WaitingMembers,
 )  # fmt: skip
 def assign_on_racks(free, slots, member_rack, under, waiting, size, out, numbers):
-    """Assign each partition to a consumer on the rack of one of its replicas, as far as quotas
-    allow.
+    """Assign partitions to consumers on the rack of a replica, as far as quotas allow.
 
-    ``out`` gets each partition's member, -1 for none; the result is the number of members above the
-    low quota. ``numbers`` are: low quota, high quota, how many members may reach the high quota,
-    how many have reached it, and how many wait for one more partition.
+    ``free`` has the partitions, ``size`` each member's number so far. ``out`` gets each partition's
+    member, -1 for none; the result is the number of members above the low quota. ``numbers`` are:
+    low quota, high quota, how many members may reach the high quota, how many have reached it, and
+    how many wait for one more partition.
     """
     low, high, extra = numbers[0], numbers[1], numbers[2]
     over, clock, place = numbers[3], numbers[4], 0
@@ -492,8 +487,8 @@ def assign_on_racks(free, slots, member_rack, under, waiting, size, out, numbers
 def keep_up_to_quota(order, owner, at, end, out, previous_owner):
     """Let each member keep its owned partitions up to a maximum, and revoke the rest.
 
-    Kept partitions of member m go to ``out`` from ``at[m]`` to ``end[m]``. Revoked ones get owner
-    -1.
+    ``order`` has the partitions, ``owner`` their owners. Kept ones of member m go to ``out`` from
+    ``at[m]`` to ``end[m]``. Revoked ones get owner -1, and the old one in ``previous_owner``.
     """
     for i in range(len(order)):
         slot = order[i]
@@ -510,9 +505,10 @@ def keep_up_to_quota(order, owner, at, end, out, previous_owner):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
 def append_to_lists(slot, member, at, out):
-    """Append each newly assigned partition (``slot``) to its owner's list, a section of ``out``.
+    """Append each new partition to the list of its owner, a section of the array ``out``.
 
-    ``at[m]`` is the index in ``out`` where the list of member m continues; it is advanced.
+    ``slot`` has the partitions and ``member`` their owners; ``at[m]`` is where the list of member m
+    continues in ``out``, and is advanced.
     """
     for i in range(len(slot)):
         m = member[i]
@@ -525,12 +521,11 @@ def append_to_lists(slot, member, at, out):
     " boolean[::1], boolean[::1])"
 )
 def resolve_disputes(member, slot, generation, sent, owner, entry, holds, disputed):
-    """Choose one owner for each partition that several members report as owned: the newest
-    generation.
+    """Choose one owner for each partition that several members report as owned.
 
-    With equal generations, none owns it. ``owner`` gets each partition's owner, ``entry`` the valid
-    report or -1, ``holds`` whether each report is valid; ``sent`` has the subscriptions'
-    generations.
+    Report i says that ``member[i]`` owns ``slot[i]``. The newest ``generation`` wins; of equal
+    ones, none. ``owner`` gets each partition's owner, ``entry`` the valid report or -1, ``holds``
+    whether each report is valid; ``sent`` has the subscriptions' generations.
     """
     for i in range(len(member)):
         m, s = member[i], slot[i]
@@ -583,8 +578,8 @@ class EncodedNames(NamedTuple):
         data: uint8, the names as UTF-8, one after the other.
         start: int64[K + 1], offset of each name in ``data``.
         table: int32, hash table of topics (open addressing); -1 is empty.
-        after: int32[K + 1], cache: the topic that followed each topic in the list decoded before,
-            -1 for none; the first entry is for the first topic of a list.
+        after: int32[K + 1], cache: the topic that followed each topic in the last decoded list, -1
+            for none; the first entry is for the first topic of a list.
     """
 
     data: Bytes
@@ -594,10 +589,10 @@ class EncodedNames(NamedTuple):
 
 
 class ClaimColumns(NamedTuple):
-    """Output arrays of `read_claims`: the claimed partitions of all members, one after another.
+    """Output arrays of `read_claims`: reported partitions of all members, one after another.
 
     Attributes:
-        topic: int32, topic of each claim.
+        topic: int32, topic of each reported partition (claim).
         number: int32, partition number of each claim.
         claim_count: int64[M], number of claims of each member.
         generation: int64[M], generation of each member's claims.
@@ -634,7 +629,7 @@ def _find_topic(data, at, size, names):
 
 @kernel("void(EncodedNames)", EncodedNames)
 def hash_names(names):
-    """Fill an empty hash table of topic names, which is used to decode members' user data."""
+    """Fill the empty hash table of topic names that `read_claims` uses."""
     start, table = names.start, names.table
     mask = len(table) - 1
     for k in range(len(start) - 1):
@@ -648,10 +643,10 @@ def hash_names(names):
 
 @kernel("int64(uint8[::1], int64[::1], EncodedNames, ClaimColumns)", EncodedNames, ClaimColumns)
 def read_claims(data, start, names, claims):
-    """Decode the owned partitions that members report in their sticky user data; return their
-    number.
+    """Decode the owned partitions in the user data of all sticky members; return their number.
 
-    ``start`` has the offset of each member's bytes in ``data``. Unknown topics are left out.
+    ``start`` has the offset of each member's bytes in ``data``. The results go to ``claims``;
+    topics that are not among ``names`` are left out.
     """
     after, topic, number = names.after, claims.topic, claims.number
     total = 0

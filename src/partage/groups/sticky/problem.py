@@ -35,7 +35,7 @@ _NO_KEYS = np.zeros(0, np.int64)
 
 
 class Slots:
-    """Numbering of partitions as array indices ("slots") for the sticky assignors.
+    """Numbering of partitions by array indices ("slots") for the sticky assignors.
 
     Existing partitions come first, by (topic, number), then foreign ones: partitions that do not
     exist, but that a member reports as owned, or that Kafka expects because it numbers a topic's
@@ -58,20 +58,18 @@ class Slots:
 
     @property
     def regular(self) -> bool:
-        """True if all numbered partitions exist in the cluster."""
+        """True if every numbered partition exists in the cluster."""
         return self.count == self.real
 
     @cached_property
     def topic(self) -> Int32Array:
-        """Topic of each numbered partition, as an index into ``StickyProblem.topics``
-        (int32[S]).
-        """
+        """Topic of each numbered partition, as an index of ``StickyProblem.topics`` (int32[S])."""
         foreign = (self._foreign >> 32).astype(np.int32)
         return np.concatenate([self._sticky.topic, foreign]) if len(foreign) else self._sticky.topic
 
     @cached_property
     def number(self) -> Int32Array:
-        """Kafka's partition number of each numbered partition, within its topic (int32[S])."""
+        """Kafka's partition number of each numbered partition (int32[S])."""
         if not len(self._foreign):
             return self._sticky.number
         foreign = ((self._foreign & 0xFFFFFFFF) - _HALF).astype(np.int32)
@@ -79,16 +77,12 @@ class Slots:
 
     @cached_property
     def keys(self) -> NDArray[np.int64]:
-        """Sort key of each partition (int64[S]): sorting by it sorts by (topic, partition
-        number).
-        """
+        """Sort key of each partition, for an order by topic, then partition number (int64[S])."""
         return keys_of(self.topic, self.number)
 
     @cached_property
     def walk(self) -> Int32Array:
-        """Partitions in the order in which Kafka's sticky assignors look for unassigned ones
-        (int32[T]).
-        """
+        """Partitions in the order in which Kafka's class looks for unassigned ones (int32[T])."""
         # Kafka numbers a topic's partitions from 0 to their count. If partition numbers have no
         # gaps, these are the existing partitions in order.
         if self._sticky.counted:
@@ -99,14 +93,14 @@ class Slots:
 
     @cached_property
     def by_number(self) -> Int32Array:
-        """Indices of all partitions, sorted by (partition number, topic) (int32[S])."""
+        """Indices of all partitions, sorted by partition number, then topic (int32[S])."""
         if not self.regular:
             return np.lexsort((self.topic, self.number)).astype(np.int32)
         return self._sticky.layout.by_number
 
 
 class SlotLayout:
-    """Numbering of the existing partitions that a consumer group subscribes to, by (topic, number).
+    """Numbering of a group's existing partitions by topic and partition number, as arrays.
 
     It is cached for groups with the same subscriptions. Its attributes are among those of
     `StickyProblem`.
@@ -121,7 +115,7 @@ class SlotLayout:
 
     @cached_property
     def number(self) -> Int32Array:
-        """Kafka's partition number of each existing partition, within its topic (int32[T])."""
+        """Kafka's partition number of each existing partition (int32[T])."""
         return self.nth if self.counted else self.index.number_of[self.dense]
 
     @cached_property
@@ -136,18 +130,18 @@ class SlotLayout:
 
     @cached_property
     def topic(self) -> Int32Array:
-        """Topic of each existing partition, as an index into the array ``topics`` (int32[T])."""
+        """Topic of each existing partition, as an index of ``topics`` (int32[T])."""
         return np.repeat(np.arange(len(self.topics), dtype=np.int32), self.counts)
 
     @cached_property
     def topic_by_name(self) -> dict[str, int]:
-        """Dict from topic name to the topic's index in the array ``topics``."""
+        """Index of each topic in the array ``topics``, by topic name."""
         names = self.index.topics
         return {names[t]: k for k, t in enumerate(self.topics.tolist())}
 
     @cached_property
     def by_number(self) -> Int32Array:
-        """Existing partitions as indices, sorted by (partition number, topic) (int32[T])."""
+        """Indices of the existing partitions, sorted by partition number, then topic (int32[T])."""
         # Existing slots are in topic order already, and NumPy sorts 16-bit keys by radix.
         if self.counted and (self.counts == self.counts[:1]).all():
             topics = len(self.counts)
@@ -160,7 +154,7 @@ class SlotLayout:
 
 
 class StickyProblem:
-    """Members, topics and numbered partitions of a rebalance, as input of the sticky assignors.
+    """Input of the sticky assignors: members, topics and numbered partitions of a rebalance.
 
     A slot is the index of a partition, sorted by topic and partition number.
 
@@ -171,7 +165,7 @@ class StickyProblem:
         topics: int32[K], topics with partitions and a subscriber, in Java's order of names.
         start: int32[K + 1], first slot of each topic (CSR).
         counts: int32[K], number of partitions of each topic.
-        dense: int32[T], the partition of each existing slot, as the index numbers it.
+        dense: int32[T], index number of the partition at each existing slot.
         counted: whether every topic's partition numbers are 0..n-1 (no holes).
         owned: (member, topic, number) of owned partitions, None until read.
     """
@@ -189,7 +183,7 @@ class StickyProblem:
 
     @property
     def number(self) -> Int32Array:
-        """Kafka's partition number of each existing partition, within its topic (int32[T])."""
+        """Kafka's partition number of each existing partition (int32[T])."""
         return self.layout.number
 
     @property
@@ -202,19 +196,17 @@ class StickyProblem:
 
     @property
     def topic(self) -> Int32Array:
-        """Topic of each existing partition, as an index into the array ``topics`` (int32[T])."""
+        """Topic of each existing partition, as an index of ``topics`` (int32[T])."""
         return self.layout.topic
 
     @property
     def topic_by_name(self) -> dict[str, int]:
-        """Dict from topic name to the topic's index in the array ``topics``."""
+        """Index of each topic in the array ``topics``, by topic name."""
         return self.layout.topic_by_name
 
     @property
     def visit(self) -> list[int]:
-        """Members of the consumer group, in the iteration order of the leader's Java map of
-        subscriptions.
-        """
+        """Group members in the iteration order of the leader's Java map of subscriptions."""
         return self.problem.group.members_in_map_order
 
     @cached_property
@@ -224,15 +216,13 @@ class StickyProblem:
 
     @cached_property
     def owners(self) -> list[int]:
-        """Members of the consumer group, in the iteration order of Kafka's map
-        ``currentAssignment``.
-        """
+        """Group members in the iteration order of Kafka's map ``currentAssignment``."""
         if self.members >= _MIN_REGULAR_KEYS and not _may_have_trees(self.hashes):
             return self.visit
         return self.problem.group.members_in_refilled_map_order
 
     def locate(self, topic: Int32Array, number: Int32Array) -> tuple[Int32Array, Slots]:
-        """Convert (topic, partition number) pairs to partition indices.
+        """Convert (topic, partition number) pairs to partition indices (slots).
 
         Pairs that do not exist in the cluster get new indices.
 
@@ -276,9 +266,12 @@ class StickyProblem:
 
 
 def _may_have_trees(hash_of_id: list[int]) -> bool:
-    """Return whether a bucket of a Java ``HashMap`` with these hash codes may have become a tree.
+    """Return whether a Java ``HashMap`` with these keys may have turned a bucket into a tree.
 
-    The iteration order then depends on the order of insertions, so a copy of the map may differ.
+    Its iteration order then depends on the order of insertions, so a copy may differ.
+
+    Args:
+        hash_of_id: the hash codes of the keys (member ids).
     """
     hashes = np.array(hash_of_id, np.int64) & 0xFFFFFFFF
     return may_have_trees(hashes ^ (hashes >> 16), DEFAULT_TABLE)
@@ -299,15 +292,15 @@ def _lay_out(problem: Problem) -> tuple[Int32Array, Int32Array, Int32Array]:
 
 
 def keys_of(topic: Int32Array, number: Int32Array) -> NDArray[np.int64]:
-    """Return an integer for each (topic, partition number) pair that sorts like the pair
-    (int64[n]).
+    """Combine each (topic, partition number) pair into one integer that sorts like the pair.
+
+    Both arrays are int32[n], the result int64[n].
     """
     return (topic.astype(np.int64) << 32) | (number.astype(np.int64) + _HALF)
 
 
 class Subscriptions:
-    """Topics to which each member of a consumer group subscribes, as arrays for Kafka's sticky
-    algorithm.
+    """Topics to which each consumer of a group subscribes, as arrays for the sticky algorithm.
 
     A topic that a member lists twice counts twice.
 
@@ -347,7 +340,7 @@ class Subscriptions:
 
     @property
     def shared(self) -> NDArray[np.bool_]:
-        """Mask of the topics that have at least two subscribers (bool[K] for K topics).
+        """Mask of the topics with two or more subscribers (bool[K] for K topics).
 
         Only partitions of such topics can move between members.
         """
@@ -360,8 +353,9 @@ class Subscriptions:
         return subscription * max(self._topics, 1) + self.topic
 
     def is_subscribed(self, member: Int32Array, topic: Int32Array) -> NDArray[np.bool_]:
-        """Return for each (member, topic) pair whether the member subscribes to the topic
-        (bool[n]).
+        """Return for each (member, topic) pair whether the member subscribes to the topic.
+
+        Both arrays are int32[n], the result bool[n].
         """
         if not len(self._keys):
             return np.zeros(len(member), bool)
@@ -390,7 +384,7 @@ def distinct(values: NDArray[Numbers]) -> NDArray[Numbers]:
 
 
 def numbered(values: NDArray[Numbers]) -> tuple[NDArray[Numbers], NDArray[np.int32]]:
-    """Return the distinct values of an array in ascending order, and each value's index in them.
+    """Return the distinct values of an array in ascending order, and each value's index in it.
 
     It is a faster ``np.unique`` with ``return_inverse``.
 
@@ -402,7 +396,7 @@ def numbered(values: NDArray[Numbers]) -> tuple[NDArray[Numbers], NDArray[np.int
 
 
 class Racks:
-    """Racks of consumers and of each partition's replicas, for rack-aware assignment (KIP-881).
+    """Racks of consumers and of each partition's replicas, for rack-aware plans (KIP-881).
 
     Attributes:
         any_member: whether a member has a rack.
@@ -438,7 +432,7 @@ class Racks:
 
     @property
     def start(self) -> Int32Array:
-        """Offset of each partition's first replica rack in the array ``rack`` (int32[S + 1])."""
+        """Index in the array ``rack`` at which each partition's racks begin (int32[S + 1])."""
         return self._csr[0]
 
     @property
@@ -451,7 +445,7 @@ class Racks:
         return max(len(self._sticky.problem.cluster.rack_names), 1)
 
     def _racks_matter(self) -> bool:
-        """Return whether racks affect Kafka's sticky assignors.
+        """Return whether racks affect the result of Kafka's sticky assignors.
 
         They do if a member shares a rack with a replica, and partitions have different racks.
         """
@@ -465,7 +459,7 @@ class Racks:
 
     @cached_property
     def weight(self) -> NDArray[np.int64]:
-        """Number of consumers on the racks of each partition's replicas (int64[S]).
+        """Number of consumers on the racks of the replicas of each partition (int64[S]).
 
         Kafka assigns the partitions with the fewest such consumers first.
         """
@@ -476,10 +470,13 @@ class Racks:
         return total[self.start[1:]] - total[self.start[:-1]]
 
     def mismatch(self, member: Int32Array, slot: Int32Array) -> NDArray[np.bool_]:
-        """Return for each (member, partition) pair whether no replica is on the member's rack
-        (bool[n]).
+        """Return for each (member, partition) pair whether no replica is on the member's rack.
 
         It is False for members without a rack, and for all pairs if racks do not matter.
+
+        Args:
+            member: int32[n], the members.
+            slot: int32[n], the partitions.
         """
         if not self.active:
             return np.zeros(len(member), bool)

@@ -25,11 +25,10 @@ __all__ = ["ListBalancer", "OwnerMap", "PartitionMovements"]
 
 
 class ListBalancer:
-    """Kafka's sticky algorithm on Python lists, for groups that report partitions that do not
-    exist.
+    """One run of Kafka's sticky algorithm on Python lists, for reports of missing partitions.
 
-    It follows Kafka's class step by step, because such partitions may get two owners. `decide`
-    returns the result.
+    It follows Kafka's class step by step, because partitions that members report but that do not
+    exist may get two owners. `decide` returns the result.
 
     Args:
         inputs: valid claims and unassigned partitions of the group.
@@ -76,9 +75,7 @@ class ListBalancer:
         self._movements = PartitionMovements(names, self._topic, slots.number.tolist())
 
     def decide(self) -> Decision:
-        """Assign the unassigned partitions, balance the members' loads, and return the new
-        assignment.
-        """
+        """Assign the unassigned partitions, balance the members' loads and return the result."""
         fresh = self._queue[-1][0] == 0
         self._assign_unassigned()
         every = [s for s in self._inputs.every.tolist() if self._shared[self._topic[s]]]
@@ -115,10 +112,9 @@ class ListBalancer:
             self._assign(s, by_rack=False)
 
     def _assign(self, slot: int, *, by_rack: bool) -> bool:
-        """Assign a partition to the subscriber with the fewest partitions; return False if there is
-        none.
+        """Assign a partition to its least loaded subscriber; return False if there is none.
 
-        With ``by_rack`` only subscribers without a rack or on the rack of a replica are considered.
+        With ``by_rack`` only subscribers without a rack or on the rack of a replica count.
         """
         for m in self._in_queue(self._topic[slot]):
             rack = self._rack[m]
@@ -132,8 +128,9 @@ class ListBalancer:
         return False
 
     def _improve(self, slots: list[int]) -> bool:
-        """Try to move each of the given partitions, repeatedly, until none moves; return whether
-        any moved.
+        """Try to move each given partition until no attempt succeeds; return whether any moved.
+
+        ``slots`` are the partitions, in the order of the attempts.
         """
         moved_at_all, repeated = False, RepeatedState()
         while self._pass(slots):
@@ -202,7 +199,12 @@ class ListBalancer:
         return None
 
     def _move(self, slot: int, target: int) -> int:
-        """Move a partition to member ``target``, and return the partition that was moved."""
+        """Move a partition, or another one of its topic back; return the one that was moved.
+
+        Args:
+            slot: the partition.
+            target: the member that gets it.
+        """
         # Kafka may move another partition of the topic back to the target instead.
         slot = self._movements.partition_to_move(slot, self._holder[slot], target)
         holder = self._holder[slot]
@@ -218,7 +220,7 @@ class ListBalancer:
         return slot
 
     def _is_balanced(self) -> bool:
-        """Return whether no member could take a partition from a member with more partitions.
+        """Return whether no member could take a partition from a more loaded one.
 
         This is Kafka's ``isBalanced``.
         """
@@ -270,14 +272,14 @@ class ListBalancer:
 
 
 class _JavaSet:
-    """Model of a Java ``HashSet`` of partitions, which has the same iteration order as Java's."""
+    """Model of a Java ``HashSet`` of partitions, for its iteration order."""
 
     def __init__(self) -> None:
         self.hashes: dict[int, int] = {}
         self.table = 16
 
     def add(self, slot: int, hashed: int) -> None:
-        """Add a partition with its Java hash code to the modelled ``HashSet``."""
+        """Add a partition to the modelled ``HashSet``; ``hashed`` is its Java hash code."""
         self.hashes[slot] = hashed
         # The table grows as Java's does and never shrinks.
         while True:
@@ -291,16 +293,16 @@ class _JavaSet:
             self.table *= 2
 
     def first(self) -> int:
-        """Return the partition that comes first in the iteration order of the Java ``HashSet``."""
+        """Return the first partition in the iteration order of the Java ``HashSet``."""
         spread = [(h & 0xFFFFFFFF) >> 16 ^ (h & 0xFFFFFFFF) for h in self.hashes.values()]
         buckets = [one & (self.table - 1) for one in spread]
         return list(self.hashes)[buckets.index(min(buckets))]
 
 
 class PartitionMovements:
-    """Record of the moves of partitions between members so far (Kafka's ``PartitionMovements``).
+    """Record of partition moves between members so far (Kafka's ``PartitionMovements``).
 
-    It finds moves that can be reversed, so that fewer partitions change their owner.
+    It finds moves to reverse, so that fewer partitions change their owner.
 
     Args:
         names: topic names.
@@ -315,7 +317,7 @@ class PartitionMovements:
         self._sets: dict[tuple[int, int, int], _JavaSet] = {}
 
     def record(self, slot: int, old: int, new: int) -> None:
-        """Record that a partition moves from member ``old`` to member ``new``."""
+        """Record that partition ``slot`` moves from member ``old`` to member ``new``."""
         k = self._topic[slot]
         if slot in self._net:
             # A partition that has moved before keeps its first owner as the source.
@@ -332,11 +334,10 @@ class PartitionMovements:
         self._sets.setdefault((k, old, new), _JavaSet()).add(slot, hashed)
 
     def partition_to_move(self, slot: int, old: int, new: int) -> int:
-        """Return the partition to move: one that can move back to member ``new``, or the partition
-        ``slot``.
+        """Return a partition that can move back to member ``new``, else the partition ``slot``.
 
-        A partition of the same topic moves back if it moved from ``new`` to ``old`` before; this
-        undoes one move (Kafka's ``getTheActualPartitionToBeMoved``).
+        It is one of the same topic that moved from ``new`` to ``old`` before; moving it back undoes
+        one move (Kafka's ``getTheActualPartitionToBeMoved``).
         """
         if slot in self._net:
             old = self._net[slot][0]
@@ -344,16 +345,13 @@ class PartitionMovements:
         return slot if opposite is None else opposite.first()
 
     def state(self) -> object:
-        """Return all moves of partitions recorded so far as one comparable value, to detect endless
-        loops.
-        """
+        """Return all recorded moves as one comparable value, for the detection of endless loops."""
         sets = {key: (one.table, list(one.hashes)) for key, one in self._sets.items()}
         return dict(self._net), sets
 
 
 class OwnerMap:
-    """Model of Kafka's map from member to partitions (``currentAssignment``), for its iteration
-    order.
+    """Model of Kafka's map from member to partitions (``currentAssignment``), for its order.
 
     The order decides the owner of a partition that Kafka assigns twice: the last one in the map
     (Q26 in docs/quirks.md).
@@ -374,8 +372,9 @@ class OwnerMap:
         self.order = self._table.order()
 
     def remove_fixed(self, fixed: Collection[int]) -> None:
-        """Remove the members that can neither lose nor get a partition from the modelled Java
-        map.
+        """Remove members from the modelled map that can neither lose nor get a partition.
+
+        ``fixed`` are these members.
         """
         if fixed:
             visit = self._sticky.visit
@@ -390,15 +389,13 @@ class OwnerMap:
         self._copy = self.order
 
     def restore(self) -> None:
-        """Refill the modelled Java map from its copy, as Kafka does when it undoes its moves of
-        partitions.
-        """
+        """Refill the modelled map from its copy, as Kafka does when it undoes partition moves."""
         self._table.clear()
         for m in self._filled(self._copy, DEFAULT_TABLE).order():
             self._table.put(m)
 
     def add_fixed(self) -> None:
-        """Add the members that `remove_fixed` removed to the modelled Java map again."""
+        """Add the members again that `remove_fixed` removed from the modelled map."""
         for m in self._aside:
             self._table.put(m)
         self.order = self._table.order()

@@ -33,10 +33,9 @@ def unassigned_along_walk(
     claims: tuple[Int32Array, Int32Array],
     place: NDArray[np.int64],
 ) -> Int32Array:
-    """Return the partitions that Kafka treats as unassigned if members report partitions that do
-    not exist.
+    """Return the partitions that Kafka's class regards as unassigned, if some reports are invalid.
 
-    Partitions are indices of the problem's partitions.
+    A report is invalid if its partition does not exist. Partitions are slots of the problem.
 
     Args:
         sticky: the problem, which has the iteration order of members.
