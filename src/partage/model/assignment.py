@@ -410,8 +410,7 @@ class Plan(Assignment):
         return owner
 
     def settled(self) -> Plan:
-        """Return the plan's final assignment, after consumers have revoked the partitions that
-        move.
+        """Return the final assignment, after consumers have revoked all partitions that move.
 
         In a cooperative rebalance (KIP-429), a moving partition has no owner until then.
 
