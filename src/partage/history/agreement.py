@@ -148,7 +148,7 @@ def check_agreement(generation: Generation, clusters: ClusterHistory) -> Verdict
 
 
 def _check_streams(generation: Generation, clusters: ClusterHistory) -> Verdict:
-    """Compare the recorded tasks of a Kafka Streams group with those that its task assignor
+    """Compare a Streams group's recorded tasks (``generation``) with those that its assignor
     computes.
     """
     verdict = check_streams_agreement(generation, clusters)
@@ -158,7 +158,9 @@ def _check_streams(generation: Generation, clusters: ClusterHistory) -> Verdict:
 
 
 def _check_migration(generation: Generation) -> Verdict:
-    """Check that a consumer group kept its assignment when it changed its protocol (KIP-848)."""
+    """Check that a group kept its assignment when its protocol changed (KIP-848) in
+    ``generation``.
+    """
     before = generation.previous
     if before is None:
         return Verdict(why="taken over from a group of which the log has nothing")
@@ -388,7 +390,7 @@ def _with_owned_partitions(state: ClassicState, claims: dict[str, Subscription])
 
 
 def _check_target(generation: Generation, clusters: ClusterHistory) -> Verdict:
-    """Compare the assignment that the group coordinator recorded (KIP-848) with a computed one.
+    """Compare a coordinator's recorded assignment (KIP-848) of ``generation`` with a computed one.
 
     It is computed with the assignor that the group uses, such as "uniform".
     """
@@ -441,8 +443,8 @@ def _compute_target(
 
 
 def _has_whole_input(generation: Generation, cluster: Cluster) -> bool:
-    """Return whether the log has the previous assignment of every member, an input of the
-    assignor.
+    """Return whether the log has the previous assignment of all members of a recorded
+    generation.
     """
     # If the log begins later than the group, the target of a member may be missing. All targets are
     # known if together they contain every partition of the subscribed topics.
@@ -487,7 +489,7 @@ def _explain_target(
 
 
 def _member_orders(generation: Generation) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield orders in which the coordinator's assignor may have visited the group's members.
+    """Yield orders in which the coordinator's assignor may have visited a generation's members.
 
     Each item is (description, order), with members as positions.
     """

@@ -157,8 +157,8 @@ class CauseFinder:
         return tuple(sorted(causes, key=lambda c: _PRECEDENCE[c.kind]))
 
     def _note_active(self, generation: Generation, before: Generation | None) -> None:
-        """Store when each member last advanced a committed offset, and client ids that members
-        share.
+        """Store when each member of a generation last advanced a committed offset, and shared
+        client ids.
         """
         members = () if before is None else before.last.members
         known = {m.id: self.state.active.get(m.id) for m in members}
@@ -175,8 +175,8 @@ class CauseFinder:
         self.state.shared |= {client for client, count in clients.items() if count > 1}
 
     def _infer_causes(self, generation: Generation, before: Generation) -> Iterator[Cause]:
-        """Yield the causes of a rebalance that follow from comparing the group before and
-        after it.
+        """Yield the causes of a rebalance that follow from comparing its generation with the one
+        before.
         """
         change = compare_states(before.last, generation.first)
         at = generation.timestamp_ms
@@ -203,7 +203,7 @@ class CauseFinder:
         yield from _other_changes(change, at)
 
     def _without_changes(self, generation: Generation, before: Generation | None) -> Cause:
-        """Return the cause of a rebalance in which neither the members nor the topics changed."""
+        """Return the cause of a new generation in which neither members nor topics changed."""
         cause = cause_without_changes(generation, before)
         if cause.kind not in ("request", "unknown"):
             return cause
@@ -249,7 +249,9 @@ class CauseFinder:
         return None if fault is None else fault[1]
 
     def _recorded_causes(self, generation: Generation, before: Generation) -> Iterator[Cause]:
-        """Yield the causes of a rebalance that the records of a consumer group (KIP-848) state."""
+        """Yield the causes of a new generation that the records of a consumer group (KIP-848)
+        state.
+        """
         # A departure is refined to a leave, a session or a poll timeout, by commits and heartbeats.
         old = {m.id: m for m in before.last.members}
         new = {m.id: m for m in generation.first.members}
@@ -460,9 +462,7 @@ class CauseFinder:
         return repeats and earliest <= began - advanced <= longest
 
     def _lost_all_members(self, generation: Generation) -> bool:
-        """Return whether all members (at least two) left the consumer group in the same
-        rebalance.
-        """
+        """Return whether all members (at least two) of the previous generation left in this one."""
         # Then no commits of remaining members show when the rebalance began.
         before = generation.previous
         stayed = {m.id for m in generation.first.members}
@@ -470,7 +470,9 @@ class CauseFinder:
         return len(members) > 1 and not any(m.id in stayed for m in members)
 
     def _delayed_rebalance(self, member: MemberState, generation: Generation) -> bool:
-        """Return whether a rebalance had to wait for this member's session timeout."""
+        """Return whether the rebalance of a generation had to wait for this member's session
+        timeout.
+        """
         # The coordinator waits for a dead member, but not for one that sent LeaveGroup. If no other
         # member is missing, the rebalance ends when the dead member's session times out.
         seen = self._last_commit(member)
@@ -558,7 +560,7 @@ class CauseFinder:
         return max((t for t in times if t is not None), default=None)
 
     def _longest_commit_interval(self, member: MemberState) -> int:
-        """Return the longest usual time (ms) between commits of a consumer's partitions; 0 if
+        """Return the longest usual time (ms) between commits of a member's partitions; 0 if
         unknown.
         """
         waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_partitions(member)]
@@ -587,7 +589,7 @@ class CauseFinder:
         return min(at, newest + max(waits, default=0))
 
     def _shortest_session_timeout(self, member: MemberState) -> int:
-        """Return a consumer's session timeout (ms), or a lower bound of it if it is unknown."""
+        """Return a member's session timeout (ms), or a lower bound of it if it is unknown."""
         # The bound is a multiple of the commit interval, at most Kafka's default timeout.
         if member.session_timeout_ms > 0 or self._timeout_ms is not None:
             return self._session_timeout(member)
@@ -596,7 +598,7 @@ class CauseFinder:
         return min(SESSION_TIMEOUT_MS, max(_SILENT_INTERVALS * usual, _LEAST_SILENCE_MS))
 
     def _session_timeout(self, member: MemberState) -> int:
-        """Return a consumer's session timeout (ms): its own, the broker's, or Kafka's default."""
+        """Return a member's session timeout (ms): its own, the broker's, or Kafka's default."""
         if member.session_timeout_ms > 0:
             return member.session_timeout_ms
         return self._timeout_ms if self._timeout_ms is not None else SESSION_TIMEOUT_MS
@@ -631,9 +633,10 @@ def _other_changes(change: StateChange, time_ms: int) -> Iterable[Cause]:
 
 
 def is_follow_up(generation: Generation, before: Generation | None) -> bool:
-    """Return whether a rebalance is the second half of a cooperative rebalance (KIP-429).
+    """Return whether a generation is the second half of a cooperative rebalance (KIP-429).
 
-    It assigns the partitions that members revoked in the first half, the rebalance ``before``.
+    It then assigns the partitions that members revoked in the first half, the generation
+    ``before``.
     """
     # Cooperative members send the partitions that they keep; eager members send none.
     has_owned = any(m.subscription and m.subscription.owned for m in generation.first.members)
@@ -643,7 +646,8 @@ def is_follow_up(generation: Generation, before: Generation | None) -> bool:
 
 
 def cause_without_changes(generation: Generation, before: Generation | None) -> Cause:
-    """Return the cause of a rebalance in which no member joined, left or changed its subscription.
+    """Return the cause of a new generation in which no member joined, left or changed
+    subscriptions.
 
     It is new metadata if a topic or partition was assigned that was unknown before, else the second
     rebalance of a cooperative one (KIP-429) if partitions were assigned, else a client's request:

@@ -284,15 +284,15 @@ class TopicNames:
         return self.learnt.get(topic_id, topic_id)
 
     def id_of(self, name: str, time_ms: int) -> str | None:
-        """Return the topic id that a topic had at a time (ms); None if the cluster had no such
-        topic.
-        """
+        """Return the topic id that a topic name had at a time (ms); None without such a topic."""
         cluster = self._clusters.at(time_ms)
         number = cluster.topic(name)
         return cluster.index.ids[number] if number >= 0 else None
 
     def had_partition(self, name: str, partition: int, time_ms: int) -> bool:
-        """Return whether a topic had a partition at a time (ms); True if the topic is unknown."""
+        """Return whether the topic called ``name`` had a partition at a time (ms); True if it is
+        unknown.
+        """
         cluster = self._clusters.at(time_ms)
         dense = cluster.partitions_of(name)
         return not len(dense) or bool((cluster.index.number_of[dense] == partition).any())

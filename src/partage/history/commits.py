@@ -183,7 +183,7 @@ def _number_by_kernel(commits: RecordPositions, records: RecordPositions) -> Int
 
 
 def reduce_to_runs(source: Commits) -> Runs:
-    """Summarise offset commits per consumer group, partition and minute, to process them faster.
+    """Summarise offset commits (``source``) per consumer group, partition and minute (commit runs).
 
     Most records of the log are commits, so this makes further processing cheap. A minute is divided
     at records of the group (where `Commits.stretch` changes).
@@ -438,7 +438,7 @@ class CommitFolder:
         return list(self._series), self._state.tobytes()
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the offset commit statistics from the values that `stored` returned."""
+        """Restore the offset commit statistics so far from the values (``state``) of `stored`."""
         series, numbers = state
         self._series = {key: number for number, key in enumerate(series)}
         self._state = np.frombuffer(numbers, np.int64).reshape(STATE_ROWS, len(series)).copy()

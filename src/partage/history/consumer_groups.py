@@ -414,7 +414,7 @@ class EpochGroup:
             self._add_cause(Cause("topics", RECORDED, time_ms=record.timestamp_ms, detail=detail))
 
     def _complete_members(self, generation: Generation) -> Generation:
-        """Add members' metadata to a rebalance if the log has it only after the target
+        """Add members' metadata to a generation if the log has it only after the target
         assignment.
         """
         # This happens in a compacted log. Static members may also have new ids at the end of the

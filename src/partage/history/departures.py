@@ -65,16 +65,15 @@ class DepartedMembers:
     members: list[DepartedMember] = field(default_factory=list)
 
     def add(self, member: MemberState, time_ms: int, timeout_ms: int) -> None:
-        """Add a consumer that left its group; a rejoin within ``timeout_ms`` is a bounce.
-
-        ``time_ms`` is the time of its departure.
+        """Add a member that left its group at ``time_ms``; a rejoin within ``timeout_ms`` is a
+        bounce.
         """
         identity = (member.id, member.instance, member.client_id, member.client_host)
         self.members.append(DepartedMember(*identity, time_ms, time_ms + timeout_ms))
         del self.members[:-_MOST_REMEMBERED]
 
     def mark_evicted(self, member: str, *, lost: bool = False) -> None:
-        """Mark a consumer that left its group as evicted by the coordinator.
+        """Mark a departed member as evicted by the coordinator.
 
         ``lost`` means that a broker failure caused the eviction.
         """

@@ -265,9 +265,10 @@ class StateChange:
 
 
 def compare_states(before: ClassicState | None, after: ClassicState) -> StateChange:
-    """Return the differences between two successive states of a group, such as joined members.
+    """Return the differences between two successive group states (``before`` and ``after``).
 
-    If ``before`` is None, all members count as joined.
+    Examples are joined members and another strategy. If ``before`` is None, all members count as
+    joined.
 
     >>> compare_states(None, ClassicState("", 1, None, None, None, ())).cause
     'same members'
@@ -294,7 +295,7 @@ def _change(before: str | None, after: str | None) -> tuple[str, str] | None:
 
 
 def subscribed_topics(member: MemberState) -> tuple[str, ...]:
-    """Return the topics to which a consumer subscribes, sorted and without duplicates."""
+    """Return the topics to which a member subscribes, sorted and without duplicates."""
     return () if member.subscription is None else tuple(sorted(set(member.subscription.topics)))
 
 
@@ -317,7 +318,7 @@ class Event:
 
 
 def derive_events(item: Generation | LifecycleEvent) -> Iterator[Event]:
-    """Yield the rows of table ``events`` for a rebalance, or for a group's creation or deletion.
+    """Yield rows of table ``events`` for a history item: a generation, or a creation or deletion.
 
     Each cause of a rebalance is a separate event with its own time.
     """
@@ -352,7 +353,9 @@ def _event_name(generation: Generation) -> str:
 
 
 def _events_within_generation(generation: Generation) -> Iterator[Event]:
-    """Yield events of a group that needed no rebalance, such as the restart of a static member."""
+    """Yield events within a generation that needed no rebalance, such as a static member's
+    restart.
+    """
     before = generation.first
     for position, time_ms, state in generation.rewrites:
         at = (generation.incarnation, generation.number, position, time_ms)

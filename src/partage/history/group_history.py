@@ -141,11 +141,13 @@ class GroupHistory:
         return LifecycleEvent("deleted", *at)
 
     def reader(self, topic: str, partition: int) -> str | None:
-        """Return the id of the member that now consumes a partition; None if there is none."""
+        """Return the id of the member that now consumes a topic's partition; None if there
+        is none.
+        """
         return self._unread.state.owner.get((topic, partition))
 
     def is_stopped(self, topic: str, partition: int) -> bool:
-        """Return whether a partition had a consumer before and has none now."""
+        """Return whether a topic's partition had a consumer before and has none now."""
         return (topic, partition) in self._unread.state.stopped
 
     def committed(self) -> dict[tuple[str, int], tuple[int, int]]:

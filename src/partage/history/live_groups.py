@@ -285,7 +285,7 @@ class WatchedGroup:
         return self._open is not None or self._ended_ms is not None
 
     def is_in_storm(self, time_ms: int) -> bool:
-        """Return whether the group is in a rebalance storm (many rebalances in quick
+        """Return whether the group is in a rebalance storm at a time (many rebalances in
         succession).
         """
         return self._storms.is_ongoing(time_ms)
@@ -330,8 +330,9 @@ class WatchedGroup:
             yield from self._end_if_consumed(at)
 
     def expire(self, now_ms: int) -> Iterator[WatchEvent]:
-        """End the group's rebalance if it takes too long, and confirm a deletion; yield
-        the events.
+        """End the group's rebalance if it takes too long at ``now_ms``, and confirm a deletion.
+
+        Yield the events.
         """
         if self._ended_ms is not None and now_ms >= self._ended_ms:
             yield from self._confirm_deletion()
@@ -484,7 +485,7 @@ class LiveGroups:
     _open: dict[str, None] = field(default_factory=dict)
 
     def add_state(self, state: Mapping[str, Any]) -> None:
-        """Add new metadata of the cluster (brokers, topics) to the live view.
+        """Add new metadata of the cluster (``state``: brokers, topics) to the live view.
 
         The first metadata is also used for earlier times.
         """
@@ -543,7 +544,8 @@ class LiveGroups:
         return self._held[0].due_ms if self._held else None
 
     def advance(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Process all queued records and commits that are due; yield events of consumer groups.
+        """Process all queued records and commits that are due at ``now_ms``; yield the groups'
+        events.
 
         Rebalances that take too long end, too.
         """

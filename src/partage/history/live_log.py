@@ -89,7 +89,7 @@ class LiveDecoder:
         return self.moves, self.damaged, self._epochs, self._pending
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore open transactions and leader epochs from the values that `stored` returned."""
+        """Restore open transactions and leader epochs from the values (``state``) of `stored`."""
         self.moves, self.damaged, self._epochs, self._pending = state
 
     def decode(self, batches: Sequence[LogBatch]) -> Iterator[tuple[str, GroupRecord | LiveCommit]]:

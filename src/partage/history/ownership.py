@@ -69,11 +69,11 @@ class OwnershipIntervals:
         return self._open, self._ended, self._newest, self._latest_end
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the unfinished ownership spans from the values that `stored` returned."""
+        """Restore the unfinished ownership spans from the values (``state``) of `stored`."""
         self._open, self._ended, self._newest, self._latest_end = state
 
     def feed(self, item: Generation | LifecycleEvent | CurrentAssignment) -> Iterator[Interval]:
-        """Process the group's next rebalance or event; yield the ownership spans that are now
+        """Process the next item of the group's history; yield the ownership spans that are now
         final.
 
         A span is the time in which one member owned one partition.
@@ -93,7 +93,8 @@ class OwnershipIntervals:
             yield from self._rename_restarted_members(item)
 
     def _rename_restarted_members(self, generation: Generation) -> Iterator[Interval]:
-        """Give the partitions of restarted static members to their new member ids.
+        """Give the partitions of static members that restarted in a generation to their new member
+        ids.
 
         Yield the ownership spans that end with the old ids.
         """

@@ -161,10 +161,9 @@ class PauseTracker:
         return dropped
 
     def stretch(self, found: Stretch) -> list[Pause]:
-        """Process a partition's offset commits between two records; return the pauses that end with
-        them.
+        """Process a summary (``found``) of a partition's offset commits between two group records.
 
-        A pause is the time without commits around a rebalance.
+        Return the pauses (times without commits around a rebalance) that end with these commits.
         """
         state = self.partitions.setdefault((found.topic, found.partition), PartitionCommits())
         if found.forgotten or not found.commits:  # a tombstone: the old offset is void
@@ -196,19 +195,23 @@ class PauseTracker:
         return pause._replace(first_ms=stretch.first_ms, rewind=rewind, advance=advance)
 
     def last_ms(self, topic: str, partition: int) -> int | None:
-        """Return the time of a partition's newest offset commit (ms); None if there was none."""
+        """Return the time (ms) of the newest offset commit of a topic's partition; None without
+        one.
+        """
         state = self.partitions.get((topic, partition))
         return None if state is None else state.last_ms
 
     def advanced_ms(self, topic: str, partition: int) -> int | None:
         """Return the time (ms) at which a commit last increased a partition's committed offset, or
         None.
+
+        ``topic`` and ``partition`` identify the partition.
         """
         state = self.partitions.get((topic, partition))
         return None if state is None else state.advanced_ms
 
     def usual_ms(self, topic: str, partition: int) -> int | None:
-        """Return the usual time between two offset commits of a partition (ms), or None."""
+        """Return the usual time (ms) between two offset commits of a topic's partition, or None."""
         state = self.partitions.get((topic, partition))
         return None if state is None else state.usual_ms
 
@@ -220,7 +223,8 @@ class PauseTracker:
 
 
 def stopped_partitions(generation: Generation) -> frozenset[tuple[str, int]]:
-    """Return the partitions whose consumption a rebalance interrupts, as (topic, partition) pairs.
+    """Return the (topic, partition) pairs whose consumption a new generation's rebalance
+    interrupts.
 
     An eager rebalance interrupts all, a cooperative one only those that change owners.
     """

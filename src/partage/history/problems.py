@@ -56,12 +56,14 @@ def unsupported_reason(state: ClassicState) -> str | None:
 
 
 def is_all_java(state: ClassicState) -> bool:
-    """Return whether all members of a group are Java clients, judged by the bytes they sent."""
+    """Return whether all members in a recorded group state are Java clients, by the bytes they
+    sent.
+    """
     return bool(state.members) and all(identify_client(m).name == JAVA for m in state.members)
 
 
 def recorded_group(state: ClassicState) -> Group:
-    """Convert a recorded consumer group to the input of an assignment strategy.
+    """Convert a recorded group state to the input of an assignment strategy (its members).
 
     Raises:
         InvalidProblemError: the record contains a value that no client can send.
@@ -119,7 +121,7 @@ def with_learnt_loads(strategy: Strategy, state: ClassicState, cluster: Cluster)
 
 
 def recorded_assignment(state: ClassicState, cluster: Cluster) -> Assignment:
-    """Convert a group's recorded assignment to arrays of partition indices.
+    """Convert the assignment in a recorded group state to arrays of partition indices.
 
     It may be invalid. Partitions that the cluster lacks are in ``unresolved``.
     """

@@ -186,14 +186,14 @@ class GroupRecord:
 
 
 def assigned_partitions(member: MemberState) -> tuple[tuple[str, int], ...]:
-    """Return the (topic, partition) pairs that a consumer is assigned, each once."""
+    """Return the (topic, partition) pairs that a member is assigned, each once."""
     # librdkafka's cooperative-sticky may list a topic twice in one assignment.
     flat = ((topic, p) for topic, numbers in member.assigned for p in numbers)
     return tuple(dict.fromkeys(flat))
 
 
 def recorded_plan(state: ClassicState) -> dict[str, dict[str, list[int]]]:
-    """Return a group's recorded assignment as nested dicts: member id to topic to partitions.
+    """Return the assignment in a recorded group state as dict from member to topic to partitions.
 
     A member without partitions has an empty dict.
     """

@@ -358,7 +358,7 @@ def departure_time(
 
 
 def _coincidence_density(one: Instant, other: Instant) -> float:
-    """Return the probability density (per ms) that two uncertain times are equal."""
+    """Return the probability density (per ms) that one uncertain time equals another one."""
     # Both are taken as uniform and independent; the result is a likelihood for Bayes' rule.
     common = min(one.latest, other.latest) - max(one.earliest, other.earliest)
     widths = max(1.0, one.latest - one.earliest) * max(1.0, other.latest - other.earliest)

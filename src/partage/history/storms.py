@@ -57,7 +57,9 @@ class StormTracker(Generic[_Item]):
         return waiting, self._number
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the rebalances that may belong to a storm from the values of `stored`."""
+        """Restore the rebalances that may belong to a storm from the values (``state``) of
+        `stored`.
+        """
         waiting, self._number = state
         self._pending = deque(_Pending(*one) for one in waiting)
 

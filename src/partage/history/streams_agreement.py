@@ -154,7 +154,7 @@ def _leader_error(rebalance: StreamsRebalance) -> str | None:
 
 
 def _decode_previous_rebalance(generation: Generation) -> list[StreamsRebalance]:
-    """Decode the rebalance before a recorded one of a Streams group, as a list of one or none."""
+    """Decode the rebalance before a Streams group's generation, as a list of one or none."""
     # It may show further topics of the application's topology.
     if generation.previous is None or generation.previous.protocol != "classic":
         return []
@@ -201,7 +201,7 @@ class Assumption:
         return self.settings.rack_aware_assignment_strategy != "none"
 
     def is_exact(self, rebalance: StreamsRebalance) -> bool:
-        """Return whether Partage's assignor equals that of the members' Kafka Streams release.
+        """Return whether Partage's assignor equals that of the Streams release in a rebalance.
 
         It is not exact for 2.0 to 2.5.
         """
@@ -253,9 +253,12 @@ def _list_tasks(names: Iterable[str]) -> str:
 def assumptions(
     rebalance: StreamsRebalance, topology: ObservedTopology, cluster: Cluster
 ) -> Iterator[Assumption]:
-    """Yield guesses at the task assignor's inputs that a Kafka Streams group's log lacks.
+    """Yield guesses at inputs of a Streams task assignor that the log lacks, the likeliest first.
 
-    The likeliest come first.
+    Args:
+        rebalance: the recorded rebalance.
+        topology: the sub-topologies that the records show.
+        cluster: the cluster metadata.
     """
     # The guesses vary lags, standbys and stateful sub-topologies. Rack-aware strategies come last.
     plain = list(islice(_plain_assumptions(rebalance, topology, cluster), _MOST_TRIED))
@@ -329,7 +332,7 @@ def _stateful_choices(topology: ObservedTopology) -> list[frozenset[SubtopologyK
 
 
 def _with_lags(assumption: Assumption, copies: Mapping[TaskId, int]) -> Iterator[Assumption]:
-    """Yield variants of a guess in which clients lag far behind on some stateful tasks.
+    """Yield variants of a guess (``assumption``) in which clients lag far behind on stateful tasks.
 
     ``copies`` has the number of standby copies of each stateful task.
     """
@@ -344,7 +347,7 @@ def _with_lags(assumption: Assumption, copies: Mapping[TaskId, int]) -> Iterator
 
 
 def _assignors(rebalance: StreamsRebalance) -> Sequence[TaskAssignor]:
-    """Return the task assignors of the Kafka Streams release that the members run.
+    """Return the task assignors of the Kafka Streams release that a rebalance's members run.
 
     The version of the members' user data shows the release.
     """
@@ -373,7 +376,7 @@ def _likely_settings(
 
 
 def counts_of(topology: ObservedTopology, cluster: Cluster) -> dict[str, int]:
-    """Return the partition count of each source topic of a Kafka Streams application."""
+    """Return the partition count of each source topic in a Streams application's topology."""
     # A repartition topic may be created in this very rebalance, before any metadata has it; its
     # count then comes from the recorded assignment.
     return {
@@ -415,8 +418,8 @@ class _Comparison:
     at_ms: int
 
     def distance(self, assumption: Assumption) -> int:
-        """Return the number of differences between recorded tasks and those computed under
-        a guess.
+        """Return the number of differences between recorded tasks and those computed under an
+        assumption.
         """
         sent = self._computed_messages(assumption)
         if sent is None:
@@ -427,7 +430,7 @@ class _Comparison:
         )
 
     def agreement(self, assumption: Assumption) -> StreamsVerdict:
-        """Return the comparison's result for a guess under which the recorded tasks are
+        """Return the comparison's result for an assumption with which the recorded tasks are
         computed.
         """
         # It also states if the assignment would be the same with all other changelog lags.
@@ -456,9 +459,9 @@ class _Comparison:
         return StreamsVerdict(agrees, why, words or None, assumption.assignor.name, exact)
 
     def with_other_lags(self, assumption: Assumption) -> Assumption | None:
-        """Search for changelog lengths under which the task assignor computes the recorded tasks.
+        """Search for changelog lengths with which the assignor computes exactly the recorded tasks.
 
-        Return the guess with these lengths, or None if there are none.
+        Return ``assumption`` with these lengths, or None if there are none.
         """
         # A consumer receives the tasks of its client in the order of lags. The search is a
         # coordinate descent: it changes one task after the other as long as a step reduces the
@@ -482,7 +485,9 @@ class _Comparison:
         return assumption if best == 0 else None
 
     def _only_consumers_differ(self, assumption: Assumption) -> bool:
-        """Return whether a guess gives each client its recorded tasks, but on other threads."""
+        """Return whether an assumption gives each client its recorded tasks, but on other
+        threads.
+        """
         # Tasks that another consumer must revoke first are not in the record, so the recorded tasks
         # may be a subset.
         planned, sent = self._assign(assumption), self._computed_messages(assumption)
@@ -502,7 +507,7 @@ class _Comparison:
         return counts_of(self.seen, self.cluster)
 
     def _assign(self, assumption: Assumption) -> StreamsGroupAssignment | None:
-        """Run the task assignor under a guess at its inputs; return None if it fails."""
+        """Run the task assignor with the inputs of an assumption; return None if it fails."""
         counts = self._counts
         ends: dict[TopicPartition, int] = {}
         for task in stateful_tasks(self.seen, assumption.stateful, counts):
@@ -533,7 +538,7 @@ class _Comparison:
             return None
 
     def _computed_messages(self, assumption: Assumption) -> _Sent | None:
-        """Return the assignment that the leader would send to each consumer under a guess.
+        """Return the assignment that the leader would send to each consumer under an assumption.
 
         It is None if there is none, or if the record has other consumers.
         """

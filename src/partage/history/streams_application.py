@@ -224,8 +224,11 @@ def rack_strategies() -> Sequence[RackAwareStrategy]:
 
 
 def racks_matter(rebalance: StreamsRebalance, topology: ObservedTopology, cluster: Cluster) -> bool:
-    """Return whether racks of clients and brokers can affect a Streams application's assignment."""
-    # They can if members' racks differ and the racks of all replicas are known.
+    """Return whether racks can affect a recorded rebalance's task assignment.
+
+    They can if the members' racks differ and the cluster's metadata has the racks of all replicas
+    of the topics in ``topology``.
+    """
     racks = {member.rack for member in rebalance.members}
     if None in racks or "" in racks or len(racks) < 2:
         return False
@@ -296,7 +299,10 @@ def shared_changelogs(
 def _changelog_topics(
     rebalance: StreamsRebalance, topology: ObservedTopology, cluster: Cluster
 ) -> list[str]:
-    """Return the changelog topics of a Streams application, recognised by their names."""
+    """Return the cluster's changelog topics of a Streams application, recognised by their names.
+
+    They begin as the member ids in ``rebalance`` or the repartition topics in ``topology``.
+    """
     hints = {member.id.partition("-")[0] for member in rebalance.members}
     hints |= {
         topic.partition("-")[0] for topic in topology.counts if topic.endswith("-repartition")

@@ -251,7 +251,7 @@ class UnreadTracker:
                 self.state.java[member.id] = None
 
     def _stop_classic(self, generation: Generation) -> None:
-        """Mark the partitions that members of a classic consumer group lost as not consumed."""
+        """Mark the partitions that a classic group's members lost as not consumed."""
         # Present members revoked them to rejoin, or by their new assignment. Departed members lost
         # all their partitions.
         at, claims = generation.timestamp_ms, _reported_partitions(generation)
@@ -365,7 +365,7 @@ class UnreadTracker:
         )
 
     def _resume_migrated(self, generation: Generation) -> None:
-        """Mark partitions as consumed again that only seemed to stop in a protocol migration."""
+        """Mark partitions as consumed that only seemed to stop in a migration."""
         state, at = self.state, generation.timestamp_ms
         for member in generation.first.members:
             for pair in assigned_partitions(member):
@@ -381,9 +381,7 @@ class UnreadTracker:
             self._assign(assigned_partitions(member), member.id, time_ms, after_record(time_ms))
 
     def acknowledge(self, assignment: CurrentAssignment) -> None:
-        """Update which partitions have a consumer, by a member's acknowledgement (KIP-848,
-        KIP-1071).
-        """
+        """Update which partitions have a consumer, by a member's acknowledged assignment."""
         state, at = self.state, assignment.time_ms
         now = {(topic, p): None for role, _, topic, p in assignment.parts if role in _READS}
         lost = [pair for pair in state.reads.get(assignment.member, ()) if pair not in now]
@@ -408,9 +406,7 @@ class UnreadTracker:
     # -- stops ---------------------------------------------------------------------------------
 
     def _note_stalled(self, generation: Generation) -> None:
-        """Store which departed members exceeded their max.poll.interval.ms, and so are
-        still alive.
-        """
+        """Store which members left because they exceeded max.poll.interval.ms."""
         # Such a member owns its partitions until it polls again. In the consumer protocol its
         # heartbeats go on meanwhile: the coordinator assigns it partitions that it never reads, and
         # asks for partitions that it does not revoke.
