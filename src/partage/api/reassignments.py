@@ -140,9 +140,9 @@ def _find_valid_plan(task: ReplicaTask) -> tuple[NewReplicas, ReplicaVerdict]:
 
 
 def _count_pairs(task: ReplicaTask) -> int:
-    """Return the number of (partition, broker) pairs of a replica reassignment, as its size.
+    """Return the size of a replica reassignment: its number of (partition, broker) pairs.
 
-    Only brokers that may receive replicas count.
+    ``task`` has the cluster and the brokers; only brokers that may receive replicas count.
     """
     return int(task.receives.sum()) * len(task.cost)
 
@@ -550,7 +550,7 @@ def _with_best_disk_prices(
 def _current_costs(task: ReplicaTask) -> dict[str, int]:
     """Return the costs by name of the placement that the cluster has now, for comparison.
 
-    They are empty if replication factors change, because they are not comparable then.
+    They are empty if ``task`` changes replication factors, because they are not comparable then.
     """
     cluster = task.cluster
     if not np.array_equal(task.factor, cluster.factor):

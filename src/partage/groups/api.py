@@ -161,7 +161,7 @@ class PlainStrategy:
         return f"<strategy {self.name}>"
 
     def configure(self, config: Mapping[str, object]) -> PlainStrategy:
-        """Return the assignor itself, since it has no settings."""
+        """Return the assignor itself, since it has no settings; ``config`` has no effect."""
         return self
 
     def subscription_user_data(
@@ -169,7 +169,10 @@ class PlainStrategy:
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes | None:
-        """Return None: consumers with this assignor send no user data when they join."""
+        """Return None: consumers with this assignor send no user data when they join.
+
+        The arguments are those of `Strategy.subscription_user_data`.
+        """
         return None
 
     def on_assignment(
@@ -179,5 +182,8 @@ class PlainStrategy:
         generation: int,
         memory: object = None,
     ) -> object:
-        """Return None: consumers with this assignor store nothing between rebalances."""
+        """Return None: consumers with this assignor store nothing between rebalances.
+
+        The arguments are those of `Strategy.on_assignment`.
+        """
         return None

@@ -57,7 +57,8 @@ def of_common_subscription(problem: Problem, make: Callable[[Problem], Made]) ->
 def members_in_map_order(problem: Problem) -> list[int]:
     """Return the group's members in the order in which Kafka's leader iterates over them.
 
-    It is the order of a Java ``HashMap`` that is filled in join order.
+    ``problem`` is the group and the cluster. The order is that of a Java ``HashMap`` that is filled
+    in join order.
     """
     return problem.group.members_in_map_order
 
@@ -65,8 +66,9 @@ def members_in_map_order(problem: Problem) -> list[int]:
 def member_order(problem: Problem) -> Int32Array:
     """Return the group's members in Kafka's sort order (``MemberInfo``), static members first.
 
-    Static members are sorted by instance id, dynamic ones by member id, as Java strings. Members
-    with equal instance ids (one of them is fenced) keep the order of `members_in_map_order`.
+    ``problem`` is the group and the cluster. Static members are sorted by instance id, dynamic ones
+    by member id, as Java strings. Members with equal instance ids (one of them is fenced) keep the
+    order of `members_in_map_order`.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member("a"), Member("zz", instance_id="i"), Member("aa", instance_id="i")])
@@ -77,7 +79,10 @@ def member_order(problem: Problem) -> Int32Array:
 
 
 def topics_in_map_order(problem: Problem) -> Int32Array:
-    """Return the subscribed topics with partitions, in the order of the leader's ``HashMap``."""
+    """Return the subscribed topics with partitions, in the order of the leader's ``HashMap``.
+
+    ``problem`` is the group and the cluster; the topics are index numbers.
+    """
     names = _subscribed_names(problem)
     known: list[str] = []
     topics: list[int] = []
@@ -142,7 +147,8 @@ class TopicRows:
     def spread(self, by_topic: Int32Array) -> Int32Array:
         """Repeat each topic's value for each of its partitions (int32[n]).
 
-        For example, values 7 and 9 of topics with 2 partitions and 1 give 7, 7, 9.
+        ``by_topic`` has the values. For example, 7 and 9 of topics with 2 partitions and 1 give 7,
+        7, 9.
         """
         return np.repeat(by_topic, self.counts)
 
@@ -150,7 +156,7 @@ class TopicRows:
 def rows_in_map_order(problem: Problem) -> TopicRows:
     """Return the partitions of all subscribed topics, in the order of the leader's ``HashMap``.
 
-    See `topics_in_map_order`.
+    ``problem`` is the group and the cluster. See `topics_in_map_order`.
     """
     return of_common_subscription(problem, _rows_in_map_order)
 
@@ -160,7 +166,10 @@ def _rows_in_map_order(problem: Problem) -> TopicRows:
 
 
 def rows_by_name(problem: Problem) -> TopicRows:
-    """Return the partitions of all subscribed topics, by topic name in Java's string order."""
+    """Return the partitions of all subscribed topics, by topic name in Java's string order.
+
+    ``problem`` is the group and the cluster.
+    """
     return of_subscriptions(problem, _rows_by_name)
 
 
@@ -229,7 +238,10 @@ class SubscriberSets:
 
 
 def topics_by_name(problem: Problem) -> Int32Array:
-    """Return the existing topics that have a subscriber, in Java's order of names (int32)."""
+    """Return the existing topics that have a subscriber, in Java's order of names (int32).
+
+    ``problem`` is the group and the cluster; the topics are index numbers.
+    """
     subscribed = np.zeros(len(problem.index.topics), bool)
     for topics in problem.subscription_topics:
         subscribed[topics] = True

@@ -56,9 +56,14 @@ class Negotiation:
     ) -> Negotiation:
         """Return the group after a member has joined, or rejoined with other supported assignors.
 
-        A group without members accepts any protocol type and any list that is not empty. Otherwise
-        the member must have the group's protocol type, and at least one strategy that all members
-        support. A member that rejoins must also support one that is in its own previous list.
+        The member must have the group's protocol type and support a strategy that all members
+        support. A group without members accepts any.
+
+        Args:
+            member_id: the member.
+            supported: names of its assignors, preferred one first; a member that rejoins must keep
+                one.
+            protocol_type: "consumer", "connect", ...
 
         Raises:
             InconsistentGroupProtocolError: the member cannot join the group.
@@ -93,7 +98,10 @@ class Negotiation:
         return Negotiation(protocol_type, members, self.member_map.with_key(member_id))
 
     def leave(self, member_id: str) -> Negotiation:
-        """Return the group after a member has left; an unknown member changes nothing."""
+        """Return the group after a member has left.
+
+        ``member_id`` is the member; an unknown one changes nothing.
+        """
         if member_id not in self.member_map.spread:
             return self
         members = tuple(one for one in self.members if one[0] != member_id)

@@ -262,7 +262,7 @@ def protocol_name(name: str) -> str:
 
 
 def is_foreign(strategy: Strategy) -> bool:
-    """Return whether an assignor is a plug-in of another package, which may raise any exception.
+    """Return whether a strategy is a plug-in of another package, which may raise any exception.
 
     >>> is_foreign(find("range"))
     False
@@ -311,7 +311,7 @@ def assign_with(strategy: Strategy, problem: Problem, memory: object = None) -> 
 
 
 def settings_of(strategy: Strategy) -> tuple[Setting, ...]:
-    """Return the settings that an assignor declares in its attribute ``options``.
+    """Return the settings that a strategy declares in its attribute ``options``.
 
     >>> settings_of(find("failover"))[0].key
     'assignment.consumer.priority'

@@ -255,9 +255,9 @@ def play(strategy: str | Strategy, cluster: Cluster, changes: Iterable[Change]) 
 
 
 def _expect_metadata(change: object) -> None:
-    """Raise an error if an argument of `play` is no event that it knows.
+    """Raise an error if a change given to `play` is not a `Metadata` event.
 
-    The caller has handled all types of events except `Metadata`.
+    The caller has handled all other types of events.
 
     Raises:
         InvalidProblemError: the value is not an event.
@@ -336,7 +336,7 @@ class _GroupSimulation:
     warnings: list[str] = field(default_factory=list)
 
     def apply(self, change: Change) -> None:
-        """Apply an event, such as a joining member, and simulate the rebalances that it causes.
+        """Apply a change, such as a joining member, and simulate the rebalances that it causes.
 
         Raises:
             InvalidProblemError: the value is not an event, or does not fit the group.

@@ -178,12 +178,12 @@ def without_foreign_data(strategy: Strategy, group: Group) -> Group:
 
 
 def led_by(strategy: Strategy, group: Group) -> Strategy:
-    """Return the assignor with the settings of the group's leader, its first member."""
+    """Return the strategy with the settings of the group's leader, its first member."""
     return configured(strategy, group[0]) if len(group) else strategy
 
 
 def ineffective_config(strategies: Sequence[Strategy], group: Group) -> tuple[str, ...]:
-    """Return a warning for each ``assignment.*`` setting of a member that no assignor uses.
+    """Return a warning for each member's ``assignment.*`` setting that none of the strategies uses.
 
     Other settings are not checked, and nothing is checked if a strategy is a plug-in.
 
@@ -213,7 +213,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def missing_topics(group: Group, cluster: Cluster) -> tuple[str, ...]:
-    """Return a warning for each subscribed topic that the cluster does not have.
+    """Return a warning for each topic that a group subscribes to but the cluster does not have.
 
     >>> group = Group([Member("c1", ["orders", "order"])])
     >>> missing_topics(group, Cluster.from_topics({"orders": 1}))
@@ -294,9 +294,9 @@ def _settings(strategy: Strategy, key: str) -> list[Setting]:
 
 
 def configured(strategy: Strategy, member: Member) -> Strategy:
-    """Return the assignor with the settings in a consumer's own ``config``.
+    """Return the strategy with the settings in a member's own ``config``.
 
-    It is returned unchanged if the consumer has no such settings.
+    It is returned unchanged if the member has no such settings.
     """
     own = {key: value for key, value in member.config.items() if _settings(strategy, key)}
     silent = member.config and not registry.settings_of(strategy)

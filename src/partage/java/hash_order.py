@@ -60,7 +60,7 @@ Order = NDArray[np.intp]
 
 
 def topic_partition_hash(topic: str, partition: int) -> int:
-    """Return the ``hashCode`` of Kafka's class ``TopicPartition``, as a signed int32.
+    """Return Kafka's ``TopicPartition.hashCode`` of a topic name and a partition number (int32).
 
     >>> topic_partition_hash("t1", 0)
     4606

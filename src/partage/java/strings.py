@@ -31,7 +31,7 @@ _ONE_BYTE_UNITS = range(1, 0x80)
 
 
 def string_hash(text: str) -> int:
-    """Return the hash code of a string as Java's ``String.hashCode`` does (signed int32).
+    """Return the hash code of a text as Java's ``String.hashCode`` does (signed int32).
 
     >>> string_hash("consumer1"), string_hash("Aa") == string_hash("BB")
     (-421004549, True)
@@ -48,7 +48,7 @@ def string_hash(text: str) -> int:
 
 
 def string_order_key(text: str) -> bytes:
-    r"""Return a sort key that orders strings like Java's ``String.compareTo`` (by UTF-16 units).
+    r"""Return a key that sorts a text like Java's ``String.compareTo`` (by UTF-16 units).
 
     The order differs from Python's only for characters beyond U+FFFF.
 
@@ -59,7 +59,7 @@ def string_order_key(text: str) -> bytes:
 
 
 def string_ranks(names: Sequence[str]) -> list[int]:
-    """Return each string's rank (from 0) in the order of Java's ``String.compareTo``.
+    """Return each name's rank (from 0) in the order of Java's ``String.compareTo``.
 
     >>> string_ranks(["b", "a"])
     [1, 0]
@@ -72,7 +72,7 @@ def string_ranks(names: Sequence[str]) -> list[int]:
 
 
 def string_hashes(names: Sequence[str]) -> list[int]:
-    """Return the hash code of each string as Java's ``String.hashCode`` does (signed int32).
+    """Return the hash code of each name as Java's ``String.hashCode`` does (signed int32).
 
     >>> string_hashes(["consumer1", "Aa", "BB"])
     [-421004549, 2112, 2112]
@@ -124,7 +124,7 @@ codecs.register_error("partage.java", _java_replacement)
 
 
 def decode_utf8(data: bytes) -> str:
-    r"""Decode UTF-8 like Java's ``new String(bytes, UTF_8)``: malformed bytes become U+FFFD.
+    r"""Decode UTF-8 data like Java's ``new String(bytes, UTF_8)``: malformed bytes become U+FFFD.
 
     >>> decode_utf8(b"caf\xc3\xa9"), decode_utf8(b"a\xffb"), decode_utf8(b"\xed\xa0\x80")
     ('café', 'a\ufffdb', '\ufffd')
@@ -172,7 +172,7 @@ def decode_modified_utf8(data: bytes) -> str:
 
 
 def encode_modified_utf8(text: str) -> bytes:
-    r"""Encode a string in Java's modified UTF-8, the format of ``DataOutput.writeUTF``.
+    r"""Encode a text in Java's modified UTF-8, the format of ``DataOutput.writeUTF``.
 
     The two-byte length prefix is left out.
 

@@ -151,8 +151,9 @@ class Kip441Document:
     def rank(self, problem: TaskProblem) -> NDArray[np.int64]:
         """Rank each client for each task by its lag, lower is better (int64[clients, tasks]).
 
-        The rank is -1 if the client runs the task, 0 if its lag is acceptable, 1 if the lag is
-        unknown; otherwise it is the lag. The ranks of stateless tasks have no meaning.
+        ``problem`` has the tasks and the clients with their lags. The rank is -1 if the client runs
+        the task, 0 if its lag is acceptable, 1 if the lag is unknown; otherwise it is the lag. The
+        ranks of stateless tasks have no meaning.
         """
         lags = problem.lags
         ranks: NDArray[np.int64] = lags.copy()
@@ -164,7 +165,7 @@ class Kip441Document:
     def propose(self, problem: TaskProblem) -> list[int]:
         """Return the client of each stateful task in KIP-441's balanced assignment.
 
-        This assignment ignores the clients' lags.
+        ``problem`` has the tasks and the clients, whose lags are ignored.
         """
         clients = len(problem.clients)
         owned: list[list[int]] = [[] for _ in range(clients)]
@@ -186,7 +187,8 @@ class Kip441Document:
     def assign(self, problem: TaskProblem) -> TaskPlan:
         """Assign all active and standby tasks of a Kafka Streams application as KIP-441 describes.
 
-        The plan has a warning if KIP-441's rule would repeat rebalances forever.
+        ``problem`` has the tasks and the clients with their lags. The plan has a warning if
+        KIP-441's rule would repeat rebalances forever.
 
         Raises:
             InvalidProblemError: a client does not report a stateful task's lag.

@@ -184,7 +184,7 @@ class SubscriptionDraft5:
 
 
 def encode_subscription_draft_5(info: SubscriptionDraft5) -> bytes:
-    r"""Encode the subscription message of Kafka Streams that KIP-441 proposed as version 5.
+    r"""Encode the subscription info of Kafka Streams that KIP-441 proposed as version 5.
 
     Raises:
         EncodingError: a value does not fit its field.
@@ -218,7 +218,7 @@ def encode_subscription_draft_5(info: SubscriptionDraft5) -> bytes:
 
 
 def decode_subscription_draft_5(data: bytes) -> SubscriptionDraft5:
-    """Decode the subscription message of Kafka Streams that KIP-441 proposed as version 5.
+    """Decode the subscription data of Kafka Streams that KIP-441 proposed as version 5.
 
     The result's ``trailing`` counts the bytes after the message.
 

@@ -39,6 +39,8 @@ class RoundRobin08(PlainStrategy):
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign partitions round robin in hash order, as Kafka 0.8's high-level consumer does.
 
+        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
+
         Raises:
             UnsupportedProblemError: subscriptions differ, or there are no members.
         """

@@ -52,6 +52,8 @@ class Release0102:
     def assign(self, problem: TaskProblem) -> TaskPlan:
         """Assign the tasks of a Kafka Streams application as release 0.10.2 does.
 
+        ``problem`` has the tasks and the clients with their previous tasks.
+
         Raises:
             UnsupportedProblemError: there are so many tasks that the number of task pairs overflows
                 in Kafka's class.
@@ -224,6 +226,8 @@ class Release011:
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
         """Assign the tasks of a Kafka Streams application as release 0.11 does.
+
+        ``problem`` has the tasks and the clients with their previous tasks.
 
         Raises:
             UnsupportedProblemError: there are so many tasks that the number of task pairs overflows

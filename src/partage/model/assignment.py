@@ -283,7 +283,7 @@ _MOST_RUNS = 24
 
 
 def _count(number: int, noun: str) -> str:
-    """Format a count with its noun in singular or plural, for example "1 member" or "2 members".
+    """Format a number with its noun in singular or plural, for example "1 member" or "2 members".
 
     >>> _count(1, "member"), _count(0, "member")
     ('1 member', '0 members')

@@ -187,7 +187,10 @@ class ClaimRows:
 
     @classmethod
     def of(cls, owned: Sequence[Claims]) -> ClaimRows:
-        """Combine one `Claims` for each consumer of a group into flat arrays."""
+        """Combine the owned partitions of several consumers into flat arrays.
+
+        ``owned`` has one `Claims` for each consumer of a group.
+        """
         if all(one is _NONE for one in owned):
             nowhere, none = np.zeros(len(owned) + 1, np.int64), np.zeros(0, np.int32)
             return cls(nowhere, [], nowhere, none, none)

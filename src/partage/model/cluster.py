@@ -433,7 +433,10 @@ def _cluster_from_replicas(
 
 
 def _has_valid_numbers(rows: _TopicRows) -> bool:
-    """Return whether all partition numbers and node ids of one topic's metadata are valid."""
+    """Return whether all partition numbers and node ids of one topic are valid integers.
+
+    ``rows`` has the topic's partitions.
+    """
     # If so, the caller skips the slow check of each number.
     number = rows.number
     return (

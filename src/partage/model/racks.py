@@ -61,7 +61,10 @@ class RackCosts:
     unit: float = 1.0
 
     def table(self, problem: Problem) -> RackTable:
-        """Compute the cost of reading each partition from each consumer's rack."""
+        """Compute the cost of reading each partition from each consumer's rack.
+
+        ``problem`` is the consumer group and the cluster.
+        """
         names = sorted({m.rack for m in problem.group if m.rack})
         number = {name: i for i, name in enumerate(names)}
         row = np.array([number[m.rack] if m.rack else -1 for m in problem.group], np.int64)

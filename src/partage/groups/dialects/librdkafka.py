@@ -343,7 +343,8 @@ def _is_same_member(group: Group, member: int, other: int) -> bool:
 def _last_claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolved]]:
     """Return the last member in join order that reports each partition as owned, by partition.
 
-    Reported partitions that do not exist follow as an iterator of `Unresolved`.
+    ``problem`` is the group and the cluster. Reported partitions that do not exist follow as an
+    iterator of `Unresolved`.
     """
     start, claimed = problem.claims
     claimant: dict[int, int] = {}
@@ -419,7 +420,8 @@ def settle_claims(peer: LibrdkafkaProblem) -> LibrdkafkaClaims:
 def order_slots(peer: LibrdkafkaProblem, claims: SettledClaims) -> list[int]:
     """Sort all partitions into the order in which librdkafka's sticky assignor handles them.
 
-    Partitions with the fewest subscribers come first. ``claims`` has each partition's owner.
+    Partitions with the fewest subscribers come first. ``peer`` is the problem, ``claims`` has each
+    partition's owner.
     """
     slots = range(len(peer.topic_of_slot))
     if not subscriptions_identical(peer, peer.topic_sets):

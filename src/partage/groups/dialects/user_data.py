@@ -43,7 +43,7 @@ class LastAssignment:
 
     @classmethod
     def of(cls, memory: object) -> LastAssignment | None:
-        """Check that a stored state is one of a sticky assignor, and return it (None stays None).
+        """Check that ``memory`` is a stored state of a sticky assignor (or None), and return it.
 
         Raises:
             InvalidConfigError: another assignor stored the state.

@@ -61,6 +61,8 @@ def find_copartitioned_topics(
 ) -> tuple[list[CopartitionedTopics], tuple[str, ...]]:
     """Group subscribed topics with equal partition counts and subscribers.
 
+    ``problem`` is the consumer group and the cluster.
+
     Returns:
         The groups of topics, smaller partition counts first, and the subscribed topics that do not
         exist.
@@ -97,7 +99,8 @@ def find_copartitioned_topics(
 def read_metadata(problem: Problem) -> tuple[list[FaustMetadata], tuple[str, ...]]:
     """Decode the Faust metadata of each member: active and standby partitions that it had before.
 
-    A member without user data is taken to have had the owned partitions in its subscription.
+    ``problem`` is the consumer group and the cluster. A member without user data is taken to have
+    had the owned partitions in its subscription.
 
     Returns:
         The metadata of each member, and warnings.

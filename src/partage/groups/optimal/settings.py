@@ -300,7 +300,8 @@ def needs_loads(problem: Problem, settings: OptimalSettings) -> bool:
 def rack_costs(problem: Problem, settings: OptimalSettings) -> RackCosts | None:
     """Return the costs of consuming from another rack; None if racks have no effect.
 
-    They have none if the settings disable them or no member has a rack.
+    They have none if the settings disable them or no member has a rack. ``problem`` is the group
+    and the cluster.
     """
     if not settings.racks or not problem.group.has_racks:
         return None

@@ -88,7 +88,8 @@ class ServerSimple(PlainStrategy):
 def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
     """Assign a share group's partitions if all members subscribe to the same topics.
 
-    It is Kafka's ``SimpleHomogeneousAssignmentBuilder``.
+    ``spec`` is the assignor's input: subscriptions, topics, previous assignment. This is Kafka's
+    ``SimpleHomogeneousAssignmentBuilder``.
 
     Raises:
         CoordinatorAssignorError: a topic's partition count is unknown, or Kafka's class finds no
@@ -128,7 +129,8 @@ def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
 def _assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
     """Assign a share group's partitions if members subscribe to different topics.
 
-    It is Kafka's ``SimpleHeterogeneousAssignmentBuilder``.
+    ``spec`` is the assignor's input: subscriptions, topics, previous assignment. This is Kafka's
+    ``SimpleHeterogeneousAssignmentBuilder``.
 
     Raises:
         CoordinatorAssignorError: a topic's partition count is unknown, or Kafka's class finds no

@@ -137,7 +137,10 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
 
 
 def _partitions_in_order(problem: Problem) -> TopicRows:
-    """Return all partitions of subscribed topics, in the order in which Kafka's class iterates."""
+    """Return all partitions of subscribed topics, in the order in which Kafka's class iterates.
+
+    ``problem`` is the group and the cluster.
+    """
     spec = GroupSpec(problem)
     named, size = spec.existing_topics(int(problem.group.subscription_of[spec.visit[0]]))
     # Kafka iterates a copy of the HashSet of topics in the first member's subscription.
@@ -390,9 +393,12 @@ def _find_subscriber_sets(
 ) -> tuple[Int32Array, Int32Array, list[NDArray[np.int64]]]:
     """Group the subscribed topics by their set of subscribers, for the uniform assignor.
 
+    Args:
+        spec: the assignor's input: subscriptions, topics, previous target assignment.
+
     Returns:
         The topics, the index of each topic's set of subscribers, and these sets, each as an array
-            of subscriptions, in order of first occurrence.
+        of subscriptions, in order of first occurrence.
     """
     width = max(len(spec.problem.index.topics), 1)
     subscription, topic = np.divmod(spec.subscribed_pairs, width)

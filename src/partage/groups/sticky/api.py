@@ -347,7 +347,7 @@ class StickyMemory:
 
     @classmethod
     def of(cls, memory: object) -> StickyMemory:
-        """Check the stored state of a sticky assignor and return it; None gives an empty state.
+        """Check that ``memory`` is a sticky assignor's state; None gives an empty state.
 
         Raises:
             InvalidConfigError: another assignor stored the state.

@@ -142,7 +142,7 @@ def owned_slots(sticky: StickyProblem, slots: Slots) -> tuple[Int32Array, Int32A
 
 
 def _cooperative_generation(member: Member) -> int | None:
-    """Return the generation that a cooperative-sticky consumer reports, None if it reports none."""
+    """Return the generation that a cooperative-sticky member reports, None if it reports none."""
     # The subscription's field counts (KIP-792), else the first 4 bytes of the user data.
     if member.generation >= 0:
         return member.generation

@@ -52,7 +52,10 @@ class GeneralProblem:
     previous: Int32Array
 
     def names(self, slots: Int32Array | NDArray[np.intp]) -> tuple[str, ...]:
-        """Return the names of partitions as "topic-number", e.g. ("orders-0", "orders-3")."""
+        """Return the names of partitions as "topic-number", e.g. ("orders-0", "orders-3").
+
+        ``slots`` are the partitions, as indices of this problem.
+        """
         numbering, topics = self.claimed.slots, self.sticky.problem.index.topics
         return tuple(
             f"{topics[self.sticky.topics[numbering.topic[slot]]]}-{numbering.number[slot]}"

@@ -166,7 +166,7 @@ def _first_key(topic, slot, racks, slots, queue):
 
 @piece
 def _bucket(movements, topic, slot, table):
-    """Return the bucket of partition ``slot`` in a Java ``HashMap`` that has ``table`` buckets."""
+    """Return the bucket of a topic's partition in a Java ``HashMap`` with ``table`` buckets."""
     h = (31 * (31 + movements.number[slot]) + movements.hashed[topic]) & 0xFFFFFFFF
     return (h ^ (h >> 16)) & (table - 1)
 
@@ -210,7 +210,7 @@ def _remove(movements, state, topic, slot):
 
 @piece
 def _add_movement(movements, state, topic, slot, source, target):
-    """Record that partition ``slot`` of a topic has moved from member ``source`` to ``target``."""
+    """Record in ``movements`` that a partition moved from member ``source`` to ``target``."""
     net, sets = movements.net, movements.sets
     s = _find(sets, topic, source, target)
     if s < 0:
@@ -267,7 +267,7 @@ def _partition_to_move(movements, topic, slot, holder, target):
 
 @piece
 def _record_move(movements, state, topic, slot, holder, target):
-    """Record that partition ``slot`` of a topic moves from member ``holder`` to ``target``."""
+    """Record in ``movements`` that a partition moves from member ``holder`` to ``target``."""
     source = holder
     if movements.net[TO, slot] >= 0:
         source = movements.net[FROM, slot]
@@ -287,7 +287,8 @@ def assign_or_move_each(order, at, filling, racks, slots, draft, queue, movement
 
     ``order`` has the partitions; the pass begins at its index ``at`` and returns the index where it
     stopped. With ``filling`` it assigns partitions instead of moving them; with ``racks`` only to
-    members on the rack of a replica. The other arguments have the assignment's arrays.
+    members on the rack of a replica. ``slots``, ``draft``, ``queue`` and ``movements`` are the
+    arrays of the assignment.
     """
     owner, size, state, stamp = draft.owner, draft.size, draft.state, queue.stamp
     members, topic = len(queue.rank), -1
@@ -445,7 +446,8 @@ def assign_on_racks(free, slots, member_rack, under, waiting, size, out, numbers
     ``free`` has the partitions, ``size`` each member's number so far. ``out`` gets each partition's
     member, -1 for none; the result is the number of members above the low quota. ``numbers`` are:
     low quota, high quota, how many members may reach the high quota, how many have reached it, and
-    how many wait for one more partition.
+    how many wait for one more partition. ``under`` and ``waiting`` list the members that may get
+    more.
     """
     low, high, extra = numbers[0], numbers[1], numbers[2]
     over, clock, place = numbers[3], numbers[4], 0
@@ -525,7 +527,8 @@ def resolve_disputes(member, slot, generation, sent, owner, entry, holds, disput
 
     Report i says that ``member[i]`` owns ``slot[i]``. The newest ``generation`` wins; of equal
     ones, none. ``owner`` gets each partition's owner, ``entry`` the valid report or -1, ``holds``
-    whether each report is valid; ``sent`` has the subscriptions' generations.
+    whether each report is valid, ``disputed`` where reports tie; ``sent`` has the subscriptions'
+    generations.
     """
     for i in range(len(member)):
         m, s = member[i], slot[i]
@@ -629,7 +632,7 @@ def _find_topic(data, at, size, names):
 
 @kernel("void(EncodedNames)", EncodedNames)
 def hash_names(names):
-    """Fill the empty hash table of topic names that `read_claims` uses."""
+    """Fill the empty hash table of topic ``names``, which `read_claims` uses."""
     start, table = names.start, names.table
     mask = len(table) - 1
     for k in range(len(start) - 1):

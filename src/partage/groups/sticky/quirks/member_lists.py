@@ -112,7 +112,7 @@ class ListBalancer:
             self._assign(s, by_rack=False)
 
     def _assign(self, slot: int, *, by_rack: bool) -> bool:
-        """Assign a partition to its least loaded subscriber; return False if there is none.
+        """Assign partition ``slot`` to its least loaded subscriber; return False if none exists.
 
         With ``by_rack`` only subscribers without a rack or on the rack of a replica count.
         """
@@ -279,7 +279,7 @@ class _JavaSet:
         self.table = 16
 
     def add(self, slot: int, hashed: int) -> None:
-        """Add a partition to the modelled ``HashSet``; ``hashed`` is its Java hash code."""
+        """Add partition ``slot`` to the modelled set; ``hashed`` is its Java hash code."""
         self.hashes[slot] = hashed
         # The table grows as Java's does and never shrinks.
         while True:
