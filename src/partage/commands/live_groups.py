@@ -141,7 +141,7 @@ class PreviousMeasurements:
 def unknown_group_error(connection: ClusterConnection, patterns: list[str]) -> InvalidConfigError:
     """Return the error for names or patterns that match no consumer group of the cluster.
 
-    Its message lists existing groups.
+    Its message lists existing groups, which are read over the connection.
     """
     from partage.capture.groups import live_groups
 
@@ -361,7 +361,8 @@ def measure_group(
 def _read_group(
     connection: ClusterConnection, group: str
 ) -> tuple[LiveGroup, Mapping[Partition, int], Any, float]:
-    """Read the members, offsets and metadata of one consumer group from the brokers.
+    """Read the members, offsets and metadata of one consumer group over a connection to the
+    brokers.
 
     Return four values: the group, the end offsets of its partitions, the cluster metadata, and the
     time of the request (seconds on the monotonic clock).

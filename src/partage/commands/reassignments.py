@@ -330,7 +330,7 @@ def _proven(found: Reassignment) -> dict[str, Any]:
 
 
 def _size_limit(planned: Reassignment) -> dict[str, int]:
-    """Return the size of a reassignment task, and the largest size that the solver HiGHS gets.
+    """Return the size of a planned reassignment, and the largest size that the solver HiGHS gets.
 
     Both are numbers of (partition, broker) pairs, in a dict with ``pairs`` and ``most``.
     """
@@ -360,8 +360,8 @@ def _where(found: Reassignment, directory: NDArray[np.int32] | None) -> dict[str
 
 
 def _leaderless(planned: Reassignment) -> list[str]:
-    """Return the names of the partitions that a plan copies although they have no leader to copy
-    from.
+    """Return the names of partitions that are planned to be copied but have no leader to
+    copy from.
     """
     cluster = planned.task.cluster
     copied = sorted({*planned.moves.partition.tolist()})
@@ -500,7 +500,7 @@ def _text(path: Path) -> str:
 
 
 def _last_object(path: Path) -> str:
-    """Return the last line of a text file that is a JSON object; skip all other lines.
+    """Return the last line of a text file (``path``) that is a JSON object; skip all other lines.
 
     Kafka's tools print text around their JSON.
     """

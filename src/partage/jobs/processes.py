@@ -242,7 +242,7 @@ class _Queue(Generic[Item, Result]):
                     self._error = self._error or e
 
     def fail(self, error: BaseException, *, shared: bool = False) -> None:
-        """Store the first exception, and stop further items.
+        """Store the first exception (``error``), and stop further items.
 
         ``shared`` says whether a worker process raised it.
         """

@@ -183,7 +183,7 @@ def application_of(
 
 
 def _group_records(folder: Path, group: str) -> tuple[list[_Record], dict[TopicPartition, int]]:
-    """Read a group's records in log order, and its last committed offset of each partition.
+    """Read a group's records from a folder in log order, and its last committed offsets.
 
     Records that cannot be decoded are left out.
     """
@@ -212,9 +212,7 @@ def _group_records(folder: Path, group: str) -> tuple[list[_Record], dict[TopicP
 
 
 def _decoded(key: bytes, value: bytes | None, group: str) -> DecodedRecord | None:
-    """Decode a log record; return None if it is damaged or about another consumer group than
-    ``group``.
-    """
+    """Decode a record's key and value; return None if it is damaged or not of the given group."""
     try:
         found = decode_record(key, value)
     except WireFormatError:
@@ -454,7 +452,7 @@ def classic_state(
 
 
 def _generations(records: Iterable[_Record]) -> Iterator[ClassicGeneration]:
-    """Yield the generations of a classic Kafka Streams group whose members' user data can be
+    """Yield the generations in records of a classic Streams group whose user data can be
     decoded.
     """
     for _, time_ms, one in records:

@@ -181,7 +181,7 @@ def _error_sentence(group: GroupFigures) -> str:
 
 
 def _advise_static_members(group: GroupFigures) -> Advice | None:
-    """Recommend static membership (KIP-345) if members restart within the session timeout."""
+    """Recommend static membership (KIP-345) to a group whose members leave and soon rejoin."""
     # Three kinds of groups get no such advice: share groups have no static members, the coordinator
     # of streams groups (KIP-1071) rejects them, and Kafka Connect has another setting.
     best = _advise_best_settings("static-members", group)
@@ -235,7 +235,7 @@ def _certainly_improves(group: GroupFigures, metric: str, strategy: str) -> bool
 
 
 def _advise_against_range(group: GroupFigures) -> Advice | None:
-    """Recommend a different strategy if ``range`` leaves members idle.
+    """Recommend a different strategy to a group in which ``range`` leaves members idle.
 
     The range strategy assigns each topic independently, so the first members get more partitions.
     """
@@ -257,7 +257,9 @@ def _advise_against_range(group: GroupFigures) -> Advice | None:
 
 
 def _advise_against_roundrobin(group: GroupFigures) -> Advice | None:
-    """Recommend a different strategy if ``roundrobin`` moved more partitions than necessary."""
+    """Recommend a different strategy to a group in which ``roundrobin`` moved too many
+    partitions.
+    """
     recorded = group.recorded
     if not recorded.avoidable or not _certainly_improves(group, "avoidable", "roundrobin"):
         return None
@@ -321,7 +323,10 @@ def _advise_session_timeout(group: GroupFigures) -> Advice | None:
 
 
 def _advise_frequent_polls(group: GroupFigures) -> Advice | None:
-    """Recommend more frequent polls if members exceeded max.poll.interval.ms and rejoined."""
+    """Recommend more frequent polls to a group whose members exceeded max.poll.interval.ms.
+
+    It counts members that rejoined afterwards, and so were alive.
+    """
     late = group.traits.late_polls
     if not late or group.traits.protocol not in {"classic", "consumer"}:
         return None
@@ -338,7 +343,7 @@ def _advise_frequent_polls(group: GroupFigures) -> Advice | None:
 
 
 def _advise_fewer_members(group: GroupFigures) -> Advice | None:
-    """Recommend fewer members if most rebalances ended with more members than partitions."""
+    """Recommend fewer members to a group that mostly has more members than partitions."""
     crowded, settled = group.traits.crowded, group.traits.settled
     # A replacement may briefly coexist with its dead predecessor.
     if 2 * crowded <= settled or "share" in group.kind:
@@ -353,7 +358,7 @@ def _advise_fewer_members(group: GroupFigures) -> Advice | None:
 
 
 def _advise_slow_rollouts(group: GroupFigures) -> Advice | None:
-    """Recommend slower rollouts if rebalances follow each other within one session timeout."""
+    """Recommend slower rollouts to a group with several rebalances within one session timeout."""
     traits = group.traits
     if not traits.storms:
         return None
@@ -375,7 +380,7 @@ def _advise_slow_rollouts(group: GroupFigures) -> Advice | None:
 
 
 def _advise_to_keep_strategy(group: GroupFigures) -> Advice | None:
-    """Recommend keeping the strategy if no simulated alternative is a certain improvement."""
+    """Recommend to keep a group's strategy if no simulated alternative is a certain improvement."""
     lost, tried = group.lost, [f for f in group.figures.values() if f.saved is not None]
     if lost is None or lost.high <= 0 or not group.covered or len(tried) < _ENOUGH_TRIED:
         return None
@@ -444,7 +449,7 @@ def merge_advice(groups: Iterable[GroupFigures]) -> tuple[MergedAdvice, ...]:
 
 
 def coverage_advice(run: RunFigures) -> Advice | None:
-    """Recommend how to record more completely if the log misses much of the groups' history."""
+    """Recommend how to record more completely if a run's log misses much of the groups' history."""
     if run.covered:
         return None
     why = (
@@ -489,7 +494,7 @@ def _client_family(group: GroupFigures) -> str:
 
 
 def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
-    """Return configuration lines that switch a group's clients to another protocol or strategy."""
+    """Return configuration lines that switch a group's clients to a policy (protocol, strategy)."""
     # The result is () if there are no such lines: Python clients have no setting for the protocol,
     # different client libraries have no common settings, and a group of the consumer protocol
     # cannot return to the classic protocol.

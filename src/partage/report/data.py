@@ -124,8 +124,8 @@ def load_table(run: PublishedRun, name: str, only: Sequence[str] | None = None) 
 
 
 def _widen_integers(kind: pa.DataType) -> pa.DataType:
-    """Return int64 for an Arrow integer type, so that sums do not overflow; other types
-    unchanged.
+    """Return int64 for an Arrow integer type (``kind``), so that sums do not overflow, else the
+    type.
     """
     import pyarrow as pa
 
@@ -239,6 +239,7 @@ def _costs_by_rebalance(
 
     The result is a dict from (policy, group, incarnation, generation) to estimates. A policy is a
     protocol with a strategy, an incarnation one lifetime of a group id between two deletions.
+    ``replays`` is the table of this name.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -333,7 +334,7 @@ def figures_by_group(replays: pa.Table) -> tuple[ByGroup, ByGroup]:
 
     The first result (dict from group to policy to metrics) is of the simulation of the whole
     history, or of the other kind if the run has only that. The second is of the simulation of each
-    rebalance by itself.
+    rebalance by itself. ``replays`` has rows of table ``replays``.
     """
     found: dict[tuple[str, str, str], Sums] = {}
     for sums in sum_rows(replays, _KEY):
@@ -370,7 +371,11 @@ def _traits(folder: PublishedRun, rebalances: pa.Table) -> dict[str, Traits]:
 def _group_rows(
     folder: PublishedRun, table: pa.Table, rebalances: pa.Table
 ) -> list[dict[str, Any]]:
-    """Return one row per consumer group with its strategies, for the selected times only."""
+    """Return one row of table ``groups`` per consumer group with its strategies.
+
+    With a selection of times, counts are those of the selected times. ``rebalances`` is the table
+    of this name.
+    """
     rows: list[dict[str, Any]] = table.to_pylist()
     lists = folder.table("groups", ["group", "claimed", "clients"]).to_pylist()
     if (folder.summary.get("selection") or {}).get("from_ms") is not None:
@@ -406,7 +411,7 @@ _GroupOrRun = TypeVar("_GroupOrRun", GroupFigures, RunFigures)
 
 
 def _mark_downtime_unknown(found: _GroupOrRun) -> _GroupOrRun:
-    """Return a copy of a group or run with unknown downtime if it is 0 only because records are
+    """Return a copy of a group or run (``found``) whose downtime of 0 is unknown: records are
     missing.
     """
     # If the log lacks many rebalances, the downtime of the missing ones is unknown, not zero.

@@ -144,7 +144,7 @@ def _causes(whole: GroupDiff) -> Table:
 
 
 def _unread_percent(rate: Rate | None) -> str:
-    """Return the share of time without a consumer in percent, as text such as ``0.8 (0.6–1.1)``."""
+    """Return a rate of time without a consumer in percent, as text such as ``0.8 (0.6–1.1)``."""
     if rate is None:
         return UNKNOWN
     best = digits(rate.per_hour / 36)

@@ -199,7 +199,7 @@ def _select_listed(table: pa.Table, most: int) -> list[dict[str, Any]]:
 
 
 def _worst(rows: Sequence[dict[str, Any]]) -> list[int]:
-    """Return the row numbers of the few rebalances with the largest downtime, largest first."""
+    """Return the row numbers of the few rebalances in ``rows`` with the largest downtime."""
     # Rebalances without known downtime are ordered by the number of partitions that they moved.
     some = [
         i for i, r in enumerate(rows) if (_downtime_sort_key(r) or 0) > 0 or (r["moved"] or 0) > 0
@@ -210,7 +210,9 @@ def _worst(rows: Sequence[dict[str, Any]]) -> list[int]:
 
 
 def _downtime_sort_key(row: Mapping[str, Any]) -> float | None:
-    """Return a rebalance's downtime as sort key: the estimate, or else the upper bound."""
+    """Return the downtime in a rebalance's row as sort key: the estimate, or else the
+    upper bound.
+    """
     found: float | None = row["high"] if row["best"] is None else row["best"]
     return found
 
@@ -245,7 +247,7 @@ def _simulated(
 
 
 def _gaps(table: pa.Table) -> list[_Gap]:
-    """Return the largest gaps in a group's recorded history (its rebalances), in order of time."""
+    """Return the largest gaps in a group's history (a table of rebalances), in order of time."""
     times, missing = table["time_ms"].to_pylist(), table["gap_before"].to_pylist()
     before: list[int | None] = [None, *times]
     found = [_Gap(a, b, n) for a, b, n in zip(before, times, missing, strict=False) if n]
@@ -403,8 +405,9 @@ def _changes(
 
 
 def _intervals_by_owner(owned: OwnedIntervals, last_ms: int) -> Iterator[tuple[_Ints, _Ints]]:
-    """Yield, for each member, the sorted times (ms) at which it began and ended to own
-    partitions.
+    """Yield, for each member, the sorted times (ms) at which it began and ended to own partitions.
+
+    ``last_ms`` is the end of intervals that have not ended.
     """
     # Successive intervals with the same owner and partition are merged. An interval that has not
     # ended has the largest int64 as its end.

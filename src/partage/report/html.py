@@ -95,6 +95,8 @@ def write_page(run: RunFigures, path: Path, details: Details = ()) -> Path:
 def render(run: RunFigures, details: Details = ()) -> str:
     """Return the HTML page of a run as text.
 
+    ``details`` are details of single groups.
+
     Raises:
         MissingExtraError: jinja2 is not installed.
     """
@@ -157,7 +159,7 @@ def write_template(name: str, path: Path, **values: Any) -> Path:
 
 
 def _details_json(run: RunFigures, details: Details) -> dict[str, Markup]:
-    """Return the timelines and rebalances of the worst consumer groups as JSON for the page."""
+    """Return the details of the worst groups (timelines and rebalances) as JSON for the page."""
     # The keys are the groups' anchors on the page. Groups with the largest downtime come first;
     # groups beyond a maximum total size are left out.
     found: dict[str, Markup] = {}

@@ -125,7 +125,7 @@ def cause_clause(kind: str) -> str:
 
 
 def count(value: int) -> str:
-    """Format a whole number with thousands separators.
+    """Format a whole number (``value``) with thousands separators.
 
     >>> count(94434)
     '94,434'
@@ -134,7 +134,7 @@ def count(value: int) -> str:
 
 
 def plural(value: int, one: str, many: str | None = None) -> str:
-    """Return a number with a noun in the singular or plural, such as ``2 groups``.
+    """Return a value with a noun in the singular or plural, such as ``2 groups``.
 
     ``one`` is the singular, ``many`` the plural if it is irregular.
 
@@ -160,7 +160,7 @@ def percent(part: float, whole: float) -> str:
 
 
 def digits(value: float) -> str:
-    """Format a number with one decimal place, or with two significant digits if it is below 1.
+    """Format a value with one decimal place, or with two significant digits if it is below 1.
 
     >>> digits(1234.56), digits(0.0423), digits(0)
     ('1,234.6', '0.042', '0')
@@ -171,7 +171,7 @@ def digits(value: float) -> str:
 
 
 def share_text(value: float) -> str:
-    r"""Format a share (0 to 1) in percent, with two significant digits if it is below 1 %.
+    r"""Format a value from 0 to 1 in percent, with two significant digits if it is below 1 %.
 
     >>> share_text(0.00042), share_text(0.1234), share_text(0)
     ('0.042\xa0%', '12.3\xa0%', '0\xa0%')
@@ -218,7 +218,7 @@ _LONGEST_NAME = 256
 
 
 def short_name(value: str) -> str:
-    """Return a name for display, cut to 256 characters; the JSON document has the full name.
+    """Cut a name (``value``) for display to 256 characters; the JSON document has the full name.
 
     >>> short_name("orders"), len(short_name("x" * 32_767))
     ('orders', 257)
@@ -319,9 +319,7 @@ RECORD_MORE = (
 
 
 def headline(run: RunFigures) -> str:
-    """Return the report's first sentence, which states the time in which partitions had no
-    consumer.
-    """
+    """Return a run's headline, which states the time in which partitions had no consumer."""
     if not run.rebalancing:
         return "No group rebalanced in this log."
     if not run.covered:
@@ -358,7 +356,7 @@ def _unread_sentence(run: RunFigures, estimate: Estimate) -> str:
 
 
 def trust(run: RunFigures) -> str:
-    """Return sentences on the reliability of the report's numbers.
+    """Return sentences on the reliability of a run's numbers.
 
     They state the coverage of the log, the number of recorded assignments that Partage reproduces,
     and the meaning of the intervals.
@@ -436,7 +434,7 @@ def _distribution_sentence(run: RunFigures, begin: str) -> str:
 
 
 def _location_sentence(run: RunFigures) -> str:
-    """Return a sentence with the number of rebalances, and the groups with most downtime."""
+    """Return a sentence with a run's number of rebalances, and the groups with most downtime."""
     lost = [(g, g.lost) for g in run.groups if g.lost is not None and g.lost.high > 0]
     whole = sum(r.high for _, r in lost)
     happened = sum(g.rebalances for g in run.groups)
@@ -483,7 +481,7 @@ def _main_cause_sentence(run: RunFigures) -> str:
 
 
 def _policy_with_fewest_moves(run: RunFigures) -> Figures | None:
-    """Return the simulated policy that moves the fewest partitions and leaves no more
+    """Return a run's simulated policy that moves fewest partitions and leaves no more
     members idle.
     """
     fit = [
@@ -495,8 +493,8 @@ def _policy_with_fewest_moves(run: RunFigures) -> Figures | None:
 
 
 def simulated_note(run: RunFigures) -> str:
-    """Return a sentence on why fewer rebalances are simulated than recorded; "" if none are
-    simulated.
+    """Return a sentence on why a run simulated fewer rebalances than recorded; "" if it simulated
+    none.
     """
     simulated = run.recorded.happened
     if not simulated:
@@ -595,7 +593,9 @@ def _failed_groups_note(run: RunFigures) -> list[str]:
 
 
 def _selection_note(run: RunFigures) -> list[str]:
-    """Return a note on the groups and times that the user selected; empty without a selection."""
+    """Return a note on the groups and times that the user selected for a run; "" without a
+    selection.
+    """
     selected = run.summary.get("selection") or {}
     parts = [f"groups {', '.join(selected['groups'])}"] if selected.get("groups") else []
     for preposition, limit in (("from", selected.get("from_ms")), ("to", selected.get("to_ms"))):

@@ -125,7 +125,7 @@ def owners_at(
     topic: str | None = None,
     groups: Collection[str] | None = None,
 ) -> list[Owner]:
-    """Return the owners of each partition at a time, sorted by group, topic and partition.
+    """Return the owners of each partition at a time in a run, by group, topic and partition.
 
     ``time_ms`` is in milliseconds since 1970. An ownership interval includes its start and excludes
     its end: at the time of a rebalance's record, the new owner owns the partition. ``topic`` and
@@ -155,10 +155,9 @@ def owners_at(
 
 
 def _clients(run: PublishedRun, members: set[str]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Look up the client id and host of members of consumer groups.
+    """Look up the client id and host of group members in a run's table.
 
-    Returns:
-        Dict from (group, member id) to client id and host.
+    Return a dict from (group, member id) to client id and host.
     """
     from pyarrow import compute as pc
 

@@ -130,7 +130,7 @@ def _recommendation(group: GroupFigures, advice: Advice) -> Recommendation:
 
 
 def _gain(group: GroupFigures, advice: Advice) -> tuple[str, float]:
-    """Return the downtime that a recommended change would save a group, as text and as a number.
+    """Return the downtime that an advised change would save a group, as text and as a number.
 
     The number is in partition-seconds.
     """
@@ -218,7 +218,9 @@ _ROLLING = "One rolling restart."
 
 
 def _deployment(group: GroupFigures, advice: Advice) -> tuple[frozenset[str], str, str]:
-    """Return the present settings, the risk and the rollout steps of a recommended change."""
+    """Return the present settings, the risk and the rollout steps of an advised change to
+    a group.
+    """
     family = client_family(group.clients)
     names, risk, rollout = _DEPLOYMENTS.get(advice.rule, ((), "", ""))
     if advice.rule in _STRATEGIES and group.traits.protocol == "classic":

@@ -153,7 +153,9 @@ def _chart(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _racks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the bars of charts that show each rack's use of resources such as disk space."""
+    """Return the bars of charts that show each rack's use of resources in a plan, such as disk
+    space.
+    """
     # Only racks with a balance band (the range of use that counts as balanced) have bars.
     known = [row for row in plan["racks"] if "band" in row][:_MAX_BROKERS]
     return [
@@ -171,7 +173,9 @@ def _racks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _disks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the bars of a chart that shows the bytes in each log directory of each broker."""
+    """Return the bars of a chart that shows the bytes in each broker's log directories in
+    a plan.
+    """
     # The unit is replicas if sizes are unknown.
     rows = [
         (f"broker {row['broker']}, {row['path']}", str(row["broker"]), row["path"],

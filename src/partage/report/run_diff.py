@@ -252,7 +252,10 @@ def _group_diff(pair: _Pair, groups: int) -> GroupDiff:
 
 
 def _why_unknown(pair: _Pair) -> str:
-    """Return the reason why a group's change of downtime is unknown, and the run that lacks it."""
+    """Return the reason why the change of a group's downtime is unknown, and the run that lacks it.
+
+    ``pair`` has the group's rates in both runs.
+    """
     before, after = (one.why_unknown for one in pair)
     if before and before == after:
         return f"before and after: {before}"

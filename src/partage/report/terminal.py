@@ -234,8 +234,10 @@ def _recommendation_lines(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator
 
 
 def _recommendation(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
-    """Yield the terminal lines with the best recommendation for one consumer group."""
-    # With ``in_full=True``, they include evidence, configuration, risk and rollout.
+    """Yield the terminal lines with the best recommendation in a group's row.
+
+    ``in_full`` adds its evidence, configuration lines, risk and rollout.
+    """
     from rich.text import Text
 
     first = row.first
@@ -261,7 +263,9 @@ def _recommendation(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
 
 
 def _application(card: StreamsCard) -> Iterator[RenderableType]:
-    """Yield the terminal output for a Kafka Streams application simulated under other settings."""
+    """Yield the terminal output of a Kafka Streams application's card: results under other
+    settings.
+    """
     from rich.text import Text
 
     yield Text("")

@@ -46,7 +46,7 @@ _Ints = NDArray[np.int64]
 
 
 def columns_of(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Convert a list of dicts with equal keys to a dict of lists, one list per key.
+    """Convert a list of dicts with equal keys (``records``) to a dict of lists, one list per key.
 
     >>> columns_of([{"a": 1, "b": 2}, {"a": 3, "b": 4}])
     {'a': [1, 3], 'b': [2, 4]}

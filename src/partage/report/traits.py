@@ -106,7 +106,9 @@ def _origin_causes(rebalances: pa.Table, kinds: pa.ChunkedArray) -> pa.Array:
 
 
 def _recorded_downtime(replays: pa.Table) -> pa.Table:
-    """Return a table of the recorded downtime of each rebalance: bounds and best estimate."""
+    """Return the recorded downtime of each rebalance from table ``replays``: bounds, best
+    estimate.
+    """
     from pyarrow import compute as pc
 
     name = pc.coalesce(replays["policy"], replays["strategy"])
@@ -180,7 +182,10 @@ def _most(table: pa.Table, column: str) -> dict[str, int | None]:
 
 
 def _late_polls(events: pa.Table) -> dict[str, int]:
-    """Count the members of each group that exceeded ``max.poll.interval.ms`` and rejoined."""
+    """Count the members of each group that exceeded ``max.poll.interval.ms`` and rejoined.
+
+    ``events`` is the table of this name.
+    """
     # A long time without commits alone is no evidence: the member may have been killed, or its
     # topics may have been idle. A member that polls late is alive and rejoins with a new member id.
     import pyarrow as pa

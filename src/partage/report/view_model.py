@@ -165,7 +165,7 @@ def _saving(gain: Estimate | None) -> Cell:
 
 
 def _downtime(figures: Figures) -> Cell:
-    """Return a table cell with the estimated downtime of a simulated policy, or with its bounds."""
+    """Return a table cell with a policy's estimated downtime, or with its bounds (``figures``)."""
     bounds, estimate = figures.stopped, figures.stopped_estimate
     if estimate is not None:
         ends = FigureRange(estimate.low, estimate.high)
@@ -382,7 +382,7 @@ class StreamsCard:
 
 
 def streams_card(group: GroupFigures) -> StreamsCard:
-    """Return the table of a recorded Streams application under other settings, with its result."""
+    """Return the display data of a Streams group under other settings: a table with its result."""
     first = group.streams[0]
     seconds = ((first.to_ms or 0) - (first.from_ms or 0)) / 1_000
     facts = (
@@ -436,7 +436,9 @@ def _state(size: int, unit: str | None) -> str:
 
 
 def _best_settings(group: GroupFigures) -> str:
-    """Return a sentence about the Streams settings with the shortest outages, and their costs."""
+    """Return a sentence about a group's Streams settings with the shortest outages, and their
+    costs.
+    """
     # A gain counts if it is larger than the error of the simulation: the difference between the
     # recorded outages and those that are simulated under the present settings.
     recorded = group.streams[0]

@@ -322,7 +322,8 @@ def _load_to_size(
 
 
 def _learnt_capacity(tables: GroupInput) -> float:
-    """Return the records per second that one consumer can process, estimated from a recorded group.
+    """Estimate the records per second that one consumer can process, from a recorded group
+    (``tables``).
 
     Raises:
         InvalidConfigError: the recording has no phase in which the group worked off its lag.

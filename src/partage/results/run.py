@@ -189,7 +189,7 @@ class Run:
         return self._published.tables
 
     def table(self, name: str) -> pa.Table:
-        """Return an output table of this replay as a pyarrow table with all columns.
+        """Return the output table called ``name`` as a pyarrow table with all columns.
 
         Raises:
             InvalidConfigError: there is no such table.
@@ -232,7 +232,7 @@ class Run:
         return self._read_view("streams_settings", StreamsSettingsResult, ("group", "position"))
 
     def group(self, name: str) -> GroupRun:
-        """Return the results of one consumer group of the run.
+        """Return the results of the consumer group called ``name``.
 
         Raises:
             InvalidConfigError: the run has no such group.
@@ -423,7 +423,7 @@ def _fields(row: type[ResultRow]) -> list[str]:
 
 
 def _cause_labels(kinds: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Replace the identifiers of rebalance causes in a column by readable names."""
+    """Replace the kinds of rebalance causes in a column by readable names."""
     # Page and terminal show these names.
     import pyarrow as pa
     from pyarrow import compute as pc

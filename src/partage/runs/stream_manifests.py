@@ -30,8 +30,8 @@ class StreamManifest(NamedTuple):
 
     @classmethod
     def of(cls, path: Path) -> StreamManifest:
-        """Read the manifest (list of Parquet files) of one published micro-batch from its JSON
-        file.
+        """Read the manifest (list of Parquet files) of a published micro-batch from a JSON file
+        (``path``).
 
         The file's name has the numbers of its first and its last micro-batch.
         """

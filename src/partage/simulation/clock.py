@@ -32,7 +32,8 @@ class Clock:
         self._scheduled = 0
 
     def schedule_at(self, time_ms: int, action: Callable[[], None], *, rank: int = 0) -> None:
-        """Schedule a function to run at a simulated time (ms), or at once if that time has passed.
+        """Schedule a function (``action``) to run at a simulated time (ms), or at once if it has
+        passed.
 
         Among functions with the same due time, those with a lower ``rank`` run first.
         """
@@ -40,7 +41,8 @@ class Clock:
         heapq.heappush(self._queue, (time_ms, rank, self._scheduled, action))
 
     def after(self, wait_ms: int, action: Callable[[], None], *, rank: int = 0) -> None:
-        """Schedule a function to run after a simulated delay of ``wait_ms`` milliseconds.
+        """Schedule a function (``action``) to run after a simulated delay of ``wait_ms``
+        milliseconds.
 
         Among functions with the same due time, those with a lower ``rank`` run first.
         """

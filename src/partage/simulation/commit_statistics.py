@@ -120,7 +120,9 @@ class CommitRate:
         self.last_offset = last_offset
 
     def add_stretch(self, stretch: Stretch) -> None:
-        """Add a summary of offset commits (first and last time and offset) to the measured rate."""
+        """Add a summary of a stretch of offset commits (first and last time and offset) to the
+        rate.
+        """
         if stretch.commits:
             self.add_commits(
                 stretch.first_ms, stretch.latest_ms, stretch.first_offset, stretch.first_offset

@@ -399,7 +399,7 @@ def _stopped_in_record(
     """Return the indices of the partitions that a recorded rebalance stopped (int32).
 
     ``given`` is the recorded assignment. In an eager group, members have revoked all of their
-    partitions.
+    partitions. ``cluster`` is the metadata of that time.
     """
     members = rebalance.generation.first.members
     owned = partitions_by_member(given)

@@ -263,7 +263,7 @@ class _Simulation:
             self.clock.schedule_at(time_ms, partial(self._resume, past), rank=_CHECKPOINT)
 
     def schedule_last_rows(self, position: int) -> None:
-        """Schedule the output of stored rows that follow the last recorded rebalance."""
+        """Schedule the output of stored rows after the last recorded rebalance."""
         if self.continuation is not None and self.continuation.covers(position):
             self._schedule_stored_rows(self.continuation, position, None)
 
@@ -440,7 +440,7 @@ class _Simulation:
     # -- evictions -----------------------------------------------------------------------------
 
     def _time_out(self, key: str, absent: AbsentMember) -> None:
-        """Evict a member at its session timeout unless it has returned, and begin a rebalance."""
+        """Evict an absent member at its session timeout, and begin a rebalance."""
         if self.state.absent.get(key) is absent:
             later = self.clock.now_ms - absent.rebalance.generation.timestamp_ms
             extra = self._evict(key, absent.timeout_ms, later)
@@ -480,8 +480,8 @@ class _Simulation:
         self.consumption.remove(key)
 
     def _ids(self, key: str) -> tuple[str, ...]:
-        """Return the Kafka member ids that a member has had since the last rebalance,
-        newest first.
+        """Return a member's Kafka member ids since the last rebalance (by its key), newest
+        first.
         """
         former = self.state.former.get(key)
         return (self.state.members[key].state.id, *(() if former is None else (former,)))
@@ -618,7 +618,7 @@ class _Simulation:
     def _estimate_downtime(
         self, rebalance: RecordedRebalance, inputs: UnreadInputs
     ) -> UnreadEstimate | None:
-        """Estimate the partition-seconds without a consumer in one simulated rebalance."""
+        """Estimate partition-seconds without a consumer in a rebalance from the inputs."""
         self.unread_inputs = inputs
         return inputs.estimate(self.lengths, rebalance)
 

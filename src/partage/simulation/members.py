@@ -89,7 +89,8 @@ def joined_group(
 
     Members report their owned partitions when they join. Eager members report none. Cooperative
     members report those whose topics they still subscribe to. In the consumer protocol (KIP-848),
-    they are the members' target assignments.
+    they are the members' target assignments. ``cluster`` has the partitions; ``policy`` has the
+    protocol.
 
     Raises:
         InvalidProblemError: the record has values that no member can send.
@@ -120,6 +121,7 @@ def _claimed(member: SimulatedMember, policy: Policy, cluster: Cluster) -> Int32
     (int32).
 
     In the consumer protocol (KIP-848) they are all partitions of the member's target assignment.
+    ``policy`` has the protocol, ``cluster`` the existing partitions.
     """
     if not policy.cooperative:
         return member.owned
@@ -260,14 +262,16 @@ class ConsumptionTracker:
             self._notify()
 
     def remove(self, key: str) -> None:
-        """Remove a member that left the group, and report this to the listener."""
+        """Remove a member (by its key) that left the group, and report this to the listener."""
         if self._listener is not None:
             self._target.pop(key, None)
             if self._consumed.pop(key, None) is not None:
                 self._notify()
 
     def _reconcile(self, key: str) -> None:
-        """Start a member's assigned partitions that no other member still consumes."""
+        """Start the assigned partitions of a member (by its key) that no other member still
+        consumes.
+        """
         target = self._target.get(key)
         if target is None:
             return

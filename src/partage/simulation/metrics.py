@@ -282,11 +282,11 @@ class CachedJudge:
         found: Measures,
         old_owners: PreviousOwners | None,
     ) -> int:
-        """Count the violations of an assignment's validity rules, such as a partition with two
+        """Count the violations of validity rules in an assignment, such as a partition with two
         owners.
 
-        ``found`` are metrics that may already prove that the assignment is valid; then the rules
-        are not checked.
+        The arguments are those of a call. ``found`` are metrics that may already prove that the
+        assignment is valid; then the rules are not checked.
         """
         is_valid = (
             found.avoidable is not None  # every open partition has one owner, who subscribes

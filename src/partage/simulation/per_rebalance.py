@@ -182,7 +182,8 @@ def _group_as_sent(
     """Return the consumer group's members as they joined: with the owned partitions and data they
     sent.
 
-    Return None if the recorded group ran another strategy or protocol than the policy.
+    Return None if the recorded group ran another strategy or protocol than the policy. ``resolved``
+    is the policy with its strategy.
     """
     generation = rebalance.generation
     is_claimed = resolved.strategy.name == generation.first.strategy or policy.strategy is None

@@ -86,7 +86,8 @@ class Policy:
 
     @classmethod
     def parse(cls, text: str) -> Policy:
-        """Parse a policy's name, such as ``cooperative/sticky+static``, which may be abbreviated.
+        """Parse the text of a policy's name, such as ``cooperative/sticky+static``, or an
+        abbreviation.
 
         Raises:
             UnknownStrategyError: no strategy has this name; the message lists similar names.
@@ -293,7 +294,8 @@ def recorded_strategy(generation: Generation) -> Strategy | None:
 def is_recorded_strategy(policy: Policy, generation: Generation) -> bool:
     """Return whether a policy uses the assignment strategy of a recorded rebalance.
 
-    It is always true for policy `own` (the group's recorded settings).
+    It is always true for policy `own` (the group's recorded settings). ``generation`` is the group
+    generation that the rebalance created.
     """
     if policy.strategy is None:
         return True

@@ -597,7 +597,9 @@ class SimulationStore(Protocol):
         """Store the next output row of the simulation."""
 
     def store_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Store the state of the simulation after all rows that have been stored so far."""
+        """Store a checkpoint: the state of the simulation after all rows that have been stored so
+        far.
+        """
 
 
 @dataclass

@@ -266,7 +266,9 @@ class OwnershipTracker:
         return self._incarnation, owned, more
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the tracked owners of partitions from the values that `stored` returned."""
+        """Restore the tracked owners of partitions from the values (``state``) that `stored`
+        returned.
+        """
         self._incarnation, self._owned, more = state
         self._last_owned = self._owned | more
 

@@ -401,8 +401,7 @@ def _as_built_in(strategy: object) -> PlainStrategy | None:
 def _reported_partitions(
     members: Sequence[SimulatedMember], policy: Policy, problem: Problem
 ) -> tuple[NDArray[np.int64], Int32Array]:
-    """Return the partitions that each member reports as owned when it joins, as a sparse matrix
-    (CSR).
+    """Return the partitions that members report as owned under a policy, as a sparse matrix (CSR).
 
     Eager members report none. Cooperative members report existing partitions whose topics they
     still subscribe to. In the consumer protocol they are all existing partitions of their targets.

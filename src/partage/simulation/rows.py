@@ -224,8 +224,8 @@ class RowBuilder:
         )
 
     def _changed_owners(self, plan: Plan) -> int:
-        """Count the partitions that an assignment gives to another member than the recorded one
-        does.
+        """Count the partitions that a plan (assignment) gives to another member than the recorded
+        one.
         """
         number = {member: i for i, member in enumerate(self.recorded.members)}
         if plan.members == self.recorded.members and len(number) == len(plan.members):
@@ -291,7 +291,10 @@ class RowPlace(NamedTuple):
 
 
 def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> SimulatedRebalance:
-    """Return the output row that describes the recorded assignment itself, with its metrics."""
+    """Return the output row for the recorded assignment itself, with its metrics.
+
+    ``context`` has metadata and statistics of the group that ``rebalance`` belongs to.
+    """
     rows = RowBuilder.of(rebalance, context, RECORDED)
     generation, given = rebalance.generation, rows.recorded
     members, old_owners = _recorded_problem(rebalance, rows)
@@ -328,7 +331,8 @@ def _recorded_problem(
 ) -> tuple[Problem, PreviousOwners]:
     """Return the assignment problem of the recorded members, and the recorded previous owners.
 
-    In the problem, members report no owned partitions.
+    In the problem, members report no owned partitions. ``rows`` builds the output rows of the
+    rebalance, and has its cluster.
     """
     number = max(rebalance.generation.number - 1, 0)
     members = [
@@ -343,7 +347,9 @@ def _recorded_problem(
 
 
 def _numbers_by_topic(plan: Plan) -> dict[str, dict[str, list[int]]]:
-    """Convert an assignment to nested dicts: member id to topic to list of partition numbers."""
+    """Convert a plan (assignment) to nested dicts: member id to topic to list of partition
+    numbers.
+    """
     names = plan.index.topics
     topics = plan.index.topic_of[plan.partition].tolist()
     numbers = plan.index.number_of[plan.partition].tolist()

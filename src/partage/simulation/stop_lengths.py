@@ -207,7 +207,8 @@ class StopLengths:
         rebalance.
 
         The estimate is the partition's own recorded interval if there is one, else a mean of other
-        partitions (``means``), else it is computed from timeouts.
+        partitions (``means``), else it is computed from timeouts. ``stop`` is the partition with
+        its last owner.
         """
         members = rebalance.generation.first.members
         longest_ms = max(map(session_timeout_ms, members), default=0)
@@ -224,7 +225,7 @@ class StopLengths:
         """Return the time (ms) in which a partition had no consumer during the recorded rebalance.
 
         It is the partition's own recorded interval, or else a mean (``means``); None without
-        either.
+        either. ``stop`` is the partition with its last owner.
         """
         found = self._take_interval(stop, rebalance.generation.timestamp_ms)
         if found is not None:

@@ -296,7 +296,9 @@ def _empty_sums() -> Sums:
 
 
 def add_sums(one: Mapping[str, Any], other: Mapping[str, Any]) -> Sums:
-    """Add up the metric sums of two separate sets of rebalances; a maximum is the larger of both.
+    """Add up the metric sums of two separate sets of rebalances (``one`` and ``other``).
+
+    A maximum is the larger of both.
 
     >>> add_sums({"moved": 1, "largest_spread": None}, {"moved": 2, "largest_spread": 3})
     {'moved': 3, 'largest_spread': 3}

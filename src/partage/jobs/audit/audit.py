@@ -470,7 +470,7 @@ def _find_broken_joins(
 
 
 def _likely_joined(one: JoinSide, other: JoinSide) -> bool:
-    """Return whether an application probably joins two topics.
+    """Return whether an application probably joins two topics (``one`` and ``other``).
 
     This is so if their partition counts are equal and their key samples have enough keys in common.
     """

@@ -164,6 +164,7 @@ def _partition_counts(path: Path) -> dict[str, tuple[int, ...]]:
     """Read each topic's partition counts over time from a capture's ``cluster.jsonl``.
 
     Return a dict from topic to its counts in order of time; equal consecutive counts appear once.
+    ``path`` is the capture's folder.
 
     Raises:
         InvalidCaptureError: a line is damaged; the message has its number.
@@ -364,7 +365,9 @@ _SUMS = ("records", "first_ms", "last_ms")
 
 
 def _expect_partitions(table: pa.Table) -> None:
-    """Check that the partition numbers of all records are within Kafka's range, 0 to 2**31 - 2."""
+    """Check that the partition numbers in a table of records are within Kafka's range, 0 to 2**31 -
+    2.
+    """
     from pyarrow import compute
 
     ends = compute.min_max(table["partition"]).as_py()
@@ -596,7 +599,7 @@ def _thin_out(pairs: pa.Table, limit: int) -> pa.Table:
 
 
 def filter_by_level(pairs: pa.Table, level: int) -> pa.Table:
-    """Return the (key, partition) rows whose keys belong to a sample of one key in 2**level.
+    """Return the (key, partition) pairs whose keys belong to a sample of one key in 2**level.
 
     A hash of the key decides, so the samples of any two topics select the same keys.
     """
@@ -608,7 +611,9 @@ def filter_by_level(pairs: pa.Table, level: int) -> pa.Table:
 
 
 def key_pairs(pairs: pa.Table) -> KeyPairs:
-    """Convert an Arrow table of (key, partition) rows with their record counts to NumPy columns."""
+    """Convert an Arrow table of (key, partition) pairs with their record counts to NumPy
+    columns.
+    """
     numbers = [pairs[n].to_numpy().astype(np.int64) for n in ("records", "first_ms", "last_ms")]
     return KeyPairs(
         pairs["key"].to_pylist(), pairs["partition"].to_numpy().astype(np.int32), *numbers
@@ -650,7 +655,7 @@ def known_families() -> list[Family]:
 
 
 def partitions_of(partitioner: str, keys: Sequence[bytes], partitions: int) -> Any:
-    """Return the partition that a client partitioner chooses for each key.
+    """Return the partition that a client partitioner chooses for each key in ``keys``.
 
     ``partitioner`` is its name, ``partitions`` the topic's partition count. If it accepts only
     text, the result is -1 for a key that is not UTF-8 text.

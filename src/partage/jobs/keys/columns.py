@@ -156,9 +156,7 @@ def expect_columns(
 
 
 def _column_hint(schema: pa.Schema, name: str) -> str:
-    """Return a hint for the error about a nested column: the names of the fields that can
-    be used.
-    """
+    """Return a hint for the error about a nested column: the fields of it in the schema."""
     inner = [path for path in _leaf_columns(schema) if path.startswith(f"{name}.")]
     if inner:
         return f"name a column in it: {', '.join(inner[:_LISTED])}"
@@ -166,7 +164,7 @@ def _column_hint(schema: pa.Schema, name: str) -> str:
 
 
 def select_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """Return an Arrow batch with only the named columns, in this order.
+    """Return an Arrow batch with only the columns in ``names``, in this order.
 
     A name with dots is the path of a struct's field.
 

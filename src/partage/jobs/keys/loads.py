@@ -148,7 +148,9 @@ class PartitionLoads:
             self._add_move(move)
 
     def _add_compiled(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:
-        """Do the work of `add` (sum records by partition) with a compiled kernel."""
+        """Do the work of `add` (sum records and bytes of keys by partition) with a
+        compiled kernel.
+        """
         hashed = _place(keys, self._common, self._partitioner)
         loads, moved = compare_counts(hashed, records, size, self._counts, work=self._keys)
         for n, load in zip(self._counts, loads, strict=True):

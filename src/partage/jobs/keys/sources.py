@@ -307,7 +307,7 @@ def _parse_errors(path: str, file_format: str) -> Iterator[None]:
 
 
 def _text_schema(path: str, file_format: str, names: Sequence[str]) -> pa.Schema:
-    """Return the Arrow schema of a CSV or JSON file; all columns of a CSV file are text.
+    """Return the Arrow schema of a CSV or JSON file (``file_format``); CSV columns are text.
 
     A JSON file is read until all fields in ``names`` have appeared, because early rows may lack
     some.
@@ -324,7 +324,7 @@ def _text_schema(path: str, file_format: str, names: Sequence[str]) -> pa.Schema
 
 
 def _read_text(path: str, file_format: str, columns: InputColumns) -> Iterator[pa.RecordBatch]:
-    """Read a CSV or JSON file; yield batches with the needed columns.
+    """Read a CSV or JSON file (``file_format``); yield batches with the needed columns.
 
     A needed field of a struct is returned with its whole struct.
 

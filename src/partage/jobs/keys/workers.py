@@ -351,7 +351,7 @@ def _loads(keys: DataFrame, job: KeyJob, counts: range) -> pa.Table:
 
 
 def _key_frame(spark: SparkSession, source: KeySource) -> DataFrame:
-    """Return the input as a Spark data frame with key, value and time in columns ``0``, ``1`` and
+    """Return a source's key, value and time as Spark data frame with columns ``0``, ``1`` and
     ``2``.
 
     Raises:

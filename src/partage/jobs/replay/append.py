@@ -422,13 +422,15 @@ def _settings(run: ReplayRun) -> dict[str, Any]:
 
 
 def _relative_path(source: Capture, path: str) -> str:
-    """Return a capture file's path relative to the capture, by which later runs identify it."""
+    """Return a file's path relative to its capture (``source``), by which later runs
+    identify it.
+    """
     folder = Path(source.folder)
     return Path(os.path.relpath(path, folder if folder.is_dir() else folder.parent)).as_posix()
 
 
 def _input_files(source: Capture) -> dict[str, dict[str, Any]]:
-    """Return the rows, size, modification time and footer digest of each Parquet file of a capture.
+    """Return rows, size, modification time and footer digest of a capture's files (``source``).
 
     The result is a dict by path relative to the capture.
     """
@@ -456,7 +458,7 @@ def _batches_digest(source: Capture, positions: Mapping[int, int]) -> str | None
     """Return a digest of the transactional batches that affect the log records read so far.
 
     ``positions`` is a dict from log partition to the highest offset read. The result is None if the
-    capture has no ``batches.parquet``.
+    capture has no ``batches.parquet``. ``source`` is the capture.
     """
     if source.batches is None:
         return None

@@ -247,7 +247,7 @@ def files_of(table: Path) -> list[Path]:
 def read_metadata(
     folder: Path,
 ) -> tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...] | None, tuple[str, ...]]:
-    """Read the files of a capture besides its records: cluster metadata, transactions, and notes.
+    """Read the files of a capture's folder besides its records: metadata, transactions, notes.
 
     Notes are messages for the user about damaged lines.
 
@@ -258,7 +258,9 @@ def read_metadata(
 
 
 def _find_file(folder: Path | None, name: str) -> Path | None:
-    """Return the path of a file in a folder or its parent folder; None if neither has it."""
+    """Return the path of a file with this name in a folder or its parent folder; None
+    without one.
+    """
     for at in [] if folder is None else [folder, folder.parent]:
         if (at / name).exists():
             return at / name

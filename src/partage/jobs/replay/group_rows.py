@@ -340,9 +340,7 @@ class RebalanceRows:
         return json.dumps([waiting, number, pending, [*self._pauses.items()], keys])
 
     def resume(self, state: str) -> None:
-        """Restore the incomplete rows of table ``rebalances`` from the text that `stored`
-        returned.
-        """
+        """Restore the incomplete rows from the text (``state``) that `stored` returned."""
         waiting, number, pending, pauses, (newest, written) = json.loads(state)
         restored = [(_PendingRow.restored(one), *rest) for one, *rest in waiting]
         self._storms.resume((restored, number))
@@ -577,9 +575,7 @@ class GroupRows:
 
     @staticmethod
     def _stretch_ends(runs: RunColumns) -> dict[int, list[LogPosition]]:
-        """Return the last log positions of offset commits, by number of group records
-        before them.
-        """
+        """Return the last log positions of commit runs, by number of group records before them."""
         stretch, partition = runs.column("stretch"), runs.positions[0]
         last = np.append((stretch[1:] != stretch[:-1]) | (partition[1:] != partition[:-1]), True)
         out: dict[int, list[LogPosition]] = {}
@@ -605,9 +601,7 @@ class GroupRows:
             self._write_item(item)
 
     def _write_item(self, item: HistoryItem) -> None:
-        """Write an entry of the group's history (generation, event or pause) to the output
-        tables.
-        """
+        """Write a history item (generation, event or pause) to the output tables."""
         if isinstance(item, Pause):
             item = self._without_wrong_times(item)
             if self._collector is not None:

@@ -269,7 +269,7 @@ def _bad_task(out: str, run_id: str, batches: Iterable[pa.RecordBatch]) -> Itera
 
 
 def receipts_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
-    """Convert a task's results, which are pairs (kind, JSON text), to an Arrow batch."""
+    """Convert rows of a task's results, pairs (kind, JSON text), to an Arrow batch."""
     import pyarrow as pa
 
     columns = [pa.array([row[i] for row in rows], pa.string()) for i in (0, 1)]
@@ -278,7 +278,9 @@ def receipts_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
 
 @lru_cache(maxsize=1)
 def clusters_of(states: tuple[str, ...]) -> ClusterHistory:
-    """Parse cluster metadata over time from JSON texts, and cache it in this worker process."""
+    """Parse cluster metadata over time (``states``) from JSON texts; cached in this worker
+    process.
+    """
     return ClusterHistory([json.loads(state) for state in states])
 
 
@@ -301,7 +303,7 @@ class GroupFailure:
 
     @classmethod
     def of(cls, group: str, error: Exception) -> GroupFailure:
-        """Describe the exception that ended the replay of a consumer group.
+        """Describe the exception (``error``) that ended the replay of a consumer group.
 
         Call it in the ``except`` block.
         """

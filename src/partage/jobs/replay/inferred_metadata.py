@@ -210,9 +210,10 @@ def _highest_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def _find_partitions(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Find the partitions that group records name before a given time (ms), in a Spark task.
+    """Find the partitions that group records name before a time (``until_ms``), in a Spark task.
 
-    Each result row is a topic, its highest partition in a group record, and the record's time.
+    ``batches`` are decoded rows. Each result row is a topic, its highest partition in a group
+    record, and the record's time.
     """
     import pyarrow as pa
 
@@ -227,7 +228,7 @@ def _find_partitions(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterat
 
 
 def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[GroupRecord]:
-    """Yield the group records that are packed in rows of the decoding job, in order."""
+    """Yield the group records that are packed in rows of the decode job (``batches``), in order."""
     reader = BlockReader()
     for batch in batches:
         for make in reader.records(batch):

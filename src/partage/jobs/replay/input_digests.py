@@ -109,7 +109,10 @@ def digests_of(table: pa.Table) -> Digests:
 
 
 def add_digests(one: Digests, other: Mapping[int, Iterable[int]]) -> Digests:
-    """Combine the digests of two sets of records without common records, by log partition."""
+    """Combine the digests of two sets of records (``one`` and ``other``), by log partition.
+
+    No record may be in both sets.
+    """
     found = {partition: list(digest) for partition, digest in one.items()}
     for partition, (records, total) in other.items():
         known = found.setdefault(partition, [0, 0])
@@ -119,7 +122,7 @@ def add_digests(one: Digests, other: Mapping[int, Iterable[int]]) -> Digests:
 
 
 def convert_keys(digests: Mapping[str, Iterable[int]]) -> Digests:
-    """Convert the keys of a dict read from JSON (log partitions) from text to ints."""
+    """Convert the keys of digests by log partition, read from JSON, from text to ints."""
     return {int(partition): list(digest) for partition, digest in digests.items()}
 
 

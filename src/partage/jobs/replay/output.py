@@ -329,7 +329,7 @@ def is_published(out: Path, run_id: str) -> bool:
 
 
 def _is_dead(path: Path) -> bool:
-    """Return whether the process that wrote a run's lock file has certainly ended."""
+    """Return whether the process that wrote a run's lock file (``path``) has certainly ended."""
     try:
         with path.open("r+", encoding="utf-8") as file:
             text = file.read()
@@ -360,7 +360,7 @@ def _lock(file: IO[Any]) -> bool:
 
 
 def _start_time(pid: object) -> str | None:
-    """Return the start time of a process on this computer as text; None without such a process."""
+    """Return the start time of the process ``pid`` on this computer as text; None without one."""
     if not isinstance(pid, int):
         return None
     try:

@@ -91,7 +91,7 @@ class Slice:
 
 
 def count_tasks(slices: Sequence[Slice], parallelism: int) -> int:
-    """Return the number of Spark tasks in which to read the given row ranges of files.
+    """Return the number of Spark tasks in which to read row ranges of files (``slices``).
 
     Small slices share a task: a file with a thousand tiny row groups has a thousand slices, and a
     task for each would spend most of its time on starting.
@@ -264,7 +264,7 @@ def read_slice(
 
 
 def widen(table: pa.Table) -> pa.Table:
-    """Cast the columns of records: partition, offset and time to int64, key and value to binary.
+    """Cast a table's columns: partition, offset and time to int64, key and value to binary.
 
     Keys in an Arrow dictionary stay in it.
 
@@ -480,7 +480,7 @@ class LogColumns(NamedTuple):
     cells: tuple[pa.ChunkedArray, pa.ChunkedArray]
 
     def raw(self, row: int) -> RawRecord:
-        """Return the log record with the given index, with its undecoded key and value."""
+        """Return the log record with the index ``row``, with its undecoded key and value."""
         place = int(self.partition[row]), int(self.offset[row]), int(self.timestamp_ms[row])
         return RawRecord(*place, self.key[row], self.value[row])
 
@@ -517,7 +517,7 @@ def log_columns(table: pa.Table) -> tuple[LogColumns, list[tuple[RawRecord, str]
 
 
 def _split_by_time(table: pa.Table) -> tuple[pa.Table, list[tuple[RawRecord, str]]]:
-    """Separate log records with valid timestamps from those whose timestamps are out of range.
+    """Separate a table's records with valid timestamps from those with timestamps out of range.
 
     The second result is a list of pairs (record, reason).
     """
@@ -549,7 +549,7 @@ def is_sorted(first: NDArray[Any], second: NDArray[Any]) -> bool:
 
 
 def key_column(cells: pa.ChunkedArray) -> BinaryColumn | CodedColumn:
-    """Convert an Arrow column of record keys to the column class that compiled decoders read.
+    """Convert an Arrow column of keys (``cells``) to the column class that compiled decoders read.
 
     A dictionary-encoded column stays dictionary-encoded.
     """
@@ -566,7 +566,8 @@ def key_column(cells: pa.ChunkedArray) -> BinaryColumn | CodedColumn:
 
 
 def binary_column(cells: pa.ChunkedArray) -> BinaryColumn:
-    """Convert an Arrow column of record values to the column class that compiled decoders read.
+    """Convert an Arrow column of values (``cells``) to the column class that compiled decoders
+    read.
 
     The bytes are not copied.
     """

@@ -518,7 +518,7 @@ def _decode(
 
 
 def _expect_groups(done: JobResults, selection: Selection) -> None:
-    """Check that the capture has a consumer group which the user selected.
+    """Check that the results ``done`` have a consumer group that the user selected.
 
     Raises:
         InvalidConfigError: no group matches; probably a name is misspelt.
@@ -531,8 +531,9 @@ def _expect_groups(done: JobResults, selection: Selection) -> None:
 
 
 def _unmatched_groups(done: JobResults, selection: Selection) -> dict[str, list[str]]:
-    """Return the user's group names and patterns that match no group, each with similar
-    group ids.
+    """Return the selection's group names and patterns that match no group, each with similar ids.
+
+    ``done`` has the groups of the capture.
     """
     if not selection.groups:
         return {}
@@ -579,7 +580,7 @@ def _simulate(
 
 
 def _add_results(found: Rows, done: JobResults) -> list[SpilledHistory]:
-    """Add the result rows of a job (files, group totals, failures) to the run's results ``done``.
+    """Add result rows of a job (``found``: files, group totals, failures) to the results ``done``.
 
     Return the positions of the groups' histories in spill files (temporary files for the
     simulation).

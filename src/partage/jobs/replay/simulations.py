@@ -247,7 +247,8 @@ class _UnitSimulation:
     ) -> None:
         """Simulate the consumer group's whole history under each policy, and write the output rows.
 
-        A simulation that an earlier run stored continues from its checkpoint.
+        A simulation that an earlier run stored continues from its checkpoint. ``context`` has data
+        of the group that all simulations share.
         """
         policies = [self.policies[number] for number in self.unit.policies]
         continuations = None

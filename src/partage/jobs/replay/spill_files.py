@@ -95,7 +95,9 @@ class SpilledHistory:
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> SpilledHistory:
-        """Build a `SpilledHistory` from a dict of its fields that was read from JSON."""
+        """Build a `SpilledHistory` from a dict (``value``) of its fields that was read
+        from JSON.
+        """
         chunks = tuple((c[0], c[1], c[2]) for c in value["chunks"])
         return cls(value["group"], value["path"], tuple(value["shared"]), chunks)
 

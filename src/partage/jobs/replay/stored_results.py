@@ -117,7 +117,7 @@ class StoredBlock(NamedTuple):
 
     @classmethod
     def of(cls, value: Sequence[Any]) -> StoredBlock:
-        """Build a `StoredBlock` from the list of its fields, which was read from a JSON file."""
+        """Build a `StoredBlock` from the list (``value``) of its fields, read from a JSON file."""
         return cls(value[0], value[1], value[2], tuple(value[3]))
 
     def read(self, out: Path) -> bytes:
@@ -370,7 +370,9 @@ class BlockWriter:
 
 @lru_cache(maxsize=1)
 def metadata_digests(states: tuple[str, ...]) -> MetadataDigests:
-    """Compute the digests of cluster metadata over time, and cache them in this worker process."""
+    """Compute the digests of cluster metadata over time (``states``); cached in this worker
+    process.
+    """
     timed = [(json.loads(text)["ts_ms"], text) for text in states]
     return MetadataDigests(sorted(timed, key=lambda one: one[0]))
 
@@ -413,8 +415,8 @@ class StoredSimulation(NamedTuple):
 
     @classmethod
     def of(cls, value: Sequence[Any]) -> StoredSimulation:
-        """Build a `StoredSimulation` from the list of its fields, which was read from a
-        JSON file.
+        """Build a `StoredSimulation` from the list (``value``) of its fields, read from a JSON
+        file.
         """
         rows, checkpoints = value
         return cls(

@@ -146,7 +146,7 @@ def streams_facts_digest(folder: str | Path) -> str:
 
 
 def is_streams(generation: Generation) -> bool:
-    """Return whether a recorded rebalance belongs to a Kafka Streams application."""
+    """Return whether a recorded generation belongs to a Kafka Streams application."""
     if generation.protocol == "streams":
         return True
     return generation.protocol == "classic" and generation.first.strategy == STREAMS_PROTOCOL
@@ -378,8 +378,7 @@ def _classic_group(
 def observed_settings(
     generations: Sequence[ClassicGeneration], settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """Infer settings of the Kafka Streams task assignor from recorded assignments, by Kafka's
-    names.
+    """Infer settings of the Streams task assignor from recorded generations, by Kafka's names.
 
     ``settings`` are other known settings. A setting that no assignment shows keeps Kafka's default.
 

@@ -85,7 +85,9 @@ class GroupTotals:
         return {n: frozenset(v) if isinstance(v, set) else v for n, v in vars(self).items()}
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Restore the consumer group's counts from the values that `stored` returned."""
+        """Restore the consumer group's counts from the values (``state``) that `stored`
+        returned.
+        """
         for name, value in state.items():
             setattr(self, name, set(value) if isinstance(value, frozenset) else value)
 
@@ -114,8 +116,8 @@ class GroupTotals:
         self.seen_ms = (min(first, first_ms), max(last, last_ms))
 
     def set_first_position(self, place: LogPosition) -> None:
-        """Set the group's first log position from an offset commit, if no earlier record has set
-        it.
+        """Set the group's first log position (``place``) from a commit, unless a record
+        has set it.
         """
         self._place = self._place or place
 
@@ -495,7 +497,7 @@ def _log_partitions(tally: Tally) -> dict[str, dict[str, Any]]:
 
 
 def agreement(totals: SimulationTotals) -> dict[str, Any]:
-    """Count the recorded assignments that Partage's strategies reproduce exactly.
+    """Count the recorded assignments in the totals that Partage's strategies reproduce exactly.
 
     In the result, ``counted`` and ``agreed`` are the numbers of assignments compared and equal, for
     assignments by Java clients and by the coordinator. Assignments by other client libraries are
@@ -524,9 +526,7 @@ def _add(totals: dict[str, dict[str, int]], name: str, counts: dict[str, int]) -
 
 
 def policies(totals: SimulationTotals) -> list[dict[str, Any]]:
-    """Return the metrics of each policy, summed over all consumer groups; recorded assignments come
-    first.
-    """
+    """Return each policy's metrics in the simulation totals; recorded assignments come first."""
     rows = []
     for key, of_key in totals.policies().items():
         policy, _, reading = key.rpartition("|")
@@ -537,8 +537,7 @@ def policies(totals: SimulationTotals) -> list[dict[str, Any]]:
 
 
 def strategies(totals: SimulationTotals) -> dict[str, Any]:
-    """Return the entry ``strategies`` of ``summary.json``, with metrics of policies and missing
-    strategies.
+    """Return the entry ``strategies`` of ``summary.json``, computed from the simulation totals.
 
     Field ``run`` has the metrics of each policy. Field ``not_yet`` has the number of rebalances for
     each recorded strategy that Partage does not implement.

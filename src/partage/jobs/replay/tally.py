@@ -277,7 +277,9 @@ class Tally:
         self.types[f"{number} {name} {what}"] += records
 
     def commit_types(self, number: NDArray[np.int16], version: NDArray[np.int16]) -> None:
-        """Count offset commits by the versions of their key and their value."""
+        """Count offset commits by the number of their record type and the versions of key and
+        value.
+        """
         if not len(number):
             return
         width = int(version.max()) - TOMBSTONE + 1

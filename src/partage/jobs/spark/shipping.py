@@ -32,7 +32,8 @@ def ship_package(context: SparkContext) -> bool:
     version.
 
     Return False in local mode. Nodes need Python with numpy, pyarrow and numba (the extra
-    ``spark``), and both the capture and the output folder under the same path.
+    ``spark``), and both the capture and the output folder under the same path. ``context`` is the
+    Spark context.
     """
     if is_local(str(context.master)):
         return False

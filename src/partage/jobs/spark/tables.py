@@ -128,7 +128,7 @@ def _expect(table: str, name: str, kinds: dict[str, str], wanted: str) -> None:
 
 
 def is_address(text: str) -> bool:
-    """Return whether an input is an address in remote storage, such as ``s3a://lake/offsets``."""
+    """Return whether a text is an address in remote storage, such as ``s3a://lake/offsets``."""
     return _ADDRESS.fullmatch(text) is not None
 
 

@@ -79,7 +79,7 @@ class Position(NamedTuple):
 
     @classmethod
     def of_json(cls, value: Mapping[str, Any]) -> Position:
-        """Restore a read position in the captured log from the dict that `to_json` returned.
+        """Restore a read position in the captured log from the dict (``value``) of `to_json`.
 
         >>> position = Position({3: 7}, 90)
         >>> Position.of_json(position.to_json()) == position
@@ -113,7 +113,7 @@ class LogPiece(NamedTuple):
 
 
 def read_piece(piece: LogPiece) -> Iterator[pa.RecordBatch]:
-    """Read a part of the captured log and decode its records; yield rows with `STREAM_COLUMNS`.
+    """Read and decode a piece of the captured log; yield rows with `STREAM_COLUMNS`.
 
     Raises:
         InvalidCaptureError: the file cannot be read.
@@ -189,7 +189,7 @@ def _is_in(ranges: Sequence[tuple[int, int, int]], partition: _Ints, offset: _In
 
 
 def _filter_records(table: pa.Table, wanted: NDArray[np.bool_], *, only_commits: bool) -> pa.Table:
-    """Return the log records that a mask (``wanted``) selects.
+    """Return the records of a table that a mask (``wanted``) selects.
 
     With ``only_commits``, only the offset commits among them are returned.
     """
@@ -411,7 +411,7 @@ class CaptureLog:
 
 
 def _file_version(path: Path) -> str:
-    """Return a string of a file's name, size and modification time, to detect changed files."""
+    """Return a text with a file's name, size and modification time, to detect changed files."""
     status = path.stat()
     return f"{path.name}:{status.st_size}:{status.st_mtime_ns}"
 

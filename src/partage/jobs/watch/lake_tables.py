@@ -37,7 +37,7 @@ _MARK = "_replaces"
 
 
 def expect_lake(text: str) -> tuple[str, str]:
-    """Check the value of ``--tables``; return the table format, and the namespace or folder.
+    """Check the text of ``--tables``; return the table format, and the namespace or folder.
 
     Raises:
         InvalidConfigError: the format is unknown, or a part is missing.

@@ -168,8 +168,8 @@ class StreamFolder:
         return current_manifests(self.path)
 
     def table(self, name: str) -> pa.Table:
-        """Return an output table as it is now: final rows, and the newest provisional rows of each
-        group.
+        """Return the output table called ``name``: final rows, and each group's newest provisional
+        rows.
 
         Raises:
             InvalidCaptureError: a file cannot be read.

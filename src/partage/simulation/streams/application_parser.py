@@ -49,7 +49,7 @@ def check_object(value: object, path: str) -> Mapping[str, Any]:
 
 
 def check_fields(value: Mapping[str, Any], path: str, known: Collection[str]) -> None:
-    """Check that a JSON object has only known fields, so that a misspelt field is reported.
+    """Check that a JSON object (``value``) has only known fields, to report misspelt fields.
 
     ``path`` names the object in error messages, ``known`` are the allowed fields.
     """
@@ -87,7 +87,8 @@ def check_number(value: object, path: str, minimum: float, maximum: float) -> fl
 def seconds_to_ms(value: object, path: str, minimum: float, maximum: float) -> int:
     """Check that a JSON value is a number of seconds within bounds, and return it in milliseconds.
 
-    ``path`` names the value in error messages.
+    ``minimum`` and ``maximum`` are the bounds in seconds. ``path`` names the value in error
+    messages.
     """
     return round(check_number(value, path, minimum, maximum) * 1000)
 
@@ -498,7 +499,7 @@ def _clients(given: Mapping[str, Any]) -> dict[str, SimulatedClient]:
 
 
 def _parse_client(name: str, place: int, fields: Mapping[str, Any]) -> SimulatedClient:
-    """Parse one client of a Kafka Streams application from the fields of its JSON object.
+    """Parse the client called ``name`` of a Streams application from the fields of its JSON object.
 
     ``place`` is its position in the list of clients, from which a default process id is made.
     """
@@ -531,7 +532,7 @@ def _parse_client(name: str, place: int, fields: Mapping[str, Any]) -> Simulated
 
 
 def _parse_racks(given: Mapping[str, Any]) -> dict[str, tuple[frozenset[str], ...]]:
-    """Parse the racks of each partition's replicas from a JSON object.
+    """Parse the racks of each partition's replicas from a JSON object (``given``).
 
     Return a dict from topic to a tuple with a set of racks for each partition.
     """
@@ -559,7 +560,7 @@ def _check_racks(application: SimulatedApplication) -> None:
 
 
 def _check_task_records(application: SimulatedApplication) -> None:
-    """Check that each list of record counts has one entry for each task of its sub-topology."""
+    """Check that an application's lists of record counts have one entry for each task."""
     tasks = Counter(task.subtopology for task in application.layout.partitions_of)
     for sub, state in application.states.items():
         count = len(state.records_by_task)

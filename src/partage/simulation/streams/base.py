@@ -90,8 +90,8 @@ class StreamsSimulation(ABC):
     # -- time ----------------------------------------------------------------------------------
 
     def schedule(self, at_ms: int, action: Callable[[], bool | None], *, rank: int = 0) -> None:
-        """Schedule a function to run at a simulated time, after task state has been restored up to
-        then.
+        """Schedule a function (``action``) to run at a simulated time, with task state restored up
+        to then.
 
         After it, tasks whose state is restored start. This is skipped if the function returns
         False, because it changed neither tasks nor clients. Functions with a lower ``rank`` run
@@ -169,7 +169,7 @@ class StreamsSimulation(ABC):
         self.state.factor = min(self._lag_factors, default=1.0)
 
     def _start_and_join(self, name: str) -> None:
-        """Start a client and let it join its group; do nothing if it is running."""
+        """Start the client ``name`` and let it join its group; do nothing if it is running."""
         if name not in self.state.up:
             self._start(self.app.clients[name])
             self.add_client(self.state.up[name])

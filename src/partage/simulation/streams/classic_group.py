@@ -96,9 +96,9 @@ class ClassicGroupSimulation(StreamsSimulation):
         self._request(f"{client.name} joined", client)
 
     def remove_consumers(self, name: str, consumers: Sequence[str], how: str) -> None:
-        """Remove a client's members from the group, and begin a rebalance.
+        """Remove members (``consumers``) of the client ``name`` from the group; begin a rebalance.
 
-        ``name`` is the client, ``how`` the reason: they left or were evicted.
+        ``how`` is the reason: they left or were evicted.
         """
         for consumer in consumers:
             self._since.pop(consumer, None)

@@ -408,7 +408,7 @@ class ApplicationState:
     def subscription(
         self, client: RunningClient, consumer: str, tasks: Iterable[TaskId]
     ) -> StreamsMember:
-        """Return the subscription that a Streams consumer sends when it joins its group.
+        """Return the subscription that a client's consumer sends when it joins its group.
 
         It contains the offset sums of ``tasks``, which show how complete their local state is.
         """

@@ -294,7 +294,8 @@ def _moves(result: SimulationResult) -> int:
 
 
 def _spreads(result: SimulationResult) -> tuple[float, float]:
-    """Return how unevenly active tasks are spread over clients: the mean over time, and at the end.
+    """Return the unevenness of active tasks over clients in a result: mean over time, and at the
+    end.
 
     It is the difference between the most and the fewest active tasks per thread of a client.
     """

@@ -130,9 +130,9 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._slots = timeline_slots(len(self._members), self._slots)
 
     def remove_consumers(self, name: str, consumers: Sequence[str], how: str) -> None:
-        """Remove a client's members from the group, and request a new task assignment.
+        """Remove members (``consumers``) of the client ``name``; request a new task assignment.
 
-        ``name`` is the client, ``how`` the reason: they left or were evicted.
+        ``how`` is the reason: they left or were evicted.
         """
         for consumer in consumers:
             del self._members[consumer]

@@ -123,7 +123,7 @@ def sweep_cells(assignors: Sequence[str], sweeps: Mapping[str, Sequence[str]]) -
 def simulate_cell(
     application: SimulatedApplication, cell: SweepCell
 ) -> tuple[SimulationResult, StreamsMetrics]:
-    """Simulate a Streams application under one combination of assignor and settings.
+    """Simulate an application under one combination of assignor and settings (``cell``).
 
     Return the result and its metrics.
 
@@ -138,7 +138,7 @@ def simulate_cell(
 def apply_cell(
     application: SimulatedApplication, cell: SweepCell
 ) -> tuple[SimulatedApplication, TaskAssignor | ServerSticky]:
-    """Return a Streams application with the settings of one combination of a parameter sweep.
+    """Return an application with the settings of one combination of a parameter sweep (``cell``).
 
     The second result is its task assignor. ``balance_factor`` is not a Kafka setting, but a
     parameter of the algorithm proposed in KIP-441.
@@ -394,8 +394,9 @@ def settings_to_compare(
 
 
 def _standby_cells(application: SimulatedApplication, assignor: str) -> Iterator[SweepCell]:
-    """Yield settings with none, one and two standby replicas, as far as there are enough
-    clients.
+    """Yield settings with none, one and two standby replicas, if there are enough clients for them.
+
+    ``application`` has the clients, ``assignor`` is the name of its assignor.
     """
     now = application.settings.num_standby_replicas
     most = min(2, len(application.clients) - 1)
