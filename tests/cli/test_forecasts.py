@@ -123,6 +123,134 @@ def test_forecast_learns_restarts_from_the_run(folder: Path) -> None:
     assert learnt.unread.best == present["unread_partition_seconds"]["best"]
 
 
+def _deployed(folder: Path, client: str = "java", session_ms: int = 8_000, **more: dict) -> Path:
+    """Return a run with a slow eager group of three members; the brokers' session timeout is 6 s."""
+    members = [member_row("billing", 3, i, session_ms) | {"client": client} for i in range(3)]
+    members = [one | more.get("member", {}) for one in members]
+    rows = {
+        "groups": [group("billing")],
+        "rebalances": [
+            rebalance("billing", n, time_ms=n * MINUTE, members=3, **more.get("rebalance", {}))
+            for n in (1, 2, 3)
+        ],
+        "members": members,
+        "ownership": [owned_row("billing", p) for p in range(6)],
+        "events": [
+            {"group": "billing", "incarnation": 0, "generation": 2, "log_partition": 0,
+             "log_offset": 1, "position": 0, "time_ms": 2 * MINUTE, "event": "bounce", "member": "m1",
+             "instance": None, "source": "inferred", "detail": "was m0, away for 10000 ms"}
+        ],
+        "unread": [
+            {"group": "billing", "incarnation": 0, "generation": n, "topic": "orders", "topic_id": None,
+             "partition": p, "member": f"m{p}", "new_owner": "m9", "stopped_ms": n * MINUTE - 9_000,
+             "stopped_p10_ms": 0, "stopped_p90_ms": 0, "assigned_ms": n * MINUTE,
+             "unread_ms": 9_000, "unread_p10_ms": 9_000, "unread_p90_ms": 9_000,
+             "no_consumer_ms": 0}
+            for n in (2, 3) for p in range(6)
+        ],
+        "commit_rates": [], "replays": [], "pauses": [],
+    }  # fmt: skip
+    return published(folder, rows, session_timeout_ms=6_000)
+
+
+def test_a_policy_and_its_alternative_have_one_forecast(tmp_path: Path) -> None:
+    """`--policy` forecasts what the table shows: scaled by past rebalances, and with the session
+    timeout of the policy's protocol.
+    """
+    made = _deployed(tmp_path / "out")
+    now, *others = pg.forecast(made)
+    assert now.deployment.session_s == 8.0
+    row = next(one for one in others if one.deployment.text == "consumer/uniform, 1 unavailable")
+    (given,) = pg.forecast(made, policy="consumer/uniform", compare=False)
+    assert given.deployment.text == row.deployment.text
+    assert (given.unread, given.deployment.session_s) == (row.unread, 6.0)
+    # Past rebalances were slow, so that the simulation alone says less.
+    plain = pg.forecast(topics={"orders": 6}, members=3, policy="consumer/uniform", compare=False,
+                        session_timeout=6.0, restart_time=10.0)[0]  # fmt: skip
+    assert given.unread.best > 1.5 * plain.unread.best
+
+
+def test_lines_are_those_of_the_client_library(tmp_path: Path) -> None:
+    """Python clients get arguments in code, and no protocol that their library lacks."""
+    made = _deployed(tmp_path / "out", "kafka-python or aiokafka")
+    (found,) = json.loads(run("forecast", str(made), "--rolling-restart", "--json").stdout)
+    policies = [one["policy"] for one in found["alternatives"]]
+    assert "cooperative/cooperative-sticky" in policies
+    assert not [one for one in policies if one.startswith("consumer/")]
+    lines = "\n".join(line for one in found["alternatives"] for line in one["client_lines"])
+    assert "org.apache.kafka" not in lines
+    assert "group_instance_id=" in lines
+    assert "set cooperative/cooperative-sticky in code" in lines
+
+
+def test_a_consumer_group_gets_settings_that_it_can_have(tmp_path: Path) -> None:
+    """Brokers set its session timeout; the classic protocol needs group.protocol=classic."""
+    made = _deployed(
+        tmp_path / "out", "unknown", -1, member={"subscription_version": None},
+        rebalance={"protocol": "consumer", "strategy": "uniform"},
+    )  # fmt: skip
+    options = ("forecast", str(made), "--rolling-restart", "--restart-time", "30s")
+    (found,) = json.loads(run(*options, "--json").stdout)
+    assert found["present"]["session_timeout_seconds"] == 6.0
+    lines = {one["policy"]: one for one in found["alternatives"] if not one["max_surge"]}
+    static = lines["consumer/uniform+static"]
+    assert static["session_timeout_seconds"] == pytest.approx(1.5 * 30 * 1.25)
+    assert [line.split("=")[0] for line in static["client_lines"]] == [
+        "group.instance.id",
+        "kafka-configs.sh --alter --entity-type groups --entity-name billing "
+        "--add-config consumer.session.timeout.ms",
+    ]
+    classic = "\n".join(lines["cooperative/cooperative-sticky"]["client_lines"])
+    assert "group.protocol=classic" in classic
+    assert "CooperativeStickyAssignor" in classic
+    assert "RangeAssignor" not in classic
+
+
+def test_settings_of_options_are_not_called_present(tmp_path: Path) -> None:
+    """A policy from the command line is given; rows that differ in the session timeout show it."""
+    made = _deployed(tmp_path / "out")
+    options = ("forecast", str(made), "--rolling-restart", "--restart-time", "30s")
+    own = run(*options).stdout
+    assert "eager/range, 1 unavailable (present)" in own
+    assert "eager/range+static, 1 unavailable, session 56.25 s" in own
+    given = run(*options, "--policy", "eager/range+static").stdout
+    assert "eager/range+static, 1 unavailable (given)" in given
+    assert "(present)" not in given
+
+
+def test_an_unknown_strategy_can_be_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Errors name the option of the command, and the option works, also for a live group."""
+    made = _deployed(tmp_path / "out", rebalance={"strategy": "acme"})
+    wrong = run("forecast", str(made), "--rolling-restart")
+    assert (wrong.exit_code, "--policy: of group billing is unknown" in wrong.stderr) == (1, True)
+    given = run("forecast", str(made), "--rolling-restart", "--policy", "eager/range")
+    assert given.exit_code == 0, given.stderr
+    streams = _deployed(tmp_path / "streams", rebalance={"strategy": "stream"})
+    done = run("forecast", str(streams), "--rolling-restart")
+    assert "Kafka Streams application" in " ".join(done.stderr.split())
+    found = measurement_to_group(
+        "billing", protocol="classic", strategy="acme", topics={"orders": 12},
+        rates={("orders", p): 5.0 for p in range(12)}, instances=(None,), seconds=1.0, lag=0,
+    )  # fmt: skip
+    monkeypatch.setattr(live_groups, "measure_group", lambda *_, **__: found)
+    options = ("size", "-b", "b:1", "--group", "billing", "--capacity", "100")
+    wrong = run(*options)
+    assert (wrong.exit_code, "--strategy: of group billing is unknown" in wrong.stderr) == (1, True)
+    assert run(*options, "--strategy", "range").exit_code == 0
+
+
+def test_commits_can_be_given() -> None:
+    """Without a commit at the stop, each reader repeats half a commit interval on average."""
+    known = ("forecast", *DEPLOYMENT, "--rate", "120", "--json", "--no-commit-on-stop")
+    short, long = (
+        json.loads(run(*known, "--commit-interval", text).stdout)[0]["present"]["reread_records"]
+        for text in ("2s", "10s")
+    )
+    assert long["best"] == pytest.approx(5 * short["best"], rel=0.01)
+
+
 def test_pictures_are_svg_with_escaped_names(tmp_path: Path) -> None:
     """Each bar has its value as text; a file that cannot be written is an error of one line."""
     file = tmp_path / "picture.svg"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,10 +28,12 @@ __all__ = ["forecast"]
 
 #: The option of each argument that an error of `pg.forecast` may name.
 _OPTIONS = {
-    "max_unavailable": "--max-unavailable", "members": "--members", "partitions": "--partitions",
-    "pause": "--pause", "policy": "--policy", "replaced": "--replaced",
-    "restart_time": "--restart-time", "session_timeout": "--session-timeout",
+    "commit_interval": "--commit-interval", "max_unavailable": "--max-unavailable",
+    "members": "--members", "partitions": "--partitions", "pause": "--pause",
+    "policy": "--policy", "replaced": "--replaced", "restart_time": "--restart-time",
+    "session_timeout": "--session-timeout", "strategy": "--policy",
 }  # fmt: skip
+_ASSUMED = " (assumed; --no-leave for pods that are killed)"
 
 
 @with_options
@@ -44,7 +46,7 @@ def forecast(
     members: Annotated[
         int | None,
         typer.Option("--members", metavar="N", show_default=False,
-                     help="Number of members. Without it, that of the run."),
+                     help="Number of members; replaces that of the run or cluster."),
     ] = None,
     restart_time: Annotated[
         str | None,
@@ -77,7 +79,19 @@ def forecast(
     leave: Annotated[
         bool | None,
         typer.Option("--leave/--no-leave", show_default=False,
-                     help="Whether a member that shuts down sends LeaveGroup."),
+                     help="Whether members shut down cleanly, with LeaveGroup, or are killed. "
+                     "Without it, as in the run; cleanly without a run."),
+    ] = None,
+    commit_interval: Annotated[
+        str | None,
+        typer.Option("--commit-interval", metavar="TIME", show_default=False,
+                     help="Time between two offset commits. Without it, that of the run, or 5s."),
+    ] = None,
+    commit_on_stop: Annotated[
+        bool | None,
+        typer.Option("--commit-on-stop/--no-commit-on-stop", show_default=False,
+                     help="Whether members commit when they stop or revoke partitions. Without it, "
+                     "as in the run; they do without a run."),
     ] = None,
     max_unread: Annotated[
         float | None,
@@ -85,7 +99,7 @@ def forecast(
                      help="Largest unread time that is accepted. Exit with 3 if the forecast for "
                      "the present settings exceeds it."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of Java's Random.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the simulation.")] = 0,
     options: ForecastOptions,
     cluster: ClusterOptions,
 ) -> None:  # fmt: skip
@@ -115,6 +129,9 @@ def forecast(
     settings: dict[str, Any] = {
         **options.settings(), "members": members, "policy": policy, "replaced": replaced,
         "max_unavailable": max_unavailable, "max_surge": max_surge, "leaves": leave, "seed": seed,
+        "commit_interval": None if commit_interval is None
+        else parse_seconds(commit_interval, "commit-interval"),
+        "commits_on_stop": commit_on_stop,
         "pause": parse_seconds(pause, "pause"),
         "restart_time": None if restart_time is None else _parse_range(restart_time),
     }  # fmt: skip
@@ -130,11 +147,36 @@ def forecast(
     if options.as_json:
         write_json([_document(one, rows, max_unread) for one, rows in found.items()])
     else:
-        is_assumed = cluster.bootstrap_server is not None and leave is None
+        origin = _Source(
+            is_measured=cluster.bootstrap_server is not None,
+            leave_is_assumed=cluster.bootstrap_server is not None and leave is None,
+            is_replaced=(folder is not None or cluster.bootstrap_server is not None)
+            and (policy, members, options.session_timeout, leave) != (None,) * 4,
+        )
         for one, rows in found.items():
-            _print(one, rows, max_unread, leave_is_assumed=is_assumed)
+            _print(one, rows, max_unread, origin)
     if any(_exceeds(rows[0], max_unread) for rows in found.values()):
         raise typer.Exit(FAILED_CHECK)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Origin of the settings that a forecast takes for present, for the output.
+
+    Attributes:
+        is_measured: whether the group was measured on a running cluster.
+        leave_is_assumed: whether nothing shows that members send LeaveGroup.
+        is_replaced: whether options replace settings of the run or the cluster.
+    """
+
+    is_measured: bool
+    leave_is_assumed: bool
+    is_replaced: bool
+
+    @property
+    def label(self) -> str:
+        """Label of the first forecast of the table."""
+        return "given" if self.is_replaced else "present"
 
 
 def _parse_range(text: str) -> float | tuple[float, float]:
@@ -160,7 +202,8 @@ def _document(
     def one(found: RolloutForecast) -> dict[str, Any]:
         deployment = found.deployment
         return {
-            "settings": deployment.text, "policy": deployment.policy.name,
+            "settings": deployment.text_beside(rows[0].deployment),
+            "policy": deployment.policy.name,
             "members": deployment.members, "replaced": deployment.pods,
             "max_unavailable": deployment.max_unavailable, "max_surge": deployment.max_surge,
             "session_timeout_seconds": deployment.session_s, "leaves": deployment.leaves,
@@ -168,7 +211,7 @@ def _document(
             "unread_partition_seconds": asdict(found.unread),
             "duration_seconds": asdict(found.duration), "rebalances": asdict(found.rebalances),
             "reread_records": asdict(found.reread), "samples": found.samples,
-            "client_lines": list(_client_lines(deployment, rows[0].deployment)),
+            "client_lines": list(_client_lines(deployment, rows[0].deployment, group)),
             "kubernetes_lines": list(kubernetes_lines(deployment)),
         }  # fmt: skip
 
@@ -183,8 +226,7 @@ def _print(
     group: str,
     rows: tuple[RolloutForecast, ...],
     max_unread: float | None,
-    *,
-    leave_is_assumed: bool = False,
+    source: _Source,
 ) -> None:
     """Print the forecasts of a group as a table, with the settings to change.
 
@@ -192,14 +234,15 @@ def _print(
         group: name of the group.
         rows: the forecast for the present settings, then alternatives.
         max_unread: largest accepted unread time; None without one.
-        leave_is_assumed: whether no record shows that members send LeaveGroup.
+        source: origin of the settings.
     """
     from partage.forecasts.rolling import kubernetes_lines
 
     now = rows[0]
+    best = min(rows, key=lambda row: row.unread.best)
     deployment, restart = now.deployment, now.deployment.restart
     pods = "all" if deployment.pods == deployment.members else f"{deployment.pods} of"
-    source = f"learnt from {restart.count}" if restart.count else "given"
+    origin = f"learnt from {restart.count}" if restart.count else "given"
     verdict = ""
     if max_unread is not None:
         verdict = f"; {'over' if _exceeds(now, max_unread) else 'within'} {max_unread:g}"
@@ -211,52 +254,80 @@ def _print(
         ),
         name(
             f"{deployment.load.cluster.index.partitions} partitions; restart "
-            f"{restart.median:.1f} s ({restart.low:.1f} to {restart.high:.1f}, {source}); session "
+            f"{restart.median:.1f} s ({restart.low:.1f} to {restart.high:.1f}, {origin}); session "
             f"timeout {deployment.session_s:g} s; LeaveGroup at shutdown: "
             f"{'yes' if deployment.leaves and not deployment.policy.static else 'no'}"
-            f"{' (assumed; --no-leave for pods that are killed)' if leave_is_assumed else ''}"
+            f"{_ASSUMED if source.leave_is_assumed else ''}"
         ),
-        _table(rows),
+        _table(rows, best, source),
     )
-    best = min(rows, key=lambda row: row.unread.best)
     if best is now:
-        show(name("The present settings are the best of these."))
+        show(name(f"The {source.label} settings are the best of these."))
         return
     saved = 1 - best.unread.best / now.unread.best
-    show(name(f"{best.deployment.text}: {saved:.0%} less unread time. Set", "bold"))
-    for line in (*_client_lines(best.deployment, deployment), *kubernetes_lines(best.deployment)):
+    doubt = ", but the intervals overlap" if best.unread.high >= now.unread.low else ""
+    text = best.deployment.text_beside(deployment)
+    show(name(f"{text}: {saved:.0%} less unread time{doubt}. Set", "bold"))
+    lines = _client_lines(best.deployment, deployment, group)
+    if lines and source.is_measured:
+        show(
+            name("  # properties of the Java client: a measurement shows no client library", "dim")
+        )
+    for line in (*lines, *kubernetes_lines(best.deployment)):
         show(name(f"  {line}", "dim" if line.startswith("#") else ""))
 
 
-def _client_lines(recommended: Deployment, present: Deployment) -> tuple[str, ...]:
-    """Return the client settings that make a rolling deployment cheaper, as ``name=value`` lines.
+def _client_lines(recommended: Deployment, present: Deployment, group: str) -> tuple[str, ...]:
+    """Return the client settings that make a rolling deployment cheaper, as lines of text.
+
+    They are properties, keyword arguments for Python clients, commands for settings of the brokers,
+    and comments.
 
     Args:
         recommended: the deployment with the recommended settings.
         present: the deployment with the present settings.
+        group: name of the group.
     """
-    from partage.report.client_settings import settings_lines
+    from partage.report.client_settings import client_family, settings_lines, translate_lines
 
     if recommended.policy == present.policy and recommended.session_s == present.session_s:
         return ()
-    strategy = present.policy.short
-    lines = list(settings_lines(recommended.policy.name, strategy) or ())
+    family = client_family(recommended.clients)
     is_server = recommended.policy.protocol == "consumer"
-    if recommended.session_s > present.session_s and not is_server:
+    was_server = present.policy.protocol == "consumer"
+    strategy = f"{'server:' if was_server else ''}{present.policy.short}"
+    same = recommended.policy.short == present.policy.short and is_server == was_server
+    found = settings_lines(
+        recommended.policy.name, recommended.policy.short if same and not is_server else strategy,
+        family=family,
+    )  # fmt: skip
+    lines = list(found or ())
+    if found is None:
+        clients = ", ".join(sorted(set(recommended.clients)))
+        lines.append(f"# no common properties for {clients}: set {recommended.policy.name} in code")
+    if is_server and was_server:  # the group has the protocol: only static membership is new
+        lines = [one for one in lines if one.startswith("group.instance.id")]
+    if is_server and recommended.session_s > recommended.server_session_s:
+        ms = int(1_000 * recommended.session_s)
+        lines.append(
+            f"kafka-configs.sh --alter --entity-type groups --entity-name {group} "
+            f"--add-config consumer.session.timeout.ms={ms}"
+        )
+    elif recommended.session_s > present.session_s and not is_server:
         lines.append(f"session.timeout.ms={int(1_000 * recommended.session_s)}")
-    return tuple(lines)
+    return translate_lines(lines, family)
 
 
-def _table(rows: tuple[RolloutForecast, ...]) -> Table:
+def _table(rows: tuple[RolloutForecast, ...], best: RolloutForecast, source: _Source) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("settings", overflow="fold")
     for column in ("unread (partition-s)", "duration (s)", "rebalances", "read twice"):
         table.add_column(column, justify="right")
-    best = min(rows, key=lambda row: row.unread.best)
     for i, row in enumerate(rows):
-        text = f"{row.deployment.text}{' (present)' if i == 0 else ''}"
+        text = row.deployment.text_beside(rows[0].deployment)
+        text += f" ({source.label})" if i == 0 else ""
         table.add_row(
             name(text),
             *map(_format_estimate, (row.unread, row.duration, row.rebalances, row.reread)),

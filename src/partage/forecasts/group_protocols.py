@@ -20,7 +20,12 @@ from typing import Any, Protocol, TypeAlias
 
 from partage.errors import UnsupportedProblemError
 from partage.history.records import MemberState, Subscription
-from partage.history.stop_model import after_heartbeat, after_record, heartbeat_interval
+from partage.history.stop_model import (
+    INITIAL_DELAY_MS,
+    after_heartbeat,
+    after_record,
+    heartbeat_interval,
+)
 from partage.java.random import JavaRandom
 from partage.model import Cluster
 from partage.simulation.clock import Clock
@@ -39,8 +44,6 @@ __all__ = [
     "SimulatedGroup",
 ]
 
-#: group.initial.rebalance.delay.ms: an empty classic group waits for more members.
-_INITIAL_DELAY_MS = 3_000
 #: Longest time until a member handles a heartbeat's answer: it must call ``poll``.
 _POLL_MS = 200
 
@@ -150,7 +153,7 @@ class DeploymentCosts:
             if since is not None:
                 self.unread_ms += self._clock.now_ms - since + latency_ms
                 self.resumed += 1
-                self.last_ms = self._clock.now_ms
+                self.last_ms = self._clock.now_ms + int(latency_ms)
 
 
 class SimulatedGroup(Protocol):
@@ -388,7 +391,7 @@ class SimulatedClassicGroup(_GroupState):
             return
         if key not in self.members:
             if not self.members:
-                self._not_before_ms = self.clock.now_ms + _INITIAL_DELAY_MS
+                self._not_before_ms = self.clock.now_ms + INITIAL_DELAY_MS
             self.members[key] = self._new_member(key)
         self.heartbeats_ms[key] = self.clock.now_ms
         self._begin_rebalance()

@@ -8,15 +8,14 @@ from dataclasses import dataclass, replace
 from partage.errors import InvalidConfigError
 from partage.forecasts.loads import GroupLoad, LearntCapacity, load_from_rates
 from partage.forecasts.restarts import RestartEvidence
+from partage.forecasts.rolling import DEFAULT_COMMIT_S, DEFAULT_SESSION_S
 from partage.groups import registry
 from partage.simulation.policies import Policy
 
-__all__ = ["DEFAULT_COMMIT_S", "DEFAULT_SESSION_S", "MeasuredGroup", "measurement_to_group"]
+__all__ = ["MeasuredGroup", "check_strategy", "measurement_to_group"]
 
-#: Session timeout in seconds of a member that sends none: the broker's default for KIP-848.
-DEFAULT_SESSION_S = 45.0
-#: Default of auto.commit.interval.ms, in seconds.
-DEFAULT_COMMIT_S = 5.0
+#: Strategy name of a classic Kafka Streams application.
+_STREAMS = "stream"
 
 
 @dataclass(frozen=True)
@@ -24,12 +23,12 @@ class MeasuredGroup:
     """Consumer group that was measured on a running cluster for a short time, to forecast its
     costs.
 
-    A cluster does not report session timeouts, restarts and capacities; defaults replace them.
+    A cluster does not report session timeouts, restarts or capacities; defaults replace them.
 
     Attributes:
         group: name of the group.
         load: arriving records per second of each partition, constant.
-        strategy: name of its strategy.
+        strategy: name of its strategy, which Partage may not have.
         seconds: length of the measurement.
         lag: records behind the end offsets at its end.
         restarts: number of members and static membership; without past restarts.
@@ -56,8 +55,32 @@ class MeasuredGroup:
         """Rebalance protocol and strategy of the group.
 
         Membership is static if all members have a ``group.instance.id``.
+
+        Raises:
+            InvalidConfigError: Partage does not have the strategy.
         """
-        return replace(Policy.parse(self.strategy), static=self.restarts.static)
+        name = check_strategy(self.group, self.strategy)
+        return replace(Policy.parse(name), static=self.restarts.static)
+
+
+def check_strategy(group: str, name: str) -> str:
+    """Return the name of a group's strategy if Partage has it.
+
+    Args:
+        group: name of the group.
+        name: name of the strategy that the group uses.
+
+    Raises:
+        InvalidConfigError: Partage does not have the strategy, or the group is a classic Kafka
+            Streams application.
+    """
+    if name == _STREAMS:
+        what = "is a Kafka Streams application; see partage streams --from-capture"
+        raise InvalidConfigError("group", what, group)
+    if name not in registry.strategies():
+        what = f"of group {group} is unknown to Partage; give another one"
+        raise InvalidConfigError("strategy", what, name)
+    return name
 
 
 def measurement_to_group(
@@ -85,7 +108,7 @@ def measurement_to_group(
         lag: records behind the end offsets.
 
     Raises:
-        InvalidConfigError: the group has no members, no partitions, or an unknown strategy.
+        InvalidConfigError: the group has no members or no partitions.
 
     >>> found = measurement_to_group("billing", protocol="classic", strategy="range",
     ...     topics={"orders": 2}, rates={("orders", 1): 5.0}, instances=("i-1", "i-2"),
@@ -101,10 +124,8 @@ def measurement_to_group(
     name = strategy
     if protocol == "consumer":
         name = f"server:{strategy.removeprefix('server:') or 'uniform'}"
-    if name not in registry.strategies():
-        raise InvalidConfigError("strategy", "the group's strategy is unknown; give one", name)
     evidence = RestartEvidence(
-        restart=None, leaves=True, departures=0, members=len(instances),
+        restart=None, leaves=True, members=len(instances),
         static=None not in instances, commit_s=DEFAULT_COMMIT_S, commits_on_stop=True,
     )  # fmt: skip
     return MeasuredGroup(group, load_from_rates(topics, rates), name, seconds, lag, evidence)

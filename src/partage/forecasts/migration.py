@@ -17,13 +17,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from partage.history.causes import SESSION_TIMEOUT_MS
 from partage.tables.sums import Estimate
 
 __all__ = [
     "BLOCKED",
+    "BLOCKER",
+    "CHANGE",
     "CHANGES",
     "CHECK",
     "DONE",
+    "MOST_SESSION_MS",
     "NOTE",
     "PROTOCOLS",
     "READY",
@@ -31,6 +35,7 @@ __all__ = [
     "Finding",
     "Migration",
     "plan_migration",
+    "supports",
     "target_policy",
 ]
 
@@ -43,12 +48,31 @@ READY, CHANGES, BLOCKED, DONE = "ready", "ready after changes", "not possible", 
 #: for in the code, and what will be different.
 BLOCKER, CHANGE, CHECK, NOTE = "blocker", "change", "check", "note"
 
-#: Defaults of Kafka 4.3 for session timeouts of consumer groups: value, lowest and highest (ms).
-_SESSION_MS, _LEAST_SESSION_MS, _MOST_SESSION_MS = 45_000, 45_000, 60_000
-#: Strategies of Kafka's Java client; any other one has user data of its own.
-_KAFKA_STRATEGIES = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+#: Defaults of Kafka 4.3 for session timeouts of consumer groups: lowest and highest (ms). The
+#: value is `SESSION_TIMEOUT_MS`.
+_LEAST_SESSION_MS, MOST_SESSION_MS = 45_000, 60_000
+#: Strategies of Kafka's Java client with their classes; any other one has user data of its own.
+_KAFKA_STRATEGIES = {
+    "range": "RangeAssignor",
+    "roundrobin": "RoundRobinAssignor",
+    "sticky": "StickyAssignor",
+    "cooperative-sticky": "CooperativeStickyAssignor",
+}
+_PACKAGE = "org.apache.kafka.clients.consumer."
+#: Classes of these strategies in kafka-python; aiokafka has those without the cooperative one.
+_PYTHON_CLASSES = {
+    "range": "RangePartitionAssignor",
+    "roundrobin": "RoundRobinPartitionAssignor",
+    "sticky": "StickyPartitionAssignor",
+    "cooperative-sticky": "CooperativeStickyAssignor",
+}
+#: Client libraries without the consumer protocol, and without the cooperative one. The name of two
+#: libraries is that of members whose bytes fit both.
+_NO_CONSUMER = ("kafka-python", "aiokafka", "kafka-python or aiokafka")
+_NO_COOPERATIVE = ("aiokafka",)
+_COOPERATIVE = "cooperative-sticky"
 _NO_MEMBERS = "the log has no members of the group: record it while it runs"
-_ROUNDS = "restart the members one by one"
+_RESTART_ALL = "restart the members one by one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +136,20 @@ class Migration:
     effect: Effect | None
     steps: tuple[str, ...]
     back: tuple[str, ...]
+
+
+def supports(protocol: str, clients: Iterable[str]) -> bool:
+    """Return whether the client libraries of all members have a rebalance protocol.
+
+    Args:
+        protocol: the protocol, such as ``consumer`` or ``cooperative``.
+        clients: names of the members' client libraries; empty if unknown.
+
+    >>> supports("consumer", ["java"]), supports("consumer", ["java", "aiokafka"])
+    (True, False)
+    """
+    missing = {"consumer": _NO_CONSUMER, "cooperative": _NO_COOPERATIVE}
+    return not set(clients) & set(missing.get(protocol, ()))
 
 
 def target_policy(protocol: str, strategy: str | None) -> str:
@@ -199,7 +237,7 @@ def _reason_done(
 ) -> str | None:
     """Return the reason why a group needs no protocol migration; None if it needs one.
 
-    An example is that it already uses the new protocol.
+    The reason is that it already uses the protocol, or a newer one.
 
     Args:
         protocol: the new protocol.
@@ -233,7 +271,7 @@ def _kind_findings(kind: str) -> list[Finding]:
 
 
 def _client_findings(members: Sequence[_Row]) -> list[Finding]:
-    """Return notes on client libraries of a group that cannot use the consumer protocol (KIP-848).
+    """Return findings on the members' client libraries and versions for the consumer protocol.
 
     Libraries are recognised by the contents of the subscriptions of ``members``.
     """
@@ -260,7 +298,7 @@ def _client_findings(members: Sequence[_Row]) -> list[Finding]:
             BLOCKER, name, f"{count[name]} members use {name}: Partage knows no release that "
             "speaks the protocol. They may stay in the group with the classic protocol",
         )
-        for name in ("kafka-python", "aiokafka", "kafka-python or aiokafka") if count[name]
+        for name in _NO_CONSUMER if count[name]
     ]  # fmt: skip
     if count["unknown"]:
         text = f"{count['unknown']} members use an unknown client: look for group.protocol=consumer"
@@ -276,14 +314,12 @@ def _strategy_findings(strategy: str | None) -> list[Finding]:
     Args:
         strategy: the strategy that the group has now.
     """
-    if strategy is None or (
-        strategy.removeprefix("server:") in ("uniform", "range") and strategy != "range"
-    ):
+    if strategy in (None, "uniform", "server:uniform", "server:range"):
         return []
     if strategy not in _KAFKA_STRATEGIES:
         return [Finding(
-            BLOCKER, "custom assignor", f"strategy {strategy} is no assignor of the broker. "
-            "Brokers reject a group with user data of a custom assignor: change to one of Kafka's "
+            BLOCKER, "custom assignor", f"brokers have no assignor {strategy}, and reject a "
+            "classic group whose assignments carry user data. Change to one of Kafka's assignors "
             "first",
         )]  # fmt: skip
     if strategy == "range":
@@ -292,7 +328,7 @@ def _strategy_findings(strategy: str | None) -> list[Finding]:
             "group.remote.assignor=range"
         )
         return [Finding(CHANGE, "assignor", text)]
-    text = f"the broker assigns with uniform in the place of {strategy}"
+    text = f"the broker assigns with uniform instead of {strategy}"
     return [Finding(NOTE, "assignor", text)]
 
 
@@ -314,23 +350,32 @@ def _mixed_group_findings(clients: Mapping[str, int], strategy: str | None) -> l
 
 
 def _sessions(members: Sequence[_Row]) -> list[Finding]:
-    sent = sorted({int(row["session_timeout_ms"]) for row in members} - {-1, _SESSION_MS})
+    sent = _session_timeouts(members)
     if not sent:
         return []
     shown = ", ".join(map(str, sent))
-    if all(_LEAST_SESSION_MS <= one <= _MOST_SESSION_MS for one in sent):
+    if all(_LEAST_SESSION_MS <= one <= MOST_SESSION_MS for one in sent):
         text = (
             f"session.timeout.ms={shown} of the members no longer counts: set the group's "
             f"consumer.session.timeout.ms={max(sent)} (kafka-configs.sh --entity-type groups)"
         )
         return [Finding(CHANGE, "session timeout", text)]
+    limit = (
+        f"lower group.consumer.min.session.timeout.ms to {max(sent)}"
+        if max(sent) < _LEAST_SESSION_MS
+        else f"raise group.consumer.max.session.timeout.ms to {max(sent)}"
+    )
     text = (
         f"session.timeout.ms={shown} of the members no longer counts. Brokers accept "
-        f"{_LEAST_SESSION_MS} to {_MOST_SESSION_MS} by default: lower "
-        "group.consumer.min.session.timeout.ms (or raise group.consumer.max.session.timeout.ms), "
-        "then set the group's consumer.session.timeout.ms"
+        f"{_LEAST_SESSION_MS} to {MOST_SESSION_MS} by default. To keep the value, {limit}, then "
+        f"set the group's consumer.session.timeout.ms={max(sent)}"
     )
     return [Finding(CHANGE, "session timeout", text)]
+
+
+def _session_timeouts(members: Sequence[_Row]) -> list[int]:
+    """Return the session timeouts (ms) that members sent, without Kafka's default, ascending."""
+    return sorted({int(row["session_timeout_ms"]) for row in members} - {-1, SESSION_TIMEOUT_MS})
 
 
 def _ignored(members: Sequence[_Row]) -> list[Finding]:
@@ -361,7 +406,8 @@ def _statics(members: Sequence[_Row]) -> list[Finding]:
         return []
     text = (
         f"{static} static members keep their ids. A new process with the id of a running member is "
-        "rejected (UNRELEASED_INSTANCE_ID) in the place of fencing it: stop the old one first"
+        "rejected (UNRELEASED_INSTANCE_ID); with the classic protocol it replaces the running one. "
+        "Stop the old process first"
     )
     return [Finding(NOTE, "static members", text)]
 
@@ -379,9 +425,10 @@ def _code_findings(causes: set[str], members: Sequence[_Row]) -> list[Finding]:
         Finding(CHECK, "patterns", "subscriptions by pattern: no record of a classic member shows "
                 "them. A java.util.regex pattern works as before; SubscriptionPattern lets the "
                 "broker match (RE2 syntax)"),
-        Finding(NOTE, "heartbeats", "heartbeats are every 5 s "
-                "(group.consumer.heartbeat.interval.ms), not 3 s: a member learns of a new "
-                "assignment later"),
+        Finding(NOTE, "heartbeats", "brokers set the interval of heartbeats "
+                "(group.consumer.heartbeat.interval.ms, 5 s by default), no longer "
+                "heartbeat.interval.ms of the clients (3 s): with a longer one, members learn of a "
+                "new assignment later"),
     ]  # fmt: skip
     if "request" in causes:
         text = "the group requested rebalances: enforceRebalance does nothing in the protocol"
@@ -405,14 +452,16 @@ def _patterns(members: Sequence[_Row]) -> list[Finding]:
     count = sum(bool(row.get("pattern")) for row in members)
     text = (
         f"{count} members let the broker match {', '.join(patterns)} (RE2 syntax). A classic "
-        "consumer cannot: see the way back"
+        "consumer cannot: see the rollback"
     )
     return [Finding(NOTE, "patterns", text)]
 
 
 def _consumer_steps(members: Sequence[_Row], assignor: str, *, at_once: bool) -> tuple[str, ...]:
-    sessions = {int(row["session_timeout_ms"]) for row in members} - {-1, _SESSION_MS}
-    limits = ["set the group's session timeout on the broker (see above)"] if sessions else []
+    limits = (
+        ["set the group's session timeout on the broker (see above)"]
+        if _session_timeouts(members) else []
+    )  # fmt: skip
     return (
         "brokers: 4.0 or later; kafka-features.sh describe shows group.version 1 or later, and "
         "group.consumer.migration.policy is bidirectional (the default)",
@@ -430,7 +479,7 @@ def _consumer_restarts(assignor: str, *, at_once: bool) -> tuple[str, ...]:
     return (
         f"one member: {new}; the group becomes a consumer group with classic members",
         "check it for a day: partage groups shows kind consumer, all partitions have an owner",
-        f"{_ROUNDS} with the new settings",
+        f"{_RESTART_ALL} with the new settings",
     )
 
 
@@ -445,6 +494,14 @@ def _consumer_back(strategy: str | None, members: Sequence[_Row]) -> tuple[str, 
     # UnsupportedOperationException). librdkafka matches a topic that begins with ``^`` itself
     # there.
     shared = strategy if strategy in _KAFKA_STRATEGIES else "cooperative-sticky"
+    clients = [str(row["client"]) for row in members]
+    sent = _session_timeouts(members)
+    is_classic = any(row["subscription_version"] is not None for row in members)
+    former = (
+        f", session.timeout.ms={max(sent)} as before" if sent
+        else "" if is_classic
+        else ", the former session.timeout.ms"
+    )  # fmt: skip
     patterns = _matched_patterns(members)
     code = [
         f"code: subscribe to {', '.join(patterns)} with java.util.regex.Pattern, because the "
@@ -453,8 +510,8 @@ def _consumer_back(strategy: str | None, members: Sequence[_Row]) -> tuple[str, 
     ] if patterns else []  # fmt: skip
     return (
         *code,
-        f"{_ROUNDS} with group.protocol=classic and partition.assignment.strategy={shared}, the "
-        "same in all members",
+        f"{_RESTART_ALL} with group.protocol=classic{former} and "
+        f"{_assignor_setting((shared,), clients)}, the same in all members",
         "the group becomes a classic group when its last member with the consumer protocol leaves; "
         "offsets stay",
     )
@@ -501,24 +558,62 @@ def _cooperative_code(strategy: str | None) -> list[Finding]:
 
 
 def _cooperative_steps(clients: Mapping[str, int], strategy: str | None) -> tuple[str, ...]:
-    old = strategy or "the present strategy"
     if clients.get("librdkafka"):
         return (
             "librdkafka cannot list eager and cooperative assignors together: stop all members",
-            "start them with partition.assignment.strategy=cooperative-sticky",
+            f"start them with {_assignor_setting((_COOPERATIVE,), clients)}",
         )
     return (
-        f"{_ROUNDS} with partition.assignment.strategy=cooperative-sticky, {old}",
-        f"{_ROUNDS} with partition.assignment.strategy=cooperative-sticky",
+        f"{_RESTART_ALL} with {_assignor_setting((_COOPERATIVE, strategy), clients)}",
+        f"{_RESTART_ALL} with {_assignor_setting((_COOPERATIVE,), clients)}",
         "record the group again and compare: partage diff",
     )
 
 
 def _cooperative_back(clients: Mapping[str, int], strategy: str | None) -> tuple[str, ...]:
-    old = strategy or "the former strategy"
+    old = _assignor_setting((strategy,), clients)
     if clients.get("librdkafka"):
-        return (f"stop all members, start them with partition.assignment.strategy={old}",)
+        return (f"stop all members, start them with {old}",)
     return (
-        f"{_ROUNDS} with partition.assignment.strategy=cooperative-sticky, {old}",
-        f"{_ROUNDS} with partition.assignment.strategy={old}",
+        f"{_RESTART_ALL} with {_assignor_setting((_COOPERATIVE, strategy), clients)}",
+        f"{_RESTART_ALL} with {old}",
     )
+
+
+# -- settings of the client libraries ------------------------------------------------------------
+
+
+def _assignor_setting(strategies: Sequence[str | None], clients: Iterable[str]) -> str:
+    """Return the client setting that lists assignment strategies, as each library writes it.
+
+    Java takes names of classes, librdkafka names of strategies, Python clients classes in code.
+    Members of the consumer protocol do not show their library: they get the first two.
+
+    Args:
+        strategies: the strategies in order; None for one that is unknown.
+        clients: names of the members' client libraries.
+
+    >>> _assignor_setting(("range",), ["librdkafka"])
+    'partition.assignment.strategy=range'
+    >>> _assignor_setting(("cooperative-sticky", "range"), ["kafka-python"])
+    'partition_assignment_strategy=[CooperativeStickyAssignor, RangePartitionAssignor] in code'
+    """
+    names = ["<present strategy>" if one is None else one.rpartition(":")[2] for one in strategies]
+    java = ",".join(
+        f"{_PACKAGE}{_KAFKA_STRATEGIES[one]}" if one in _KAFKA_STRATEGIES else one for one in names
+    )
+    python = ", ".join(_PYTHON_CLASSES.get(one, one) for one in names)
+    forms = {
+        "Java": f"partition.assignment.strategy={java}",
+        "librdkafka": f"partition.assignment.strategy={','.join(names)}",
+        "Python": f"partition_assignment_strategy=[{python}] in code",
+    }
+    of_client = {
+        "java": "Java",
+        "librdkafka": "librdkafka",
+        **dict.fromkeys(_NO_CONSUMER, "Python"),
+    }
+    used = {of_client[one] for one in clients if one in of_client} or {"Java", "librdkafka"}
+    if len(used) == 1:
+        return forms[used.pop()]
+    return " or ".join(f"{form} ({name})" for name, form in forms.items() if name in used)

@@ -101,7 +101,7 @@ def rollout_picture(forecasts: Sequence[RolloutForecast], group: str) -> str:
         middle = y + _ROW + 11
         values = f"{unread.best:,.0f} ({unread.low:,.0f} to {unread.high:,.0f})"
         parts += [
-            _text(20, y + 17, "ink", one.deployment.text),
+            _text(20, y + 17, "ink", one.deployment.text_beside(forecasts[0].deployment)),
             f'<rect class="bar" x="{_NARROW_BARS}" y="{y + _ROW}" height="{_ROW - 4}" '
             f'width="{best - _NARROW_BARS:.1f}"/>',
             f'<line class="span" x1="{low:.1f}" x2="{high:.1f}" y1="{middle}" y2="{middle}"/>',

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from statistics import median
 from typing import Any
 
-from partage.forecasts.rolling import RestartTime
+from partage.forecasts.rolling import DEFAULT_COMMIT_S, RestartTime
 from partage.history.stop_model import heartbeat_interval
 
 __all__ = ["RESTART_CAUSES", "RestartEvidence", "learn_restarts"]
@@ -26,15 +26,15 @@ _AWAY = re.compile(r"away for (\d+) ms( since its session timeout)?")
 _WAS = re.compile(r"was (\S+?)(?:,|$)")
 #: Shortest restart time, in seconds: a process needs some time to start.
 _SHORTEST_S = 0.2
-#: Share of pauses with records read twice from which members do not commit when they stop.
+#: If at least this share of pauses has records read twice, members count as not committing when
+#: they stop.
 _UNCOMMITTED = 0.3
 #: Causes of rebalances in which members join, leave or return, with the second steps of these.
 #: Session and poll timeouts are not among them: a member that closes its consumer has none.
 RESTART_CAUSES = frozenset({"join", "leave", "bounce", "follow-up"})
-#: Share of its time in which a group has at least its usual number of members.
+#: Share of the recorded time in which a group has at least its usual number of members; see
+#: `_usual_members`.
 _USUAL = 0.2
-#: Default of enable.auto.commit's interval, in seconds.
-_COMMIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class RestartEvidence:
 
     Attributes:
         restart: time from a member's shutdown to its rejoin; None if no restart is recorded.
-        leaves: whether members that shut down send LeaveGroup.
-        departures: number of rebalances with departures from which ``leaves`` was learnt.
+        leaves: whether members shut down cleanly, that is with LeaveGroup; always True for static
+            members of the classic protocol, which send none.
         members: the largest number of members that the group had for at least a fifth of the time.
         static: whether the newest members have instance ids.
         commit_s: seconds between two offset commits.
@@ -56,7 +56,6 @@ class RestartEvidence:
 
     restart: RestartTime | None
     leaves: bool
-    departures: int
     members: int
     static: bool
     commit_s: float
@@ -93,7 +92,6 @@ def learn_restarts(tables: Mapping[str, Sequence[_Row]], session_s: float = 0.0)
         RestartTime.learnt(seconds),
         # Static members of the classic protocol send no LeaveGroup: nothing shows how they stopped.
         leaves=(static and is_classic) or left >= died,
-        departures=left + died,
         members=_usual_members(rebalances_of, [row["time_ms"] for row in ordered]),
         static=static,
         commit_s=_commit_interval(tables.get("commit_rates", ())),
@@ -108,9 +106,10 @@ class _Stops:
 
     def __init__(self, events: Iterable[_Row], unread: Iterable[_Row]) -> None:
         # A static member of the consumer protocol announces that it stops.
-        self._announced: dict[str, int] = {
-            row["member"]: row["time_ms"] for row in events if row["event"] == "away"
-        }
+        self._announced: dict[str, list[int]] = {}
+        for row in events:
+            if row["event"] == "away":
+                self._announced.setdefault(row["member"], []).append(row["time_ms"])
         self._estimated: dict[str, list[int]] = {}
         for row in unread:
             self._estimated.setdefault(row["member"], []).append(row["stopped_ms"])
@@ -122,10 +121,8 @@ class _Stops:
             member: member id of the consumer.
             before_ms: only stops before this time count.
         """
-        if member in self._announced:
-            return self._announced[member]
-        known = [one for one in self._estimated.get(member, ()) if one <= before_ms]
-        return max(known, default=None)
+        known = self._announced.get(member) or self._estimated.get(member, [])
+        return max((one for one in known if one <= before_ms), default=None)
 
 
 def _restart_seconds(
@@ -165,6 +162,7 @@ def _restart_seconds(
             if departed:
                 in_order.append((time_ms - departed.popleft() - waited_ms) / 1_000)
     chosen = recognised or together or in_order
+    # The subtracted wait for a heartbeat may exceed a short restart, but no session timeout.
     return [max(one, _SHORTEST_S) for one in chosen if -session_s < one <= _LONGEST_RESTART_S]
 
 
@@ -241,7 +239,7 @@ def _commit_interval(commit_rates: Iterable[_Row]) -> float:
     ``commit_rates`` has the number of commits of each minute.
     """
     intervals = [60 / row["commits"] for row in commit_rates if row["commits"] > 1]
-    return median(intervals) if intervals else _COMMIT_S
+    return median(intervals) if intervals else DEFAULT_COMMIT_S
 
 
 def _commits_on_stop(pauses: Iterable[_Row]) -> bool:

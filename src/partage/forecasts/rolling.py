@@ -24,11 +24,16 @@ from partage.forecasts.group_protocols import (
     SimulatedGroup,
 )
 from partage.forecasts.loads import GroupLoad
+from partage.forecasts.migration import MOST_SESSION_MS, supports
+from partage.history.causes import SESSION_TIMEOUT_MS
+from partage.history.stop_model import DEFAULT_COMMIT_MS, INTERVAL_WIDTH
 from partage.simulation.clock import Clock
 from partage.simulation.policies import CONSUMER, Policy
 from partage.tables.sums import Estimate
 
 __all__ = [
+    "DEFAULT_COMMIT_S",
+    "DEFAULT_SESSION_S",
     "Deployment",
     "RestartTime",
     "RolloutCost",
@@ -44,21 +49,25 @@ __all__ = [
 _TENTH = 1.2816
 #: Spread of a restart time that is given without one: 80 % within a factor of this.
 _DEFAULT_SPREAD = 1.25
-#: Factor of an interval's width for heavy tails: 1.7 standard deviations, not 1.28, as in
-#: `partage.history.stop_model`.
-_TAILS = 1.7 / _TENTH
-#: Simulated deployments: as many as this number of rebalances allows, within limits.
+#: Factor of an interval's width for heavy tails, as in `partage.history.stop_model`.
+_TAILS = INTERVAL_WIDTH / _TENTH
+#: Simulated deployments: as many as this number of rebalances allows, within limits. A pod's
+#: replacement has about three: its departure, its return, and the follow-up of a cooperative one.
 _REBALANCES, _FEWEST, _MOST = 2_400, 40, 100
+_REBALANCES_OF_POD = 3
 #: A static member's session timeout must be this many times the 90th percentile of restarts.
 _SESSION_MARGIN = 1.5
-#: group.consumer.session.timeout.ms, the brokers' default, in seconds.
-_SERVER_SESSION_S = 45.0
+#: Default session timeout in seconds: session.timeout.ms of a classic member, and
+#: group.consumer.session.timeout.ms of the brokers for KIP-848.
+DEFAULT_SESSION_S = SESSION_TIMEOUT_MS / 1_000
+#: Default of auto.commit.interval.ms, in seconds.
+DEFAULT_COMMIT_S = DEFAULT_COMMIT_MS / 1_000
 #: Standard deviation of the logarithm of the simulation's own error, beside chance.
 _MODEL_ERROR = 0.1
-#: The simulated time without a reader counts like so many recorded rebalances.
+#: Weight of the simulated mean beside recorded ones, in recorded rebalances (shrinkage).
 _PRIOR_REBALANCES = 6
-#: Longest time until the controller acts on a pod that is ready, in milliseconds. Without it the
-#: pause would be a multiple of the heartbeat interval, and every shutdown would follow a heartbeat.
+#: Longest time until the controller acts on a pod that is ready, in milliseconds. Without it, a
+#: pause of whole heartbeat intervals would let every shutdown follow a heartbeat.
 _NOTICE_MS = 1_000
 #: Largest number of members that is simulated.
 _MOST_MEMBERS = 1_000
@@ -150,10 +159,15 @@ class Deployment:
         max_unavailable: pods that may be missing at a time.
         max_surge: additional pods at a time. Static members need their pod's name: they have none.
         pause_s: seconds from a member's rejoin until its pod counts as ready.
-        session_s: session timeout in seconds.
-        leaves: whether a member that shuts down sends LeaveGroup; False: it is killed.
+        session_s: session timeout in seconds: the members' one, or the brokers' one in the
+            consumer protocol.
+        leaves: whether members shut down cleanly. Dynamic members then send LeaveGroup; static
+            members of the classic protocol send none. False: they are killed.
         commit_s: seconds between two offset commits.
         commits_on_stop: whether a member commits when it stops or revokes partitions.
+        clients: client libraries of the members; empty if unknown.
+        server_session_s: session timeout of the brokers for the consumer protocol, in seconds;
+            alternatives in that protocol have it.
     """
 
     load: GroupLoad
@@ -164,10 +178,12 @@ class Deployment:
     max_unavailable: int = 1
     max_surge: int = 0
     pause_s: float = 5.0
-    session_s: float = 45.0
+    session_s: float = DEFAULT_SESSION_S
     leaves: bool = True
-    commit_s: float = 5.0
+    commit_s: float = DEFAULT_COMMIT_S
     commits_on_stop: bool = True
+    clients: tuple[str, ...] = ()
+    server_session_s: float = DEFAULT_SESSION_S
 
     def __post_init__(self) -> None:
         if not 1 <= self.members <= _MOST_MEMBERS:
@@ -199,8 +215,13 @@ class Deployment:
         """Short description of the deployment, such as ``eager/range+static, 1 unavailable``."""
         more = f", {self.max_surge} surge" if self.max_surge else ""
         pods = f"{self.max_unavailable} unavailable{more}"
-        crash = "" if self.leaves else ", killed" if self.policy.static else ", no LeaveGroup"
-        return f"{self.policy.name}, {pods}{crash}"
+        return f"{self.policy.name}, {pods}{'' if self.leaves else ', killed'}"
+
+    def text_beside(self, other: Deployment) -> str:
+        """Return the short description, with the session timeout if ``other`` has another one."""
+        if self.session_s == other.session_s:
+            return self.text
+        return f"{self.text}, session {self.session_s:.4g} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +230,8 @@ class RolloutCost:
 
     Attributes:
         unread: partition-seconds without a reader.
-        duration: seconds from the first shutdown until all partitions are read by the new pods.
+        duration: seconds from the first start or shutdown of a pod until all partitions are read
+            by the new pods.
         rebalances: number of rebalances.
         reread: records read twice.
         stops: how often a partition had no reader for some time.
@@ -229,7 +251,8 @@ class RolloutForecast:
     Attributes:
         deployment: the deployment.
         unread: partition-seconds without a reader.
-        duration: seconds until the last new pod reads its partitions.
+        duration: seconds from the first start or shutdown of a pod until the last new pod reads its
+            partitions.
         rebalances: number of rebalances.
         reread: records read twice.
         samples: number of simulated deployments.
@@ -255,7 +278,7 @@ def forecast_rollout(deployment: Deployment, *, seed: int = 0) -> RolloutForecas
     Raises:
         UnsupportedProblemError: the strategy is not applicable to the group.
     """
-    samples = min(_MOST, max(_FEWEST, _REBALANCES // (3 * deployment.pods)))
+    samples = min(_MOST, max(_FEWEST, _REBALANCES // (_REBALANCES_OF_POD * deployment.pods)))
     known: KnownAssignments = {}
     costs = [_simulate(deployment, seed * 1_000_003 + i, known) for i in range(samples)]
     return RolloutForecast(
@@ -440,48 +463,70 @@ class _Rollout:
         return start
 
 
-def alternatives(
-    deployment: Deployment, *, server_session_s: float = _SERVER_SESSION_S
-) -> tuple[Deployment, ...]:
+def alternatives(deployment: Deployment) -> tuple[Deployment, ...]:
     """Return variants of a rolling deployment that may cost less.
 
     The variants are: cooperative or server-side assignment, static membership with a sufficient
-    session timeout, LeaveGroup at shutdown, and additional pods during the update (``maxSurge``).
+    session timeout, a clean shutdown, and additional pods during the update (``maxSurge``). Static
+    members of the consumer protocol get a session timeout that brokers accept by default, which may
+    be too short for their restarts. Protocols that a client library of the members lacks are left
+    out (`partage migrate` calls them blockers).
 
     Args:
         deployment: the deployment with the present settings.
-        server_session_s: session timeout of the brokers for the consumer protocol, in seconds.
     """
     out: list[Deployment] = []
     own = deployment.policy
-    session_s = max(deployment.session_s, _SESSION_MARGIN * deployment.restart.high)
-    dynamic = replace(deployment, leaves=True)
-    missing = max(1, deployment.max_unavailable)
-    static = replace(dynamic, max_surge=0, max_unavailable=missing, session_s=session_s)
-    if own.static and deployment.session_s < session_s:
-        out.append(static)
-    if not deployment.leaves and not own.static:
-        out.append(dynamic)
-    if own.strategy is not None and not own.static:
-        out.append(replace(static, policy=replace(own, static=True)))
-    for name in ("cooperative/cooperative-sticky", "consumer/uniform"):
-        plain = Policy.parse(name)
-        if plain.protocol == own.protocol:
-            continue
-        found = (
-            replace(dynamic, policy=replace(plain, static=own.static)),
-            *(() if own.static else (replace(static, policy=replace(plain, static=True)),)),
+    clean = replace(deployment, leaves=True)
+    unavailable = max(1, deployment.max_unavailable)
+
+    def under(policy: Policy) -> Deployment:
+        """Return the deployment with another policy and the session timeout that it needs."""
+        session_s = _session_timeout(deployment, policy)
+        if not policy.static:
+            return replace(clean, policy=policy, session_s=session_s)
+        return replace(
+            clean, policy=policy, session_s=session_s, max_surge=0, max_unavailable=unavailable
         )
-        if plain.protocol == CONSUMER:  # the brokers' session timeout counts, not the clients'
-            found = tuple(replace(one, session_s=server_session_s) for one in found)
-        out += found
+
+    if own.static and under(own).session_s > deployment.session_s:
+        out.append(under(own))
+    if not deployment.leaves and not own.static:
+        out.append(clean)
+    if own.strategy is not None and not own.static:
+        out.append(under(replace(own, static=True)))
+    for name in ("cooperative/cooperative-sticky", "consumer/uniform"):
+        policy = Policy.parse(name)
+        if policy.protocol != own.protocol and supports(policy.protocol, deployment.clients):
+            out += [under(replace(policy, static=one)) for one in sorted({own.static, True})]
     if not own.static and not deployment.max_surge:
-        out.append(replace(dynamic, max_surge=missing, max_unavailable=0))
+        out.append(replace(clean, max_surge=unavailable, max_unavailable=0))
     return tuple(out)
 
 
+def _session_timeout(deployment: Deployment, policy: Policy) -> float:
+    """Return the session timeout in seconds with which a deployment's alternative is simulated.
+
+    Args:
+        deployment: the deployment with the present settings.
+        policy: the alternative's policy.
+    """
+    # Clients set it in the classic protocol, brokers in the consumer protocol.
+    is_server = policy.protocol == CONSUMER
+    if is_server == (deployment.policy.protocol == CONSUMER):
+        present_s = deployment.session_s
+    else:
+        present_s = deployment.server_session_s if is_server else DEFAULT_SESSION_S
+    if not policy.static:
+        return present_s
+    needed_s = _SESSION_MARGIN * deployment.restart.high
+    return max(present_s, min(needed_s, MOST_SESSION_MS / 1_000) if is_server else needed_s)
+
+
 def kubernetes_lines(deployment: Deployment) -> tuple[str, ...]:
-    """Return the Kubernetes settings of a simulated rolling deployment, as ``field: value`` lines.
+    """Return the Kubernetes settings of a simulated rolling deployment, and comments.
+
+    The settings are lines ``field: value``; comments begin with ``#``.
 
     >>> from partage.forecasts.loads import constant_load
     >>> load = constant_load({"t": 2}, 0.0)
@@ -492,14 +537,16 @@ def kubernetes_lines(deployment: Deployment) -> tuple[str, ...]:
     """
     grace = (
         "spec.template.spec.terminationGracePeriodSeconds: 60  # longer than one poll takes",
-        "# no lifecycle.preStop sleep: SIGTERM waits for it, the grace period does not",
+        "# no lifecycle.preStop sleep: it delays SIGTERM and uses up the grace period",
         "# on SIGTERM: finish the poll, commit, consumer.close()",
     )
     if deployment.policy.static:
+        several = deployment.max_unavailable > 1
         return (
             "kind: StatefulSet",
-            f"spec.updateStrategy.rollingUpdate.maxUnavailable: {deployment.max_unavailable}",
-            "env POD_NAME from metadata.name  # for group.instance.id",
+            f"spec.updateStrategy.rollingUpdate.maxUnavailable: {deployment.max_unavailable}"
+            f"{'  # needs feature gate MaxUnavailableStatefulSet' if several else ''}",
+            "# group.instance.id: an environment variable from fieldRef metadata.name",
             *grace,
         )
     return (

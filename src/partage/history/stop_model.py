@@ -26,6 +26,7 @@ __all__ = [
     "DEFAULT_COMMIT_MS",
     "HEARTBEAT_MS",
     "INITIAL_DELAY_MS",
+    "INTERVAL_WIDTH",
     "Instant",
     "MemberCommits",
     "StopSum",
@@ -81,7 +82,7 @@ _POLL_LATENCY_MS, _POLL_DEVIATION_MS, _LONGEST_POLL_MS = 130.0, 150.0, 750.0
 _COMMIT_LATENCY_MS = 70.0
 #: Half of an 80 % interval in standard deviations; 1.28 for a normal distribution, more for the
 #: heavy tails of busy machines.
-_WIDTH = 1.7
+INTERVAL_WIDTH = 1.7
 
 
 class Instant(NamedTuple):
@@ -115,7 +116,7 @@ class Instant(NamedTuple):
         >>> [round(end, 2) for end in between(0, 10).interval]
         [0.09, 9.91]
         """
-        width = _WIDTH * sqrt(self.variance)
+        width = INTERVAL_WIDTH * sqrt(self.variance)
         low, high = max(self.earliest, self.mean - width), min(self.latest, self.mean + width)
         return min(low, self.mean), max(high, self.mean)
 
@@ -464,7 +465,7 @@ def sum_stops(stops: Iterable[StopSum], no_consumer_ms: float = 0.0) -> UnreadEs
     """
     parts = list(stops)
     mean, variance = sum(one.mean for one in parts), sum(one.deviation**2 for one in parts)
-    width = _WIDTH * sqrt(variance)
+    width = INTERVAL_WIDTH * sqrt(variance)
     low = max(mean - width, sum(one.least for one in parts), 0.0)
     high = min(mean + width, sum(one.most for one in parts))
     return UnreadEstimate(

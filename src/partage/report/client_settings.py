@@ -77,7 +77,7 @@ def settings_lines(
 
     Args:
         policy: name of the policy, such as ``consumer/uniform+static``.
-        current: the strategy that the group has now.
+        current: the strategy that the group has now; with ``server:`` in the consumer protocol.
         family: kind of client library from `client_family`; "" has no common properties.
 
     >>> settings_lines("consumer/uniform")[:2]
@@ -100,6 +100,11 @@ def settings_lines(
         ]
     elif strategy not in _CLASSES:
         return None
+    elif current.startswith("server:"):
+        back = _classic_lines(strategy, family)
+        if back is None:
+            return None
+        lines += back
     elif strategy != current and family == "java":
         lines += _java_lines(strategy, current)
     elif strategy != current:
@@ -113,6 +118,26 @@ def settings_lines(
         elif option.startswith("timeout="):
             lines.append(f"session.timeout.ms={_ms(option.removeprefix('timeout='))}")
     return tuple(lines)
+
+
+def _classic_lines(strategy: str, family: str) -> list[str] | None:
+    """Return the configuration lines that move a group from the consumer to the classic protocol.
+
+    The result is None if properties cannot set the strategy.
+
+    Args:
+        strategy: the assignment strategy in the classic protocol.
+        family: kind of client library.
+    """
+    names = (
+        ["partition.assignment.strategy=\\", f"  {_PACKAGE}{_CLASSES[strategy]}"]
+        if family == "java"
+        else _librdkafka_lines(strategy, family)
+    )
+    if names is None:
+        return None
+    own = [one for one in names if not one.startswith("#")]
+    return ["# restart the members one by one, all with", "group.protocol=classic", *own]
 
 
 def _java_lines(strategy: str, current: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Forecasts from a finished run or from numbers alone: `forecast`, `migrate` and `size`.
+"""Forecasts from a finished run, a measured group or numbers alone: `forecast`, `migrate`, `size`.
 
 This module reads the tables of a run; `partage.forecasts` computes.
 """
@@ -21,7 +21,7 @@ from partage.forecasts.loads import (
     learn_capacity,
     load_by_minute,
 )
-from partage.forecasts.measured import DEFAULT_COMMIT_S, DEFAULT_SESSION_S, MeasuredGroup
+from partage.forecasts.measured import MeasuredGroup, check_strategy
 from partage.forecasts.migration import (
     PROTOCOLS,
     Effect,
@@ -31,6 +31,8 @@ from partage.forecasts.migration import (
 )
 from partage.forecasts.restarts import RestartEvidence, learn_restarts
 from partage.forecasts.rolling import (
+    DEFAULT_COMMIT_S,
+    DEFAULT_SESSION_S,
     Deployment,
     RestartTime,
     RolloutForecast,
@@ -114,7 +116,7 @@ class RecordedGroup:
     def topics(self) -> dict[str, int]:
         """Dict from each topic that the consumer group reads to its number of partitions.
 
-        The numbers follow from the recorded owners and offset commits.
+        The numbers follow from the recorded owners, or without any from the offset commits.
         """
         pairs = {(row["topic"], int(row["partition"])) for row in self.rows("ownership")}
         if not pairs:
@@ -143,22 +145,35 @@ class RecordedGroup:
                 known = {name, server} & set(registry.strategies())
                 return min(known) if name and known else _SERVER_DEFAULT
             if name:
-                if name in registry.strategies():
-                    return str(name)
-                what = f"the group's strategy {name} is unknown; give one with --strategy"
-                raise InvalidConfigError("strategy", what, name)
+                return check_strategy(self.group, str(name))
         raise InvalidConfigError("strategy", "the run has none for this group", self.group)
 
     @property
     def session_s(self) -> float:
-        """Longest session timeout of the consumer group's current members, in seconds.
+        """Session timeout that holds for the consumer group's current members, in seconds.
 
         Members of the consumer protocol (KIP-848) do not send one: for them it is the broker's
         setting or its default.
         """
-        sent = [int(row["session_timeout_ms"]) for row in self.members]
-        broker_ms = self.run.summary.get("session_timeout_ms") or 1_000 * DEFAULT_SESSION_S
-        return max((ms for ms in sent if ms > 0), default=broker_ms) / 1_000
+        return self._longest_sent_s or self.server_session_s
+
+    @property
+    def member_session_s(self) -> float:
+        """Longest session timeout that current members sent, in seconds.
+
+        It is Kafka's default if none did, as in the consumer protocol.
+        """
+        return self._longest_sent_s or DEFAULT_SESSION_S
+
+    @property
+    def _longest_sent_s(self) -> float:
+        """Longest session timeout that current members sent, in seconds; 0 if none did."""
+        return max(0, *(int(row["session_timeout_ms"]) for row in self.members), 0) / 1_000
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """Client library of each current member of the consumer group."""
+        return tuple(str(row["client"]) for row in self.members)
 
     @property
     def server_session_s(self) -> float:
@@ -292,18 +307,19 @@ def size(
     if run is None:
         if topics is None or rate is None:
             raise InvalidConfigError("run", "give a run, or topics and a rate", run)
-        load, own, outage_s = constant_load(topics, rate), "range", DEFAULT_SESSION_S
+        load, outage_s = constant_load(topics, rate), DEFAULT_SESSION_S
+        strategy = strategy or "range"
         if capacity is None:
             raise InvalidConfigError("capacity", "is needed without a run", capacity)
     else:
-        tables = _group_input(run, group)
-        load = _load_to_size(tables, topics, rate)
-        own = tables.strategy if strategy is None else strategy
-        outage_s = tables.session_s
+        source = _group_input(run, group)
+        load = _load_to_size(source, topics, rate)
+        strategy = strategy or check_strategy(source.group, source.strategy)
+        outage_s = source.session_s
         if capacity is None:
-            capacity = _learnt_capacity(tables)
+            capacity = _learnt_capacity(source)
     return size_group(
-        load, strategy=strategy or own, capacity=capacity, max_lag_s=max_lag,
+        load, strategy=strategy, capacity=capacity, max_lag_s=max_lag,
         outage_s=outage_s if session_timeout is None else session_timeout,
     )  # fmt: skip
 
@@ -333,7 +349,7 @@ def _learnt_capacity(tables: GroupInput) -> float:
         why = "no catch-up phase was recorded"
         if found is not None:
             why = f"the busiest consumer ({found.rate:.0f} records/s) has no catch-up phase"
-        what = f"cannot be learnt: {why}. Give records per second"
+        what = f"cannot be learnt: {why}. Give the records per second of one consumer"
         raise InvalidConfigError("capacity", what, None)
     return found.rate
 
@@ -355,6 +371,7 @@ def forecast(
     session_timeout: float | None = None,
     leaves: bool | None = None,
     commit_interval: float | None = None,
+    commits_on_stop: bool | None = None,
     compare: bool = True,
     seed: int = 0,
 ) -> tuple[RolloutForecast, ...]:
@@ -378,8 +395,9 @@ def forecast(
         max_surge: additional pods at a time.
         pause: seconds from a member's rejoin until its pod counts as ready.
         session_timeout: session timeout in seconds.
-        leaves: whether a member that shuts down sends LeaveGroup.
+        leaves: whether members shut down cleanly, with LeaveGroup, or are killed.
         commit_interval: seconds between two offset commits.
+        commits_on_stop: whether members commit when they stop or revoke partitions.
         compare: whether to forecast alternatives, too.
         seed: seed of the simulation.
 
@@ -396,43 +414,83 @@ def forecast(
     >>> found[0].rebalances.best, found[0].unread.low < found[0].unread.best < found[0].unread.high
     (8.0, True)
     """
-    tables: GroupInput | None = None
-    if run is not None:
-        tables = _group_input(run, group)
-    evidence = None if tables is None else tables.restarts
+    source = None if run is None else _group_input(run, group)
+    evidence = None if source is None else source.restarts
     restart = None if evidence is None else evidence.restart
     if restart_time is not None:
         ends = restart_time if isinstance(restart_time, tuple) else (restart_time,)
         restart = RestartTime.from_range(*ends)
     if restart is None:
-        missing = "cannot be learnt: no restart was recorded" if tables else "is needed"
+        missing = "cannot be learnt: no restart was recorded" if source else "is needed"
         raise InvalidConfigError("restart_time", missing, restart_time)
     size = members if members is not None else None if evidence is None else evidence.members
     if size is None:
         raise InvalidConfigError("members", "is needed without a run", size)
-    chosen = Policy.parse(policy or "range") if policy or tables is None else tables.policy
+    chosen = Policy.parse(policy or "range") if policy or source is None else source.policy
     session_s = session_timeout
     if session_s is None:
-        session_s = DEFAULT_SESSION_S if tables is None else tables.session_s
+        session_s = DEFAULT_SESSION_S if source is None else _session_timeout(source, chosen)
     commit_s = commit_interval
     if commit_s is None:
         commit_s = DEFAULT_COMMIT_S if evidence is None else evidence.commit_s
     now = Deployment(
-        load=_load(tables, topics, rate), policy=chosen, members=size, restart=restart,
+        load=_load(source, topics, rate), policy=chosen, members=size, restart=restart,
         replaced=replaced, max_unavailable=max_unavailable, max_surge=max_surge, pause_s=pause,
         session_s=session_s, commit_s=commit_s,
         leaves=leaves if leaves is not None else evidence is None or evidence.leaves,
-        commits_on_stop=evidence is None or evidence.commits_on_stop,
+        commits_on_stop=commits_on_stop if commits_on_stop is not None
+        else evidence is None or evidence.commits_on_stop,
+        clients=source.clients if isinstance(source, RecordedGroup) else (),
+        server_session_s=source.server_session_s if isinstance(source, RecordedGroup)
+        else DEFAULT_SESSION_S,
     )  # fmt: skip
     found = forecast_rollout(now, seed=seed)
-    factor = 1.0
-    if evidence is not None and policy is None:  # the record is of the group's own policy
-        factor = recorded_slowdown(evidence.unread_s, evidence.rebalances, found)
-    server_s = tables.server_session_s if isinstance(tables, RecordedGroup) else DEFAULT_SESSION_S
-    changed = alternatives(now, server_session_s=server_s) if compare else ()
+    factor = 1.0 if source is None else _slowdown(source, found, seed)
+    changed = alternatives(now) if compare else ()
     others = [forecast_rollout(one, seed=seed) for one in changed]
     others.sort(key=lambda one: one.unread.best)
     return tuple(scale_unread(one, factor) for one in (found, *others))
+
+
+def _session_timeout(source: GroupInput, policy: Policy) -> float:
+    """Return the session timeout of a group under a policy, in seconds.
+
+    In the consumer protocol brokers set it; in the classic protocol the members send it.
+
+    Args:
+        source: the recorded or measured group.
+        policy: the policy to forecast.
+    """
+    if not isinstance(source, RecordedGroup):
+        return source.session_s
+    return source.server_session_s if policy.protocol == CONSUMER else source.member_session_s
+
+
+def _slowdown(source: GroupInput, found: RolloutForecast, seed: int) -> float:
+    """Return the factor by which a group's real rebalances were slower than simulated ones.
+
+    The simulation has the settings that the group had in the recording, whatever the forecast has.
+
+    Args:
+        source: the recorded or measured group.
+        found: the forecast that is to be scaled; used again if it has the recorded settings.
+        seed: seed of the simulation.
+    """
+    evidence = source.restarts
+    if not evidence.rebalances or not evidence.members:
+        return 1.0
+    try:
+        policy = source.policy
+        past = replace(
+            found.deployment, policy=policy, members=evidence.members, replaced=None,
+            max_unavailable=1, max_surge=0,
+            session_s=_session_timeout(source, policy), leaves=evidence.leaves,
+        )  # fmt: skip
+        if past != found.deployment:
+            found = forecast_rollout(past, seed=seed)
+    except (InvalidConfigError, UnsupportedProblemError):  # the recorded strategy is unknown
+        return 1.0
+    return recorded_slowdown(evidence.unread_s, evidence.rebalances, found)
 
 
 def _load(
@@ -540,11 +598,8 @@ def _deployments(tables: RecordedGroup, policy: str) -> tuple[Estimate | None, E
     """
     try:
         target = replace(Policy.parse(policy), static=tables.restarts.static)
-        session_s = tables.server_session_s if target.protocol == CONSUMER else None
         now = forecast(tables.run, tables.group, compare=False)
-        then = forecast(
-            tables.run, tables.group, policy=target.name, session_timeout=session_s, compare=False
-        )
+        then = forecast(tables.run, tables.group, policy=target.name, compare=False)
     except (InvalidConfigError, UnknownStrategyError, UnsupportedProblemError):
         return None, None
     return then[0].unread, now[0].unread

@@ -144,3 +144,56 @@ def test_without_a_pattern_the_way_back_has_no_change_of_code() -> None:
     of_protocol = member(subscription_version=None, session_timeout_ms=-1)
     assert any("group.protocol=classic" in step
                for step in plan("consumer", of_protocol, kind="consumer").back)  # fmt: skip
+
+
+def test_steps_write_assignors_as_the_client_library_does() -> None:
+    """Java takes classes, librdkafka names, Python clients classes in code."""
+    package = "org.apache.kafka.clients.consumer."
+    java = plan("cooperative", member(), strategy="range")
+    assert java.steps[0].endswith(
+        f"={package}CooperativeStickyAssignor,{package}RangeAssignor"
+    )  # fmt: skip
+    assert java.back[1].endswith(f"partition.assignment.strategy={package}RangeAssignor")
+    librdkafka = plan("cooperative", member("librdkafka"), strategy="range")
+    assert librdkafka.back == (
+        "stop all members, start them with partition.assignment.strategy=range",
+    )
+    python = plan("cooperative", member("kafka-python or aiokafka"), strategy="range")
+    assert "[CooperativeStickyAssignor, RangePartitionAssignor] in code" in python.steps[0]
+    mixed = plan("consumer", member(), member("librdkafka"), strategy="range").back[0]
+    assert f"={package}RangeAssignor (Java) or partition.assignment.strategy=range (librd" in mixed
+
+
+def test_the_class_names_are_those_of_the_report() -> None:
+    """Both packages print the same classes for the same strategies."""
+    from partage.forecasts.migration import _KAFKA_STRATEGIES
+    from partage.report.client_settings import _CLASSES
+
+    assert _KAFKA_STRATEGIES == _CLASSES
+
+
+def test_the_rollback_restores_the_session_timeout() -> None:
+    """The migration removes session.timeout.ms from the clients: the rollback sets it again."""
+    short = plan("consumer", member(session_timeout_ms=6_000)).back[0]
+    assert "group.protocol=classic, session.timeout.ms=6000 as before and" in short
+    assert "session.timeout.ms" not in plan("consumer", member()).back[0]
+    of_protocol = member(subscription_version=None, session_timeout_ms=-1)
+    done = plan("consumer", of_protocol, kind="consumer").back[0]
+    assert "the former session.timeout.ms" in done
+
+
+def test_session_timeouts_name_the_limit_to_change() -> None:
+    """A short timeout needs a lower minimum, a long one a higher maximum: one of both is printed."""
+    low = texts(plan("consumer", member(session_timeout_ms=6_000)), CHANGE)
+    assert "lower group.consumer.min.session.timeout.ms to 6000" in low
+    assert "group.consumer.max" not in low
+    high = texts(plan("consumer", member(session_timeout_ms=90_000)), CHANGE)
+    assert "raise group.consumer.max.session.timeout.ms to 90000" in high
+    assert "group.consumer.min" not in high
+
+
+def test_heartbeats_of_no_client_are_claimed() -> None:
+    """The record has no heartbeat interval: the note names both settings with their defaults."""
+    found = texts(plan("consumer", member(session_timeout_ms=6_000)), NOTE)
+    assert "5 s by default" in found
+    assert "not 3 s" not in found

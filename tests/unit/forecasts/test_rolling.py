@@ -158,11 +158,49 @@ def test_alternatives_differ_from_the_present_settings() -> None:
     assert all(one.text != deployment("range").text for one in found)
     assert not [one for one in found if one.policy.static and one.max_surge]
     assert "kind: StatefulSet" in kubernetes_lines(found[0])
+
+
+def test_alternatives_have_a_session_timeout_that_their_protocol_can_have() -> None:
+    """Clients set it in the classic protocol; brokers set it in the consumer protocol."""
     short = deployment("cooperative-sticky+static", session_s=10.0)
     found = alternatives(short)
     assert found[0].session_s == pytest.approx(37.5)
-    # Brokers set the session timeout of consumer groups.
+    assert found[0].text == short.text
+    assert found[0].text_beside(short) == f"{short.text}, session 37.5 s"
     assert {one.session_s for one in found if one.policy.protocol == "consumer"} == {45.0}
+    slow = RestartTime.from_range(60.0)  # 75 s at the 90th percentile: 112.5 s are needed
+    for policy in ("eager/range", "eager/range+static"):
+        for one in alternatives(deployment(policy, restart=slow)):
+            is_server = one.policy.protocol == "consumer"
+            needed = (60.0 if is_server else 112.5) if one.policy.static else 45.0
+            assert one.session_s == pytest.approx(needed), one.text
+    for one in alternatives(deployment("consumer/uniform", restart=slow, session_s=9.0,
+                                       server_session_s=9.0)):  # fmt: skip
+        is_server = one.policy.protocol == "consumer"
+        needed = (60.0 if is_server else 112.5) if one.policy.static else 9.0 if is_server else 45.0
+        assert one.session_s == pytest.approx(needed), one.text
+
+
+def test_alternatives_need_a_client_library_that_has_the_protocol() -> None:
+    """What `partage migrate` calls a blocker is no alternative."""
+    for clients, expected in (
+        ((), {"eager", "cooperative", "consumer"}),
+        (("java", "librdkafka"), {"eager", "cooperative", "consumer"}),
+        (("java", "kafka-python"), {"eager", "cooperative"}),
+        (("aiokafka",), {"eager"}),
+    ):
+        found = alternatives(deployment("eager/range", clients=clients))
+        assert {one.policy.protocol for one in found} == expected
+
+
+def test_a_restart_ends_with_the_last_stop_before_it() -> None:
+    """A static member that announces several stops under one id has a restart after each."""
+    events = [event("away", 10, member="a"), event("restart", 14, "was a", "b"),
+              event("away", 50, member="a"), event("restart", 58, "was a", "c")]  # fmt: skip
+    consumer = [{**generation(1, 2, 0), "protocol": "consumer"}]
+    found = learn_restarts({"events": events, "rebalances": consumer}, session_s=45.0).restart
+    assert found is not None
+    assert (found.count, found.median) == (2, pytest.approx((4 * 8) ** 0.5))
 
 
 def event(
@@ -199,7 +237,7 @@ def test_restarts_of_recognised_clients_are_learnt() -> None:
     assert found.restart is not None
     assert found.restart.count == 2
     assert found.restart.median == pytest.approx(10.0)
-    assert (found.leaves, found.departures, found.members, found.static) == (True, 4, 3, False)
+    assert (found.leaves, found.members, found.static) == (True, 3, False)
 
 
 def test_restarts_of_new_pods_are_matched_in_order() -> None:
