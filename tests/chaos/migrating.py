@@ -312,9 +312,8 @@ class Migrations(Recording):
     def _after_restarts(self, group: RecordedGroup) -> str:
         return f"{group.plan.name}: done after the restarts"
 
-    def _restart_all(self, group: RecordedGroup, strategies: str) -> str:
-        names = tuple(one.strip() for one in strategies.split(","))
-        group.plan = replace(group.plan, protocol="classic", strategy=names)
+    def _restart_all(self, group: RecordedGroup, setting: str) -> str:
+        group.plan = replace(group.plan, protocol="classic", strategy=strategies_of(setting))
         for _ in range(len(group.members)):
             self._replace(group)
             self._look(group)
@@ -328,8 +327,13 @@ class Migrations(Recording):
             self._stop(group, member)
         return "stopped"
 
-    def _start_all(self, group: RecordedGroup, strategy: str) -> str:
-        group.plan = replace(group.plan, strategy=(strategy,))
+    def _restart_classic(self, group: RecordedGroup, session: str | None, setting: str) -> str:
+        if session is not None and int(session) != group.plan.session:
+            self.outcomes[group.plan.name].violations.append(f"former session timeout: {session}")
+        return self._restart_all(group, setting)
+
+    def _start_all(self, group: RecordedGroup, setting: str) -> str:
+        group.plan = replace(group.plan, strategy=strategies_of(setting))
         for _ in range(_MEMBERS):
             self.add(group)
             self.await_start(group.members[-1].id, _START_S)
@@ -337,12 +341,12 @@ class Migrations(Recording):
 
     def _start_consumers(self, group: RecordedGroup, assignor: str) -> str:
         group.plan = replace(group.plan, protocol="consumer")
-        self._start_all(group, assignor)
+        self._start_all(group, f"={assignor}")
         return self._look(group, kind="consumer")
 
-    def _stop_and_start(self, group: RecordedGroup, strategy: str) -> str:
+    def _stop_and_start(self, group: RecordedGroup, setting: str) -> str:
         self._stop_all(group)
-        return self._start_all(group, strategy)
+        return self._start_all(group, setting)
 
     # --- captures and counts --------------------------------------------------------------------
 
@@ -468,20 +472,36 @@ _STEPS: tuple[tuple[str, Callable[..., str]], ...] = (
     (r"check it for a day: partage groups shows kind consumer", Migrations._check_mixed),
     (r"restart the members one by one with the new settings$", Migrations._other_members),
     (r"record the group again and compare: partage diff$", Migrations._after_restarts),
-    (r"restart the members one by one with group\.protocol=classic and "
-     r"partition\.assignment\.strategy=(\S+), the same in all members$", Migrations._restart_all),
-    (r"restart the members one by one with partition\.assignment\.strategy=(.+)$",
-     Migrations._restart_all),
+    (r"restart the members one by one with group\.protocol=classic"
+     r"(?:, session\.timeout\.ms=(\d+) as before)? and (partition\S+), the same in all members$",
+     Migrations._restart_classic),
+    (r"restart the members one by one with (partition.+)$", Migrations._restart_all),
     (r"the group becomes a classic group when its last member", Migrations._check_classic),
     (r"stop all members$", Migrations._stop_all),
     (r"start them with group\.protocol=consumer, group\.remote\.assignor=(\w+), without the removed",
      Migrations._start_consumers),
     (r"librdkafka cannot list eager and cooperative assignors together: stop all members$",
      Migrations._stop_all),
-    (r"start them with partition\.assignment\.strategy=(\S+)$", Migrations._start_all),
-    (r"stop all members, start them with partition\.assignment\.strategy=(\S+)$",
-     Migrations._stop_and_start),
+    (r"start them with (partition\S+)$", Migrations._start_all),
+    (r"stop all members, start them with (partition\S+)$", Migrations._stop_and_start),
 )  # fmt: skip
+
+
+def strategies_of(setting: str) -> tuple[str, ...]:
+    """Return the names of the strategies in a setting, as any client library writes it.
+
+    >>> strategies_of("partition.assignment.strategy=a.b.CooperativeStickyAssignor,a.b.RangeAssignor")
+    ('cooperative-sticky', 'range')
+    >>> strategies_of("partition_assignment_strategy=[RoundRobinPartitionAssignor] in code")
+    ('roundrobin',)
+    >>> strategies_of("partition.assignment.strategy=cooperative-sticky,range")
+    ('cooperative-sticky', 'range')
+    """
+    names = {"CooperativeSticky": "cooperative-sticky", "RoundRobin": "roundrobin"}
+    listed = setting.partition("=")[2].removesuffix(" in code").strip("[]")
+    found = (one.strip().rpartition(".")[2] for one in listed.split(","))
+    plain = (re.sub(r"(Partition)?Assignor$", "", one) for one in found)
+    return tuple(names.get(one, one.lower()) for one in plain)
 
 
 def _shown(found: LiveGroup | None) -> str:

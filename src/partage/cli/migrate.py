@@ -53,7 +53,8 @@ def migrate(
     ] = None,
     protocol: Annotated[
         TargetProtocol,
-        typer.Option("--protocol", help="Protocol to migrate to: consumer (KIP-848) or cooperative."),
+        typer.Option("--protocol",
+                     help="Protocol to migrate to: consumer (KIP-848) or cooperative."),
     ] = TargetProtocol.consumer,
     as_json: AsJson = False,
     run: RunId = None,
