@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from partage.errors import InvalidConfigError
-from partage.jobs.watch.lake_tables import expect_lake
+from partage.jobs.watch.stream_output import expect_lake
 
 #: Delta for Spark 4.2, without what Spark has itself.
 JARS = (
@@ -29,8 +29,7 @@ _SCRIPT = """
 import json, sys
 from pathlib import Path
 from pyspark.sql import SparkSession
-from partage.jobs.watch.lake_tables import LakeTables
-from partage.jobs.watch.stream_output import StreamFolder
+from partage.jobs.watch.stream_output import LakeTables, StreamFolder
 from tests.unit.test_watch_output import _none, _publish, _rows
 
 out, jars, where = sys.argv[1:]

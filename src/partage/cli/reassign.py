@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from partage.cli.command_errors import FAILED_JUDGE, exit_on_error
+from partage.cli.console import format_bytes, name, show, tell, write_json
 from partage.cli.options import (
     AsJson,
     ClusterOptions,
@@ -23,6 +24,8 @@ from partage.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from partage.model import ReplicaCluster, ReplicaTask
     from partage.replicas.bands import PlanLimits
 
@@ -201,7 +204,6 @@ def _plan_and_print(task: ReplicaTask, command: str, options: ResultOptions) -> 
     Raises:
         Exit: with code 3 if the plan breaks a rule.
     """
-    from partage.cli.reassign_output import print_plan
     from partage.commands.reassignments import plan_task
     from partage.kernels import report_compilation
 
@@ -332,3 +334,257 @@ for _name, _command in (
     ("elect-leaders", _elect_leaders),
 ):
     reassign.command(_name)(exit_on_error(with_options(_command)))
+
+
+_MOST_BROKERS = 40
+
+
+def print_plan(
+    summary: dict[str, Any], *, as_json: bool, to: Path | None, page: Path | None
+) -> None:
+    """Print a replica reassignment as tables or as JSON, then the paths of the written files.
+
+    Args:
+        summary: the reassignment as a JSON object.
+        as_json: whether to print JSON.
+        to: folder with the written files; None if none were written.
+        page: path of the HTML page; None for none.
+    """
+    if as_json:
+        write_json(summary, indent=1)
+    else:
+        show(_brokers(summary), "", _figures(summary), "", *_sentences(summary))
+    if to is not None:
+        count = len(summary["batches"])
+        tell(f"{count} {'batch' if count == 1 else 'batches'}, roll-backs and plan.json: {to}")
+        tell(f"to execute: BOOTSTRAP=HOST:9092 sh {to}/execute.sh; to take it back: rollback.sh")
+    elif summary["partitions_changed"]:
+        tell("nothing is written: --out FOLDER writes what Kafka's tools execute")
+    if page is not None:
+        tell(f"page: {page}")
+
+
+def _cell(name_: str, value: int) -> str:
+    if name_ == "bytes":
+        return format_bytes(value)
+    return f"{format_bytes(value)}/s" if name_ == "load" else f"{value:,}"
+
+
+def _brokers(summary: dict[str, Any]) -> Table:
+    from rich.table import Table
+
+    rows, many = summary["brokers"], len(summary["brokers"]) > _MOST_BROKERS
+    kinds = list(rows[0]["before"])
+    table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
+    table.add_column("rack" if many else "broker", overflow="fold")
+    table.add_column("brokers" if many else "rack", overflow="fold")
+    for kind in kinds:
+        table.add_column(kind, justify="right", no_wrap=True)
+        table.add_column("after", justify="right", no_wrap=True)
+    for row in summary["racks"] if many else rows:
+        first = row["rack"] or "-" if many else row["id"]
+        second = row["brokers"] if many else row["rack"] or "-"
+        cells = [_cell(kind, row[when][kind]) for kind in kinds for when in ("before", "after")]
+        table.add_row(name(str(first)), name(str(second)), *map(name, cells))
+    return table
+
+
+_FIRST = {
+    "racks": "against the rack rule", "capacity": "over capacity",
+    "between brokers": "moved between brokers", "moved": "moved",
+}  # fmt: skip
+
+
+def _is_known(summary: dict[str, Any], figure: str) -> bool:
+    kind = figure.rpartition(" ")[2]
+    if kind == "capacity":
+        return bool(summary["figures"][figure])
+    return kind not in {"bytes", "load"} or kind in summary["brokers"][0]["before"]
+
+
+def _words(figure: str) -> str:
+    return _FIRST.get(figure, f"{figure} outside bands")
+
+
+def _figures(summary: dict[str, Any]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
+    for title in ("", "before", "after", "no plan below"):
+        table.add_column(title, justify="right" if title else "left", no_wrap=True)
+    for key in summary["figures"]:
+        if not _is_known(summary, key):
+            continue
+        moves = key in {"moved", "between brokers"}
+        kind = (
+            summary["unit"] if moves else "bytes" if key == "capacity" else key.rpartition(" ")[2]
+        )
+        before = None if moves else summary["before"].get(key)
+        table.add_row(
+            name(_words(key)),
+            name("" if before is None else _cell(kind, before)),
+            name(_cell(kind, summary["figures"][key])),
+            name(_cell(kind, summary["bounds"][key])),
+        )
+    return table
+
+
+def _time(seconds: float) -> str:
+    """Format a duration in seconds; from two minutes on also as hours and minutes."""
+    if seconds < 120:
+        return f"{seconds:,.0f} s"
+    minutes = round(seconds / 60)
+    return f"{seconds:,.0f} s ({minutes // 60}:{minutes % 60:02} h)"
+
+
+def _gap(summary: dict[str, Any]) -> str:
+    moved, bound = summary["figures"]["moved"], summary["bounds"]["moved"]
+    unit = "" if summary["unit"] == "bytes" else " replicas"
+    least, all_ = (f"{_cell(summary['unit'], one)}{unit}" for one in (bound, moved))
+    line = f"verified lower bound: {least} of the {all_} must move; gap {summary['gap']:.2%}"
+    if moved == bound:
+        line = "nothing is moved" if not moved else "no plan moves less (proven)"
+    held = sum(row["after"]["bytes" if summary["unit"] == "bytes" else "replicas"]
+               for row in summary["brokers"])  # fmt: skip
+    if moved > bound and held:
+        line += f", {(moved - bound) / held:.3%} of all that brokers hold"
+        between = summary["figures"].get("between brokers")
+        if between:
+            gap = (between - summary["bounds"]["between brokers"]) / between
+            line += f"; between brokers {gap:.2%}"
+    loose = [
+        _words(name) for name, value in summary["figures"].items()
+        if name not in {"moved", "between brokers"} and value > summary["bounds"][name]
+    ]  # fmt: skip
+    if loose:
+        line += f"; another plan may have fewer {', '.join(loose)}"
+    return line
+
+
+def _solver_sentence(summary: dict[str, Any]) -> str:
+    """Return a sentence on the lower bound of the cost that the solver HiGHS reports."""
+    # Partage verifies its own lower bound only.
+    # A programme knows brokers only: what goes from disk to disk is not in it.
+    which = "between brokers" if "between brokers" in summary["figures"] else "moved"
+    own, moved, bound = summary["solver_bound"], summary["figures"][which], summary["bounds"][which]
+    unit = "" if summary["unit"] == "bytes" else " replicas"
+    by = "HiGHS found this plan" if summary["solver"] == "HiGHS" else "HiGHS found no better plan"
+    if own >= moved * (1 - 1e-9):
+        reported = "reports that no plan moves less"
+    else:
+        least = _cell(summary["unit"], round(own))
+        reported = f"reports that every plan moves at least {least}{unit}"
+    if bound >= moved:
+        return f"{by} and {reported}: verified"
+    return f"{by} and {reported}; Partage verified only the lower bound above"
+
+
+def _missing(summary: dict[str, Any]) -> str:
+    moved, bound = summary["figures"]["moved"], summary["bounds"]["moved"]
+    unit = "" if summary["unit"] == "bytes" else " replicas"
+    gain = f"up to {_cell(summary['unit'], moved - bound)}{unit} ({summary['gap']:.1%}) less"
+    return (
+        "HiGHS is not installed, so the local search alone made this plan. With HiGHS "
+        f"(pip install 'partage[plan]') a plan may move {gain}, or have a better bound"
+    )
+
+
+def _too_large(summary: dict[str, Any]) -> str:
+    size = summary["too_large_for_solver"]
+    return (
+        f"the local search alone made this plan, and may move more than necessary: the cluster has "
+        f"{size['pairs']:,} pairs of partition and broker, and HiGHS plans at most {size['most']:,}"
+    )
+
+
+def _joint(summary: dict[str, Any]) -> str:
+    unit = summary["unit"]
+    parts = [
+        f"{_cell(unit, value)}{'' if unit == 'bytes' else ' replicas'} moved"
+        if figure == "moved"
+        else f"{_cell(figure.rpartition(' ')[2], value)} of {_words(figure)}"
+        for figure, value in summary["sequential_loss"].items()
+        if figure != "between brokers"
+    ]
+    return (
+        "leaders and disks are chosen after the sets of replicas: a joint choice would gain at "
+        f"most {', '.join(parts)}"
+    )
+
+
+def _notes(summary: dict[str, Any]) -> list[str]:
+    lines = []
+    if summary["command"] == "fix-racks" and not any(row["rack"] for row in summary["brokers"]):
+        lines.append("no broker has a rack: there is nothing to fix")
+    if summary["emptied"]:
+        gone = ", ".join(map(str, summary["emptied"]))
+        lines.append(f"nothing is left on {gone} once all batches are through")
+    if summary["leaderless"]:
+        few = ", ".join(summary["leaderless"][:3]) + (
+            ", ..." if len(summary["leaderless"]) > 3 else ""
+        )
+        lines.append(f"to be copied, and without a leader: {len(summary['leaderless']):,} ({few}); "
+                     "until they have one Kafka copies nothing, and the batch waits")  # fmt: skip
+    if summary["gone"]:
+        gone = ", ".join(map(str, summary["gone"]))
+        lines.append(f"roll-backs put replicas back on {gone}, which is in no metadata: "
+                     "they cannot be executed while it is away")  # fmt: skip
+    return lines
+
+
+def _sentences(summary: dict[str, Any]) -> list[Any]:
+    lines = []
+    copied = f"{summary['replicas_moved']:,} replicas copied"
+    if summary["bytes_moved"] is not None:
+        copied += f", {format_bytes(summary['bytes_moved'])}"
+    count = len(summary["batches"])
+    batches = f"{count:,} {'batch' if count == 1 else 'batches'}"
+    lines.append(f"{copied}; {summary['partitions_changed']:,} partitions changed, {batches}")
+    if summary["replicas_between_disks"]:
+        inner = (
+            f"{summary['replicas_between_disks']:,} replicas copied between disks of their brokers"
+        )
+        if summary["bytes_between_disks"] is not None:
+            inner += f", {format_bytes(summary['bytes_between_disks'])}"
+        lines.append(f"{inner}: no network bytes, but part of what is moved")
+    if summary["optimal"]:
+        lines.append("proven: no plan is better")
+    else:
+        lines.append(_gap(summary))
+    if summary["solver_bound"] is not None:
+        lines.append(_solver_sentence(summary))
+    if summary["sequential_loss"]:
+        lines.append(_joint(summary))
+    if summary["lacks_solver"]:
+        lines.append(_missing(summary))
+    if summary["too_large_for_solver"]:
+        lines.append(_too_large(summary))
+    if summary["seconds"] is not None:
+        lines.append(
+            f"at {format_bytes(summary['throttle'])}/s a broker: at least "
+            f"{_time(summary['seconds'])}"
+        )
+    if summary["led_by_others"]:
+        lines.append(f"{summary['led_by_others']:,} more partitions are led by another replica "
+                     "than their first: election.json has them")  # fmt: skip
+    lines += _notes(summary)
+    for row in summary["disks"][:_MOST_BROKERS]:
+        was, now = (
+            format_bytes(row[when])
+            if summary["bytes_moved"] is not None
+            else f"{row[when]:,} replicas"
+            for when in ("before", "after")
+        )
+        lines.append(f"broker {row['broker']}, {row['path']}: {was} before, {now} after")
+    pairs = [
+        f"{pair['from'] or '-'} to {pair['to'] or '-'} "
+        + (
+            format_bytes(pair["bytes"])
+            if summary["bytes_moved"] is not None
+            else f"{pair['replicas']:,}"
+        )
+        for pair in summary["network"]
+    ]
+    if pairs and len(pairs) <= 16:
+        lines.append("between racks: " + ", ".join(pairs))
+    return [name(line) for line in lines]

@@ -10,7 +10,7 @@ import pytest
 
 from partage.api import reassignments
 from partage.api.reassignments import reassign
-from partage.cli.reassign_output import _sentences
+from partage.cli.reassign import _sentences
 from partage.commands.reassignments import split_plan
 from partage.judge.replicas import judge_replicas
 from partage.kernels import form

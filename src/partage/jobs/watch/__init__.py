@@ -2,8 +2,7 @@
 
 `watch` is the entry and the table of contents. `capture_log` reads a growing capture or the topic
 and decodes it. `group_tables` has the state of one group, and its rows of the output tables.
-`stream_output` writes the tables of each micro-batch, and reads them. `lake_tables` keeps them in
-Delta or Iceberg.
+`stream_output` writes the tables of each micro-batch, to Parquet, Delta or Iceberg, and reads them.
 """
 
 from __future__ import annotations

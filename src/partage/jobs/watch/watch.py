@@ -58,8 +58,13 @@ from partage.jobs.watch.group_tables import (
     update_commits,
     update_history,
 )
-from partage.jobs.watch.lake_tables import LakeTables, expect_lake
-from partage.jobs.watch.stream_output import StreamFolder, expect_stream_folder, write_changes
+from partage.jobs.watch.stream_output import (
+    LakeTables,
+    StreamFolder,
+    expect_lake,
+    expect_stream_folder,
+    write_changes,
+)
 from partage.model.validation import expect_local
 
 try:
@@ -132,7 +137,7 @@ class StreamSettings:
         once: whether to end when all records that exist at the start are processed.
         every: seconds between two micro-batches.
         most_records: approximate number of log records of a micro-batch.
-        tables: Delta or Iceberg tables to write too, see `lake_tables.expect_lake`.
+        tables: Delta or Iceberg tables to write too, see `stream_output.expect_lake`.
         kafka: properties of the Kafka client, if the source is a running cluster.
     """
 
