@@ -133,7 +133,7 @@ def refused_group_ids(connection: ClusterConnection, node: int, ids: Sequence[st
     """Return the Kafka group ids, out of some given ones, that the account may not describe.
 
     Args:
-        connection: an open connection.
+        connection: open connection to the cluster.
         node: id of the broker to ask.
         ids: the group ids to check.
 

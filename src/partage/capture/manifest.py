@@ -312,14 +312,6 @@ def drop_lost_rows(path: Path, column: str, first_lost: Mapping[int, int]) -> in
         path: the Parquet file.
         column: name of the column with the offset to compare.
         first_lost: dict from log partition to the first lost offset.
-
-    Returns:
-        The number of remaining rows.
-
-    Args:
-        path: the file.
-        column: the column with the offset to compare.
-        first_lost: dict from log partition to the first offset that the log has lost.
     """
     # Records are lost when an unclean leader truncates the log.
     from pyarrow import compute, parquet

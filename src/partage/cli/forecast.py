@@ -233,7 +233,7 @@ def _print(
     Args:
         group: name of the group.
         rows: the forecast for the present settings, then alternatives.
-        max_unread: largest accepted unread time; None without one.
+        max_unread: largest acceptable time without a reader (partition-seconds); None without one.
         source: origin of the settings.
     """
     from partage.forecasts.rolling import kubernetes_lines

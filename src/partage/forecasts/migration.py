@@ -309,7 +309,7 @@ def _client_findings(members: Sequence[_Row]) -> list[Finding]:
 def _strategy_findings(strategy: str | None) -> list[Finding]:
     """Return notes on the assignment strategy that a group loses with the consumer protocol.
 
-    The broker assigns partitions with that protocol.
+    With that protocol the broker assigns partitions.
 
     Args:
         strategy: the strategy that the group has now.

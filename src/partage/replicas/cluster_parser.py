@@ -299,9 +299,12 @@ def _leader_position(value: object, ids: Sequence[int], replica: Sequence[int], 
 
 
 def _reject_reassignment_in_progress(name: str, number: int, row: Mapping[str, Any]) -> None:
-    """Raise an InvalidProblemError if the partition has a reassignment in progress.
+    """Raise an InvalidProblemError if a partition has a reassignment in progress.
 
-    ``row`` is the partition's JSON object; ``name`` and ``number`` are its topic and number.
+    Args:
+        name: name of the partition's topic.
+        number: number of the partition.
+        row: JSON object of the partition.
     """
     if row.get("adding") or row.get("removing"):
         what = (
@@ -360,10 +363,10 @@ def _expect_list(value: object, path: str) -> Sequence[Any]:
 
 
 def _expect_int(value: object, path: str, below: int) -> int:
-    """Return a JSON value that must be an int from 0 to ``below`` - 1; raise an error otherwise.
+    """Return a JSON value that must be an int from 0 to ``below`` - 1.
 
     Raises:
-        InvalidProblemError: it is not such an int; the error names its ``path``.
+        InvalidProblemError: it is not such an int; the error names its JSON ``path``.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < below:
         raise InvalidProblemError(
@@ -373,10 +376,10 @@ def _expect_int(value: object, path: str, below: int) -> int:
 
 
 def _expect_rate(value: object, path: str) -> int:
-    """Return a JSON number of bytes per second, rounded to an int; raise an error for other values.
+    """Return a JSON number of bytes per second, rounded to an int.
 
     Raises:
-        InvalidProblemError: it is not such a number; the error names its ``path``.
+        InvalidProblemError: it is not such a number; the error names its JSON ``path``.
     """
     if (
         isinstance(value, bool)

@@ -155,7 +155,7 @@ class FlowGraph:
         return value
 
     def cancel_negative_cycles(self) -> int:
-        """Change the flow to one of minimal cost; return the number of cancelled cycles of negative
+        """Make the flow as cheap as possible; return the number of cancelled cycles of negative
         cost.
         """
         nodes, edges = len(self.network.start) - 1, len(self.network.end)

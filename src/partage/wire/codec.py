@@ -145,8 +145,8 @@ def message_codec(message: Message, version: int) -> Codec:
 def codec_with_replacements(message: Message, version: int, replaced: Mapping[str, Codec]) -> Codec:
     """Return a codec of a Kafka message in which the caller's codecs replace those of some types.
 
-    ``replaced`` maps a type, such as ``[]TaskId``, to its codec. For example, large arrays are so
-    decoded to NumPy arrays.
+    ``replaced`` maps a type, such as ``[]TaskId``, to its codec, which may decode large arrays to
+    NumPy arrays.
     """
     layout = _Layout(message.name, version, version in message.flexible, replaced)
     return _struct_codec(message.fields, layout)

@@ -167,8 +167,8 @@ def read_recorded_subscription(data: bytes) -> Embedded:
 def decode_subscription(data: bytes, *, version: int | None = None) -> ConsumerSubscription:
     r"""Decode the bytes of a group member's subscription.
 
-    ``version`` is given for bytes without a header. A negative generation and an empty rack become
-    None, as in Kafka.
+    ``version`` is needed only for bytes without a header. A negative generation and an empty rack
+    become None, as in Kafka.
 
     Raises:
         WireFormatError: the bytes are not a subscription.
@@ -191,7 +191,7 @@ def decode_subscription(data: bytes, *, version: int | None = None) -> ConsumerS
 def decode_assignment(data: bytes, *, version: int | None = None) -> ConsumerAssignment:
     r"""Decode the bytes of a group member's assignment.
 
-    ``version`` is given for bytes without a header.
+    ``version`` is needed only for bytes without a header.
 
     Raises:
         WireFormatError: the bytes are not an assignment.

@@ -276,9 +276,10 @@ def _compare_serializers(
     placed_2: dict[bytes, tuple[int, ...]],
     common: int,
 ) -> Iterator[JoinProblem]:
-    """Yield the problem that the producers of two topics serialize equal keys differently, if so.
+    """Report a join as broken if the producers of its topics serialize equal keys differently.
 
-    An example is 42 as text in one topic, and as 4-byte int in the other.
+    At most one problem is yielded. An example is 42 as text in one topic, and as 4-byte int in the
+    other.
 
     Args:
         topics: the names of the two topics.

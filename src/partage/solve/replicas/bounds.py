@@ -383,7 +383,7 @@ class CheapestChoices:
 
         Returns:
             The total cost; the use of each resource on each broker (float64[4, B]); the broker of
-                each replica by ``task.start`` (int32[S]), -1 where too few brokers are allowed.
+                each replica (int32[S]), -1 where too few brokers are allowed.
         """
         task = self.task
         pairs = len(task.cost) * len(task.alive)

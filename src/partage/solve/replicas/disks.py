@@ -33,10 +33,11 @@ _Int32s = NDArray[np.int32]
 def place_on_disks(task: ReplicaTask, replica: _Int32s) -> _Int32s | None:
     """Choose the disk (log directory) of each replica on its broker; return None without disk data.
 
+    The result is int32[S], -1 for replicas on brokers that do not have several disks.
+
     Args:
         task: brokers, disks, partitions and rules of the reassignment.
-        replica: int32[S], the broker of each replica by ``task.start``. The disk is -1 for brokers
-            that do not have several disks.
+        replica: int32[S], the broker of each replica.
     """
     disks = task.disks
     if disks is None:

@@ -70,9 +70,11 @@ class DualPlan:
     """Best dual prices of a reassignment, and a near-optimal plan rounded from the linear
     relaxation.
 
+    A dual price is the cost that one unit of a broker's or rack's balance limit saves.
+
     Attributes:
         prices: float64[4, B + Z], the dual prices of balance limits, which the judge verifies.
-        replica: int32[S], the rounded optimum: brokers by ``task.start``; it misses some balance
+        replica: int32[S], the broker of each replica in the rounded optimum; it misses some balance
             limits.
         choice: int32[S], the cheapest brokers of each partition at these prices.
         master: the linear programme, for `diving`.
@@ -178,7 +180,9 @@ class Boxstep:
         return optimum
 
     def fix(self, single: int, brokers: Ints) -> None:
-        """Fix the brokers of a large partition; later bounds hold for plans with these brokers."""
+        """Fix the brokers of a large partition (a single); later bounds hold only for such
+        plans.
+        """
         self.master.fix(single, brokers)
         self.fixed[single] = brokers
         self.value, self.choice = self._evaluate(self.prices)
@@ -549,7 +553,9 @@ class RestrictedMaster:
         self.highs.setOptionValue("simplex_iteration_limit", iterations)
 
     def values_of(self, single: int) -> Floats:
-        """Return the value of each broker's variable in the last optimum for a large partition."""
+        """Return each broker's value in the last optimum for a large partition (a single;
+        float64[B]).
+        """
         column, out = self.arc[single], np.zeros(self.arc.shape[1])
         if self.values is not None:
             is_known = (column >= 0) & (column < len(self.values))
@@ -557,8 +563,9 @@ class RestrictedMaster:
         return out
 
     def fix(self, single: int, brokers: NDArray[np.integer]) -> None:
-        """Fix the brokers of a large partition in the linear programme; each must have a
-        variable.
+        """Fix the brokers of a large partition (a single) in the linear programme.
+
+        Each of the brokers must have a variable.
         """
         column = self.arc[single]
         known = np.flatnonzero(column >= 0)
@@ -567,7 +574,7 @@ class RestrictedMaster:
         self.is_fixed[single] = True
 
     def release(self, single: int) -> None:
-        """Undo `fix`: allow any brokers again for a large partition."""
+        """Undo `fix`: allow any brokers again for a large partition (a single)."""
         column = self.arc[single]
         known = np.flatnonzero(column >= 0)
         least = self._stays[single, known].astype(np.float64)
@@ -577,7 +584,9 @@ class RestrictedMaster:
         self.is_fixed[single] = False
 
     def keeps_rack_rule(self, single: int, brokers: Ints) -> bool:
-        """Return whether a set of brokers is within the rack limits of a large partition."""
+        """Return whether a set of brokers is within the rack limits of a large partition (a
+        single).
+        """
         if self._rack is None:
             return True
         count = np.bincount(self._rack[brokers], minlength=self.rack_low.shape[1])

@@ -51,7 +51,7 @@ class ExactPlan(NamedTuple):
     """Best plan that HiGHS found for the integer programme of a reassignment.
 
     Attributes:
-        replica: int32[S], brokers by ``task.start``, in no order within a partition.
+        replica: int32[S], the broker of each replica, in no order within a partition.
         bound: HiGHS's own lower bound of the bytes moved.
         iterations: simplex iterations, a measure of HiGHS's effort that needs no clock.
     """

@@ -84,7 +84,7 @@ class SearchState:
 
     Attributes:
         task: brokers, partitions and rules of the reassignment.
-        broker: int32[S], the broker of each replica by ``task.start``; -1 before it has one.
+        broker: int32[S], the broker of each replica; -1 before it has one.
         fixed: uint8[S], 1 for replicas that must stay on their broker.
         held: int64[K, B + Z], the amount of each kind on each broker and rack.
         penalty: float64[2 K + 1], the current `Penalties` as one vector.

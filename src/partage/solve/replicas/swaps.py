@@ -181,9 +181,10 @@ class Swaps:
         return out
 
     def price(self, s: Ints, t: Ints) -> Floats:
-        """Return how much the cost changes if replicas s and t swap brokers (float64[n]).
+        """Return how much the cost changes if replicas swap brokers (float64[n]).
 
-        The change is infinite if a rule forbids the swap.
+        ``s`` and ``t`` have the two replicas of each swap. The change is infinite if a rule forbids
+        it.
         """
         task, state = self.task, self.state
         p, q, b, c = task.owner[s], task.owner[t], state.broker[s], state.broker[t]
@@ -228,11 +229,15 @@ class Swaps:
     def _pairs(
         self, index: _ReplicaIndex, k: int, b: int, excess: int, *, to_other_racks: bool
     ) -> tuple[Ints, Ints]:
-        """Return pairs of replicas whose swap would lower resource k of broker b by about
+        """Return pairs of replicas whose swap would lower a resource of broker b by about
         ``excess``.
 
-        The first replica of a pair is on broker b. The second replica is on another broker, and
-        smaller by about ``excess``. With ``to_other_racks=True`` that broker is in another rack.
+        Args:
+            index: index of the replicas by size.
+            k: index of the resource (capacity, replicas, bytes, load).
+            b: the broker, which has the first replica of each pair.
+            excess: by how much the second replica should be smaller.
+            to_other_racks: whether the second replica must be in another rack.
         """
         weight, broker, owner = self.task.weight[k], self.state.broker, self.task.owner
         own = index.of(b)

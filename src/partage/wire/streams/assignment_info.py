@@ -216,9 +216,7 @@ _ATTRIBUTES = {
 
 
 class _InfoReader(Reader):
-    """Reader of a Kafka Streams assignment that remembers topic names, to which later lists
-    refer.
-    """
+    """Reader of a Kafka Streams assignment that remembers topic names for later references."""
 
     __slots__ = ("dictionary",)
     dictionary: Dictionary
