@@ -11,7 +11,7 @@ import random
 
 import partage as pg
 from partage.groups import registry
-from partage.weights import hold
+from partage.weights import update_weights
 
 MEMBERS = ("c1", "c2", "c3")
 
@@ -33,7 +33,7 @@ def main() -> None:
     moved = []
     for _ in range(21):
         wavering = {("clicks", p): x * chance.uniform(0.9, 1.1) for p, x in enumerate(load)}
-        weights = hold(weights, wavering)
+        weights = update_weights(weights, wavering)
         config = {
             "assignment.optimal.weights": {"clicks": [weights["clicks", p] for p in range(12)]},
             "assignment.optimal.tolerance": 0.05,

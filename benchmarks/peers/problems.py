@@ -15,7 +15,7 @@ from partage.clients.shared import ClusterView, Joined
 from partage.groups.server.spec import derived_id
 from partage.model import Broker, Claims, Index
 from partage.wire.consumer_protocol import encode_sticky_user_data, encode_subscription
-from partage.wire.member_extras import Extras, with_extras
+from partage.wire.member_extras import Extras, append_trailer
 
 Spec = dict[str, Any]
 GENERATION = 7
@@ -219,7 +219,7 @@ def joined_of(spec: Spec) -> list[Joined]:
         if cooperative:
             data = generation.to_bytes(4, "big", signed=True)
         elif spec["strategy"] == "optimal":
-            data = with_extras(None, Extras(tuple(owned), generation))
+            data = append_trailer(None, Extras(tuple(owned), generation))
         sent = encode_subscription(
             names, user_data=data, owned=owned if cooperative else (), generation=generation,
             rack=more["rack"],

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from partage.capture.secrets import hide, is_secret, secrets_in, shown_settings
+from partage.capture.secrets import hide_secrets, is_secret, secrets_in, shown_settings
 from partage.cli import secrets
 from partage.cli.options import spark_settings
 from partage.cli.secrets import GuardedStream
@@ -130,15 +130,15 @@ def test_a_long_secret_is_hidden_where_it_is_wrapped_or_cut(words) -> None:
 def test_a_wrapped_secret_with_blanks_is_hidden() -> None:
     """A box breaks lines at blanks, too; text that has only the letters of a secret stays."""
     box = "│ got a pass phrase of │\n│ four words           │"
-    assert hide(box, {"pass phrase of four words"}) == "│ got a [hidden]           │"
-    assert hide("hun ter22\nhunt", {"hunter22"}) == "hun ter22\nhunt"
-    assert hide("a hunt… b hunter2…", {"hunter22"}) == "a [hidden]… b [hidden]…"
+    assert hide_secrets(box, {"pass phrase of four words"}) == "│ got a [hidden]           │"
+    assert hide_secrets("hun ter22\nhunt", {"hunter22"}) == "hun ter22\nhunt"
+    assert hide_secrets("a hunt… b hunter2…", {"hunter22"}) == "a [hidden]… b [hidden]…"
 
 
 def test_escaped_and_short_secrets_are_hidden() -> None:
     """A value is found as Python and JSON escape it; a short one as a whole word only."""
-    assert hide(repr("a'b\n\"c"), {"a'b\n\"c"}) == "'[hidden]'"
-    assert hide("to be or b", {"b"}) == "to be or [hidden]"
+    assert hide_secrets(repr("a'b\n\"c"), {"a'b\n\"c"}) == "'[hidden]'"
+    assert hide_secrets("to be or b", {"b"}) == "to be or [hidden]"
 
 
 @pytest.mark.parametrize(

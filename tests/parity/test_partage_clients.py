@@ -14,7 +14,7 @@ from parity.problems import names
 from partage.clients.shared import ClusterView, Consumer, Joined
 from partage.groups.registry import find
 from partage.wire.consumer_protocol import decode_assignment, encode_subscription
-from partage.wire.member_extras import Extras, with_extras
+from partage.wire.member_extras import Extras, append_trailer
 
 pytestmark = [pytest.mark.parity, pytest.mark.jvm]
 
@@ -93,7 +93,7 @@ def joined(rng: random.Random, strategy: str, group: Group) -> list[Joined]:
         data = made.subscription_user_data(one["topics"])
         owned = one["owned"]
         if strategy == "optimal" and rng.random() < 0.2:
-            data, owned = with_extras(data, Extras(tuple(owned), one["generation"])), []
+            data, owned = append_trailer(data, Extras(tuple(owned), one["generation"])), []
         if strategy == "failover" and rng.random() < 0.1:
             data = rng.choice([None, b"", b"\0\0", b"12345"])
         metadata = encode_subscription(

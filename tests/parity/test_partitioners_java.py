@@ -23,7 +23,14 @@ from parity.partitioner_calls import (
     random_topic,
 )
 from partage.keys import serializers, start, with_leaders
-from partage.keys.clients.java import Adaptive, cached, next_cached, peeked, updated, with_queues
+from partage.keys.clients.java import (
+    Adaptive,
+    count_appended_bytes,
+    draw_sticky_partition,
+    peek_partition,
+    sticky_partition,
+    with_queues,
+)
 from partage.keys.hashing import java_string_hash
 from partage.keys.partitioner import GivenDraws, fold_hash
 
@@ -113,12 +120,12 @@ def test_the_sticky_cache(java, batches, name) -> None:
         ours = []
         for record in request["records"]:
             if record[0] == "!t":
-                _, state = next_cached(state, len(topic), record[2])
+                _, state = draw_sticky_partition(state, len(topic), record[2])
                 ours.append(None)
             elif record[1] is not None and rule is not None:
                 ours.append(rule.of_key(bytes_of(record), len(topic)))
             else:
-                one, state = cached(state, len(topic))
+                one, state = sticky_partition(state, len(topic))
                 ours.append(one)
         assert ours == said["partitions"], request
 
@@ -236,11 +243,11 @@ def adaptive(request):
     state = with_leaders(state, available(clusters[0]))
     for step in request["steps"]:
         if step[0] == "peek":
-            one, state = peeked(state, count)
+            one, state = peek_partition(state, count)
             out.append(one)
         elif step[0] == "update":
-            _, state = peeked(state, count)
-            state = updated(state, step[1], count, switch=step[2])
+            _, state = peek_partition(state, count)
+            state = count_appended_bytes(state, step[1], count, switch=step[2])
         elif step[0] == "cluster":
             state = with_leaders(state, available(clusters[step[1]]))
         else:

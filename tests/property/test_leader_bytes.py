@@ -36,7 +36,7 @@ from partage.wire.consumer_protocol import (
     encode_sticky_user_data,
     encode_subscription,
 )
-from partage.wire.member_extras import Extras, with_extras
+from partage.wire.member_extras import Extras, append_trailer
 
 NAMES = ["a", "orders", "o", "größe", "𝕏-topic", "x" * 300]
 STRATEGIES = [
@@ -84,7 +84,7 @@ def _metadata(chance: random.Random, strategy: str, view: ClusterView) -> bytes:
         data = generation.to_bytes(4, "big", signed=True)
     elif strategy not in {"range", "roundrobin"}:
         loads = {("a", 0): 2.5} if chance.random() < 0.1 else {}
-        data = with_extras(chance.choice([None, b"\0\0\0\5"]), Extras(tuple(claims), 3, loads))
+        data = append_trailer(chance.choice([None, b"\0\0\0\5"]), Extras(tuple(claims), 3, loads))
     if data and chance.random() < 0.1:
         data = chance.choice([b"", data[:-1], data + b"\0", data[1:], b"PTG1", bytes(4) + b"PTG1"])
     sent = encode_subscription(

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from partage import judge, solve
 from partage.errors import ProblemTooLargeError
-from partage.judge.measures import AssignmentCounts, add_optimum, figures, tally
+from partage.judge.measures import AssignmentCounts, add_optimum, measure_balance, tally
 from partage.model import Assignment, Cluster, Group, Problem
 from partage.model.arguments import checked
 
@@ -282,7 +282,7 @@ class MeasurementCache:
         facts = cached.facts
         old_owners = cached.old_owners if old_owners is None else old_owners
         counted = tally(plan, facts)
-        found = figures(facts, counted, old_owners, partition_weight=partition_weight)
+        found = measure_balance(facts, counted, old_owners, partition_weight=partition_weight)
         best = self._best_loads(facts) if cached.even_loads is None else cached.even_loads
         fewest = None
         if counted.valid:

@@ -20,7 +20,7 @@ from partage.judge.replicas import OVERFULL, ReplicaVerdict, judge_replicas
 from partage.model import NewReplicas, ReplicaTask
 from partage.model.replicas import RANKS
 from partage.replicas.moves import ReplicaMoves
-from partage.solve.replicas.bounds import find_prices
+from partage.solve.replicas.bounds import find_dual_prices
 from partage.solve.replicas.disks import disk_prices, place_on_disks
 from partage.solve.replicas.diving import dive
 from partage.solve.replicas.dual import DualPlan, solve_dual
@@ -33,7 +33,7 @@ from partage.solve.replicas.exact import (
 )
 from partage.solve.replicas.leaders import balance_leaders
 from partage.solve.replicas.local_search import improve_placement, place_replicas
-from partage.solve.replicas.problem import held_by_places, outside_bands
+from partage.solve.replicas.problem import outside_bands, sum_by_broker_and_rack
 from partage.solve.replicas.repair import neighbours, restrict, select_free
 
 __all__ = ["MOST_DUAL_PAIRS", "Reassignment", "reassign"]
@@ -501,7 +501,7 @@ def _with_prices(task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict) 
     rounds = _BOUND_ROUNDS if pairs < _MANY_PAIRS else _BOUND_ROUNDS_OF_MANY
     figures = verdict.figures
     prices = {
-        name: find_prices(task, figures, name=name, rounds=rounds)
+        name: find_dual_prices(task, figures, name=name, rounds=rounds)
         for name in (*RANKS, "moved")
         if figures.get(name) and not name.endswith("leaders") and not name.startswith("disk")
     }
@@ -574,7 +574,7 @@ def _explain_overfull(task: ReplicaTask, replica: NDArray[np.int32]) -> str:
     """
     # If all brokers together lack capacity, the message says so instead.
     cluster = task.cluster
-    held = held_by_places(task, task.owner, replica)
+    held = sum_by_broker_and_rack(task, task.owner, replica)
     b = int(outside_bands(task, held)[0].argmax())
     total, room = int(task.weight[0][task.owner].sum()), int(cluster.capacity[task.alive].sum())
     if (cluster.capacity[task.alive] >= 0).all() and total > room:

@@ -22,9 +22,9 @@ __all__ = [
     "ClusterConnection",
     "FetchedPartition",
     "PartitionRequest",
-    "client_errors",
+    "client_error",
     "error_name",
-    "reason",
+    "error_reason",
     "unreachable_error",
 ]
 
@@ -422,7 +422,7 @@ class _FailureLog(logging.Handler):
             # The caller raises a timeout itself.
             known = "SASL" in self.last.upper()
             if isinstance(one, Exception) and "Timeout" not in type(one).__name__ and not known:
-                self.last = reason(one)
+                self.last = error_reason(one)
 
     def close(self) -> None:
         self.logger.removeHandler(self)
@@ -438,7 +438,7 @@ def _attach_failure_log() -> _FailureLog:
     return log
 
 
-def client_errors() -> type[Exception]:
+def client_error() -> type[Exception]:
     """Return kafka-python's base exception class; kafka-python is imported only now."""
     from kafka.errors import KafkaError
 
@@ -446,10 +446,10 @@ def client_errors() -> type[Exception]:
     return kind
 
 
-def reason(error: BaseException) -> str:
+def error_reason(error: BaseException) -> str:
     """Return the readable part of a kafka-python exception's message, without error numbers.
 
-    >>> reason(ValueError("[Error 58] SaslError: SaslError: no"))
+    >>> error_reason(ValueError("[Error 58] SaslError: SaslError: no"))
     'SaslError: no'
     """
     text = (str(error).strip().splitlines() or [""])[0]
@@ -516,7 +516,7 @@ def unreachable_error(
     """
     own = f"{type(error).__name__} {error}"
     timed_out = "Timeout" in type(error).__name__
-    why = logged if timed_out and logged else reason(error)
+    why = logged if timed_out and logged else error_reason(error)
     login = _OAUTH_LOGIN if settings.get("sasl_mechanism") == "OAUTHBEARER" else _LOGIN
     for words, hint in _HINTS:
         if any(word in f"{own} {logged}" for word in words):

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
-from partage.capture.connection import ClusterConnection, error_name, reason
+from partage.capture.connection import ClusterConnection, error_name, error_reason
 from partage.errors import NotAuthorizedError, WireFormatError
 from partage.wire.consumer_protocol import (
     ConsumerSubscription,
@@ -315,7 +315,7 @@ def _with_offsets(connection: ClusterConnection, group: LiveGroup) -> LiveGroup:
     try:
         response = connection.admin.list_group_offsets(group.id)[group.id]
     except KafkaError as e:
-        what = f"its offsets cannot be had: {reason(e)}"
+        what = f"its offsets cannot be had: {error_reason(e)}"
         return replace(group, trouble=group.trouble or what)
     found = {(tp.topic, tp.partition): int(o.offset) for tp, o in response.items() if o.offset >= 0}
     return replace(group, committed=found)

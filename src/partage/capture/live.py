@@ -13,7 +13,7 @@ from partage.capture.connection import (
     FetchedPartition,
     PartitionRequest,
     error_name,
-    reason,
+    error_reason,
 )
 from partage.capture.metadata_image import cluster_state, format_topic_id
 from partage.capture.unpacking import crc32c_function
@@ -230,7 +230,7 @@ class LiveCapture:
             except KafkaError as e:
                 if _is_permanent(e) or time.monotonic() >= end or self._stop.wait(0.3):
                     raise
-                self._problems.report_problem(f"metadata cannot be had: {reason(e)}")
+                self._problems.report_problem(f"metadata cannot be had: {error_reason(e)}")
             else:
                 return
 
@@ -248,7 +248,7 @@ class LiveCapture:
         try:
             self._read_metadata()
         except KafkaError as e:
-            self._problems.report_problem(f"metadata cannot be had: {reason(e)}")
+            self._problems.report_problem(f"metadata cannot be had: {error_reason(e)}")
 
     def _wait_for_topic(self, *, follow: bool) -> None:
         what = f"the cluster has no topic {OFFSETS_TOPIC}: no group has joined or committed yet"
@@ -269,7 +269,7 @@ class LiveCapture:
         except KafkaError as e:
             if _is_permanent(e):
                 raise
-            self._problems.report_problem(f"cannot be read: {reason(e)}")
+            self._problems.report_problem(f"cannot be read: {error_reason(e)}")
             self._stop.wait(0.3)
             self._reread_metadata()
 
@@ -284,7 +284,7 @@ class LiveCapture:
         for node, e in failures.items():
             if "Incompatible" in type(e).__name__:
                 raise e  # a broker before 0.11: waiting does not help
-            self._problems.report_problem(f"broker {node} does not answer: {reason(e)}")
+            self._problems.report_problem(f"broker {node} does not answer: {error_reason(e)}")
         if failures or not found:
             self._stop.wait(0.2)
             self._reread_metadata()

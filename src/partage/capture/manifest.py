@@ -39,7 +39,7 @@ __all__ = [
     "RecordBuffer",
     "drop_lost_rows",
     "expect_streamable_capture",
-    "merge",
+    "merge_parts",
     "recorded_batches",
     "replaced_path",
     "write_table",
@@ -374,7 +374,7 @@ def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
 TOGETHER = 60
 
 
-def merge(
+def merge_parts(
     manifest: Manifest,
     paths: Callable[[int], tuple[Path, Path]],
     write: Callable[[Path, pa.Table], None],

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from partage.capture.connection import ClusterConnection, PartitionRequest, error_name, reason
+from partage.capture.connection import ClusterConnection, PartitionRequest, error_name, error_reason
 from partage.capture.groups import listed_group_ids, refused_group_ids
 from partage.capture.live import OFFSETS_TOPIC
 from partage.capture.unpacking import decompress
@@ -23,7 +23,7 @@ from partage.wire.group_log import decode_key
 
 __all__ = [
     "DAY_SECONDS", "REFUSED", "AccessReport", "PartitionExtent", "Permission", "check_access",
-    "utc",
+    "format_utc",
 ]  # fmt: skip
 
 #: Time that a capture should cover: rebalances of deployments and of scaling repeat daily.
@@ -212,8 +212,9 @@ class AccessReport:
         """
         since, share = self.complete_since_ms, self.complete_share
         if share is not None and since is not None:
+            age = _format_span(self._age(since))
             yield (f"The log has {share:.1%} of all records ever written without a gap, "
-                   f"since {utc(since)} UTC ({_format_span(self._age(since))}).")  # fmt: skip
+                   f"since {format_utc(since)} UTC ({age}).")  # fmt: skip
         else:
             yield "The log has no record: no group has joined or committed yet."
         safe = self.safe_seconds
@@ -525,7 +526,7 @@ class _LogProbe:
         )
         for node, error in failures.items():
             for request in asked[node]:
-                why = f"broker {node} does not answer: {reason(error)}"
+                why = f"broker {node} does not answer: {error_reason(error)}"
                 self._exclude_partition(request.partition, 0, why)
         found = {}
         for one in answers:
@@ -597,10 +598,10 @@ def _decode_keys(batches: Sequence[Batch]) -> Iterable[Mapping[str, Any]]:
                 continue
 
 
-def utc(ms: int | None) -> str:
+def format_utc(ms: int | None) -> str:
     """Format milliseconds since 1970 as date and time in UTC; None becomes a dash.
 
-    >>> utc(0), utc(None)
+    >>> format_utc(0), format_utc(None)
     ('1970-01-01 00:00:00', '-')
     """
     if ms is None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-__all__ = ["HIDDEN", "SPARK_REDACTION", "hide", "is_secret", "secrets_in", "shown_settings"]
+__all__ = ["HIDDEN", "SPARK_REDACTION", "hide_secrets", "is_secret", "secrets_in", "shown_settings"]
 
 HIDDEN = "[hidden]"
 SPARK_REDACTION = r"(?i)secret|password|token|access[.]?key"
@@ -101,15 +101,15 @@ def secrets_in(settings: Mapping[str, str]) -> set[str]:
     return {one for one in found if one.strip().lower() not in _COMMON}
 
 
-def hide(text: str, secrets: Iterable[str]) -> str:
+def hide_secrets(text: str, secrets: Iterable[str]) -> str:
     """Replace every secret in a text by ``[hidden]``.
 
     ``secrets`` are texts such as passwords. A secret is also found if it is escaped (JSON, Python),
     wrapped over lines, or shortened with ``…``.
 
-    >>> hide("login of me with hunter22 failed", {"hunter22"})
+    >>> hide_secrets("login of me with hunter22 failed", {"hunter22"})
     'login of me with [hidden] failed'
-    >>> hide("the word hunt…", {"hunter22"})
+    >>> hide_secrets("the word hunt…", {"hunter22"})
     'the word [hidden]…'
     """
     forms = {form for one in secrets for form in _forms(one)}

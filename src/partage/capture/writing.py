@@ -35,7 +35,7 @@ from partage.capture.manifest import (
     Part,
     RecordBuffer,
     drop_lost_rows,
-    merge,
+    merge_parts,
     recorded_batches,
     replaced_path,
     write_table,
@@ -628,7 +628,7 @@ class CaptureWriter:
 
         before, replaced = list(self.manifest.replaced), set[int]()
         try:
-            while merge(
+            while merge_parts(
                 self.manifest, self._paths, write_table,
                 rows=PART_ROWS, size=PART_BYTES, together=self._together,
             ):  # fmt: skip

@@ -29,7 +29,7 @@ from partage.cli.problems import (
     STDIN,
     parse_json_object,
     parse_problem,
-    preference,
+    preferred_strategies,
     read_problem,
     settings,
 )  # fmt: skip
@@ -125,7 +125,7 @@ def _choose_strategy(
 
     if requested:
         return registry.load(requested if len(requested) > 1 else requested[0]), None
-    names = preference(None, problem)
+    names = preferred_strategies(None, problem)
     if names is None and any(member.strategies for member in group):
         negotiated = negotiate(group)
         return registry.find(negotiated.decided_by), negotiated

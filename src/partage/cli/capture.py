@@ -371,7 +371,7 @@ def _permission_table(found: AccessReport) -> Table:
 def _extent_table(found: AccessReport) -> Table:
     from rich.table import Table
 
-    from partage.capture.preflight import utc
+    from partage.capture.preflight import format_utc
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("log\npartition", "first\noffset", "of (UTC)", "complete\nfrom", "since (UTC)",
@@ -382,8 +382,8 @@ def _extent_table(found: AccessReport) -> Table:
         if one.end:
             first = "-" if one.first_offset is None else str(one.first_offset)
             table.add_row(
-                str(one.partition), first, utc(one.first_ms), str(one.complete_from),
-                utc(one.complete_ms), str(one.end), f"{one.complete_share:.1%}",
+                str(one.partition), first, format_utc(one.first_ms), str(one.complete_from),
+                format_utc(one.complete_ms), str(one.end), f"{one.complete_share:.1%}",
             )  # fmt: skip
     empty = sum(not one.end for one in found.partitions)
     if empty:

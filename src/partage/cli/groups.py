@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from partage.commands.live_groups import GroupMeasurement
     from partage.judge import Measures
 
-__all__ = ["changes", "groups"]
+__all__ = ["describe_changes", "groups"]
 
 Partition = tuple[str, int]
 
@@ -70,7 +70,7 @@ def groups(
 
     Nothing is changed, no group is joined; the account needs DESCRIBE on groups and topics.
     """
-    from partage.capture.connection import ClusterConnection, client_errors, reason
+    from partage.capture.connection import ClusterConnection, client_error, error_reason
     from partage.capture.groups import expect_visible_groups
 
     if not 0.1 <= every <= 3_600:
@@ -92,11 +92,11 @@ def groups(
                 looks = measure_groups(
                     connection, group, strategy, earlier, every, compare_all=compare or as_json
                 )
-            except client_errors() as e:
+            except client_error() as e:
                 if not watch:
                     raise
                 # A broker restarts, a coordinator moves: the next look may see it.
-                tell(f"groups: {reason(e)}", "yellow")
+                tell(f"groups: {error_reason(e)}", "yellow")
                 time.sleep(every)
                 continue
             if not looks and not watch:
@@ -121,7 +121,9 @@ def _stamped(looks: list[GroupMeasurement], last: list[GroupMeasurement] | None)
     if interactive():
         out().clear()
     show(name(time.strftime("%H:%M:%S"), "dim"))
-    for said in changes([one.group for one in last], [one.group for one in looks]) if last else ():
+    for said in (
+        describe_changes([one.group for one in last], [one.group for one in looks]) if last else ()
+    ):
         show(name(f"  {said}", "cyan"))
 
 
@@ -244,7 +246,7 @@ def _distance(now: Measures) -> str:
     return f"{text}; optimum: spread {now.best_spread}, {moves} moves away (proven)"
 
 
-def changes(before: Iterable[LiveGroup], now: Iterable[LiveGroup]) -> list[str]:
+def describe_changes(before: Iterable[LiveGroup], now: Iterable[LiveGroup]) -> list[str]:
     """Describe which members joined or left between two measurements, and which partitions moved.
 
     Args:
@@ -254,7 +256,7 @@ def changes(before: Iterable[LiveGroup], now: Iterable[LiveGroup]) -> list[str]:
     Returns:
         a sentence for each changed group.
 
-    >>> changes([], [])
+    >>> describe_changes([], [])
     []
     """
     was = {one.id: one for one in before}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from partage.forecasts.growth import DrainTime
     from partage.keys.agreement import Agreement
 
-__all__ = ["keys", "serialized", "show_growth", "show_one_key"]
+__all__ = ["keys", "serialize_key", "show_growth", "show_one_key"]
 
 _KEYS = 2000
 #: Old partitions whose successors `--grow` prints.
@@ -316,7 +316,7 @@ def show_one_key(
     from partage.keys import by_key, partition_for
     from partage.keys.registry import find
 
-    data = serialized(key, serializer)
+    data = serialize_key(key, serializer)
     chosen = find(partitioner).name
     names = [*by_key(), *([chosen] if chosen not in by_key() else [])]
     if not counts:
@@ -353,14 +353,14 @@ def show_one_key(
         console.print(name(f"x: no partition, the key {what}", "dim"))
 
 
-def serialized(key: str, serializer: str | None) -> bytes:
+def serialize_key(key: str, serializer: str | None) -> bytes:
     """Serialize a key from the command line by the named serializer.
 
     Raises:
         InvalidConfigError: no serializer has the name, or the key is not a number.
         InvalidKeysError: the number does not fit the serializer.
 
-    >>> serialized("42", None), serialized("42", "short").hex()
+    >>> serialize_key("42", None), serialize_key("42", "short").hex()
     (b'42', '002a')
     """
     from partage.keys import serializers

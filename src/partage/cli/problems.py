@@ -19,7 +19,7 @@ __all__ = [
     "STDIN",
     "parse_json_object",
     "parse_problem",
-    "preference",
+    "preferred_strategies",
     "read_problem",
     "settings",
 ]
@@ -74,7 +74,9 @@ def parse_problem(problem: Mapping[str, Any]) -> tuple[Group, Cluster]:
     return Group.from_json(problem), Cluster.from_json(problem)
 
 
-def preference(requested: Sequence[str] | None, problem: Mapping[str, Any]) -> list[str] | None:
+def preferred_strategies(
+    requested: Sequence[str] | None, problem: Mapping[str, Any]
+) -> list[str] | None:
     """Return the names of the strategies to try, preferred first; None if none are named.
 
     Args:

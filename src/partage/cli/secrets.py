@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
-from partage.capture.secrets import hide, is_secret, secrets_in
+from partage.capture.secrets import hide_secrets, is_secret, secrets_in
 
 __all__ = ["GuardedStream", "guard_stderr", "protect"]
 
@@ -40,7 +40,7 @@ class GuardedStream:
 
     def write(self, text: str) -> int:
         """Write text to the stream with secrets replaced; return the original text's length."""
-        self._stream.write(hide(text, self._secrets))
+        self._stream.write(hide_secrets(text, self._secrets))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:

@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from partage.weights import lags, rates
+from partage.weights import lags, record_rates
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -118,7 +118,7 @@ class LoadSampler:
                     del left[one]
                     known = one in ended and one in ends
                     first, last = (ended, ends) if known else (had, positions)
-                    out |= rates({one: first[one]}, {one: last[one]}, now - when)
+                    out |= record_rates({one: first[one]}, {one: last[one]}, now - when)
             return out
 
     def _run(self, read: Callable[[], Offsets | None]) -> None:

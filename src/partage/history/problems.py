@@ -12,7 +12,7 @@ from partage.history.clients import JAVA, identify_client
 from partage.history.records import CONSUMER, ClassicState, MemberState, assigned_partitions
 from partage.model import Assignment, Claims, Cluster, Group, Index, Member
 from partage.model.index import Int32Array
-from partage.wire.member_extras import split
+from partage.wire.member_extras import split_trailer
 
 __all__ = [
     "is_all_java",
@@ -77,7 +77,7 @@ def _member(m: MemberState) -> Member:
     if sent is None:  # `unsupported_reason` reports this case
         return Member(m.id, instance_id=m.instance)
     pairs = [(topic, p) for topic, numbers in sent.owned for p in numbers]
-    generation, (data, extras) = sent.generation, split(sent.user_data)
+    generation, (data, extras) = sent.generation, split_trailer(sent.user_data)
     if extras is not None and extras.claims and not pairs:
         pairs, generation = list(extras.claims), extras.generation
     return Member(
@@ -96,7 +96,11 @@ def released_partitions(state: ClassicState) -> frozenset[tuple[str, int]]:
 
     They send them as user data (`partage.wire.member_extras`).
     """
-    sent = [split(m.subscription.user_data)[1] for m in state.members if m.subscription is not None]
+    sent = [
+        split_trailer(m.subscription.user_data)[1]
+        for m in state.members
+        if m.subscription is not None
+    ]
     return frozenset(one for extras in sent if extras is not None for one in extras.claims)
 
 
@@ -107,7 +111,7 @@ def with_learnt_loads(strategy: Strategy, state: ClassicState, cluster: Cluster)
     The loads are in the user data of the recorded assignments (``state``). ``cluster`` has the
     partition counts.
     """
-    given = [split(m.assignment_user_data)[1] for m in state.members]
+    given = [split_trailer(m.assignment_user_data)[1] for m in state.members]
     loads = {
         one: load for extras in given if extras is not None for one, load in extras.held.items()
     }

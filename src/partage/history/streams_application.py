@@ -18,7 +18,7 @@ from partage.errors import WireFormatError
 from partage.history.records import ClassicState, MemberState, assigned_partitions
 from partage.model import Cluster
 from partage.streams.assignment_configs import RackAwareStrategy
-from partage.streams.member_assignments import member_of
+from partage.streams.member_assignments import build_member
 from partage.streams.members import StreamsMember
 from partage.streams.task_ids import ProcessId, TaskId
 from partage.streams.topology import Subtopology, TopicPartition, Topology
@@ -170,7 +170,7 @@ def _member(m: MemberState) -> StreamsMember:
     if sent is None or user_data is None:
         what = m.damage or "no user data: it is no member of a Streams application"
         raise WireFormatError(f"member {m.id}: {what}", offset=0, field="subscription", version=0)
-    return member_of(
+    return build_member(
         m.id,
         decode_subscription_info(user_data),
         owned=[(topic, p) for topic, numbers in sent.owned for p in numbers],

@@ -52,7 +52,7 @@ from partage.streams.recorded_application import (
     RecordedClient,
     RecordedSubtopology,
     client_name,
-    longest_lasting,
+    select_typical_state,
 )
 from partage.streams.task_ids import TaskId
 from partage.streams.topology import TopicPartition
@@ -274,7 +274,7 @@ def _streams_group(
         add(records[-1].time_ms)
     if topology is None or not states:
         return None
-    chosen = longest_lasting(states)
+    chosen = select_typical_state(states)
     cluster = clusters.at(chosen.at_ms)
     application = str(records[0].decoded.key["groupId"])
     notes = ["The lag of standbys is not in the records of a streams group."]
@@ -413,7 +413,7 @@ def classic_state(
         UnsupportedProblemError: the application has named topologies.
     """
     ends = [*(one.at_ms for one in generations[1:]), end_ms]
-    chosen = longest_lasting(
+    chosen = select_typical_state(
         (one.at_ms, end, len({member.process for member in one.rebalance.members}), one)
         for one, end in zip(generations, ends, strict=True)
     )

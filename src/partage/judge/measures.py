@@ -35,8 +35,8 @@ __all__ = [
     "Measures",
     "add_optimum",
     "extremes",
-    "figures",
     "measure",
+    "measure_balance",
     "member_loads",
     "tally",
 ]
@@ -208,7 +208,7 @@ def measure(
     facts = Facts(Problem(group, cluster))
     counted = tally(assignment, facts)
     old_owners = previous_owners(facts.problem, previous)
-    found = figures(facts, counted, old_owners, partition_weight=partition_weight)
+    found = measure_balance(facts, counted, old_owners, partition_weight=partition_weight)
     fewest_moves = None
     if fewest is not None and counted.valid:
         fewest_moves = verify_moves_certificate(facts, old_owners, counted.loads, fewest)
@@ -242,7 +242,7 @@ def add_optimum(
     )
 
 
-def figures(
+def measure_balance(
     facts: Facts,
     counts: AssignmentCounts,
     old_owners: PreviousOwners,

@@ -18,7 +18,7 @@ from partage.keys.placing import partition_for
 from partage.keys.registry import by_key, find
 from partage.model.validation import reject_text
 
-__all__ = ["Agreement", "probes", "who_agrees"]
+__all__ = ["Agreement", "random_keys", "who_agrees"]
 
 COUNTS = (6, 10, 12, 31)
 #: Text, so that hashes of strings apply too. Letters outside ASCII distinguish a hash of bytes
@@ -51,12 +51,12 @@ class Agreement:
     counts: tuple[int, ...]
 
 
-def probes(count: int, seed: int = 0) -> list[bytes]:
+def random_keys(count: int, seed: int = 0) -> list[bytes]:
     """Return random test keys of 1 to 40 letters as bytes; equal seeds give equal keys.
 
     ``count`` is the number of keys.
 
-    >>> len(set(probes(100))) > 95
+    >>> len(set(random_keys(100))) > 95
     True
     """
     draws, out = JavaRandom.from_seed(seed), []
@@ -89,7 +89,7 @@ def who_agrees(
     """
     reject_text(names, "names")
     chosen = tuple(find(name).name for name in (by_key() if names is None else names))
-    test_keys = probes(keys)
+    test_keys = random_keys(keys)
     placed = np.stack([_place_at_each(name, test_keys, counts) for name in chosen])
     share = (placed[:, None, :] == placed[None, :, :]).mean(axis=2)
     groups: list[list[int]] = []

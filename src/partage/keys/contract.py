@@ -27,7 +27,7 @@ from partage.keys.clients import (
     load_plug_in,
     plugged_in,
 )
-from partage.keys.clients.java import StickyCache, invalid_record_partition, next_cached
+from partage.keys.clients.java import StickyCache, draw_sticky_partition, invalid_record_partition
 from partage.keys.columns import KeyColumn
 from partage.keys.partitioner import Partitioner, State, initial_state
 from partage.keys.record_placement import place_keys, with_leaders
@@ -237,7 +237,7 @@ class NamedPartitioner:
         count, led = led_partitions(topic, cluster)
         state = self._state(topic, led) if self.partitioner.state is not None else None
         if isinstance(state, StickyCache):
-            self._states[topic] = next_cached(state, count, previous)[1]
+            self._states[topic] = draw_sticky_partition(state, count, previous)[1]
 
     def close(self) -> None:
         """Do nothing, because a built-in partitioner has no resources to release."""

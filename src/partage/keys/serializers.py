@@ -3,7 +3,7 @@
 A partitioner sees bytes. "42" as a string, an int, a long, or in Avro with a registry's header
 are different bytes, so that two topics with one key in two forms cannot be joined. These are the
 bytes of Kafka's own serializers (``org.apache.kafka.common.serialization``, 4.3.1), of Confluent's
-wire format, and of JSON as it is commonly spaced. `forms` shows one key in all of them.
+wire format, and of JSON as it is commonly spaced. `serialize_by_all` shows one key in all of them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = [
     "avro_string",
     "double",
     "float_",
-    "forms",
     "int_",
     "java_hash_of_long",
     "json_key",
     "long_",
     "registry_framed",
+    "serialize_by_all",
     "short",
     "string",
     "uuid_text",
@@ -182,12 +182,12 @@ def java_hash_of_long(key: int) -> int:
     return h - (1 << 32) if h >> 31 else h
 
 
-def forms(key: int | str, *, schema_ids: tuple[int, int] = (1, 2)) -> dict[str, bytes]:
+def serialize_by_all(key: int | str, *, schema_ids: tuple[int, int] = (1, 2)) -> dict[str, bytes]:
     """Serialize one key with every Kafka serializer that accepts it.
 
     Return a dict from serializer name to bytes. ``schema_ids`` are schema registry ids to prepend.
 
-    >>> [name for name in forms("a") if "Avro" in name]
+    >>> [name for name in serialize_by_all("a") if "Avro" in name]
     ['Avro string, schema 1', 'Avro string, schema 2']
     """
     text = str(key)

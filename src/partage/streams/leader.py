@@ -15,8 +15,8 @@ from partage.streams.member_assignments import (
     Hosts,
     StreamsMemberAssignment,
     error_assignments,
-    hosts,
     member_assignments,
+    source_partitions_by_host,
 )
 from partage.streams.members import ClientGroup, StreamsMember, group_by_client
 from partage.streams.problem import ClientState, PartitionRacks, TaskPlan, TaskProblem
@@ -338,7 +338,9 @@ def _assign_clients(
         )
         waits |= due is not None
     waits |= any(one.withheld for one in consumers.values())
-    actives, standbys = hosts(plan, clients, layout) if versions[0] >= 2 else ({}, {})
+    actives, standbys = (
+        source_partitions_by_host(plan, clients, layout) if versions[0] >= 2 else ({}, {})
+    )
     return StreamsGroupAssignment(consumers, plan, layout, actives, standbys, stable=not waits)
 
 

@@ -34,11 +34,11 @@ __all__ = [
     "assign_in_turn",
     "assign_to_threads",
     "assignment_info",
+    "build_member",
     "error_assignments",
-    "hosts",
     "member_assignments",
-    "member_of",
     "on_assignment",
+    "source_partitions_by_host",
 ]
 
 
@@ -255,7 +255,7 @@ def error_assignments(
     }
 
 
-def hosts(
+def source_partitions_by_host(
     plan: TaskPlan, clients: Sequence[ClientGroup], layout: TopologyLayout
 ) -> tuple[Hosts, Hosts]:
     """Return the source partitions that each Kafka Streams instance serves, by its host and port.
@@ -397,7 +397,7 @@ _HOST_AND_PORT = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]
 _INT_MAX = 2**31 - 1
 
 
-def member_of(
+def build_member(
     name: str,
     info: SubscriptionInfo,
     *,
@@ -422,7 +422,7 @@ def member_of(
 
     >>> info = SubscriptionInfo.of(process=bytes([*bytes(15), 7]), endpoint="here:80",
     ...                            offset_sums={(0, 1): -2})
-    >>> one = member_of("a", info)
+    >>> one = build_member("a", info)
     >>> one.process, one.endpoint, {str(task): total for task, total in one.offset_sums.items()}
     (ProcessId(msb=0, lsb=7), ('here', 80), {'0_1': -2})
     """

@@ -24,7 +24,7 @@ __all__ = [
     "RecordedSubtopology",
     "client_name",
     "describe",
-    "longest_lasting",
+    "select_typical_state",
     "store_name",
 ]
 
@@ -137,7 +137,7 @@ class RecordedApplication:
         return ServerSticky43.name if self.is_streams_group else "streams:high-availability"
 
 
-def longest_lasting(states: Iterable[tuple[int, int, int, _T]]) -> _T:
+def select_typical_state(states: Iterable[tuple[int, int, int, _T]]) -> _T:
     """Return a typical state from the history of a Kafka Streams application.
 
     It is the newest state with the number of instances that the application had for the longest
@@ -150,7 +150,7 @@ def longest_lasting(states: Iterable[tuple[int, int, int, _T]]) -> _T:
     Raises:
         ValueError: there is no state.
 
-    >>> longest_lasting([(0, 9, 3, "a"), (9, 10, 1, "b"), (10, 15, 3, "c")])
+    >>> select_typical_state([(0, 9, 3, "a"), (9, 10, 1, "b"), (10, 15, 3, "c")])
     'c'
     """
     listed = list(states)

@@ -15,7 +15,7 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, NamedTuple
 
 from partage.api.measures import measure
-from partage.capture.connection import ClusterConnection, reason
+from partage.capture.connection import ClusterConnection, error_reason
 from partage.capture.groups import end_offsets
 from partage.errors import ClusterUnreachableError
 from partage.history.events import Generation
@@ -154,7 +154,7 @@ class BackgroundMetrics:
                 self._read_lag(connection, self._committed)
                 self._failing = False
             except Exception as e:  # noqa: BLE001 - the events go on without lag
-                self._report(reason(e))
+                self._report(error_reason(e))
                 _close(connection)
                 connection = None
         _close(connection)
@@ -178,7 +178,7 @@ class BackgroundMetrics:
             try:
                 found = measure_balance(plan.generation, plan.cluster)
             except Exception as e:  # noqa: BLE001 - the other groups are judged
-                self._trouble(f"group {name}: its plan cannot be judged ({reason(e)})")
+                self._trouble(f"group {name}: its plan cannot be judged ({error_reason(e)})")
                 continue
             if found is not None:
                 self._figures.measured.append((name, plan.generation, found, plan.fresh))

@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
-from partage.weights.loads import BAND, LARGEST_LOAD, hold, is_load, known, lags, rates
+from partage.weights.loads import (
+    BAND,
+    LARGEST_LOAD,
+    is_load,
+    lags,
+    record_rates,
+    update_weights,
+    valid_loads,
+)
 
-__all__ = ["BAND", "LARGEST_LOAD", "hold", "is_load", "known", "lags", "rates"]
+__all__ = [
+    "BAND",
+    "LARGEST_LOAD",
+    "is_load",
+    "lags",
+    "record_rates",
+    "update_weights",
+    "valid_loads",
+]

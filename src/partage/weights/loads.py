@@ -7,7 +7,15 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from numbers import Real
 
-__all__ = ["BAND", "LARGEST_LOAD", "hold", "is_load", "known", "lags", "rates"]
+__all__ = [
+    "BAND",
+    "LARGEST_LOAD",
+    "is_load",
+    "lags",
+    "record_rates",
+    "update_weights",
+    "valid_loads",
+]
 
 #: By how much of its weight (or of the mean, if that is more) a partition's share must change.
 BAND = 0.25
@@ -21,7 +29,7 @@ _LEAST = 0.01
 Partition = tuple[str, int]
 
 
-def hold(
+def update_weights(
     before: Mapping[Partition, float],
     measured: Mapping[Partition, float],
     *,
@@ -34,12 +42,12 @@ def hold(
     nothing. A weight changes only if it differs by more than the fraction ``band`` (a quarter) of
     the old weight or of the mean weight. Values that are not loads (`is_load`) are dropped.
 
-    >>> hold({("t", 0): 9.0, ("t", 1): 1.0}, {("t", 0): 20.0, ("t", 1): 2.4})
+    >>> update_weights({("t", 0): 9.0, ("t", 1): 1.0}, {("t", 0): 20.0, ("t", 1): 2.4})
     {('t', 0): 9.0, ('t', 1): 1.0}
-    >>> hold({("t", 0): 5.0, ("t", 1): 5.0}, {("t", 0): 9.0, ("t", 1): 1.0})
+    >>> update_weights({("t", 0): 5.0, ("t", 1): 5.0}, {("t", 0): 9.0, ("t", 1): 1.0})
     {('t', 0): 9.0, ('t', 1): 1.0}
     """
-    old, new = known(before), known(measured)
+    old, new = valid_loads(before), valid_loads(measured)
     if not new:
         return old
     common = [one for one in old if one in new]
@@ -55,12 +63,12 @@ def hold(
     return _floored(out)
 
 
-def known(loads: Mapping[Partition, float]) -> dict[Partition, float]:
+def valid_loads(loads: Mapping[Partition, float]) -> dict[Partition, float]:
     """Return the partition loads that are valid numbers, sorted by topic and partition.
 
     A valid (known) load is a finite number from 0 to `LARGEST_LOAD`.
 
-    >>> known({("t", 0): 2.0, ("t", 1): float("nan"), ("t", 2): -1.0})
+    >>> valid_loads({("t", 0): 2.0, ("t", 1): float("nan"), ("t", 2): -1.0})
     {('t', 0): 2.0}
     """
     return {p: float(loads[p]) for p in sorted(loads) if is_load(loads[p])}
@@ -91,7 +99,7 @@ def _mean(loads: Iterable[float]) -> float:
     return sum(some) / len(some) if some else 0.0
 
 
-def rates(
+def record_rates(
     before: Mapping[Partition, int], after: Mapping[Partition, int], seconds: float
 ) -> dict[Partition, float]:
     """Compute the records per second of each partition from two readings of its offset.
@@ -105,7 +113,7 @@ def rates(
         dict from partition to rate, without partitions whose offset decreases (a recreated topic, a
             reset consumer).
 
-    >>> rates({("t", 0): 10, ("t", 1): 5}, {("t", 0): 30, ("t", 1): 4}, 2.0)
+    >>> record_rates({("t", 0): 10, ("t", 1): 5}, {("t", 0): 30, ("t", 1): 4}, 2.0)
     {('t', 0): 10.0}
     """
     if not seconds > 0:

@@ -24,7 +24,7 @@ from partage.wire.codec import decode, encode
 from partage.wire.messages import load_message
 from partage.wire.primitives import Reader
 
-__all__ = ["EXTRAS", "Extras", "split", "trailer_start", "with_extras"]
+__all__ = ["EXTRAS", "Extras", "append_trailer", "split_trailer", "trailer_start"]
 
 EXTRAS = load_message("PartageExtras")
 
@@ -55,7 +55,7 @@ class Extras:
     held: Mapping[Partition, float] = field(default_factory=dict, hash=False)
 
 
-def with_extras(data: bytes | None, extras: Extras) -> bytes:
+def append_trailer(data: bytes | None, extras: Extras) -> bytes:
     """Append Partage's trailer (owned partitions and loads) to a strategy's own user data.
 
     ``data`` are the strategy's bytes.
@@ -63,7 +63,7 @@ def with_extras(data: bytes | None, extras: Extras) -> bytes:
     Raises:
         EncodingError: a name or a number does not fit.
 
-    >>> split(with_extras(b"own", Extras((("t", 1),), 4)))
+    >>> split_trailer(append_trailer(b"own", Extras((("t", 1),), 4)))
     (b'own', Extras(claims=(('t', 1),), generation=4, measured={}, held={}))
     """
     claims: dict[str, list[int]] = {}
@@ -86,12 +86,12 @@ def with_extras(data: bytes | None, extras: Extras) -> bytes:
     return (data or b"") + body + len(body).to_bytes(4, "big") + _MARKER
 
 
-def split(data: bytes | None) -> tuple[bytes | None, Extras | None]:
+def split_trailer(data: bytes | None) -> tuple[bytes | None, Extras | None]:
     """Split user data of a group member into the strategy's own bytes and Partage's trailer.
 
     The trailer is None if the user data has no valid one.
 
-    >>> split(b"no trailer"), split(b"PTG1"), split(None)
+    >>> split_trailer(b"no trailer"), split_trailer(b"PTG1"), split_trailer(None)
     ((b'no trailer', None), (b'PTG1', None), (None, None))
     """
     start = trailer_start(data)
@@ -110,7 +110,7 @@ def split(data: bytes | None) -> tuple[bytes | None, Extras | None]:
 def trailer_start(data: bytes | None) -> int:
     """Return the index at which Partage's trailer begins in a member's user data, -1 without one.
 
-    >>> trailer_start(with_extras(b"own", Extras())), trailer_start(b"own")
+    >>> trailer_start(append_trailer(b"own", Extras())), trailer_start(b"own")
     (3, -1)
     """
     # The last 8 bytes are the trailer's size and a marker.

@@ -18,7 +18,7 @@ from partage.wire.consumer_protocol import (
     encode_sticky_user_data,
     encode_subscription,
 )
-from partage.wire.member_extras import Extras, split, with_extras
+from partage.wire.member_extras import Extras, append_trailer, split_trailer
 from unit.clients.groups_of_ours import Live, sent, view
 
 # Faust's members send what only Faust's workers know; share groups are the broker's.
@@ -85,7 +85,7 @@ def test_the_trailer_hides_behind_the_documented_four_bytes() -> None:
     one.received([("t", 0)], None, 3)
     data = sent(one, ["t"]).user_data
     assert data[:4] == (5).to_bytes(4, "big")
-    assert split(data)[1].claims == (("t", 0),)
+    assert split_trailer(data)[1].claims == (("t", 0),)
     plain = Consumer(configure_strategy("failover", {"priority": 5}))
     plain.received([("t", 0)], None, 3)
     assert sent(plain, ["t"]).user_data == (5).to_bytes(4, "big")
@@ -94,12 +94,12 @@ def test_the_trailer_hides_behind_the_documented_four_bytes() -> None:
 def test_no_trailer_makes_a_reader_stumble() -> None:
     """Cut, lengthened and changed trailers are read, or taken for the strategy's own bytes."""
     chance = random.Random(3)
-    whole = with_extras(b"own", Extras((("t", 1),), 4, {("t", 1): 2.5}, {("t", 1): 2.0}))
+    whole = append_trailer(b"own", Extras((("t", 1),), 4, {("t", 1): 2.5}, {("t", 1): 2.0}))
     for _ in range(5000):
         data = bytearray(whole[chance.randrange(len(whole)) :])
         for _ in range(chance.randrange(4)):
             data[chance.randrange(len(data))] = chance.randrange(256)
-        own, extras = split(bytes(data))
+        own, extras = split_trailer(bytes(data))
         assert extras is not None or own == bytes(data)
 
 

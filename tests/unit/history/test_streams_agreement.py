@@ -24,7 +24,7 @@ from partage.streams import (
     Topology,
     rebalance,
 )
-from partage.streams.member_assignments import assignment_info, member_of
+from partage.streams.member_assignments import assignment_info, build_member
 from partage.streams.sticky import LegacySticky
 from partage.wire.streams.assignment_info import decode_assignment_info, encode_assignment_info
 from partage.wire.streams.subscription_info import (
@@ -169,7 +169,7 @@ def generation(infos, *, settings=None, ends=10_000_000, owned=None, assignor=No
     for name, version in dict(future).items():  # nobody can write it yet: both versions, no more
         sent[name] = version.to_bytes(4, "big") * 2 + b"?"
     infos = {name: decode_subscription_info(data) for name, data in sent.items()}
-    members = [member_of(n, i, owned=(owned or {}).get(n, ())) for n, i in infos.items()]
+    members = [build_member(n, i, owned=(owned or {}).get(n, ())) for n, i in infos.items()]
     app = StreamsApplication(TOPOLOGY, COUNTS, settings or AssignmentConfigs(), end_offsets)
     plan = rebalance(app, members, leader=members[0].process, now_ms=5_000, assignor=assignor)
     states = []
@@ -230,7 +230,7 @@ def test_ends_that_could_not_be_read_are_recognized() -> None:
     members = {"a": info(P1, RUNS), "b": info(P2)}
     found, _ = generation(members, owned={"a": OWNS})
     plan = rebalance(
-        ends, [member_of(n, i, owned=OWNS if n == "a" else ()) for n, i in members.items()],
+        ends, [build_member(n, i, owned=OWNS if n == "a" else ()) for n, i in members.items()],
         leader=ProcessId(0, 1), now_ms=5_000,
     )  # fmt: skip
     states = [

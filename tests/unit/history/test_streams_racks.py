@@ -13,7 +13,7 @@ from partage.history.events import Generation
 from partage.history.records import ClassicState, LogPosition, MemberState, Subscription
 from partage.history.streams_agreement import check_streams_agreement
 from partage.streams import AssignmentConfigs, StreamsApplication, Subtopology, Topology, rebalance
-from partage.streams.member_assignments import assignment_info, member_of
+from partage.streams.member_assignments import assignment_info, build_member
 from partage.wire.streams.assignment_info import encode_assignment_info
 from partage.wire.streams.subscription_info import (
     SubscriptionInfo,
@@ -69,7 +69,7 @@ def generation(
         sent[name] = encode_subscription_info(info)
         # Nobody owns anything, so nobody has to give anything up: every task shows.
         info = decode_subscription_info(sent[name])
-        members.append(member_of(name, info, rack=rack[name]))
+        members.append(build_member(name, info, rack=rack[name]))
     ends = {(log, p): 450 for log, n in COUNTS.items() if "changelog" in log for p in range(n)}
     racks = {
         (name, p): frozenset(RACKS[one - 1] for one in its)

@@ -197,16 +197,16 @@ def test_answers_that_no_partitioner_may_give(answer, says, monkeypatch) -> None
 
 def test_one_key_in_many_forms_is_in_many_partitions() -> None:
     """42 as text, numbers, Avro under two schema ids and JSON in two spacings: all bytes differ."""
-    forms = serializers.forms(42)
+    forms = serializers.serialize_by_all(42)
     assert len(set(forms.values())) == len(forms) >= 9
     at = dict(
         zip(forms, pg.partition_for(list(forms.values()), partitions=1000).tolist(), strict=True)
     )
     assert at["Avro long, schema 1"] != at["Avro long, schema 2"]
     assert len(set(at.values())) > 7
-    assert set(serializers.forms("x")) & {"LongSerializer"} == set()
-    assert "IntegerSerializer" not in serializers.forms(2**31)
-    assert "IntegerSerializer" in serializers.forms(-(2**31))
+    assert set(serializers.serialize_by_all("x")) & {"LongSerializer"} == set()
+    assert "IntegerSerializer" not in serializers.serialize_by_all(2**31)
+    assert "IntegerSerializer" in serializers.serialize_by_all(-(2**31))
 
 
 @pytest.mark.parametrize(

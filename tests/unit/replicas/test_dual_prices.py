@@ -18,7 +18,7 @@ from partage.model import Broker, NewReplicas, ReplicaCluster
 from partage.replicas import tasks
 from partage.replicas.bands import PlanLimits
 from partage.solve.replicas import dual
-from partage.solve.replicas.bounds import find_prices
+from partage.solve.replicas.bounds import find_dual_prices
 from partage.solve.replicas.diving import dive
 from partage.solve.replicas.dual import solve_dual
 from partage.solve.replicas.exact import solve_exactly
@@ -84,7 +84,7 @@ def test_a_partition_wider_than_a_band_is_placed_whole() -> None:
     figures = judge_replicas(task, NewReplicas(known, {}, {})).figures
     figures |= {name: 0 for name in figures if name != "moved"}
     with form("compiled"):
-        prices = find_prices(task, figures, name="moved", rounds=150)
+        prices = find_dual_prices(task, figures, name="moved", rounds=150)
         dual = solve_dual(task, figures, prices, known)
         rounded = improve_placement(task, dual.replica)
         dived = improve_placement(task, dive(task, figures, dual, [known, rounded]).replica)

@@ -16,7 +16,7 @@ from partage.streams.member_assignments import (
     NextRebalance,
     StreamsMemberAssignment,
     assignment_info,
-    member_of,
+    build_member,
     on_assignment,
 )
 from partage.wire.streams.assignment_info import decode_assignment_info, encode_assignment_info
@@ -41,7 +41,8 @@ def sent(number: int, used: int, latest: int) -> bytes:
 def one_round(members: list[tuple[int, int]]) -> tuple[list[NextRebalance], set[int], bool]:
     """(used, latest) of each member: what each does next, versions of the answers, whether all rest."""
     joined: list[StreamsMember] = [
-        member_of(f"c{n}", decode_subscription_info(sent(n, *one))) for n, one in enumerate(members)
+        build_member(f"c{n}", decode_subscription_info(sent(n, *one)))
+        for n, one in enumerate(members)
     ]
     leader = next(one.process for one in joined if one.version <= 11)
     answer = rebalance(APP, joined, leader=leader, now_ms=0)
@@ -88,8 +89,8 @@ def test_an_old_leader_counts_a_member_that_it_cannot_read() -> None:
 def test_one_of_version_1_or_2_beside_a_future_one_is_a_dead_end(old: int) -> None:
     """Such a member cannot change its version: every member gets code 3."""
     joined = [
-        member_of("c0", decode_subscription_info(sent(0, old, -1))),
-        member_of("c1", decode_subscription_info(sent(1, 12, 12))),
+        build_member("c0", decode_subscription_info(sent(0, old, -1))),
+        build_member("c1", decode_subscription_info(sent(1, 12, 12))),
     ]
     answer = rebalance(APP, joined, leader=joined[0].process, now_ms=0)
     assert {one.error_code for one in answer.consumers.values()} == {3}

@@ -26,11 +26,11 @@ from partage.model import NO_GENERATION, Assignment, Group, Plan, Problem
 from partage.model.index import MOST_PARTITIONS, Index
 from partage.wire.columns.partition_lists import encode_assignments
 from partage.wire.consumer_protocol import encode_subscription
-from partage.wire.member_extras import Extras, split, with_extras
+from partage.wire.member_extras import Extras, append_trailer, split_trailer
 
 __all__ = ["Consumer", "SyncGroupAssignments"]
 
-_EMPTY_TRAILER = with_extras(None, Extras())
+_EMPTY_TRAILER = append_trailer(None, Extras())
 
 Partition = tuple[str, int]
 
@@ -117,7 +117,7 @@ class Consumer:
         loads = {} if self.loads is None else dict(measured or {})
         if claims or loads or (self.loads is not None and self.loads.held):
             held = {} if self.loads is None else self.loads.held
-            data = with_extras(data, Extras(claims, self.generation, loads, held))
+            data = append_trailer(data, Extras(claims, self.generation, loads, held))
         return encode_subscription(
             names,
             user_data=data,
@@ -183,7 +183,7 @@ class Consumer:
             generation: generation of the group.
         """
         # Partition numbers that are out of range are left out of the strategy's memory.
-        own, extras = split(user_data)
+        own, extras = split_trailer(user_data)
         counts: dict[str, int] = {}
         for topic, number in pairs:
             if 0 <= number < MOST_PARTITIONS:
@@ -203,7 +203,7 @@ class Consumer:
         """
         # This happens to classic members of a KIP-848 group: a leader that runs `optimal` marks the
         # assignment with a trailer, the broker does not.
-        return self.strategy.name == Optimal.name and split(user_data)[1] is None
+        return self.strategy.name == Optimal.name and split_trailer(user_data)[1] is None
 
     def set_generation(self, generation: int) -> None:
         """Set the group generation of this consumer's last assignment."""
@@ -286,7 +286,7 @@ class Consumer:
         weights = {} if self.loads is None else self.loads.weights
         held = {one: weights[one] for one in next_owned.get(member, ()) if one in weights}
         if held:
-            return with_extras(own, Extras(held=held))
+            return append_trailer(own, Extras(held=held))
         return (own or b"") + _EMPTY_TRAILER if self.strategy.name == Optimal.name else own
 
 

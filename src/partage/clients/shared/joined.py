@@ -17,7 +17,7 @@ from partage.model import NO_GENERATION, Claims, Member
 from partage.wire.columns.partition_lists import PartitionList
 from partage.wire.columns.subscriptions import decode_subscriptions, split_user_data
 from partage.wire.consumer_protocol import ConsumerSubscription, decode_subscription
-from partage.wire.member_extras import Extras, split, trailer_start
+from partage.wire.member_extras import Extras, split_trailer, trailer_start
 
 __all__ = ["NO_CLAIMS", "Joined", "JoinedMember", "decode_members"]
 
@@ -145,7 +145,7 @@ def _trailers(user_data: Sequence[bytes | None]) -> list[_SplitUserData]:
         if found is not None:
             out[i] = _SplitUserData(found.user_data, _claims(found.claims), found.generation)
         else:
-            own, extras = split(data)
+            own, extras = split_trailer(data)
             if extras is not None:
                 out[i] = _SplitUserData(own, Claims.of(extras.claims), extras.generation, extras)
     return out

@@ -10,7 +10,7 @@ from partage.groups.api import Strategy
 from partage.groups.optimal.settings import LEARNT_TOLERANCE as TOLERANCE
 from partage.groups.optimal.settings import configured_by_loads
 from partage.model import Member
-from partage.weights import hold
+from partage.weights import update_weights
 
 __all__ = ["TOLERANCE", "Loads"]
 
@@ -72,7 +72,7 @@ class Loads:
         # Rounded to thousandths as on the wire, so that a replay of the log gives the same plan.
         self.weights = {
             one: max(round(load, 3), _SMALLEST)
-            for one, load in hold(before, now).items() if _exists(view, *one)
+            for one, load in update_weights(before, now).items() if _exists(view, *one)
         }  # fmt: skip
         counts = {topic: max(numbers) + 1 for topic, numbers in view.topics.items() if numbers}
         return configured_by_loads(strategy, self.weights, counts, self.tolerance)

@@ -26,7 +26,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from partage.capture.manifest import MANIFEST, Manifest
-from partage.capture.secrets import hide, secrets_in
+from partage.capture.secrets import hide_secrets, secrets_in
 from partage.errors import InvalidCaptureError
 from partage.history.clusters import ClusterHistory, CoordinatorMove, find_moves
 from partage.jobs.replay.records import (
@@ -449,7 +449,7 @@ def with_remote_files(spark: SparkSession, capture: Capture) -> Iterator[Capture
             records = remote.download_metadata_files(local)
         except (PySparkException, Py4JError) as e:
             secrets = secrets_in(dict(spark.sparkContext.getConf().getAll()))
-            why = hide(java_message(e) or first_line(e), secrets)[:300]
+            why = hide_secrets(java_message(e) or first_line(e), secrets)[:300]
             raise InvalidCaptureError(
                 f"{table.name}: cannot be read ({why}); check the address, and give its connector "
                 "and credentials with --conf"

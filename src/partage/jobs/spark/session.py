@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING
 
-from partage.capture.secrets import hide, secrets_in, shown_settings
+from partage.capture.secrets import hide_secrets, secrets_in, shown_settings
 from partage.errors import (
     InvalidConfigError,
     MissingExtraError,
@@ -248,7 +248,7 @@ def _start_error(reason: str, master: str, asked: Mapping[str, str]) -> PartageE
         master: Spark's master.
         asked: the user's Spark settings.
     """
-    why = hide(reason, secrets_in(asked))[:300]
+    why = hide_secrets(reason, secrets_in(asked))[:300]
     if asked or master != DEFAULT_MASTER:
         given = ", ".join(f"{name}={value}" for name, value in shown_settings(asked).items())
         also = f" and --conf {given}" if given else ""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from partage.capture.connection import ClusterConnection, PartitionRequest
 from partage.capture.metadata_image import cluster_state
-from partage.capture.secrets import hide, secrets_in
+from partage.capture.secrets import hide_secrets, secrets_in
 from partage.capture.security import Properties, connection_settings
 from partage.capture.unpacking import crc32c_function
 from partage.errors import (
@@ -93,7 +93,9 @@ class SparkTable:
                 found = spark.read.table(self.name)
             kinds = {f.name: f.dataType.simpleString() for f in found.schema.fields}
         except (PySparkException, Py4JJavaError) as e:
-            said = hide(first_line(e), secrets_in(dict(spark.sparkContext.getConf().getAll())))
+            said = hide_secrets(
+                first_line(e), secrets_in(dict(spark.sparkContext.getConf().getAll()))
+            )
             raise InvalidCaptureError(
                 f"{self.name}: Spark cannot read it as {self.format or 'a table'} ({said[:300]}); "
                 "give its connector with --conf spark.jars=..., or a folder of Parquet files"
@@ -220,7 +222,7 @@ class KafkaTable(SparkTable):
         try:
             found: DataFrame = reader.format("kafka").options(**options).load()
         except (PySparkException, Py4JJavaError) as e:
-            said = hide(first_line(e), secrets_in(self.properties))
+            said = hide_secrets(first_line(e), secrets_in(self.properties))
             raise InvalidCaptureError(
                 f"{self.name}: Spark cannot read it ({said[:200]}); does it have the connector? "
                 f"--conf spark.jars.packages={_CONNECTOR} (in Python: conf=...), or its jars by "

@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from partage.capture.connection import client_errors
+from partage.capture.connection import client_error
 from partage.capture.durable import append_line, truncate_torn_line, write_json
 from partage.capture.manifest import expect_streamable_capture
 from partage.capture.metadata_image import cluster_state
@@ -448,7 +448,7 @@ class _MetadataRecorder:
     def _follow(self) -> None:
         """Record the cluster's metadata until stopped; reconnect if the cluster does not answer."""
         while not self._stop.is_set():
-            with suppress(PartageError, client_errors(), OSError), self._topic.connect() as asked:
+            with suppress(PartageError, client_error(), OSError), self._topic.connect() as asked:
                 while not self._stop.wait(self._SECONDS):
                     self._add(cluster_state(asked.metadata(), ts_ms=_now_ms(), controller=None))
             self._stop.wait(self._SECONDS)

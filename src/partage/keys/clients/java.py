@@ -32,12 +32,12 @@ __all__ = [
     "Counter",
     "StickyCache",
     "Turns",
-    "cached",
+    "count_appended_bytes",
+    "draw_sticky_partition",
     "invalid_record_partition",
-    "next_cached",
     "next_partition",
-    "peeked",
-    "updated",
+    "peek_partition",
+    "sticky_partition",
     "with_queues",
     "without_window",
 ]
@@ -159,17 +159,19 @@ class StickyCache(State):
     filled: int = 0
 
 
-def cached(state: StickyCache, partitions: int) -> tuple[int, StickyCache]:
+def sticky_partition(state: StickyCache, partitions: int) -> tuple[int, StickyCache]:
     """Return a topic's sticky partition (drawn on the first call) and the new state.
 
     It equals ``StickyPartitionCache.partition``. ``partitions`` is the topic's partition count.
     """
     if state.partition is not None:
         return state.partition, state
-    return next_cached(state, partitions, -1)
+    return draw_sticky_partition(state, partitions, -1)
 
 
-def next_cached(state: StickyCache, partitions: int, previous: int) -> tuple[int, StickyCache]:
+def draw_sticky_partition(
+    state: StickyCache, partitions: int, previous: int
+) -> tuple[int, StickyCache]:
     """Draw a topic's new sticky partition after a full batch; return it and the new state.
 
     It equals ``StickyPartitionCache.nextPartition``. ``partitions`` is the topic's partition count,
@@ -178,7 +180,7 @@ def next_cached(state: StickyCache, partitions: int, previous: int) -> tuple[int
 
     >>> from partage.keys.partitioner import GivenDraws
     >>> state = StickyCache(partition=1, draws=GivenDraws((4, 5)))
-    >>> next_cached(state, 3, previous=1)[0]
+    >>> draw_sticky_partition(state, 3, previous=1)[0]
     2
     """
     old = state.partition
@@ -209,12 +211,12 @@ def _choose_cached(
     done = 0
     upto = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     while done < len(sizes):
-        partition, state = cached(state, partitions)
+        partition, state = sticky_partition(state, partitions)
         room = state.batch_size - state.filled
         stop = int(np.searchsorted(upto, upto[done] + room, side="right")) - 1
         if stop <= done:  # the next record does not fit
             if state.filled:
-                _, state = next_cached(state, partitions, partition)
+                _, state = draw_sticky_partition(state, partitions, partition)
                 continue
             stop = done + 1  # a record larger than a batch has a batch of its own
         stop = min(stop, len(sizes))
@@ -298,7 +300,7 @@ def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
     return state.ids[bisect_right(state.table, weighted)], replace(state, draws=draws)
 
 
-def peeked(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
+def peek_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
     """Return a topic's sticky partition (drawn on the first call) and the new state.
 
     It equals ``BuiltInPartitioner.peekCurrentPartitionInfo``. ``partitions`` is the topic's
@@ -310,7 +312,9 @@ def peeked(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
     return chosen, replace(state, partition=chosen, produced=0)
 
 
-def updated(state: Adaptive, appended: int, partitions: int, *, switch: bool = True) -> Adaptive:
+def count_appended_bytes(
+    state: Adaptive, appended: int, partitions: int, *, switch: bool = True
+) -> Adaptive:
     """Add the bytes of a record to the sticky partition's batch, and draw a new partition if it is
     full.
 
@@ -345,11 +349,11 @@ def _choose_adaptive(
     upto = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     done = 0
     while done < len(sizes):
-        partition, state = peeked(state, partitions)
+        partition, state = peek_partition(state, partitions)
         full = int(upto[done]) + state.batch_size - state.produced
         stop = min(len(sizes), max(done + 1, int(np.searchsorted(upto, full))))
         out[done:stop] = partition
-        state = updated(state, int(upto[stop] - upto[done]), partitions)
+        state = count_appended_bytes(state, int(upto[stop] - upto[done]), partitions)
         done = stop
     return out, state
 
@@ -449,8 +453,8 @@ JAVA = (
         _COUNTER,
         refusal=_refusal,
     ),
-    # The default from 2.4 on, deprecated in 3.3. The producer calls `next_cached` for every new
-    # batch, also for those of records with a key.
+    # The default from 2.4 on, deprecated in 3.3. The producer calls `draw_sticky_partition` for
+    # every new batch, also for those of records with a key.
     Partitioner(
         "java:3.9",
         "murmur2, ``toPositive``; null keys stay with one partition a batch (KIP-480).",

@@ -23,7 +23,7 @@ from partage.keys.partitioner import (
     positive,
 )
 
-__all__ = ["SCALA", "SendCache", "forgotten"]
+__all__ = ["SCALA", "SendCache", "forget_partition"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class SendCache(State):
     partition: int | None = None
 
 
-def forgotten(state: SendCache) -> SendCache:
+def forget_partition(state: SendCache) -> SendCache:
     """Return the Scala producer's state after a metadata refresh, which forgets the current
     partition.
 

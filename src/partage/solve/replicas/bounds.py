@@ -40,7 +40,7 @@ from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, LEAVE, RANKS, STAY
 from partage.solve.replicas.problem import UNBOUNDED, Bools, Floats
 
-__all__ = ["CheapestChoices", "bound_of_moves", "find_prices", "prices_of_brokers"]
+__all__ = ["CheapestChoices", "bound_of_moves", "find_dual_prices", "prices_of_brokers"]
 
 #: The gap, as a part of the figure, at which the search ends.
 _CLOSE = 0.002
@@ -58,7 +58,9 @@ _BLOCK = 250_000
 _PAIRS_A_STEP = 30
 
 
-def find_prices(task: ReplicaTask, figures: Mapping[str, int], *, name: str, rounds: int) -> Floats:
+def find_dual_prices(
+    task: ReplicaTask, figures: Mapping[str, int], *, name: str, rounds: int
+) -> Floats:
     """Return dual prices of broker and rack limits that prove a high lower bound of a plan's cost.
 
     A dual price is the cost that one unit of a limit saves. The cost is the bytes moved ("moved")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from partage.model import Broker, ReplicaCluster, ReplicaTask
 from partage.model.replicas import FREE, KINDS, LEAVE, STAY, Disks
 from partage.solve.replicas.local_search import place_replicas
-from partage.solve.replicas.problem import Bools, Floats, Ints, held_by_places
+from partage.solve.replicas.problem import Bools, Floats, Ints, sum_by_broker_and_rack
 
 __all__ = ["disk_prices", "place_on_disks"]
 
@@ -178,7 +178,7 @@ def _current_replica(task: ReplicaTask, replica: _Int32s) -> Ints:
 
 
 def _held(task: ReplicaTask, replica: _Int32s) -> Ints:
-    return held_by_places(task, task.owner, replica)[:, : len(task.alive)]
+    return sum_by_broker_and_rack(task, task.owner, replica)[:, : len(task.alive)]
 
 
 def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -> list[Floats]:

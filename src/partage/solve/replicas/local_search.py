@@ -13,7 +13,12 @@ from numpy.typing import NDArray
 from partage.model import ReplicaTask
 from partage.model.replicas import STAY, among
 from partage.solve.replicas.penalties import MANY_REPLICAS, Penalties, penalty_schedule
-from partage.solve.replicas.problem import SearchState, held_by_places, is_moved, outside_bands
+from partage.solve.replicas.problem import (
+    SearchState,
+    is_moved,
+    outside_bands,
+    sum_by_broker_and_rack,
+)
 from partage.solve.replicas.swaps import Swaps
 from partage.solve.replicas.sweeps import MoveCandidates, SweepArrays, place_initially, sweep
 
@@ -91,7 +96,7 @@ class LocalSearch:
         state.broker[:] = plan
         old = task.old_owner * brokers + task.cluster.replica
         state.fixed[:] = among(task.owner * brokers + plan, old[task.fate == STAY])
-        state.held += held_by_places(task, task.owner, plan)
+        state.held += sum_by_broker_and_rack(task, task.owner, plan)
 
     def set_penalties(self, penalties: Penalties) -> None:
         """Set the cost of imbalance of brokers and racks for all steps that follow."""

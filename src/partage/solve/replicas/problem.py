@@ -19,8 +19,15 @@ from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, among
 
 __all__ = [
-    "UNBOUNDED", "Bools", "Floats", "Ints", "SearchArrays", "SearchState", "held_by_places",
-    "is_moved", "outside_bands",
+    "UNBOUNDED",
+    "Bools",
+    "Floats",
+    "Ints",
+    "SearchArrays",
+    "SearchState",
+    "is_moved",
+    "outside_bands",
+    "sum_by_broker_and_rack",
 ]  # fmt: skip
 
 Ints = NDArray[np.int64]
@@ -124,7 +131,7 @@ class SearchState:
         )  # fmt: skip
 
 
-def held_by_places(
+def sum_by_broker_and_rack(
     task: ReplicaTask, partition: NDArray[np.integer], broker: NDArray[np.integer]
 ) -> Ints:
     """Sum the capacity, replicas, bytes and load of given replicas by broker and by rack.

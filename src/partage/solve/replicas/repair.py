@@ -25,8 +25,8 @@ from partage.solve.replicas.problem import (
     Bools,
     Floats,
     Ints,
-    held_by_places,
     is_moved,
+    sum_by_broker_and_rack,
 )
 
 __all__ = ["neighbours", "restrict", "select_free"]
@@ -102,7 +102,7 @@ def restrict(
     is_free = np.zeros(len(task.factor), bool)
     is_free[partitions] = True
     slot, old = is_free[task.owner], is_free[task.old_owner]
-    held = held_by_places(task, task.owner[~slot], plan[~slot])
+    held = sum_by_broker_and_rack(task, task.owner[~slot], plan[~slot])
     start = np.concatenate([[0], np.cumsum(cluster.factor[partitions])]).astype(np.int64)
     part = replace(
         cluster, topic=cluster.topic[partitions], number=cluster.number[partitions], start=start,

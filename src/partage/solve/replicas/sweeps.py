@@ -40,7 +40,7 @@ from partage.solve.replicas.problem import (
     Ints,
     SearchArrays,
     SearchState,
-    held_by_places,
+    sum_by_broker_and_rack,
 )
 
 __all__ = ["MoveCandidates", "SweepArrays", "place_initially", "sweep"]
@@ -464,7 +464,7 @@ def place_initially(state: SearchState) -> None:
     same[task.old_owner[task.fate == LEAVE]] = False
     old, new = same[task.old_owner], same[task.owner]
     state.broker[new], state.fixed[new] = cluster.replica[old], task.fate[old] == STAY
-    state.held += held_by_places(task, task.old_owner[old], cluster.replica[old])
+    state.held += sum_by_broker_and_rack(task, task.old_owner[old], cluster.replica[old])
     order = np.argsort(-task.cost, kind="stable").astype(np.int64)
     order = order[~same[order]]
     if not len(order):

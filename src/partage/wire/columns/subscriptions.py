@@ -1,9 +1,9 @@
 """Decoding of all subscriptions of a group, with owned partitions as arrays.
 
 `decode_subscriptions` equals `partage.wire.consumer_protocol.decode_subscription` member by member,
-`split_user_data` equals `partage.wire.member_extras.split`, and `decode_sticky_claims` equals
-`partage.wire.consumer_protocol.decode_sticky_user_data`. Each gives None for bytes that only the
-engine reads: other versions, bytes after the body, loads in the trailer, damaged input.
+`split_user_data` equals `partage.wire.member_extras.split_trailer`, and `decode_sticky_claims`
+equals `partage.wire.consumer_protocol.decode_sticky_user_data`. Each gives None for bytes that only
+the engine reads: other versions, bytes after the body, loads in the trailer, damaged input.
 """
 
 from __future__ import annotations
@@ -169,8 +169,9 @@ def split_user_data(user_data: Sequence[bytes]) -> list[TrailerColumns | None]:
     The trailer has the partitions that the member owned. The result is None for user data without a
     trailer, or with measured loads in it.
 
-    >>> from partage.wire.member_extras import Extras, with_extras
-    >>> split_user_data([with_extras(b"own", Extras((("t", 7),), 4))] * 6)[5].claims.number.tolist()
+    >>> from partage.wire.member_extras import Extras, append_trailer
+    >>> data = append_trailer(b"own", Extras((("t", 7),), 4))
+    >>> split_user_data([data] * 6)[5].claims.number.tolist()
     [7]
     """
     starts = [trailer_start(one) for one in user_data]
