@@ -12,6 +12,7 @@ import partage as pg
 from partage import kernels
 from partage.errors import InvalidConfigError, InvalidKeysError, UnknownPartitionerError
 from partage.keys import by_key, partitioners, start
+from partage.keys.clients.scala import forget_partition
 from partage.keys.hashing import CRC32, FNV1A, JAVA_BYTES, JAVA_STRING, MURMUR2, hash_all
 
 KEYS = [b"foobar", None, b"", b"21", b"\xff\x80\x00\x7f", b"abc\0", "é".encode(), b"k" * 70]
@@ -180,6 +181,15 @@ def test_leaders_that_are_missing() -> None:
             partitioner="scala:0.8.2",
             state=start("scala:0.8.2", available=[]),
         )
+
+
+def test_scala_draws_anew_after_a_metadata_refresh() -> None:
+    """The Scala producer keeps its partition for null keys until its metadata is refreshed."""
+    state = start("scala:0.8.2", seed=[1, 2])
+    first = pg.partition_for([None] * 3, partitions=3, partitioner="scala:0.8.2", state=state)
+    later = forget_partition(first.state)
+    second = pg.partition_for([None], partitions=3, partitioner="scala:0.8.2", state=later)
+    assert (first.partition.tolist(), second.partition.tolist()) == ([1, 1, 1], [2])
 
 
 def test_round_robin_skips_every_other_partition_where_each_record_needs_a_batch() -> None:
