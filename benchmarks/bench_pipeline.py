@@ -107,7 +107,7 @@ def histories(found: pyarrow.Table, capture: Path) -> None:
                 if rows is not None:
                     rows.finish()
                 rows = GroupRows(some.group, clusters, writers)
-            rows.feed(some)
+            rows.process_input(some)
         if rows is not None:
             rows.finish()
         writers.finish()

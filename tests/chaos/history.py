@@ -172,7 +172,7 @@ def judged_otherwise(party: Party, capture: Path, log: list[Written], first: int
         ):
             continue
         state = None if not said.value else parse_classic_state(said.value)
-        found += group.feed(ClassicRecord(LogPosition(partition, offset), 0, state))
+        found += group.process_record(ClassicRecord(LogPosition(partition, offset), 0, state))
     found = [one for one in (*found, *group.finish()) if isinstance(one, Generation)]
     had = {
         (one.number, m.id): set(assigned_partitions(m)) for one in found for m in one.last.members

@@ -47,7 +47,11 @@ def test_recorded_rebalances_follow_their_generations(group) -> None:
     """A few rebalances later each is what it is when all is known, late returns aside."""
     whole = list(recorded_rebalances(rebalances(group), clusters()))
     maker = RecordedRebalanceBuilder(clusters(), lookahead=12)
-    some = [one_rebalance for found in rebalances(group) for one_rebalance in maker.feed(found)]
+    some = [
+        one_rebalance
+        for found in rebalances(group)
+        for one_rebalance in maker.add_generation(found)
+    ]
     assert len(some) == max(0, len(whole) - 12)
     some += maker.finish()
     assert [s.generation for s in some] == [s.generation for s in whole]

@@ -56,7 +56,7 @@ def classic_record(record: dict) -> ClassicRecord:
 @cache
 def history(group: str) -> tuple[ClassicGroup, list[Generation | LifecycleEvent]]:
     rebuilt = ClassicGroup()
-    found = [f for r in group_records()[group] for f in rebuilt.feed(classic_record(r))]
+    found = [f for r in group_records()[group] for f in rebuilt.process_record(classic_record(r))]
     return rebuilt, [*found, *rebuilt.finish()]
 
 

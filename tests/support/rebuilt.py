@@ -49,7 +49,7 @@ def rebuilt(group: str) -> tuple[GroupHistory, tuple[HistoryItem, ...]]:
     rows += [(run.first_place, 1, run) for run in commit_runs().get(group, [])]
     out: list[HistoryItem] = []
     for _, kind, row in sorted(rows, key=lambda one: one[:2]):
-        out.extend(fed(history, row) if kind else history.feed(record(row)))
+        out.extend(fed(history, row) if kind else history.process_record(record(row)))
     out.extend(history.finish())
     return history, tuple(out)
 

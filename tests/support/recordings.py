@@ -131,7 +131,7 @@ class Recording:
         rows += [(run.first_place, 1, run) for run in self.commit_runs.get(group, [])]
         out: list[HistoryItem] = []
         for _, is_run, row in sorted(rows, key=lambda one: one[:2]):
-            out.extend(fed(history, row) if is_run else history.feed(row))
+            out.extend(fed(history, row) if is_run else history.process_record(row))
         out.extend(history.finish())
         return tuple(out)
 

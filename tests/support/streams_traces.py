@@ -127,7 +127,7 @@ def streams_rebalances(recording: dict[str, Any]) -> list[RecordedRebalance]:
         raw = None if value is None else base64.b64decode(value)
         found = decode_record(base64.b64decode(key), raw)
         record = GroupRecord(LogPosition(0, number), stamp, found.type, found.key, found.value)
-        items += history.feed(record)
+        items += history.process_record(record)
     items += history.finish()
     generations = (one for one in items if isinstance(one, Generation))
     session_ms = recording["settings"]["session.timeout.ms"]

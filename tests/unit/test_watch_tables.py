@@ -364,14 +364,14 @@ def test_an_error_in_one_group_ends_its_history_only(
     """The group is failed in table `groups`, stays so, and other groups go on."""
     stream = _Stream(part)
     first, last = _positions(part, cuts=1, seed=3)
-    feed = GroupRows.feed
+    process = GroupRows.process_input
 
     def broken(rows: GroupRows, found: Any) -> None:
         if rows.name == "mailer.alerts":
             raise ArithmeticError("a test")
-        feed(rows, found)
+        process(rows, found)
 
-    monkeypatch.setattr(GroupRows, "feed", broken)
+    monkeypatch.setattr(GroupRows, "process_input", broken)
     stream.advance(first)
     monkeypatch.undo()
     stream.advance(last)

@@ -49,7 +49,7 @@ class ClassicRecord:
 class ClassicGroup:
     """Reader of one classic consumer group's log records, which finds the group's generations.
 
-    Call `feed` for each record, then `finish`.
+    Call `process_record` for each record, then `finish`.
 
     Attributes:
         missing_before: generations before the first one in the log, removed by compaction.
@@ -62,7 +62,7 @@ class ClassicGroup:
 
     >>> group = ClassicGroup()
     >>> created = ClassicState("", 0, None, None, None, ())
-    >>> [e.what for e in group.feed(ClassicRecord(LogPosition(0, 1), 5, created))]
+    >>> [e.what for e in group.process_record(ClassicRecord(LogPosition(0, 1), 5, created))]
     ['created']
     """
 
@@ -75,7 +75,7 @@ class ClassicGroup:
     _at: LogPosition | None = None
     _epoch: int | None = field(default=None)
 
-    def feed(self, record: ClassicRecord) -> Iterator[Generation | LifecycleEvent]:
+    def process_record(self, record: ClassicRecord) -> Iterator[Generation | LifecycleEvent]:
         """Process the next log record of the consumer group; yield the generations that are now
         complete.
 
@@ -94,7 +94,7 @@ class ClassicGroup:
             yield from self._close()
             self._tombstone = record
         else:
-            yield from self._feed_state(record, record.state)
+            yield from self._process_state(record, record.state)
 
     @property
     def opened(self) -> Generation | None:
@@ -127,7 +127,7 @@ class ClassicGroup:
         yield from self._close()
         yield from self._resolve_tombstone(None)
 
-    def _feed_state(
+    def _process_state(
         self, record: ClassicRecord, state: ClassicState
     ) -> Iterator[Generation | LifecycleEvent]:
         now = self._open

@@ -261,7 +261,7 @@ class TopicNames:
     The name of an unknown topic is its id.
 
     >>> topics = TopicNames(ClusterHistory([]))
-    >>> topics.learn("AAAAAAAAAAAAAAAAAAAABw", "orders")
+    >>> topics.add_name("AAAAAAAAAAAAAAAAAAAABw", "orders")
     >>> topics.name_of("AAAAAAAAAAAAAAAAAAAABw"), topics.name_of("AAAAAAAAAAAAAAAAAAAACA")
     ('orders', 'AAAAAAAAAAAAAAAAAAAACA')
     """
@@ -269,19 +269,19 @@ class TopicNames:
     def __init__(self, clusters: ClusterHistory) -> None:
         self._clusters = clusters
         #: Names by id from records, of ids that the metadata lacked.
-        self.learnt: dict[str, str] = {}
+        self.extra_names: dict[str, str] = {}
 
-    def learn(self, topic_id: str, name: str) -> None:
+    def add_name(self, topic_id: str, name: str) -> None:
         """Add the name and topic id of a topic that the cluster metadata lacks."""
         if self._clusters.index.topic_by_id(topic_id) < 0:
-            self.learnt.setdefault(topic_id, name)
+            self.extra_names.setdefault(topic_id, name)
 
     def name_of(self, topic_id: str) -> str:
         """Return the name of a topic by its topic id; if it is unknown, return the id itself."""
         number = self._clusters.index.topic_by_id(topic_id)
         if number >= 0:
             return self._clusters.index.topics[number]
-        return self.learnt.get(topic_id, topic_id)
+        return self.extra_names.get(topic_id, topic_id)
 
     def id_of(self, name: str, time_ms: int) -> str | None:
         """Return the topic id that a topic name had at a time (ms); None without such a topic."""

@@ -418,13 +418,13 @@ class CommitFolder:
     """Aggregator of a consumer group's offset commits: statistics per minute and between
     rebalances.
 
-    Call `feed` with summaries of commits in log order, then `finish`. Its memory does not grow with
-    the length of the history.
+    Call `add_runs` with summaries of commits in log order, then `finish`. Its memory does not grow
+    with the length of the history.
 
     >>> zero, run = np.zeros(1, np.int64), (0, 0, 0, 59_000, 59_000, 7, 7, 1, 0, 0, -1, NEVER)
     >>> runs = RunColumns(["t"], zero, zero, np.zeros((2, 1), np.int64), np.array([run]).T)
     >>> folder = CommitFolder()
-    >>> stretches, minutes = folder.feed(runs)
+    >>> stretches, minutes = folder.add_runs(runs)
     >>> [(s.topic, s.commits) for _, s in stretches], len(minutes), len(folder.finish())
     ([('t', 1)], 0, 1)
     """
@@ -443,7 +443,7 @@ class CommitFolder:
         self._series = {key: number for number, key in enumerate(series)}
         self._state = np.frombuffer(numbers, np.int64).reshape(STATE_ROWS, len(series)).copy()
 
-    def feed(self, runs: RunColumns) -> tuple[list[tuple[int, Stretch]], MinuteColumns]:
+    def add_runs(self, runs: RunColumns) -> tuple[list[tuple[int, Stretch]], MinuteColumns]:
         """Add the group's next summaries of offset commits (``runs``); return what is now complete.
 
         Returns:

@@ -122,7 +122,7 @@ class EpochGroup:
     """Reader of the log records of a consumer, share or streams group (KIP-848).
 
     It finds the group's target assignments, which correspond to generations of a classic group.
-    Call `feed` with each record in log order, then `finish` when the group ends or is migrated.
+    Call `process_record` with each record in log order, then `finish` at the end of the group.
 
     Args:
         state: the state to resume from; a new `EpochGroupState` at the beginning.
@@ -133,7 +133,9 @@ class EpochGroup:
         self.state = state
         self._topics = topics
 
-    def feed(self, record: GroupRecord) -> Iterator[Generation | CurrentAssignment | Event]:
+    def process_record(
+        self, record: GroupRecord
+    ) -> Iterator[Generation | CurrentAssignment | Event]:
         """Process the next log record of the group; yield assignments and events that are now
         complete.
 
@@ -141,19 +143,19 @@ class EpochGroup:
         """
         what = record.what
         if what == "GROUP_METADATA":
-            self._feed_group(record)
+            self._process_group(record)
         elif what == "GROUP_MEMBER_METADATA":
-            yield from self._feed_member(record)
+            yield from self._process_member(record)
         elif what == "GROUP_TARGET_ASSIGNMENT_MEMBER":
-            self._feed_member_target(record)
+            self._process_member_target(record)
         elif what == "GROUP_TARGET_ASSIGNMENT_METADATA":
-            yield from self._feed_target_epoch(record)
+            yield from self._process_target_epoch(record)
         elif what == "GROUP_CURRENT_MEMBER_ASSIGNMENT":
-            yield from self._feed_current_assignment(record)
+            yield from self._process_current_assignment(record)
         elif what == "GROUP_REGULAR_EXPRESSION":
-            self._feed_regular_expression(record)
+            self._process_regular_expression(record)
         elif what == "GROUP_STATE_PARTITION_METADATA":
-            self._feed_share_state(record)
+            self._process_share_state(record)
         elif what == "GROUP_TOPOLOGY":
             self.state.topology = record.value
 
@@ -163,7 +165,7 @@ class EpochGroup:
             yield self._complete_members(self.state.open)
             self.state.open = None
 
-    def _feed_group(self, record: GroupRecord) -> None:
+    def _process_group(self, record: GroupRecord) -> None:
         if record.value is None:
             return
         state = self.state
@@ -179,7 +181,7 @@ class EpochGroup:
         rows = record.value.get("lastAssignmentConfigs") or ()
         state.settings = {row["key"]: row["value"] for row in rows}
 
-    def _feed_member(self, record: GroupRecord) -> Iterator[Event]:
+    def _process_member(self, record: GroupRecord) -> Iterator[Event]:
         state, member = self.state, record.key["memberId"]
         old, new = state.members.get(member), record.value
         at = record.timestamp_ms
@@ -227,7 +229,7 @@ class EpochGroup:
     def _add_cause(self, cause: Cause) -> None:
         self.state.happened = (*self.state.happened, cause)
 
-    def _feed_member_target(self, record: GroupRecord) -> None:
+    def _process_member_target(self, record: GroupRecord) -> None:
         state, member = self.state, record.key["memberId"]
         instance = state.members.get(member, {}).get("instanceId")
         if record.value is None:
@@ -242,7 +244,7 @@ class EpochGroup:
         else:
             state.fresh[member] = target
 
-    def _feed_target_epoch(self, record: GroupRecord) -> Iterator[Generation]:
+    def _process_target_epoch(self, record: GroupRecord) -> Iterator[Generation]:
         """Process the record that completes a target assignment; yield the previous assignment."""
         # Kafka writes this record last, after the members' targets.
         if record.value is None:
@@ -373,7 +375,9 @@ class EpochGroup:
             return None
         return f"server:{max(votes, key=votes.__getitem__) if votes else 'uniform'}"
 
-    def _feed_current_assignment(self, record: GroupRecord) -> Iterator[CurrentAssignment | Event]:
+    def _process_current_assignment(
+        self, record: GroupRecord
+    ) -> Iterator[CurrentAssignment | Event]:
         state, member = self.state, record.key["memberId"]
         value = record.value
         instance = state.members.get(member, {}).get("instanceId")
@@ -387,7 +391,7 @@ class EpochGroup:
             member, instance, epoch, tuple(self._list_partitions(roles, record.timestamp_ms)),
         )  # fmt: skip
 
-    def _feed_regular_expression(self, record: GroupRecord) -> None:
+    def _process_regular_expression(self, record: GroupRecord) -> None:
         pattern = record.key["regularExpression"]
         if record.value is None:
             self.state.resolved.pop(pattern, None)
@@ -400,13 +404,13 @@ class EpochGroup:
             self._add_cause(Cause("topics", RECORDED, time_ms=record.timestamp_ms, detail=detail))
         self.state.resolved[pattern] = topics
 
-    def _feed_share_state(self, record: GroupRecord) -> None:
+    def _process_share_state(self, record: GroupRecord) -> None:
         if record.value is None:
             self.state.assignable = ()
             return
         rows = record.value["initializedTopics"]
         for row in (*rows, *record.value["initializingTopics"]):
-            self._topics.learn(row["topicId"], row["topicName"])
+            self._topics.add_name(row["topicId"], row["topicName"])
         before = self.state.assignable
         self.state.assignable = partition_numbers(rows)
         if dict(self.state.assignable) != dict(before or ()):

@@ -38,7 +38,8 @@ HistoryItem = Generation | LifecycleEvent | CurrentAssignment | Event | Pause
 class GroupHistory:
     """History of one consumer group (rebalances, causes, pauses), rebuilt from the log's records.
 
-    Call `feed` with group records and `stretch` with offset commits in log order, then `finish`.
+    Call `process_record` with group records and `stretch` with offset commits in log order, then
+    `finish`.
 
     Args:
         clusters: the cluster metadata over time.
@@ -57,7 +58,7 @@ class GroupHistory:
     >>> created = {"protocolType": "", "generation": 0, "protocol": None, "leader": None,
     ...            "currentStateTimestamp": 4, "members": []}
     >>> record = GroupRecord(LogPosition(0, 1), 5, "GROUP_METADATA", {"group": "g"}, created)
-    >>> [found.what for found in history.feed(record)]
+    >>> [found.what for found in history.process_record(record)]
     ['created']
     """
 
@@ -188,7 +189,7 @@ class GroupHistory:
             "tombstone": self._tombstone, "at": self._at, "opened": self._opened,
             "previous": self._previous, "missing": self._missing, "number": self._number,
             "pauses": self._pauses.partitions, "causes": self._causes.state,
-            "learnt": self.topics.learnt, "moves": self._moves.position,
+            "learnt": self.topics.extra_names, "moves": self._moves.position,
             "unread": self._unread.state,
         }, level=level)  # fmt: skip
 
@@ -215,7 +216,7 @@ class GroupHistory:
             new._previous, new._number = stored["previous"], stored["number"]
             new._missing = stored["missing"]
             for topic_id, name in stored["learnt"].items():
-                new.topics.learn(topic_id, name)
+                new.topics.add_name(topic_id, name)
             if stored["epochs"] is not None:
                 new._epochs = EpochGroup(stored["epochs"], new.topics)
             new._pauses = PauseTracker(stored["pauses"])
@@ -230,7 +231,7 @@ class GroupHistory:
             ) from None
         return new
 
-    def feed(self, record: GroupRecord) -> Iterator[HistoryItem]:
+    def process_record(self, record: GroupRecord) -> Iterator[HistoryItem]:
         """Process the group's next log record; yield the rebalances and events that are now
         complete.
 
@@ -242,7 +243,7 @@ class GroupHistory:
             raise ValueError(f"{record.position} was fed after {self._at}")
         self._at = record.position
         yield from self.moves_until(record.position)
-        for found in self._feed_protocol(record):
+        for found in self._process_protocol(record):
             if isinstance(found, CurrentAssignment) and found.member_epoch >= 0:
                 self._causes.note_alive(found.member, found.time_ms)
             yield self._complete_generation(found)
@@ -286,7 +287,7 @@ class GroupHistory:
             at = (self.incarnation, number, move.position, move.time_ms)
             yield Event("coordinator", *at, RECORDED, detail=words)
 
-    def _feed_protocol(self, record: GroupRecord) -> Iterator[HistoryItem]:
+    def _process_protocol(self, record: GroupRecord) -> Iterator[HistoryItem]:
         """Process a group record by the rules of its protocol (classic or KIP-848); yield the
         results.
         """
@@ -300,17 +301,17 @@ class GroupHistory:
             state = record.state
             if state is None and record.value is not None:
                 state = parse_classic_state(record.value)
-            yield from self._classic.feed(ClassicRecord(*at, state))
+            yield from self._classic.process_record(ClassicRecord(*at, state))
             return
         is_group = record.what == "GROUP_METADATA"
         epoch = record.value["epoch"] if is_group and record.value is not None else None
-        yield from self._classic.feed(ClassicRecord(*at, None, epoch, other=True))
+        yield from self._classic.process_record(ClassicRecord(*at, None, epoch, other=True))
         epochs = self._epochs_of(kind)
         if is_group and record.value is None:
             self._tombstone = record
             yield from self._close_epochs()
             return
-        yield from epochs.feed(record)
+        yield from epochs.process_record(record)
 
     def _begin_rebalance(self) -> Iterator[HistoryItem]:
         """Find the causes of the group's new rebalance, and begin the pauses of its partitions."""

@@ -297,7 +297,7 @@ class WatchedGroup:
         start.
         """
         self._fresh = fresh
-        items = list(self.history.feed(record))
+        items = list(self.history.process_record(record))
         yield from self._history_events(items, record.timestamp_ms, fresh=fresh)
         self._ended_ms = None if self.history.deletion() is None else now_ms + HOLD_MS
         now = self.history.opened
@@ -382,7 +382,9 @@ class WatchedGroup:
         moved = tuple(pair for pair, m in new.items() if pair in old and old[pair].owner != m.owner)
         window = max((m.session_timeout_ms for m in generation.first.members), default=0)
         counts = generation.causes[0].kind not in _NO_EVENT
-        list(self._storms.feed(None, generation.timestamp_ms, max(window, 0), counts=counts))
+        list(
+            self._storms.add_rebalance(None, generation.timestamp_ms, max(window, 0), counts=counts)
+        )
         stopped = stopped_partitions(generation)
         waiting = {p: m.id for p, m in new.items() if p in stopped or p not in old}
         if generation.protocol == "share" or generation.taken_over:
@@ -550,7 +552,7 @@ class LiveGroups:
         Rebalances that take too long end, too.
         """
         while self._held and self._held[0].due_ms <= now_ms:
-            yield from self._feed(self._held.popleft(), now_ms)
+            yield from self._process_queued(self._held.popleft(), now_ms)
         for name in list(self._open):
             yield from self._track_deadlines(name, self.groups[name].expire(now_ms))
 
@@ -559,11 +561,11 @@ class LiveGroups:
         events.
         """
         while self._held:
-            yield from self._feed(self._held.popleft(), now_ms)
+            yield from self._process_queued(self._held.popleft(), now_ms)
         for name in list(self._open):
             yield from self._track_deadlines(name, self.groups[name].stop(now_ms))
 
-    def _feed(self, held: _Held, now_ms: int) -> Iterator[WatchEvent]:
+    def _process_queued(self, held: _Held, now_ms: int) -> Iterator[WatchEvent]:
         if held.group in self.failed:
             return
         group = self.groups.get(held.group)

@@ -39,7 +39,8 @@ _Key = tuple[str, str | None, int, str, str]
 class OwnershipIntervals:
     """Builder of the time spans in which each member of a group owned each partition.
 
-    Call `feed` with the group's history in order; each call yields the spans that are now complete.
+    Call `process_item` with the group's history in order; each call yields the spans that are now
+    complete.
 
     Args:
         topic_id: function of (topic name, time in ms) that returns the topic's id at that time, or
@@ -72,7 +73,9 @@ class OwnershipIntervals:
         """Restore the unfinished ownership spans from the values (``state``) of `stored`."""
         self._open, self._ended, self._newest, self._latest_end = state
 
-    def feed(self, item: Generation | LifecycleEvent | CurrentAssignment) -> Iterator[Interval]:
+    def process_item(
+        self, item: Generation | LifecycleEvent | CurrentAssignment
+    ) -> Iterator[Interval]:
         """Process the next item of the group's history; yield the ownership spans that are now
         final.
 

@@ -38,11 +38,12 @@ class _Pending(Generic[_Item]):
 class StormTracker(Generic[_Item]):
     """Finder of a consumer group's rebalance storms: rebalances in quick succession.
 
-    Call `feed` for each rebalance, then `finish`. They yield earlier rebalances in the same order,
-    with the number of their storm or None.
+    Call `add_rebalance` for each rebalance, then `finish`. They yield earlier rebalances in the
+    same order, with the number of their storm or None.
 
     >>> tracker = StormTracker[str]()
-    >>> out = [one for t in (0, 2_000, 4_000, 99_000) for one in tracker.feed(f"{t}", t, 10_000)]
+    >>> times = (0, 2_000, 4_000, 99_000)
+    >>> out = [one for t in times for one in tracker.add_rebalance(f"{t}", t, 10_000)]
     >>> out + list(tracker.finish())
     [('0', 0), ('2000', 0), ('4000', 0), ('99000', None)]
     """
@@ -63,7 +64,7 @@ class StormTracker(Generic[_Item]):
         waiting, self._number = state
         self._pending = deque(_Pending(*one) for one in waiting)
 
-    def feed(
+    def add_rebalance(
         self, item: _Item, time_ms: int, window_ms: int | None, *, counts: bool = True
     ) -> Iterator[tuple[_Item, int | None]]:
         """Add the group's next rebalance; yield earlier ones of which it is now known whether they

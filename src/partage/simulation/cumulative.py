@@ -218,7 +218,7 @@ class _Simulation:
         If an earlier run has simulated it, its stored rows are scheduled for output instead.
         ``position`` is its index in the group's history.
         """
-        self.lengths.feed(rebalance)
+        self.lengths.add_recorded(rebalance)
         if self.continuation is not None:
             self.recent.add(position, rebalance)
             if self.continuation.covers(position):

@@ -81,7 +81,7 @@ class _AbsenceTracker:
         self._departed: dict[str, _Departure] = {}
         self._before: Generation | None = None
 
-    def feed(self, generation: Generation) -> tuple[list[_Departure], list[Absence]]:
+    def find_absences(self, generation: Generation) -> tuple[list[_Departure], list[Absence]]:
         """Find the members that left or returned in a group's next generation (rebalance).
 
         Call it for every generation in order, including those without members.
@@ -212,7 +212,7 @@ class RecordedRebalance:
 class OwnershipTracker:
     """Tracker of the partitions that the members of one group own before each of its rebalances.
 
-    Call `feed` for every rebalance in order, including those without members.
+    Call `build_rebalance` for every rebalance in order, including those without members.
 
     Args:
         clusters: the cluster metadata over time; its index numbers the partitions.
@@ -225,7 +225,7 @@ class OwnershipTracker:
         self._last_owned: dict[str, Int32Array] = {}
         self._newest: RecordedRebalance | None = None
 
-    def feed(self, generation: Generation) -> RecordedRebalance:
+    def build_rebalance(self, generation: Generation) -> RecordedRebalance:
         """Return the next recorded rebalance of the group, with the partitions that members owned
         before it.
 
@@ -297,13 +297,13 @@ class RecordedRebalanceBuilder:
         self._queue: deque[tuple[Generation, list[_Departure], list[Absence]]] = deque()
         self._before: Generation | None = None
 
-    def feed(self, generation: Generation) -> Iterator[RecordedRebalance]:
+    def add_generation(self, generation: Generation) -> Iterator[RecordedRebalance]:
         """Add the consumer group's next generation; yield recorded rebalances that are now
         complete.
 
         A rebalance is complete when enough later ones are known to find returning members.
         """
-        self._queue.append((generation, *self._absences.feed(generation)))
+        self._queue.append((generation, *self._absences.find_absences(generation)))
         while self._behind is not None and len(self._queue) > self._behind:
             yield self._build_oldest()
 
@@ -321,7 +321,7 @@ class RecordedRebalanceBuilder:
         if before is not None and generation.incarnation != before.incarnation:
             before = None
         return replace(
-            self._ownership.feed(generation),
+            self._ownership.build_rebalance(generation),
             ids_before=frozenset(m.id for m in before.last.members) if before else frozenset(),
             departures=tuple(departure.absence for departure in departures),
             returns=tuple(returns),
@@ -343,5 +343,5 @@ def recorded_rebalances(
     """
     builder = RecordedRebalanceBuilder(clusters, session_timeout_ms)
     for generation in generations:
-        yield from builder.feed(generation)
+        yield from builder.add_generation(generation)
     yield from builder.finish()

@@ -142,7 +142,7 @@ class StopLengths:
         self._newest = _RebalanceMeans()
         self._usual: dict[bool, _Mean] = defaultdict(_Mean)
 
-    def feed(self, rebalance: RecordedRebalance) -> None:
+    def add_recorded(self, rebalance: RecordedRebalance) -> None:
         """Add the recorded intervals without a consumer of the next rebalance, in order of time."""
         if not rebalance.is_follow_up:
             self._newest = _RebalanceMeans()

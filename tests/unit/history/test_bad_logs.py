@@ -24,11 +24,11 @@ def live(
 ) -> tuple[GroupHistory, list[Generation], list[Interval]]:
     """A group's history from some rows, every part of it made."""
     history = GroupHistory(clusters() if known is None else known)
-    found: list[HistoryItem] = [f for row in rows for f in history.feed(record(row))]
+    found: list[HistoryItem] = [f for row in rows for f in history.process_record(record(row))]
     found += history.finish()
     owned = OwnershipIntervals(history.topics.id_of)
     lives = [f for f in found if isinstance(f, Generation | LifecycleEvent | CurrentAssignment)]
-    intervals = [i for f in lives for i in owned.feed(f)] + list(owned.finish())
+    intervals = [i for f in lives for i in owned.process_item(f)] + list(owned.finish())
     assert all(list(derive_events(f)) for f in lives if not isinstance(f, CurrentAssignment))
     return history, [f for f in found if isinstance(f, Generation)], intervals
 
@@ -96,9 +96,9 @@ def test_records_that_go_back_are_refused() -> None:
     """Records out of order are an error of the caller and raise one."""
     rows = group_records()["billing"]
     history = GroupHistory(clusters())
-    list(history.feed(record(rows[5])))
+    list(history.process_record(record(rows[5])))
     with pytest.raises(ValueError, match="was fed after"):
-        list(history.feed(record(rows[4])))
+        list(history.process_record(record(rows[4])))
 
 
 def test_from_the_middle_of_its_life_nothing_is_judged_by_guess() -> None:

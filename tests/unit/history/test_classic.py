@@ -18,7 +18,7 @@ def record(offset: int, what: ClassicState | None = None, **more) -> ClassicReco
 
 def fed(*records: ClassicRecord) -> list[Generation | LifecycleEvent]:
     group = ClassicGroup()
-    return [f for r in records for f in group.feed(r)] + list(group.finish())
+    return [f for r in records for f in group.process_record(r)] + list(group.finish())
 
 
 def test_every_classic_group_has_the_generations_that_the_recording_counted() -> None:
@@ -92,7 +92,7 @@ def test_generations_without_a_record_are_counted() -> None:
     assert [g.gap_before for g in found if isinstance(g, Generation)] == [6, 0, 2]
     group = ClassicGroup()
     for r in (record(5, state(7)), record(6, state(8)), record(9, state(11))):
-        list(group.feed(r))
+        list(group.process_record(r))
     assert (group.missing_before, group.missing_within) == (6, 2)
 
 
@@ -111,10 +111,10 @@ def test_a_generation_knows_the_one_before_it() -> None:
 def test_a_record_twice_in_the_capture_is_one() -> None:
     """The same place again is skipped; an earlier place is a mistake of the caller."""
     group = ClassicGroup()
-    list(group.feed(record(5, state(1))))
-    assert list(group.feed(record(5, state(1)))) == []
+    list(group.process_record(record(5, state(1))))
+    assert list(group.process_record(record(5, state(1)))) == []
     with pytest.raises(ValueError, match="was fed after"):
-        list(group.feed(record(4, state(1))))
+        list(group.process_record(record(4, state(1))))
 
 
 def test_a_tombstone_is_judged_by_what_follows() -> None:

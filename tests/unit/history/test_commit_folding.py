@@ -93,7 +93,7 @@ def test_minutes_are_those_of_the_model(form, step):
             model.feed(run)
         with kernels.form(form):
             for at in range(0, len(runs), step):
-                got += folded_cells(folding.feed(run_columns(runs[at : at + step]))[1])
+                got += folded_cells(folding.add_runs(run_columns(runs[at : at + step]))[1])
             assert got == [cells(run) for run in model.out]
             model.finish()
             got += folded_cells(folding.finish())
@@ -131,7 +131,7 @@ def test_a_stretch_has_the_figures_of_its_runs(form):
                     traffic = rates.setdefault((run.topic, run.partition), CommitRate())
                     traffic.add_commits(run.first_ms, run.last_ms, *near)
             with kernels.form(form):
-                stretches, _ = folding.feed(run_columns(some))
+                stretches, _ = folding.add_runs(run_columns(some))
             got = []
             for _, stretch in stretches:
                 got += other.stretch(stretch)
@@ -158,7 +158,7 @@ def test_a_stretch_has_the_last_commit_that_advanced(form):
     more = [*later, CommitRun.of("g", "t", 0, 180_000, 10)]
     with kernels.form(form):
         for runs, wanted in ((later, 7_000), (more, 180_000), (later[1:], None)):
-            ((_, stretch),) = CommitFolder().feed(run_columns(runs))[0]
+            ((_, stretch),) = CommitFolder().add_runs(run_columns(runs))[0]
             assert stretch.advanced_ms == wanted
     tracker = PauseTracker()
     for run in more[:3]:

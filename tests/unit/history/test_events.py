@@ -61,7 +61,7 @@ def test_ownership_has_no_overlap_and_no_hole_of_its_own() -> None:
     times = {}
     for group in ("billing", "mailer", "sensor-archive"):
         owned = OwnershipIntervals(lambda topic, _: topic)
-        rows = [i for f in history(group)[1] for i in owned.feed(f)] + list(owned.finish())
+        rows = [i for f in history(group)[1] for i in owned.process_item(f)] + list(owned.finish())
         for i in sorted(rows, key=lambda i: i.from_generation):
             key = group, i.topic, i.partition
             assert times.get(key, -1) <= i.from_generation

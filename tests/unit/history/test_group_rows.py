@@ -46,7 +46,7 @@ def made() -> dict[str, list[dict]]:
     for some in read_group_inputs(rows.to_batches(max_chunksize=5_000)):
         if some.group not in groups:
             groups[some.group] = GroupRows(some.group, clusters(), out, read_context(SAMPLE))
-        groups[some.group].feed(some)
+        groups[some.group].process_input(some)
     for one in groups.values():
         one.finish()
     return out.tables

@@ -24,7 +24,7 @@ def intervals(group: str) -> tuple[Interval, ...]:
         i
         for f in found
         if isinstance(f, Generation | LifecycleEvent | CurrentAssignment)
-        for i in owned.feed(f)
+        for i in owned.process_item(f)
     ]
     return (*rows, *owned.finish())
 

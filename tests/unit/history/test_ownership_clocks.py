@@ -25,7 +25,7 @@ def _generation(number: int, time_ms: int) -> Generation:
 def test_no_partition_has_two_owners(times: list[int]) -> None:
     """Intervals of one partition neither overlap nor go back, and each generation has one."""
     owned = OwnershipIntervals(lambda *_: None)
-    found = [one for n, t in enumerate(times) for one in owned.feed(_generation(n + 1, t))]
+    found = [one for n, t in enumerate(times) for one in owned.process_item(_generation(n + 1, t))]
     found += owned.finish()
     found.sort(key=lambda one: one.from_generation)
     assert [one.from_generation for one in found] == list(range(1, len(times) + 1))

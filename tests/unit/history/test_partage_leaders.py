@@ -59,7 +59,7 @@ def judged(records: list[dict]):
     group = ClassicGroup()
     found = [
         one for n, value in enumerate(records)
-        for one in group.feed(ClassicRecord(LogPosition(0, n), 1000 + n, parse_classic_state(value)))
+        for one in group.process_record(ClassicRecord(LogPosition(0, n), 1000 + n, parse_classic_state(value)))
     ]  # fmt: skip
     clusters = ClusterHistory([STATE])
     return [

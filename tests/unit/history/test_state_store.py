@@ -37,7 +37,7 @@ def test_a_broken_history_is_the_whole_one(group: str) -> None:
     for i, (_, kind, row) in enumerate(rows):
         if i in breaks:
             history = GroupHistory.from_bytes(history.to_bytes(), clusters(), SESSION_MS, moves())
-        found.extend(fed(history, row) if kind else history.feed(record(row)))
+        found.extend(fed(history, row) if kind else history.process_record(record(row)))
     found.extend(history.finish())
     whole, wanted = rebuilt(group)
     assert found == list(wanted)

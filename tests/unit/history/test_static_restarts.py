@@ -14,7 +14,7 @@ from partage.history.records import LogPosition
 
 def _intervals(*found) -> list[Interval]:
     owned = OwnershipIntervals(lambda *_: None)
-    rows = [i for one in found for i in owned.feed(one)] + list(owned.finish())
+    rows = [i for one in found for i in owned.process_item(one)] + list(owned.finish())
     return sorted(rows, key=lambda i: (i.partition, i.from_ms))
 
 

@@ -12,7 +12,7 @@ def storms(times, windows, counts=None):
     tracker, found = StormTracker(), []
     own = [True] * len(times) if counts is None else counts
     for i, (time, window, cause) in enumerate(zip(times, windows, own, strict=True)):
-        found.extend(tracker.feed(i, time, window, counts=cause))
+        found.extend(tracker.add_rebalance(i, time, window, counts=cause))
     return [storm for _, storm in (*found, *tracker.finish())]
 
 
@@ -59,6 +59,6 @@ def test_the_tracker_keeps_one_window() -> None:
     tracker: StormTracker[int] = StormTracker()
     out = []
     for i in range(10_000):
-        out += [kept for kept, _ in tracker.feed(i, i * 6 * S, 10 * S)]
+        out += [kept for kept, _ in tracker.add_rebalance(i, i * 6 * S, 10 * S)]
         assert len(tracker._pending) <= 3
     assert out + [kept for kept, _ in tracker.finish()] == list(range(10_000))

@@ -365,7 +365,9 @@ class RebalanceRows:
         self._by_key.setdefault(pending.key, []).append(pending)
         window = max((m.session_timeout_ms for m in generation.first.members), default=0)
         counts = row["cause_kind"] not in ("follow-up", "migration")
-        fed = self._storms.feed(pending, generation.timestamp_ms, max(window, 0), counts=counts)
+        fed = self._storms.add_rebalance(
+            pending, generation.timestamp_ms, max(window, 0), counts=counts
+        )
         self._pending.extend(fed)
         while len(self._pending) > _MOST_PENDING:
             yield self._complete()
@@ -411,8 +413,9 @@ STORED_CLASSES = (CommitRate,)
 class GroupRows:
     """Converter of one consumer group's records and offset commits to rows of the output tables.
 
-    Call `feed` with decoded input in log order, then `finish`. The columns of ``rebalances`` about
-    whether the strategy reproduces the assignment stay empty until the simulation.
+    Call `process_input` with decoded input in log order, then `finish`. The columns of
+    ``rebalances`` about whether the strategy reproduces the assignment stay empty until the
+    simulation.
 
     Args:
         name: the group id.
@@ -507,12 +510,12 @@ class GroupRows:
         rates = {key: one.per_second for key, one in self._traffic.items()}
         return {key: rate for key, rate in rates.items() if rate is not None}
 
-    def feed(self, group_input: GroupInput) -> None:
+    def process_input(self, group_input: GroupInput) -> None:
         """Process the consumer group's next records and offset commits, which follow in
         log order.
         """
         if len(group_input.runs):
-            self._feed_commits(group_input.runs, group_input.records)
+            self._process_commits(group_input.runs, group_input.records)
         for record in group_input.records:
             self.record(record)
 
@@ -549,7 +552,7 @@ class GroupRows:
     def _write(self, table: str, row: dict[str, Any]) -> None:
         self._writers.add(table, {"group": self.name, **row})
 
-    def _feed_commits(self, runs: RunColumns, records: Iterator[GroupRecord]) -> None:
+    def _process_commits(self, runs: RunColumns, records: Iterator[GroupRecord]) -> None:
         """Process a consumer group's offset commits (``runs``) and other records, merged in log
         order.
         """
@@ -559,7 +562,7 @@ class GroupRows:
             first, last = runs.column("first_ms")[mine], runs.column("last_ms")[mine]
             self._totals.extend_span(log_partition, int(first.min()), int(last.max()))
         ends, before = self._stretch_ends(runs), 0
-        stretches, minutes = self._folding.feed(runs)
+        stretches, minutes = self._folding.add_runs(runs)
         last = -1
         for number, stretch in stretches:
             if number > last:
@@ -594,7 +597,7 @@ class GroupRows:
     def record(self, record: GroupRecord) -> None:
         """Process the next record of the consumer group, in log order."""
         self._totals.record(record.kind, record.position, record.timestamp_ms)
-        self._write_items(self._history.feed(record))
+        self._write_items(self._history.process_record(record))
 
     def _write_items(self, items: Iterable[HistoryItem]) -> None:
         for item in items:
@@ -612,7 +615,7 @@ class GroupRows:
         if isinstance(item, Event):
             self._write_events([item])
             return
-        for interval in self._ownership.feed(item):
+        for interval in self._ownership.process_item(item):
             self._write("ownership", interval_row(interval))
         if isinstance(item, Generation | LifecycleEvent):
             self._write_events(derive_events(item))
@@ -666,7 +669,7 @@ class GroupRows:
         if before is not None and before.incarnation != generation.incarnation:
             before = None
         departed = departed_members(generation, before, self._around.session_timeout_ms)
-        rebalance = replace(self._owners.feed(generation), departures=tuple(departed))
+        rebalance = replace(self._owners.build_rebalance(generation), departures=tuple(departed))
         return recorded_stops(rebalance, self._clusters)
 
 

@@ -145,7 +145,7 @@ def _rebuild_histories(
                     found.group, clusters, selection, (writers, spill_file), around
                 )
                 names.append(found.group)
-            group.feed(found)
+            group.process_input(found)
         if group is not None:
             lines += group.finish()
         files = [("file", json.dumps(asdict(r))) for r in writers.finish()]
@@ -218,13 +218,13 @@ class _GroupWriter:
         time_ms = row["time_ms"] if table == "events" else self._times.get(key)
         return time_ms is None or self._selection.started(time_ms)
 
-    def feed(self, group_input: GroupInput) -> None:
+    def process_input(self, group_input: GroupInput) -> None:
         """Process the group's next records and commits; do nothing if an error has ended its
         replay.
         """
         if self._failure is None:
             try:
-                self.rows.feed(group_input)
+                self.rows.process_input(group_input)
             except WHOLE_RUN:
                 raise
             except Exception as e:  # noqa: BLE001 - the other groups are published

@@ -228,7 +228,7 @@ class RebalanceCollector:
         """Add the next generation of the consumer group, the result of its next rebalance, in log
         order.
         """
-        self._rebalances.extend(self._builder.feed(generation))
+        self._rebalances.extend(self._builder.add_generation(generation))
         self._spill_complete()
 
     def add_pause(self, pause: Pause) -> None:

@@ -184,7 +184,7 @@ def update_history(
         rows.restore(stored)
     try:
         for one in read_group_inputs(batches):
-            rows.feed(one)
+            rows.process_input(one)
         found += rows.take(final=True)
         history, values = rows.packed(), rows.commit_values()
         still_open = rows.finished()
@@ -231,7 +231,7 @@ def update_commits(
     rows = _StreamedRows(name, ClusterHistory([]), context)
     rows.resume_commits(values)
     for one in inputs:
-        rows.feed(one)
+        rows.process_input(one)
     found += rows.take(final=True)
     new = rows.commit_values()
     for old, cells in zip(values["history"][0], new["history"][0], strict=False):
