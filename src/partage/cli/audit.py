@@ -301,7 +301,7 @@ def findings(topic: TopicAudit) -> list[str]:
     """Return messages about problems with a topic's keys, with examples and advice."""
     lines = []
     if topic.status == "mixed":
-        came = [f"{_client(w)} {_span(w['first_ms'], w['last_ms'])}" for w in topic.writers]
+        came = [f"{_client(w)} {_format_span(w['first_ms'], w['last_ms'])}" for w in topic.writers]
         count = len({w["name"] for w in topic.writers})
         lines.append(f"{topic.topic}: {count} writers disagree: {'; '.join(came)} (UTC)")
     rivals = sorted({r for w in topic.writers for r in w["rivals"]})
@@ -383,10 +383,10 @@ def _numbers(partitions: Sequence[int]) -> str:
     return " and ".join(str(p) for p in partitions)
 
 
-def _span(first_ms: int, last_ms: int) -> str:
+def _format_span(first_ms: int, last_ms: int) -> str:
     """Format a time range, with milliseconds if the range is short.
 
-    >>> _span(0, 61_000), _span(5, 1_700)
+    >>> _format_span(0, 61_000), _format_span(5, 1_700)
     ('1970-01-01 00:00:00 to 00:01:01', '1970-01-01 00:00:00.005 to 00:00:01.700')
     """
     ends = [datetime.fromtimestamp(ms / 1000, timezone.utc) for ms in (first_ms, last_ms)]

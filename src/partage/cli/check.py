@@ -79,8 +79,8 @@ def check(
     from partage.commands.runs import check_run
     from partage.report.checks import UNKNOWN, VIOLATED, parse_rate, parse_share
 
-    share = _parsed(parse_share, max_unread, "--max-unread")
-    rate = _parsed(parse_rate, max_rebalances, "--max-rebalances")
+    share = _parse_limit(parse_share, max_unread, "--max-unread")
+    rate = _parse_limit(parse_rate, max_rebalances, "--max-rebalances")
     if share is None and rate is None and not no_storms:
         raise typer.BadParameter("give --max-unread, --max-rebalances or --no-storms")
     with named_options(groups="--group", max_rebalances="--max-rebalances"):
@@ -101,7 +101,7 @@ def check(
         raise typer.Exit(UNDECIDED)
 
 
-def _parsed(parse: Callable[[str, str], float], text: str | None, option: str) -> float | None:
+def _parse_limit(parse: Callable[[str, str], float], text: str | None, option: str) -> float | None:
     """Return the limit that a command-line option sets; None without the option.
 
     Args:

@@ -156,7 +156,7 @@ def _table(found: Comparison) -> Table:
             )
             continue
         valid = Text("yes", "green") if row.valid else Text("no", "red")
-        cells = [_cell(found, row, *column) for column in _COLUMNS]
+        cells = [_format_cell(found, row, *column) for column in _COLUMNS]
         if with_standbys:
             many = row.count_standbys()
             cells.append(Text(f"{'-' if many is None else many} "))
@@ -164,7 +164,7 @@ def _table(found: Comparison) -> Table:
     return table
 
 
-def _cell(
+def _format_cell(
     comparison: Comparison, row: ComparisonRow, field: str, _title: str, more_is_better: bool
 ) -> Any:
     """Format one value of the table that compares strategies; a star marks the best of a column.

@@ -102,11 +102,11 @@ def migrate(
             if of_status:
                 count = f"{len(of_status)} group{'' if len(of_status) == 1 else 's'}"
                 show(name(f"{status} (to {protocol.value}): {count}", f"bold {style}"))
-                show(_table(of_status), name(""))
+                show(_migration_table(of_status), name(""))
         show(name("partage migrate DIR --group GROUP prints findings and steps.", "dim"))
 
 
-def _table(migrations: Sequence[Migration]) -> Table:
+def _migration_table(migrations: Sequence[Migration]) -> Table:
     """Return a table of the consumer groups in ``migrations``, which are equally ready to
     migrate.
     """
@@ -123,7 +123,7 @@ def _table(migrations: Sequence[Migration]) -> Table:
         titles = dict.fromkeys(each.title for each in one.findings if each.kind == listed)
         cells = [short_name(one.group), _clients(one)]
         cells += [] if listed is None else [", ".join(titles)]
-        table.add_row(*map(name, cells), name(_gain(one.effect, short=True)))
+        table.add_row(*map(name, cells), name(_format_gain(one.effect, short=True)))
     return table
 
 
@@ -134,9 +134,9 @@ def _print(found: Migration) -> None:
     for finding in found.findings:
         show(name(f"  {finding.kind:8}{finding.text}", _FINDINGS[finding.kind]))
     if found.effect is not None:
-        show(name(f"  effect  {_effect(found.effect)}"))
+        show(name(f"  effect  {_describe_effect(found.effect)}"))
         if found.effect.deployment is not None and found.effect.deployment_now is not None:
-            show(name(f"  effect  {_deployment(found.effect)}"))
+            show(name(f"  effect  {_describe_deployment(found.effect)}"))
     for title, steps in (("steps", found.steps), ("to go back", found.back)):
         if steps:
             show(name(title, "bold"))
@@ -148,7 +148,7 @@ def _clients(found: Migration) -> str:
     return ", ".join(f"{count} {client}" for client, count in found.clients.items()) or "no members"
 
 
-def _effect(effect: Effect) -> str:
+def _describe_effect(effect: Effect) -> str:
     """Describe in a sentence how a protocol migration changes a group's rebalances and downtime.
 
     ``effect`` has the simulated values before and after.
@@ -157,10 +157,10 @@ def _effect(effect: Effect) -> str:
         f"simulated under {effect.policy}: {effect.rebalances} rebalances "
         f"({effect.rebalances_now} recorded)"
     )
-    return text if effect.saves is None else f"{text}; expected gain {_gain(effect)}"
+    return text if effect.saves is None else f"{text}; expected gain {_format_gain(effect)}"
 
 
-def _deployment(effect: Effect) -> str:
+def _describe_deployment(effect: Effect) -> str:
     """Describe the cost of a rolling deployment before and after a protocol migration.
 
     ``effect`` has the simulated values before and after.
@@ -175,7 +175,7 @@ def _deployment(effect: Effect) -> str:
     return f"a rolling deployment costs {then} without a reader; now {now}"
 
 
-def _gain(effect: Effect | None, *, short: bool = False) -> str:
+def _format_gain(effect: Effect | None, *, short: bool = False) -> str:
     """Format the downtime that a protocol migration saves a consumer group, with its interval.
 
     A negative gain is additional downtime. ``short`` omits words for use in a table.

@@ -129,7 +129,7 @@ def _print(group: str, found: Sizing, *, is_learnt: bool) -> None:
         ),
         _table(found),
     )
-    for line in _notes(found):
+    for line in _table_notes(found):
         show(name(line, "yellow"))
     lines = scaler_lines(found, group)
     if lines:
@@ -156,7 +156,7 @@ def _verdict(found: Sizing) -> str:
     return f"no number of consumers keeps the lag within {limit}: {why}"
 
 
-def _notes(sizing: Sizing) -> list[str]:
+def _table_notes(sizing: Sizing) -> list[str]:
     """Return notes for the table of group sizes: what limits the group, and which delays are
     ignored.
     """
@@ -200,7 +200,7 @@ def _table(found: Sizing) -> Table:
     for row in _useful_rows(found):
         style = "bold green" if row.consumers == found.needed else "" if row.fits else "dim"
         table.add_row(
-            str(row.consumers), _rate(row.busiest), f"{row.use:.0%}", _bar(row), str(row.idle),
+            str(row.consumers), _rate(row.busiest), f"{row.use:.0%}", _draw_bar(row), str(row.idle),
             _lag(row.lag_s), "-" if row.use_down is None else f"{row.use_down:.0%}",
             "-" if row.lag_down_s is None else _lag(row.lag_down_s), "yes" if row.fits else "no",
             style=style,
@@ -216,7 +216,7 @@ def _useful_rows(sizing: Sizing) -> list[SizeRow]:
     return [row for row in sizing.rows if row.consumers <= last + 1]
 
 
-def _bar(row: SizeRow) -> str:
+def _draw_bar(row: SizeRow) -> str:
     """Draw the load of the busiest consumer as a text bar; ``+`` marks load above its capacity."""
     used = min(row.use, 1.0)
     down = min(row.use if row.use_down is None else row.use_down, 1.0)

@@ -240,10 +240,12 @@ def _draw_standby_gain(described: DescribedApplication, application_id: str, pic
         return
     from partage.forecasts.pictures import standby_picture
 
-    write_picture(picture, standby_picture(described.gain, application_id, _cost(described.gain)))
+    write_picture(
+        picture, standby_picture(described.gain, application_id, _describe_cost(described.gain))
+    )
 
 
-def _cost(gain: StandbyGain) -> str:
+def _describe_cost(gain: StandbyGain) -> str:
     """Describe the disk space and changelog reads that one more Kafka Streams standby costs."""
     cost = f"costs {format_bytes(gain.disk_bytes)} of disk"
     if gain.write_bytes_per_second:
@@ -264,7 +266,7 @@ def _gain_sentence(described: DescribedApplication, clients: int) -> str:
     if clients <= gain.standbys:
         return f"{what}: buys nothing, because no client is left for it ({clients} in the capture)"
     crashed = described.description["events"][0]["client"]
-    cost = _cost(gain)
+    cost = _describe_cost(gain)
     before, after = f"{gain.worst_s:,.0f} s", f"{gain.worst_with_s:,.0f} s"
     crash = f"when {crashed} crashes and loses its disk"
     if round(gain.worst_with_s) < round(gain.worst_s):

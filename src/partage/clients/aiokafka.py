@@ -121,7 +121,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
         call = cls._bound(find_caller(CoordinatorGroupRebalance))
         state = cls._state
         generation = None if call is None else int(call.owner._coordinator.generation)
-        pause = state.pause()
+        pause = state.rejoin_delay()
         if pause > 0:
             why = TimeoutError(f"joins again in {pause:.1f} s")
             group = "?" if call is None else call.owner.group_id

@@ -99,7 +99,7 @@ class AssignorState:
             what = "one class serves one consumer: call assignor(...) again for the next"
             raise InvalidConfigError("partition_assignment_strategy", what, self.name)
 
-    def pause(self) -> float:
+    def rejoin_delay(self) -> float:
         """Return the seconds to wait before the consumer joins its group again; 0 without a
         failure.
         """
@@ -167,7 +167,7 @@ class AssignorState:
         Raises:
             AssignorFailedError: the strategy raised an error; this one is of the class ``error``.
         """
-        joined = self.consumer.decoded(members)
+        joined = self.consumer.decode_subscriptions(members)
         # Equal subscriptions are mostly one tuple.
         lists = {id(one.member.topics): one.member.topics for one in joined}
         try:
@@ -258,7 +258,7 @@ class AssignorState:
         """
         # A warning is logged if the broker computed the assignment (KIP-848): the strategy then has
         # no effect.
-        self.consumer.received(pairs, user_data, generation)
+        self.consumer.store_assignment(pairs, user_data, generation)
         led_by_broker = self.consumer.is_assigned_by_broker(user_data)
         if led_by_broker and not self.is_led_by_broker:
             log.warning(

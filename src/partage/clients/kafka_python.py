@@ -146,7 +146,7 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
         call = cls._bound(find_caller(ConsumerCoordinator))
         state = cls._state
         # The pause follows a failure only; heartbeats have a thread, or are not due yet.
-        time.sleep(state.pause())
+        time.sleep(state.rejoin_delay())
         names = sorted(topics)
         if call is None:
             return state.consumer.subscription(names, measured=state.measured_loads())

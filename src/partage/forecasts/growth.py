@@ -91,7 +91,7 @@ def plan_growth(before: int, after: int, drains: Sequence[DrainTime] = ()) -> Gr
         successors = tuple(
             tuple(sorted({h % after for h in range(p, period, before)})) for p in range(before)
         )
-    return Growth(before, after, moved, successors, after - before, _steps(after, drains))
+    return Growth(before, after, moved, successors, after - before, _growth_steps(after, drains))
 
 
 def drain_time(group: str, lag: int, *, drain_rate: float | None) -> DrainTime:
@@ -116,7 +116,7 @@ def drain_time(group: str, lag: int, *, drain_rate: float | None) -> DrainTime:
     return DrainTime(group, lag, lag / drain_rate)
 
 
-def _steps(after: int, drains: Sequence[DrainTime]) -> tuple[str, ...]:
+def _growth_steps(after: int, drains: Sequence[DrainTime]) -> tuple[str, ...]:
     """Return instructions to raise a topic's partition count without reordering any key's records.
 
     Args:

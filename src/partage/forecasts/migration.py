@@ -201,21 +201,21 @@ def plan_migration(
     clients = dict(Counter(str(row["client"]) for row in members))
     done = _reason_done(protocol, kind, strategy, members)
     if done is not None:
-        findings = [Finding(NOTE, "migrated", done), *_patterns(members)]
-        back = _consumer_back(strategy, members) if protocol == "consumer" else ()
+        findings = [Finding(NOTE, "migrated", done), *_pattern_findings(members)]
+        back = _return_to_classic(strategy, members) if protocol == "consumer" else ()
         return Migration(group, protocol, DONE, clients, tuple(findings), None, (), back)
     if protocol == "consumer":
         findings = [
             *_client_findings(members), *(_kind_findings(kind) or _strategy_findings(strategy)),
             *_mixed_group_findings(clients, strategy),
             *_sessions(members), *_ignored(members), *_racks(members), *_statics(members),
-            *_code_findings(set(causes), members), *_patterns(members),
+            *_code_findings(set(causes), members), *_pattern_findings(members),
         ]  # fmt: skip
         policy = target_policy(protocol, strategy) if effect is None else effect.policy
         assignor = policy.partition("/")[2].partition("+")[0]
         at_once = bool(_mixed_group_findings(clients, strategy))
         steps = _consumer_steps(members, assignor, at_once=at_once)
-        back = _consumer_back(strategy, members)
+        back = _return_to_classic(strategy, members)
     else:
         findings = [
             *_kind_findings(kind),
@@ -444,7 +444,7 @@ def _matched_patterns(members: Sequence[_Row]) -> list[str]:
     return sorted({row["pattern"] for row in members if row.get("pattern")})
 
 
-def _patterns(members: Sequence[_Row]) -> list[Finding]:
+def _pattern_findings(members: Sequence[_Row]) -> list[Finding]:
     """Return a warning about the topic patterns (regular expressions) that members subscribe to."""
     patterns = _matched_patterns(members)
     if not patterns:
@@ -483,7 +483,7 @@ def _consumer_restarts(assignor: str, *, at_once: bool) -> tuple[str, ...]:
     )
 
 
-def _consumer_back(strategy: str | None, members: Sequence[_Row]) -> tuple[str, ...]:
+def _return_to_classic(strategy: str | None, members: Sequence[_Row]) -> tuple[str, ...]:
     """Return instructions to move a group from the consumer protocol back to the classic protocol.
 
     Args:

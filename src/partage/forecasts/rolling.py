@@ -283,10 +283,10 @@ def forecast_rollout(deployment: Deployment, *, seed: int = 0) -> RolloutForecas
     costs = [_simulate(deployment, seed * 1_000_003 + i, known) for i in range(samples)]
     return RolloutForecast(
         deployment,
-        unread=_with_model_error(_estimate([one.unread for one in costs])),
-        duration=_estimate([one.duration for one in costs]),
-        rebalances=_estimate([one.rebalances for one in costs]),
-        reread=_estimate([one.reread for one in costs]),
+        unread=_with_model_error(_mean_and_interval([one.unread for one in costs])),
+        duration=_mean_and_interval([one.duration for one in costs]),
+        rebalances=_mean_and_interval([one.rebalances for one in costs]),
+        reread=_mean_and_interval([one.reread for one in costs]),
         samples=samples,
         wait_s=sum(one.unread for one in costs) / max(1, sum(one.stops for one in costs)),
     )
@@ -352,7 +352,7 @@ def _with_model_error(estimate: Estimate) -> Estimate:
     return Estimate(estimate.best, estimate.best * exp(-below), estimate.best * exp(above))
 
 
-def _estimate(values: Sequence[float]) -> Estimate:
+def _mean_and_interval(values: Sequence[float]) -> Estimate:
     """Return the mean and the 80 % interval of values from repeated simulations."""
     # The interval is wider than that of the values, because real latencies have heavier tails than
     # simulated ones.

@@ -190,7 +190,7 @@ def size_group(
         needed = None
     lowest = min(one.busiest for one in rows.values())
     useful = min(n for n, one in rows.items() if one.busiest <= lowest * (1 + 1e-9))
-    limit = _limit(load, capacity, max_lag_s) if needed is None else None
+    limit = _limiting_factor(load, capacity, max_lag_s) if needed is None else None
     ordered = tuple(rows[one] for one in sorted(rows))
     return Sizing(
         strategy, capacity, max_lag_s, load.total, tuple(load.topics), partitions, hottest,
@@ -198,7 +198,7 @@ def size_group(
     )  # fmt: skip
 
 
-def _limit(load: GroupLoad, capacity: float, max_lag_s: float) -> str:
+def _limiting_factor(load: GroupLoad, capacity: float, max_lag_s: float) -> str:
     """Return the reason why more consumers cannot keep a group's lag within the allowed time.
 
     Args:
@@ -339,7 +339,7 @@ def scaler_lines(sizing: Sizing, group: str) -> tuple[str, ...]:
         return ()
     threshold = max(1, int(sizing.capacity * sizing.max_lag_s * _SCALER_SHARE))
     most = max(sizing.needed, sizing.useful)
-    topic = [f"      topic: {_quoted(sizing.topics[0])}"] if len(sizing.topics) == 1 else []
+    topic = [f"      topic: {_quote_yaml(sizing.topics[0])}"] if len(sizing.topics) == 1 else []
     # Each step of a scaler is a rebalance: scale down slowly.
     wait = max(300, 10 * ceil(0 if isinf(sizing.outage_s) else sizing.outage_s))
     behavior = ["behavior:", "  scaleDown:", f"    stabilizationWindowSeconds: {wait}"]
@@ -350,7 +350,7 @@ def scaler_lines(sizing: Sizing, group: str) -> tuple[str, ...]:
         "triggers:",
         "  - type: kafka",
         "    metadata:",
-        f"      consumerGroup: {_quoted(group)}",
+        f"      consumerGroup: {_quote_yaml(group)}",
         *topic,
         f'      lagThreshold: "{threshold}"',
         "advanced:",
@@ -367,6 +367,6 @@ def scaler_lines(sizing: Sizing, group: str) -> tuple[str, ...]:
     )
 
 
-def _quoted(text: str) -> str:
+def _quote_yaml(text: str) -> str:
     """Quote a name as a YAML string in single quotes."""
     return "'" + text.replace("'", "''") + "'"

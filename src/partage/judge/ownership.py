@@ -81,7 +81,7 @@ def entries_of(assignment: Assignment, problem: Problem) -> AssignmentEntries:
     return AssignmentEntries(
         member=of[name] if len(name) else name,
         name=name,
-        partition=_in_index(assignment, problem.index),
+        partition=_partition_indices(assignment, problem.index),
         owning=np.isin(assignment.role, _OWNING),
         releasing=assignment.role == Role.RELEASING,
     )
@@ -112,7 +112,7 @@ def sole_owners(assignment: Assignment, problem: Problem) -> NDArray[np.int64] |
     return owner if is_sole else None
 
 
-def _in_index(assignment: Assignment, index: Index) -> NDArray[np.int64]:
+def _partition_indices(assignment: Assignment, index: Index) -> NDArray[np.int64]:
     """Return the index of each assigned partition in the problem's cluster, -1 if it has none.
 
     ``index`` numbers the cluster's partitions. Topics are matched by id if both have it, else by

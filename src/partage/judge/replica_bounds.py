@@ -282,17 +282,17 @@ class _CheapestReplicas:
             loose[:] = True
         else:
             loose |= self.least.breach[part] > 0
-        out[loose] = _cheapest_of(
+        out[loose] = _total_of_cheapest(
             price[loose], required[loose], factor - required[loose].sum(axis=1)
         )
         if self.least is not None:
             closed = self.task.closed[part]
             new = self.least.newcomers[part][closed]
             cost, must, current = price[closed], required[closed], old[closed]
-            kept = _cheapest_of(
+            kept = _total_of_cheapest(
                 np.where(current, cost, np.inf), must, factor - new - must.sum(axis=1)
             )
-            added = _cheapest_of(np.where(current, np.inf, cost), None, new)
+            added = _total_of_cheapest(np.where(current, np.inf, cost), None, new)
             out[closed] = np.maximum(out[closed], kept + added)
         if not np.isfinite(out).all():
             raise CertificateError("a partition has fewer brokers than it is to have replicas")
@@ -302,7 +302,7 @@ class _CheapestReplicas:
         task = self.task
         low, high = task.rack_low[factor], task.rack_high[factor]
         if not low.any() and high.max(initial=0) <= 1:
-            one_a_rack: Floats = _smallest(self._of_racks(price), factor).sum(axis=1)
+            one_a_rack: Floats = _smallest(self._cheapest_by_rack(price), factor).sum(axis=1)
             return one_a_rack
         sure = np.zeros(len(price))
         extra = []
@@ -315,7 +315,7 @@ class _CheapestReplicas:
         out: Floats = sure + rest.sum(axis=1)
         return out
 
-    def _of_racks(self, price: Floats) -> Floats:
+    def _cheapest_by_rack(self, price: Floats) -> Floats:
         """Return the cost of the cheapest broker of each rack for each partition (float64[n,
         racks]).
 
@@ -335,7 +335,7 @@ class _CheapestReplicas:
         return order, np.flatnonzero(np.diff(self.task.cluster.rack[order], prepend=-1))
 
 
-def _cheapest_of(
+def _total_of_cheapest(
     price: Floats, required: NDArray[np.bool_] | None, count: NDArray[np.int64]
 ) -> Floats:
     """Return the total cost of each partition's required brokers and cheapest other brokers.

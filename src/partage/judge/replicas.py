@@ -101,14 +101,14 @@ def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
             continue
         if name in {"leaders", "rack leaders"}:
             if name in plan.lead_prices:
-                bounds[name] = _whole(lead_bound(task, plan.lead_prices[name], name, figures), 1)
+                bounds[name] = _round_up(lead_bound(task, plan.lead_prices[name], name, figures), 1)
         elif name == "moved" and "between brokers" in bounds and name not in plan.disk_prices:
             continue  # its bound is that of "between brokers"
         elif name in plan.prices or name in plan.disk_prices:
             # Sums of whole numbers with a common divisor are multiples of it.
             divisor = int(np.gcd.reduce(task.cost)) if name in MOVES and len(task.cost) else 1
             bound = figure_bound(task, plan, name, figures, measured.least if kept else None)
-            bounds[name] = _whole(bound, max(divisor, 1))
+            bounds[name] = _round_up(bound, max(divisor, 1))
     bounds["moved"] = max(bounds["moved"], bounds.get("between brokers", 0))
     if measured.is_settled():
         # Apart from leaders and disks there is only one plan.
@@ -141,7 +141,7 @@ def _check_shapes(task: ReplicaTask, plan: NewReplicas) -> None:
         raise CertificateError("the plan has a disk that the broker does not have")
 
 
-def _whole(bound: float, divisor: int) -> int:
+def _round_up(bound: float, divisor: int) -> int:
     """Round a lower bound up to the next multiple of ``divisor``, e.g. 4.2 with divisor 2 to 6.
 
     Costs that are multiples of the divisor cannot be lower. Negative bounds become 0.

@@ -48,7 +48,9 @@ def spec_from_json(problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> 
     topics = [_Topic.of(row, f"topics[{i}]") for i, row in enumerate(rows)]
     entries = expect_list(required_field(whole, "members"), "members", "a list of members")
     targets = [_target(entry, f"members[{i}].target") for i, entry in enumerate(entries)]
-    allowed = _pairs(whole["assignable"], "assignable") if "assignable" in whole else None
+    allowed = (
+        _parse_partitions(whole["assignable"], "assignable") if "assignable" in whole else None
+    )
     cluster = _cluster(topics, targets)
     group = Group(_member(entry, f"members[{i}]") for i, entry in enumerate(entries))
     index = cluster.index
@@ -104,7 +106,7 @@ def _id(value: object, path: str) -> str:
     return made
 
 
-def _pairs(value: object, path: str) -> Pairs:
+def _parse_partitions(value: object, path: str) -> Pairs:
     """Parse a JSON list of topic ids with partitions, e.g. [["AAAAAAAAAAAAAAAAAAAABw", [0, 1]]].
 
     ``path`` is the field's path for error messages. A later entry for a topic replaces an earlier
@@ -123,7 +125,7 @@ def _pairs(value: object, path: str) -> Pairs:
 
 
 def _target(entry: object, path: str) -> Pairs:
-    return _pairs(entry.get("target", []), path) if isinstance(entry, Mapping) else []
+    return _parse_partitions(entry.get("target", []), path) if isinstance(entry, Mapping) else []
 
 
 def _member(entry: object, path: str) -> Member:

@@ -293,11 +293,11 @@ def records_of(batch: Batch, data: bytes | None = None) -> Iterator[LogRecord]:
     for number in range(batch.records):
         at = position
         try:
-            length, position = _varint(payload, position, end, _VARINT_BITS)
+            length, position = _decode_varint(payload, position, end, _VARINT_BITS)
             if not 0 <= length <= end - position:
                 raise _length(f"record of {length} bytes, {end - position} left", at)
             stop = position + length
-            ms, delta, key, value = _record(payload, position, stop)
+            ms, delta, key, value = _parse_record(payload, position, stop)
         except WireFormatError as error:
             error.field = f"batch.records[{number}]"
             raise
@@ -309,7 +309,9 @@ def records_of(batch: Batch, data: bytes | None = None) -> Iterator[LogRecord]:
         raise _length(f"{end - position} bytes after the last record", position, batch.records)
 
 
-def _record(data: bytes, position: int, stop: int) -> tuple[int, int, bytes | None, bytes | None]:
+def _parse_record(
+    data: bytes, position: int, stop: int
+) -> tuple[int, int, bytes | None, bytes | None]:
     """Parse one record of a Kafka record batch.
 
     Args:
@@ -320,11 +322,11 @@ def _record(data: bytes, position: int, stop: int) -> tuple[int, int, bytes | No
     Returns:
         time and offset (both relative to the batch), key and value.
     """
-    ms, position = _varint(data, position + 1, stop, _VARLONG_BITS)
-    delta, position = _varint(data, position, stop, _VARINT_BITS)
+    ms, position = _decode_varint(data, position + 1, stop, _VARLONG_BITS)
+    delta, position = _decode_varint(data, position, stop, _VARINT_BITS)
     key, position = _bytes(data, position, stop)
     value, position = _bytes(data, position, stop)
-    headers, position = _varint(data, position, stop, _VARINT_BITS)
+    headers, position = _decode_varint(data, position, stop, _VARINT_BITS)
     # A header has at least two bytes: the count is bounded before the loop.
     if not 0 <= headers <= (stop - position) // 2:
         raise _length(f"{headers} headers in {stop - position} bytes", position)
@@ -338,7 +340,7 @@ def _record(data: bytes, position: int, stop: int) -> tuple[int, int, bytes | No
     return ms, delta, key, value
 
 
-def _varint(data: bytes, position: int, end: int, most_bits: int) -> tuple[int, int]:
+def _decode_varint(data: bytes, position: int, end: int, most_bits: int) -> tuple[int, int]:
     """Decode a zigzag varint of a Kafka record; return its value and the index after it.
 
     Args:
@@ -368,7 +370,7 @@ def _varint(data: bytes, position: int, end: int, most_bits: int) -> tuple[int, 
 
 
 def _bytes(data: bytes, position: int, stop: int) -> tuple[bytes | None, int]:
-    length, position = _varint(data, position, stop, _VARINT_BITS)
+    length, position = _decode_varint(data, position, stop, _VARINT_BITS)
     if length < 0:
         return None, position
     if length > stop - position:

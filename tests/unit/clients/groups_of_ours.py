@@ -43,7 +43,7 @@ class Live:
         out = {}
         for member, data in self.answer.sent.items():
             got = decode_assignment(data)
-            self.consumers[member].received(got.partitions, got.user_data, self.generation)
+            self.consumers[member].store_assignment(got.partitions, got.user_data, self.generation)
             out[member] = set(got.partitions)
         return out
 

@@ -230,7 +230,7 @@ def test_a_broken_strategy_is_named_and_paced(client: str, monkeypatch) -> None:
             ours.KafkaError, match="broken failed in group billing, generation 4: Zero"
         ):
             lead()
-        pauses.append(kind._state.pause())
+        pauses.append(kind._state.rejoin_delay())
     assert pauses == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
     with pytest.raises(ours.AssignorError) as caught:
         lead()
@@ -340,7 +340,7 @@ def test_a_load_function_that_returns_no_loads_costs_its_weights_only(wrong, cap
     assert "group billing: " in caplog.text
     if isinstance(wrong, dict):
         assert "weights() returned" in caplog.text
-    assert kind._state.pause() == 0
+    assert kind._state.rejoin_delay() == 0
 
 
 def test_a_load_function_keeps_the_weights_of_before_when_it_returns_garbage() -> None:

@@ -28,13 +28,13 @@ EAGER = [n for n in registry.contestants() if not n.startswith("faust") and n !=
 def test_a_subscription_is_what_java_s_consumer_sends() -> None:
     """Version 3, topics sorted, the generation, the rack; owned partitions under COOPERATIVE only."""
     one = Consumer(configure_strategy("sticky", {}), rack="r1")
-    one.received([("t", 1), ("t", 0)], None, 7)
+    one.store_assignment([("t", 1), ("t", 0)], None, 7)
     said = sent(one, ["u", "t"])
     assert (said.version, said.topics, said.generation, said.rack) == (3, ("t", "u"), 7, "r1")
     assert said.owned == ()
     assert said.user_data == encode_sticky_user_data([("t", 1), ("t", 0)], 7)
     keeps = Consumer(configure_strategy("cooperative-sticky", {}))
-    keeps.received([("t", 1), ("gone", 0)], None, 7)
+    keeps.store_assignment([("t", 1), ("gone", 0)], None, 7)
     said = sent(keeps, ["t"], cooperative=True)
     assert said.owned == (("t", 1),)
     assert said.user_data == (7).to_bytes(4, "big")
@@ -82,12 +82,12 @@ def test_fail_over_takes_back_or_not_by_option() -> None:
 def test_the_trailer_hides_behind_the_documented_four_bytes() -> None:
     """A reader of the documented fail-over format sees the priority first, whatever follows."""
     one = Consumer(configure_strategy("failover", {"priority": 5, "preemption": False}))
-    one.received([("t", 0)], None, 3)
+    one.store_assignment([("t", 0)], None, 3)
     data = sent(one, ["t"]).user_data
     assert data[:4] == (5).to_bytes(4, "big")
     assert split_trailer(data)[1].claims == (("t", 0),)
     plain = Consumer(configure_strategy("failover", {"priority": 5}))
-    plain.received([("t", 0)], None, 3)
+    plain.store_assignment([("t", 0)], None, 3)
     assert sent(plain, ["t"]).user_data == (5).to_bytes(4, "big")
 
 
@@ -263,7 +263,9 @@ def test_nothing_is_compiled_where_heartbeats_wait() -> None:
 def test_an_assignment_beyond_all_bounds_takes_no_memory() -> None:
     """A hostile leader's partition 2147483647 is no list of two billion entries."""
     one = Consumer(configure_strategy("sticky", {}))
-    one.received([("t", 2**31 - 1), ("t", 2), ("u", 15_999_999), ("v", 15_999_999)], None, 1)
+    one.store_assignment(
+        [("t", 2**31 - 1), ("t", 2), ("u", 15_999_999), ("v", 15_999_999)], None, 1
+    )
     assert len(one.subscription(["t"])) < 100
 
 

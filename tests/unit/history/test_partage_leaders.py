@@ -43,7 +43,7 @@ def simulated_records(strategy: str, *, loads: bool, keeps: bool = False) -> lis
         answer = mine["a"].assign(joined, view({"t": 9}), group="g", generation=number)
         for m, data in answer.sent.items():
             got = decode_assignment(data)
-            mine[m].received(got.partitions, got.user_data, number)
+            mine[m].store_assignment(got.partitions, got.user_data, number)
         records.append({
             "protocolType": "consumer", "generation": number, "protocol": strategy, "leader": "a",
             "currentStateTimestamp": number, "members": [

@@ -126,7 +126,7 @@ class Consumer:
             rack=self.rack,
         )
 
-    def decoded(self, members: Sequence[Joined]) -> list[JoinedMember]:
+    def decode_subscriptions(self, members: Sequence[Joined]) -> list[JoinedMember]:
         """Decode the subscriptions of all group members that the leader gets in JoinGroup's
         response.
         """
@@ -155,7 +155,7 @@ class Consumer:
                 generation.
         """
         joined = [one for one in members if isinstance(one, Joined)]
-        read = self.decoded(joined) if joined else [
+        read = self.decode_subscriptions(joined) if joined else [
             one for one in members if isinstance(one, JoinedMember)
         ]  # fmt: skip
         warnings: list[str] = []
@@ -172,7 +172,7 @@ class Consumer:
         self._said.update(new)
         return SyncGroupAssignments(sent, plan, problem, tuple(new))
 
-    def received(
+    def store_assignment(
         self, pairs: Sequence[Partition], user_data: bytes | None, generation: int
     ) -> None:
         """Store the partitions that this consumer was assigned.
@@ -209,7 +209,7 @@ class Consumer:
         """Set the group generation of this consumer's last assignment."""
         # kafka-python 2 only knows it after the assignment.
         if generation != self.generation:
-            self.received(self.owned, self._along_with, generation)
+            self.store_assignment(self.owned, self._along_with, generation)
 
     def _drop_false_claims(
         self,

@@ -31,7 +31,7 @@ def _text(key: bytes) -> _Meaning:
     return text if text.isprintable() and text else None
 
 
-def _json(key: bytes) -> _Meaning:
+def _normalize_json(key: bytes) -> _Meaning:
     """Normalize a JSON key: keys with equal JSON values give equal text.
 
     Return None if the key is not a JSON string, object or array.
@@ -71,7 +71,7 @@ def _decode_registry_payload(key: bytes) -> _Meaning:
         return None
     # The header is a zero byte and a schema id of 4 bytes.
     body = key[5:]
-    value, used = _zigzag(body)
+    value, used = _decode_zigzag(body)
     if used and used == len(body):
         return str(value)
     if used and value == len(body) - used:
@@ -79,7 +79,7 @@ def _decode_registry_payload(key: bytes) -> _Meaning:
     return "avro:" + body.hex()
 
 
-def _zigzag(body: bytes) -> tuple[int, int]:
+def _decode_zigzag(body: bytes) -> tuple[int, int]:
     """Decode an Avro long (zigzag varint) at the start of some bytes.
 
     Returns:
@@ -96,7 +96,7 @@ def _zigzag(body: bytes) -> tuple[int, int]:
 #: Name -> function that returns the meaning of a key, None if it has none.
 READINGS: dict[str, Callable[[bytes], _Meaning]] = {
     "text": _text,
-    "JSON": _json,
+    "JSON": _normalize_json,
     "int (4 bytes)": _number(4),
     "long (8 bytes)": _number(8),
     "UUID (16 bytes)": _uuid,

@@ -61,12 +61,12 @@ class Counter(State):
     counter: int | None = None
 
 
-def _advance(counter: int, steps: int) -> int:
+def _advance_counter(counter: int, steps: int) -> int:
     """Return the value of a Java producer's round-robin counter after ``steps`` more records.
 
     It overflows like a Java int.
 
-    >>> _advance(2**31 - 1, 1)
+    >>> _advance_counter(2**31 - 1, 1)
     -2147483648
     """
     return (counter + steps + (1 << 31)) % (1 << 32) - (1 << 31)
@@ -83,7 +83,7 @@ def _choose_by_counter(
         counter, draws = draws.next_int()
     pool = np.array(state.pool(partitions), np.int32)
     turn = (np.arange(count, dtype=np.int64) + counter) & 0x7FFFFFFF
-    after = _advance(counter, count)
+    after = _advance_counter(counter, count)
     return pool[turn % len(pool)], replace(state, counter=after, draws=draws)
 
 
@@ -131,10 +131,10 @@ def _choose_round_robin(
     out = np.empty(len(sizes), np.int32)
     for i, size in enumerate(sizes.tolist()):
         partition = pool[positive(counter) % len(pool)]
-        counter = _advance(counter, 1)
+        counter = _advance_counter(counter, 1)
         if not filled[partition] or filled[partition] + size > state.batch_size:
             partition = pool[positive(counter) % len(pool)]
-            counter = _advance(counter, 1)
+            counter = _advance_counter(counter, 1)
         fits = filled[partition] + size <= state.batch_size
         filled[partition] = filled[partition] + size if fits else size
         out[i] = partition

@@ -197,7 +197,7 @@ def _read_grouped_sums(reader: Reader) -> GroupedSums:
     groups = Groups(np.array(subtopologies, np.int32), np.array(sizes, np.int32))
     tasks = Tasks(np.repeat(*groups), every["partition"].astype(np.int32))
     sums = TaskValues(tasks, every["sum"].astype(np.int64))
-    return sums, None if all(map(np.array_equal, groups, _runs(tasks))) else groups
+    return sums, None if all(map(np.array_equal, groups, _find_runs(tasks))) else groups
 
 
 def _read_named_sums(reader: Reader) -> GroupedSums:
@@ -233,7 +233,7 @@ def _write_offset_sums(writer: Writer, grouped: GroupedSums, *, version: int) ->
     tasks = sums.tasks
     check_names(writer, tasks, version)
     if version < FIRST_NAMED_VERSION:
-        _write_groups(writer, sums, groups or _runs(tasks))
+        _write_groups(writer, sums, groups or _find_runs(tasks))
         return
     writer.int32(len(sums))
     if tasks.topology is None:
@@ -252,12 +252,12 @@ def _write_offset_sums(writer: Writer, grouped: GroupedSums, *, version: int) ->
             writer.string(name)
 
 
-def _runs(tasks: Tasks) -> Groups:
+def _find_runs(tasks: Tasks) -> Groups:
     """Find the runs of consecutive Kafka Streams tasks with the same sub-topology.
 
     The result has the sub-topology and the length of each run.
 
-    >>> _runs(Tasks.of([(0, 1), (0, 2), (1, 0)])).size.tolist()
+    >>> _find_runs(Tasks.of([(0, 1), (0, 2), (1, 0)])).size.tolist()
     [2, 1]
     """
     first = np.flatnonzero(np.diff(tasks.subtopology, prepend=tasks.subtopology[:1] - 1))
