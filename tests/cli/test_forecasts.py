@@ -71,10 +71,21 @@ def test_size_from_numbers_alone() -> None:
     """A sentence, a table, and settings of both scalers."""
     done = run("size", *NUMBERS)
     assert done.exit_code == 0, done.stderr
-    for words in ("5 consumers keep the lag within 30 s, also after one has left",
+    for words in ("5 consumers keep the lag within 30 s, also after one has left cleanly",
+                  "spread/s", "lag at least that long",
                   "minReplicaCount: 5", "maxReplicas: 12", "a dead consumer is detected after 45 s",
                   "100%"):  # fmt: skip
         assert words in done.stdout, words
+
+
+def test_size_says_that_numbers_of_consumers_are_a_selection() -> None:
+    """Above 32 partitions a line says so, and --all-sizes shows each number."""
+    known = ("size", "--partitions", "40", "--rate", "400", "--capacity", "70")
+    some, every = run(*known).stdout, run(*known, "--all-sizes").stdout
+    assert "are a selection of 1 to 41" in some
+    assert "selection" not in every
+    table = [line for line in run("size", *NUMBERS).stdout.splitlines() if line.endswith(" yes")]
+    assert max(map(len, table)) <= 88
 
 
 def test_size_learns_the_capacity_from_the_run(folder: Path) -> None:
@@ -277,7 +288,7 @@ def test_growth_and_migrations_have_pictures(tmp_path: Path) -> None:
     assert grown.exit_code == 0
     drawn = file.read_text(encoding="utf-8")
     assert "67% to 2, 4" in drawn
-    assert "audit: 9,000 old records, read after unknown" in drawn
+    assert "audit: 9,000 old records, read after an unknown time" in drawn
     loss = Effect("consumer/uniform", 9, 7, Estimate(-5.0, -10.0, 10.0))
     found = [
         Migration(f"<{name}>", "consumer", "ready", {}, (), effect, (), ())
@@ -334,8 +345,8 @@ def test_keys_grow_prints_moves_and_the_safe_sequence(tmp_path: Path) -> None:
     """Successors of partitions, drain times and steps; with an input also its own keys."""
     done = run("keys", "--grow", "12", "24", "--lag", "billing=40000", "--drain-rate", "800")
     assert done.exit_code == 0, done.stderr
-    for words in ("50% of the keys move", "partition 1: keys go to 1, 13", "40,000 old records",
-                  "after 50 s", "stop all producers", "and so on for 8 more"):  # fmt: skip
+    for words in ("50% of the keys move", "partition 1: keys go to 1, 13",
+                  "billing: 40,000 old records, read after 50 s", "Before", "stop all producers", "and so on for 8 more"):  # fmt: skip
         assert words in done.stdout, words
     found = json.loads(run("keys", "--grow", "6", "9", "--json").stdout)
     assert found["growth"]["moved"] == pytest.approx(2 / 3)
@@ -344,6 +355,24 @@ def test_keys_grow_prints_moves_and_the_safe_sequence(tmp_path: Path) -> None:
     whole = run("keys", str(file), "--key", "id", "--grow", "2", "4", "-q").stdout
     assert "2 → 4" in whole
     assert "Safe sequence" in whole
+    both = json.loads(run("keys", str(file), "--key", "id", "--grow", "2", "4", "--json").stdout)
+    assert (both["format"], both["growth"]["after"], both["records"]) == ("partage-growth", 4, 200)
+    assert (
+        "give --drain-rate for the time" in run("keys", "--grow", "2", "4", "--lag", "a=9").stdout
+    )
+
+
+def test_keys_grow_names_the_hottest_keys_that_move(tmp_path: Path) -> None:
+    """Each named key is in another partition afterwards, by Kafka's partitioner."""
+    file = tmp_path / "keys.csv"
+    keys = [f"user-{i}" for i in range(8)]
+    file.write_text("id\n" + "\n".join(key for i, key in enumerate(keys) for _ in range(9 - i)))
+    old, new = (pg.partition_for([k.encode() for k in keys], partitions=n) for n in (6, 9))
+    moved = [f"{k} ({a} → {b})" for k, a, b in zip(keys, old, new, strict=True) if a != b]
+    whole = run("keys", str(file), "--key", "id", "--grow", "6", "9", "-q").stdout
+    assert f"6 → 9: of the hottest keys {len(moved)} move: {', '.join(moved)}" in whole
+    found = json.loads(run("keys", str(file), "--key", "id", "--grow", "6", "9", "--json").stdout)
+    assert [h["partition"]["6"] for h in found["hottest"]] == old.tolist()
 
 
 @pytest.mark.parametrize(
@@ -355,7 +384,16 @@ def test_keys_grow_prints_moves_and_the_safe_sequence(tmp_path: Path) -> None:
         (("forecast", "--rolling-restart"), 2, "or --partitions"),
         (("forecast", *DEPLOYMENT, "--policy", "eager/rnage"), 1, "eager/range"),
         (("forecast", *DEPLOYMENT, "--max-unavailable", "0"), 1, "--max-unavailable: "),
-        (("keys", "--grow", "12", "6"), 1, "the second one larger"),
+        (("keys", "--grow", "12", "6"), 1, "--grow: needs two counts, the second one larger"),
+        (
+            ("keys", "--grow", "6", "12", "--lag", "a=9", "--drain-rate", "0"),
+            1,
+            "--drain-rate: must be a positive number",
+        ),
+        (("keys", "--grow", "6", "12", "--key", "a"), 2, "needs an INPUT beside --grow"),
+        (("keys", "--grow", "6", "12", "--partitions", "3"), 2, "has the partition counts"),
+        (("keys", "--key", "a", "--lag", "x=1"), 2, "needs --grow"),
+        (("keys", "--key", "a", "--picture", "f.svg"), 2, "needs --grow"),
         (("keys", "--grow", "6", "12", "--lag", "x"), 1, "GROUP=RECORDS"),
         (("migrate", "no-such-folder"), 1, "no published run"),
     ],
@@ -385,3 +423,30 @@ def test_a_measurement_assumes_that_members_leave(monkeypatch: pytest.MonkeyPatc
     )
     unread = "unread_partition_seconds"
     assert killed[unread]["low"] > leaving[unread]["high"]
+
+
+def test_patterns_name_groups_of_a_running_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With -b a pattern stands for all groups that it matches, as with a run."""
+    measured = []
+
+    def measure(_: str, name: str, **__: object) -> object:
+        measured.append(name)
+        return measurement_to_group(
+            name, protocol="classic", strategy="range", topics={"orders": 2},
+            rates={("orders", 0): 5.0}, instances=(None,), seconds=1.0, lag=0,
+        )  # fmt: skip
+
+    monkeypatch.setattr(live_groups, "measure_group", measure)
+    monkeypatch.setattr(live_groups, "matching_live_groups", lambda *_, **__: ["b-1", "b-2"])
+    done = run("size", "-b", "b:1", "--group", "b-*", "--capacity", "100", "--json")
+    assert done.exit_code == 0, done.stderr
+    assert [one["group"] for one in json.loads(done.stdout)] == measured == ["b-1", "b-2"]
+
+
+@pytest.mark.parametrize(
+    "more", [("-a", "legacy-sticky"), ("--sweep", "x=1"), ("--decide",), ("--master", "local[1]")]
+)
+def test_options_of_a_simulation_are_errors_beside_a_capture(more: tuple[str, ...]) -> None:
+    """`--from-capture` simulates nothing but a crash: an option without effect is named."""
+    done = run("streams", "--from-capture", "c", "--application-id", "a", *more)
+    assert (done.exit_code, "is for APP.json" in done.stderr) == (2, True)

@@ -32,7 +32,8 @@ _NO_NAME, _NO_TOPIC = "group", "topic"
 RunFolder = Annotated[
     Path | None,
     typer.Argument(metavar="[DIR]", show_default=False,
-                   help="Output folder of partage replay; without it, numbers alone."),
+                   help="Output folder of partage replay. Without it: --bootstrap-server, or "
+                   "numbers alone."),
 ]  # fmt: skip
 
 
@@ -45,13 +46,13 @@ class ForecastOptions(OptionGroup):
 
     group: GroupPatterns = None
     partitions: Annotated[
-        int | None, partitions_option("Without a run, or other than in the run.")
+        int | None, partitions_option("Needed without a run; replaces the topics of the run.")
     ] = None
     rate: Annotated[
         float | None,
         typer.Option("--rate", metavar="RATE", show_default=False,
-                     help="Records per second of the group, evenly spread. Without a run, or "
-                     "other than in the run."),
+                     help="Records per second of the group, evenly spread; replaces the rates of "
+                     "the run."),
     ] = None  # fmt: skip
     session_timeout: Annotated[
         str | None,
@@ -61,7 +62,7 @@ class ForecastOptions(OptionGroup):
     picture: Annotated[
         Path | None,
         typer.Option("--picture", metavar="FILE", show_default=False,
-                     help="Write a picture of the result as SVG."),
+                     help="Write a picture of the result as SVG; of several groups, the first."),
     ] = None  # fmt: skip
     duration: Annotated[
         str,
@@ -87,10 +88,10 @@ class ForecastOptions(OptionGroup):
     def expect_one_source(
         self, folder: Path | None, cluster: ClusterOptions, options: str, *values: Any
     ) -> None:
-        """Check that the command line names exactly one source of data for a forecast.
+        """Check that the command line names a source of data, and not both a run and a cluster.
 
         The source is the folder of a run, a running cluster, or values for all options without a
-        default.
+        default. Options replace values of a run or a cluster.
 
         Args:
             folder: the folder of a run; None if it is not given.
@@ -99,7 +100,7 @@ class ForecastOptions(OptionGroup):
             values: the values of these options.
 
         Raises:
-            BadParameter: no source is given, or several.
+            BadParameter: no source is given, or a run and a cluster.
         """
         if folder is not None and cluster.bootstrap_server is not None:
             raise typer.BadParameter("give either DIR or --bootstrap-server, not both")
@@ -128,12 +129,18 @@ class ForecastOptions(OptionGroup):
 
     def _measured(self, cluster: ClusterOptions) -> Iterator[tuple[str, tuple[MeasuredGroup, str]]]:
         from partage.cli.console import tell
-        from partage.commands.live_groups import measure_group
+        from partage.commands.live_groups import matching_live_groups, measure_group
 
         seconds = parse_seconds(self.duration, "for")
         if not self.group:
             raise typer.BadParameter("name the group to measure", param_hint="--group")
-        for one in self.group:
+        names = self.group
+        if any(set(one) & set("*?[") for one in names):
+            with named_options(groups="--group"):
+                names = matching_live_groups(
+                    cluster.brokers(), names, properties=cluster.client_properties()
+                )
+        for one in names:
             tell(f"measuring {one} for {seconds:g} s", "dim")
             with named_options(group="--group", groups="--group", seconds="--for"):
                 yield one, (measure_group(

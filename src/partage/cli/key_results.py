@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["KeyOptions", "advice", "format_key", "spread"]
 
 _MOST_HOURS = 5
+#: Moved keys that are named for each change of the partition count.
+_MOST_MOVED = 10
 _PAGE = "keys.html"
 _STAGES = {
     "check": "looking at the input",
@@ -106,6 +108,7 @@ def spread(
     kafka: Mapping[str, str],
     to: Path | None,
     output: OutputOptions,
+    more: Mapping[str, Any] | None = None,
 ) -> None:
     """Analyse how a topic's keys spread over partitions, and print the result.
 
@@ -118,6 +121,7 @@ def spread(
         kafka: properties of the Kafka client.
         to: folder for tables and the HTML page; None writes none.
         output: whether to print tables or JSON.
+        more: further entries of the JSON document.
 
     Raises:
         PartageError: the input or a setting cannot be used.
@@ -139,7 +143,7 @@ def spread(
         title = f"{where}, column {columns.key}"
         _write_page(found, to / _PAGE, title=title, partitioner=options.partitioner)
     if output.as_json:
-        write_json(_as_json(found), indent=1)
+        write_json({**(more or {}), **_as_json(found)}, indent=1)
         return
     print_analysis(found)
     if to is not None:
@@ -179,6 +183,7 @@ def print_analysis(analysis: KeySpread) -> None:
         show(name(f"approximate: a count may be low by up to {analysis.low_by:,} records"))
     if analysis.moves:
         show(_moves(analysis))
+        show(*map(name, _moved_keys(analysis)))
     if analysis.hours:
         show(_hours(analysis))
     for line in advice(analysis):
@@ -235,6 +240,26 @@ def _moves(found: KeySpread) -> Table:
     return table
 
 
+def _moved_keys(found: KeySpread) -> list[str]:
+    """Return a line for each change of the count that names the hottest keys that move."""
+    lines = []
+    for change in found.moves:
+        moved = [
+            (hot.key, places[change.before], places[change.after])
+            for hot in found.hottest
+            if (places := found.hot_at.get(hot.key, {})).get(change.before)
+            != places.get(change.after)
+        ]
+        named = [f"{format_key(key)} ({old} → {new})" for key, old, new in moved[:_MOST_MOVED]]
+        rest = len(moved) - len(named)
+        named += [f"and {rest:,} more"] if rest > 0 else []
+        lines.append(
+            f"{change.before:,} → {change.after:,}: of the hottest keys {len(moved):,} move"
+            + (f": {', '.join(named)}" if named else "")
+        )
+    return lines
+
+
 def _hours(found: KeySpread) -> Table:
     table = _table("busiest hours", "hour (UTC)", "partitions", "hottest", "its records", "of all")
     for n in found.loads:
@@ -260,7 +285,12 @@ def _as_json(analysis: KeySpread) -> dict[str, Any]:
             asdict(load) | {"most_bytes": analysis.bytes[n][0], "mean_bytes": analysis.bytes[n][1]}
             for n, load in analysis.loads.items()
         ],
-        "hottest": [asdict(h) | {"key": h.key.hex()} for h in analysis.hottest],
+        "hottest": [
+            asdict(h)
+            | {"key": h.key.hex(), "partition": {str(n): p for n, p in places.items()}}
+            for h in analysis.hottest
+            if (places := analysis.hot_at.get(h.key, {})) is not None
+        ],
         "low_by": analysis.low_by, "floor": analysis.floor,
         "changes": [asdict(m) for m in analysis.moves],
         "hours": [
@@ -424,7 +454,7 @@ def _salted(found: KeySpread) -> list[str]:
     first = format_key(hot[0].key)
     return [
         f"To get below that, split (salt) each key that has more than {of}: {', '.join(text)} "
-        f"({first}-0 to {first}-{parts[0] - 1}, in turn). Where the parts go is a hash's choice, "
-        "so take some more; a key's records then have no one order, and their readers must "
-        "put the parts together."
+        f"({first}-0 to {first}-{parts[0] - 1}, in turn). The hash places the parts, perhaps "
+        "several in one partition: use more parts than that. The key's records then have no common "
+        "order."
     ]

@@ -15,6 +15,7 @@ from partage.cli.options import (
     ClusterOptions,
     OutputOptions,
     SparkOptions,
+    named_options,
     output_option,
     topic_option,
     with_options,
@@ -69,7 +70,7 @@ def keys(
     picture: Annotated[
         Path | None,
         typer.Option("--picture", metavar="FILE", show_default=False,
-                     help="Write a picture of the result as SVG."),
+                     help="Write a picture of what --grow moves as SVG."),
     ] = None,
     cluster: ClusterOptions,
     topic: Annotated[str | None, topic_option("Of --bootstrap-server.")] = None,
@@ -105,7 +106,7 @@ def keys(
 
         partage keys --list
 
-    Before a topic gets more partitions: which keys move, and in which order to do it:
+    Before a topic gets more partitions: which keys move, and the safe order of steps:
 
         partage keys --grow 12 24 --lag billing=40000 --drain-rate 800
 
@@ -117,10 +118,17 @@ def keys(
     if partitioners:
         _list(options.partitioner, as_json=output.as_json)
         return
+    _check_growth_options(
+        grow, options, has_input=where is not None or topic is not None,
+        given={"--lag": lag, "--drain-rate": drain_rate, "--picture": picture},
+    )  # fmt: skip
+    growth: dict[str, Any] = {}
     if grow is not None:
         options = replace(options, partitions=f"{grow[0]},{grow[1]}")
-        show_growth(grow, lag or [], drain_rate, output, picture)
+        growth = show_growth(grow, lag or [], drain_rate, output, picture)
         if where is None and topic is None:
+            if output.as_json:
+                write_json(growth)
             return
     if (cluster.bootstrap_server is None) != (topic is None):
         raise typer.BadParameter("--bootstrap-server and --topic go together")
@@ -129,7 +137,7 @@ def keys(
         if options.key is None and not where.startswith("kafka://"):
             raise typer.BadParameter("which column is the key?", param_hint="--key")
         kafka = cluster.client_properties()
-        spread(where, options, spark=spark, kafka=kafka, to=to, output=output)
+        spread(where, options, spark=spark, kafka=kafka, to=to, output=output, more=growth)
     elif options.key is not None:
         _reject_input_options({
             "--value": options.value, "--time": options.time, "--max-share": options.max_share,
@@ -149,8 +157,10 @@ def show_growth(
     drain_rate: float | None,
     output: OutputOptions,
     picture: Path | None = None,
-) -> None:
+) -> dict[str, Any]:
     """Print which keys move when the partition count grows, and the safe order of steps.
+
+    With ``--json`` nothing is printed. The result is the JSON document.
 
     Args:
         counts: the old and the new number of partitions.
@@ -166,15 +176,19 @@ def show_growth(
     """
     from partage.forecasts.growth import plan_growth
 
-    drains = [_parse_lag(one, drain_rate) for one in lags]
-    found = plan_growth(*counts, drains)
+    with named_options(lag="--lag", drain_rate="--drain-rate", grow="--grow"):
+        drains = [_parse_lag(one, drain_rate) for one in lags]
+        found = plan_growth(*counts, drains)
     if picture is not None:
         from partage.forecasts.pictures import growth_picture
 
         write_picture(picture, growth_picture(found, drains))
+    document = {
+        "format": "partage-growth", "version": 1, "growth": asdict(found),
+        "drain_times": [asdict(one) for one in drains],
+    }  # fmt: skip
     if output.as_json:
-        write_json({"growth": asdict(found), "drain_times": [asdict(one) for one in drains]})
-        return
+        return document
     text = (
         f"{found.before} to {found.after} partitions: {found.moved:.0%} of the keys move (by hash)"
     )
@@ -184,12 +198,47 @@ def show_growth(
     if len(found.successors) > _MOST_SHOWN:
         show(name(f"  and so on for {len(found.successors) - _MOST_SHOWN} more", "dim"))
     for one in drains:
-        after = "a time that needs --drain-rate" if one.seconds is None else f"{one.seconds:,.0f} s"
-        show(name(f"{one.group}: {one.lag:,} old records are read after {after}"))
+        known = "give --drain-rate for the time" if one.seconds is None else (
+            f"read after {one.seconds:,.0f} s"
+        )  # fmt: skip
+        show(name(f"{one.group}: {one.lag:,} old records, {known}"))
+    show(name("Before", "bold"))
+    for condition in found.conditions:
+        show(name(f"  - {condition}"))
     show(name("Safe sequence", "bold"))
     for number, step in enumerate(found.steps, 1):
         show(name(f"  {number}. {step}"))
     show(name(f"  or, without a stop: {found.alternative}"))
+    return document
+
+
+def _check_growth_options(
+    grow: tuple[int, int] | None,
+    options: KeyOptions,
+    *,
+    has_input: bool,
+    given: Mapping[str, object],
+) -> None:
+    """Raise an error if an option is given that has no effect beside or without ``--grow``.
+
+    Args:
+        grow: value of ``--grow``.
+        options: the key and the partition counts.
+        has_input: whether the command reads keys from an input.
+        given: values of the options that need ``--grow``, by name.
+
+    Raises:
+        typer.BadParameter: such an option is given.
+    """
+    if grow is None:
+        for option, value in given.items():
+            if value is not None:
+                raise typer.BadParameter("needs --grow", param_hint=option)
+    elif options.partitions != KeyOptions.partitions:
+        raise typer.BadParameter("--grow has the partition counts", param_hint="--partitions")
+    elif options.key is not None and not has_input:
+        what = "needs an INPUT beside --grow, of which it is a column"
+        raise typer.BadParameter(what, param_hint="--key")
 
 
 def _parse_lag(text: str, drain_rate: float | None) -> DrainTime:
@@ -206,7 +255,7 @@ def _parse_lag(text: str, drain_rate: float | None) -> DrainTime:
 
     group, _, records = text.rpartition("=")
     if not group or not records.isdecimal():
-        raise InvalidConfigError("--lag", "must be GROUP=RECORDS, such as billing=40000", text)
+        raise InvalidConfigError("lag", "must be GROUP=RECORDS, such as billing=40000", text)
     return drain_time(group, int(records), drain_rate=drain_rate)
 
 

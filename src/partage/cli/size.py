@@ -1,4 +1,4 @@
-"""`partage size`: how many consumers a group needs, from a replayed run or from numbers alone."""
+"""`partage size`: how many consumers a group needs, from a run, a cluster or numbers alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["size"]
 
 #: Characters of a full bar, which stands for 100 % of a consumer's capacity.
-_BAR = 20
+_BAR = 10
 #: The option of each argument that an error of `pg.size` may name.
 _OPTIONS = {
     "capacity": "--capacity", "max_lag": "--max-lag", "partitions": "--partitions",
@@ -51,6 +51,11 @@ def size(
     strategy: Annotated[
         str | None, strategy_option("Without it the group's own; range without a run.")
     ] = None,
+    all_sizes: Annotated[
+        bool,
+        typer.Option("--all-sizes", help="Show each number of consumers; otherwise a selection of "
+                     "them for more than 32 partitions."),
+    ] = False,
     options: ForecastOptions,
     cluster: ClusterOptions,
 ) -> None:  # fmt: skip
@@ -66,7 +71,8 @@ def size(
 
     For each number of consumers, the group's own strategy assigns the partitions: with all
     consumers, and while the busiest one is down. A number fits if the lag stays within the limit
-    in both cases. Rates are those of the run's commits, minute by minute.
+    in both cases, without the time until a dead consumer is detected. **spread**: highest minus
+    lowest load of a consumer. Rates are those of the run's commits, minute by minute.
     """
     from partage.results.forecasts import size as forecast_size
 
@@ -77,7 +83,7 @@ def size(
         raise typer.BadParameter(what, param_hint="--capacity")
     settings: dict[str, Any] = {
         **options.settings(), "capacity": capacity, "strategy": strategy,
-        "max_lag": parse_seconds(max_lag, "max-lag"),
+        "all_sizes": all_sizes, "max_lag": parse_seconds(max_lag, "max-lag"),
     }  # fmt: skip
     found: dict[str, Sizing] = {}
     for one, source in options.forecast_sources(folder, cluster):
@@ -146,7 +152,8 @@ def _verdict(found: Sizing) -> str:
         spare = found.needed - found.partitions
         idle = f" ({spare} has no partition and takes over)" if spare > 0 else ""
         return (
-            f"{found.needed} consumers keep the lag within {limit}, also after one has left{idle}"
+            f"{found.needed} consumers keep the lag within {limit}, also after one has left "
+            f"cleanly{idle}"
         )
     reasons = {
         PARTITIONS: "there are too few partitions",
@@ -163,6 +170,11 @@ def _table_notes(sizing: Sizing) -> list[str]:
     from partage.forecasts.sizing import HOT_PARTITION, PARTITIONS, STRATEGY
 
     notes = []
+    if sizing.is_selection:
+        notes.append(
+            f"numbers of consumers are a selection of 1 to {sizing.partitions + 1}; --all-sizes "
+            "shows each"
+        )
     if sizing.limit == HOT_PARTITION:
         notes.append(
             "limit: a partition has one consumer only. Spread its keys (partage keys shows the "
@@ -181,8 +193,9 @@ def _table_notes(sizing: Sizing) -> list[str]:
         )
     if sizing.outage_s > sizing.max_lag_s:
         notes.append(
-            f"a dead consumer is detected after {sizing.outage_s:g} s: its partitions lag that "
-            "long, with any number of consumers. Lower session.timeout.ms to detect it earlier."
+            f"a dead consumer is detected after {sizing.outage_s:g} s: its partitions lag at least "
+            "that long, with any number of consumers. Lower session.timeout.ms to detect it "
+            "earlier."
         )
     return notes
 
@@ -191,7 +204,7 @@ def _table(found: Sizing) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("consumers", "busiest/s", "use"):
+    for column in ("consumers", "busiest/s", "spread/s", "use"):
         table.add_column(column, justify="right")
     table.add_column(f"{'0':<{_BAR - 4}}100%", no_wrap=True)
     for column in ("idle", "lag", "one down", "its lag"):
@@ -200,8 +213,9 @@ def _table(found: Sizing) -> Table:
     for row in _useful_rows(found):
         style = "bold green" if row.consumers == found.needed else "" if row.fits else "dim"
         table.add_row(
-            str(row.consumers), _rate(row.busiest), f"{row.use:.0%}", _draw_bar(row), str(row.idle),
-            _lag(row.lag_s), "-" if row.use_down is None else f"{row.use_down:.0%}",
+            str(row.consumers), _rate(row.busiest), _rate(row.spread), f"{row.use:.0%}",
+            _draw_bar(row), str(row.idle), _lag(row.lag_s),
+            "-" if row.use_down is None else f"{row.use_down:.0%}",
             "-" if row.lag_down_s is None else _lag(row.lag_down_s), "yes" if row.fits else "no",
             style=style,
         )  # fmt: skip

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["streams"]
 
-#: A page with more timelines than that is no page any more.
+#: Most timelines on one page.
 _MOST_ON_PAGE = 24
-#: Fewer combinations than that are through before one has read about them.
+#: Show progress from this number of combinations.
 _WORTH_TELLING = 8
 _STAGES = {"start Spark": "starting Spark", "play": "playing combinations"}
 _TITLES = (
@@ -109,7 +109,8 @@ def streams(
         partage streams --from-capture capture --application-id shop --out shop.json
 
     `--from-capture` writes the description of a recorded application, with the crash of a client,
-    and says what one standby buys and costs. `--picture` draws it.
+    and says what the last standby of each task, or a first one, buys and costs. `--picture` draws
+    it.
 
     `--decide` simulates nothing. Clients in the file have `active`, `standby` and `lags`; the
     output is which client gets which active, standby and warm-up tasks, and when the next rebalance
@@ -128,6 +129,10 @@ def streams(
         if from_capture is None or application_id is None or application is not None:
             what = "give both --from-capture and --application-id, and no APP.json"
             raise typer.BadParameter(what)
+        _reject_simulation_options({
+            "--assignor": assignor, "--sweep": sweep, "--decide": decide or None,
+            "--master": master,
+        })  # fmt: skip
         _describe_application(from_capture, application_id, to, picture, output)
         return
     if picture is not None:
@@ -178,6 +183,20 @@ def streams(
             _tell_worst(app, found[0][1])
 
 
+def _reject_simulation_options(options: Mapping[str, object]) -> None:
+    """Raise an error if an option is given that has no effect beside ``--from-capture``.
+
+    ``options`` has the values of all such options by name.
+
+    Raises:
+        typer.BadParameter: such an option is given.
+    """
+    for option, value in options.items():
+        if value is not None and value != []:
+            what = "is for APP.json: --from-capture writes one"
+            raise typer.BadParameter(what, param_hint=option)
+
+
 def _describe_application(
     source: Path,
     application_id: str,
@@ -226,7 +245,9 @@ def _describe_application(
 
 
 def _draw_standby_gain(described: DescribedApplication, application_id: str, picture: Path) -> None:
-    """Draw a Kafka Streams application's outage time with and without one more standby, as SVG.
+    """Draw a Kafka Streams application's outage time without and with a standby, as SVG.
+
+    The standby is the last one of each task, or a first one if there is none.
 
     A note is printed if the outage time is unknown.
 
@@ -246,7 +267,7 @@ def _draw_standby_gain(described: DescribedApplication, application_id: str, pic
 
 
 def _describe_cost(gain: StandbyGain) -> str:
-    """Describe the disk space and changelog reads that one more Kafka Streams standby costs."""
+    """Describe the disk space and changelog reads that a Kafka Streams standby costs."""
     cost = f"costs {format_bytes(gain.disk_bytes)} of disk"
     if gain.write_bytes_per_second:
         cost += f" and {format_bytes(gain.write_bytes_per_second)}/s of changelog reads"
@@ -254,7 +275,7 @@ def _describe_cost(gain: StandbyGain) -> str:
 
 
 def _gain_sentence(described: DescribedApplication, clients: int) -> str:
-    """Describe in a sentence the gain and the cost of one more standby for Kafka Streams tasks.
+    """Describe in a sentence the gain and the cost of a Kafka Streams standby.
 
     ``described`` has the simulated gain; ``clients`` is the number of clients.
     """

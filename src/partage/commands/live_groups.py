@@ -24,6 +24,7 @@ __all__ = [
     "GroupMeasurement",
     "PreviousMeasurements",
     "live_groups",
+    "matching_live_groups",
     "measure_group",
     "measure_groups",
     "measure_live_group",
@@ -306,6 +307,33 @@ def live_groups(
             if patterns:
                 raise unknown_group_error(connection, patterns)
     return measurements
+
+
+def matching_live_groups(
+    bootstrap: str, patterns: Sequence[str], *, properties: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return the names of a running cluster's groups that match names or shell patterns, sorted.
+
+    Args:
+        bootstrap: brokers of the cluster, ``host:port,...``.
+        patterns: names or shell patterns of groups.
+        properties: client properties, by Kafka's names.
+
+    Raises:
+        ClusterUnreachableError, NotAuthorizedError: the cluster cannot be read.
+        InvalidConfigError: no group matches.
+        MissingExtraError: kafka-python is not installed.
+    """
+    from partage.capture.connection import ClusterConnection
+    from partage.capture.groups import live_groups as read_groups
+    from partage.capture.security import Properties, connection_settings
+
+    settings = connection_settings(Properties(properties or {}))
+    with ClusterConnection(bootstrap, settings) as connection:
+        found = read_groups(connection, patterns)[0]
+        if not found:
+            raise unknown_group_error(connection, list(patterns))
+    return sorted(one.id for one in found)
 
 
 @checked

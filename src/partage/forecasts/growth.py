@@ -47,6 +47,7 @@ class Growth:
             for large counts.
         new_partitions: partitions that get all of their keys from old ones.
         steps: the safe sequence, with a stop of the producers.
+        conditions: what must be true before the first step.
         alternative: the way without a stop.
     """
 
@@ -59,6 +60,14 @@ class Growth:
     alternative: str = (
         "create a new topic with this count and move the producers to it. Each consumer reads the "
         "old topic to its end before the new one"
+    )
+    conditions: tuple[str, ...] = (
+        "consumers: auto.offset.reset=earliest. Otherwise they skip records that reach a new "
+        "partition before they read it",
+        "joined topics: grow all of them together. Otherwise their partition numbers no longer "
+        "match",
+        "no Kafka Streams application and no ksqlDB query reads the topic: their changelogs keep "
+        "the old placement. Copy the records to a new topic instead",
     )
 
 
@@ -108,9 +117,10 @@ def drain_time(group: str, lag: int, *, drain_rate: float | None) -> DrainTime:
     >>> drain_time("billing", 6_000, drain_rate=400.0).seconds
     15.0
     """
-    if lag < 0 or (drain_rate is not None and not 0 < drain_rate < inf):
-        what = "lag must not be negative, drain rate must be positive"
-        raise InvalidConfigError("lag", what, (lag, drain_rate))
+    if lag < 0:
+        raise InvalidConfigError("lag", "must not be negative", lag)
+    if drain_rate is not None and not 0 < drain_rate < inf:
+        raise InvalidConfigError("drain_rate", "must be a positive number", drain_rate)
     if drain_rate is None:
         return DrainTime(group, lag, 0.0 if lag == 0 else None)
     return DrainTime(group, lag, lag / drain_rate)
@@ -126,11 +136,6 @@ def _growth_steps(after: int, drains: Sequence[DrainTime]) -> tuple[str, ...]:
     known = [one.seconds for one in drains if one.seconds is not None]
     wait = f" ({max(known):,.0f} s for the slowest group)" if known else ""
     return (
-        "consumers: set auto.offset.reset=earliest, or records that reach a new partition before "
-        "its consumer are skipped",
-        "joined topics: grow all of them together, or their partition numbers no longer match",
-        "Kafka Streams and ksqlDB: add no partitions, because changelogs keep the old placement. "
-        "Copy to a new topic instead",
         "stop all producers of the topic and flush them",
         f"wait until every group has lag 0 on all old partitions{wait}",
         f"kafka-topics.sh --alter --partitions {after}",

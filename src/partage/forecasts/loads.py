@@ -149,7 +149,7 @@ def load_by_minute(topics: Mapping[str, int], rows: Iterable[CommitMinute]) -> G
             out.
 
     Raises:
-        InvalidConfigError: fewer than three minutes have commits.
+        InvalidConfigError: the commits span fewer than three minutes.
 
     >>> rows = [CommitMinute("t", 0, m * 60_000, 600 * m) for m in range(4)]
     >>> load_by_minute({"t": 2}, rows).by_minute.tolist()
@@ -159,8 +159,8 @@ def load_by_minute(topics: Mapping[str, int], rows: Iterable[CommitMinute]) -> G
     minutes = [row.minute_ms // MINUTE_MS for row in known]
     first, last = min(minutes, default=0) + 1, max(minutes, default=0)
     if last - first < 1:
-        what = "the group has commits in fewer than three minutes; record it for longer"
-        raise InvalidConfigError("run", what, f"{len(set(minutes))} minutes")
+        what = "the group's commits span fewer than three minutes; record it for longer"
+        raise InvalidConfigError("run", what, f"{last - first + 2 if minutes else 0} minutes")
     cluster = Cluster.from_topics(topics)
     advance = np.zeros((last - first, cluster.index.partitions))
     by_partition: dict[int, dict[int, int]] = {}

@@ -168,7 +168,7 @@ def growth_picture(growth: Growth, drains: Sequence[DrainTime] = ()) -> str:
         ]  # fmt: skip
     y = _TOP + _ROW * len(rows)
     for one in drains:
-        time = "unknown" if one.seconds is None else f"{one.seconds:,.0f} s"
+        time = "an unknown time" if one.seconds is None else f"{one.seconds:,.0f} s"
         text = f"{one.group}: {one.lag:,} old records, read after {time}"
         parts.append(_text(20, y + 19, "ink title", text))
         y += _ROW

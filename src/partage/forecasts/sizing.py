@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from partage import judge
 from partage.errors import InvalidConfigError, UnsupportedProblemError
 from partage.forecasts.loads import GroupLoad
+from partage.forecasts.rolling import DEFAULT_SESSION_S
 from partage.groups.rounds import Join, Leave, Round, play
 from partage.model import Member
 
@@ -38,9 +39,12 @@ _MINUTE_S = 60.0
 _MOST_ROWS = 32
 #: Use of a consumer that has no time left, and the error of sums of rates.
 _FULL, _ROUNDING = 1.0, 1e-9
-#: Share of the allowed lag in which one consumer reads the lag threshold of a scaler. The rest is
-#: for the start of a new pod and for its rebalance.
+#: Share of the allowed lag in which one consumer reads the lag threshold of an autoscaler. The rest
+#: is for the start of a new pod and for its rebalance.
 _SCALER_SHARE = 0.5
+#: An autoscaler's largest number of pods: the busiest consumer has at most this share of the load
+#: that it has with the smallest number.
+_SCALED_LOAD = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +93,10 @@ class HottestPartition:
     lag_s: float
 
 
-#: Values of `Sizing.limit`, the reason why no number of consumers fits: even partitions would be
-#: too hot for a consumer; one partition is; the strategy assigns too many to one consumer.
+#: Values of `Sizing.limit`, the reason why no number of consumers fits. `PARTITIONS`: one consumer
+#: could not keep up with a partition even if the load were spread evenly. `HOT_PARTITION`: it could
+#: then, but not with the hottest partition. `STRATEGY`: one consumer for each partition would be
+#: enough, but the strategy assigns more to one of them.
 PARTITIONS, HOT_PARTITION, STRATEGY = "partitions", "hot partition", "strategy"
 
 
@@ -106,13 +112,15 @@ class Sizing:
         topics: its topics.
         partitions: number of its partitions.
         hottest: the partition with the highest load.
-        rows: one row for each number of consumers, ascending; the last one has one consumer more
-            than there are partitions.
+        rows: one row for each number of consumers, ascending, or for a selection of them; the last
+            one has one consumer more than there are partitions.
         needed: the smallest number of consumers that fits; None if none does.
         useful: the smallest number of consumers with the lowest load of the busiest one.
         limit: `PARTITIONS`, `HOT_PARTITION` or `STRATEGY` if no number of consumers fits; else
             None.
         outage_s: time until the group notices a dead consumer; its partitions are unread so long.
+        is_selection: whether ``rows`` leaves out numbers of consumers; ``useful`` is then the best
+            of those in ``rows``.
     """
 
     strategy: str
@@ -127,6 +135,7 @@ class Sizing:
     useful: int
     limit: str | None
     outage_s: float
+    is_selection: bool = False
 
     def row(self, consumers: int) -> SizeRow:
         """Return the forecast of load and lag for one number of consumers."""
@@ -139,12 +148,14 @@ def size_group(
     strategy: str,
     capacity: float,
     max_lag_s: float,
-    outage_s: float = 45.0,
+    outage_s: float = DEFAULT_SESSION_S,
+    all_sizes: bool = False,
 ) -> Sizing:
     """Find how many consumers a group needs, with a forecast of load and lag for each number.
 
-    It is the smallest number with which the lag stays within ``max_lag_s``, also while one consumer
-    is down. All consumers subscribe to all topics.
+    It is the smallest number with which the lag stays within ``max_lag_s``, also after the busiest
+    consumer has left. The time until the group notices a dead one is not part of this lag. All
+    consumers subscribe to all topics.
 
     Args:
         load: records per second of each partition.
@@ -152,6 +163,8 @@ def size_group(
         capacity: records per second that one consumer can process.
         max_lag_s: allowed lag in seconds.
         outage_s: time until the group notices a dead consumer (its session timeout), for a note.
+        all_sizes: whether ``rows`` has each number of consumers; otherwise only groups of up to 32
+            partitions have all of them.
 
     Raises:
         InvalidConfigError: capacity or lag is not positive, or the load is zero.
@@ -178,23 +191,20 @@ def size_group(
         return rows[consumers]
 
     partitions = load.cluster.index.partitions
-    for consumers in _table_sizes(partitions, ceil(load.total / capacity)):
-        row(consumers)
-    fitting = [one for one in sorted(rows) if rows[one].fits]
-    if fitting:
-        # Between two listed numbers, the smallest one that fits.
-        below = max((one for one in rows if one < fitting[0]), default=0)
-        between = (one for one in range(below + 1, fitting[0]) if row(one).fits)
-        needed: int | None = next(between, fitting[0])
-    else:
-        needed = None
-    lowest = min(one.busiest for one in rows.values())
-    useful = min(n for n, one in rows.items() if one.busiest <= lowest * (1 + 1e-9))
+    least = ceil(load.total / capacity)
+    listed = range(1, partitions + 2) if all_sizes else _table_sizes(partitions, least)
+    fitting = next((one for one in listed if row(one).fits), None)
+    needed = None
+    if fitting is not None:
+        # With some strategies one consumer more raises the highest load: try each number below.
+        needed = next(one for one in range(max(1, least - 1), fitting + 1) if row(one).fits)
+    shown = sorted({*listed, *([] if needed is None else [needed])})
+    lowest = min(row(one).busiest for one in shown)
+    useful = min(one for one in shown if row(one).busiest <= lowest * (1 + 1e-9))
     limit = _limiting_factor(load, capacity, max_lag_s) if needed is None else None
-    ordered = tuple(rows[one] for one in sorted(rows))
     return Sizing(
         strategy, capacity, max_lag_s, load.total, tuple(load.topics), partitions, hottest,
-        ordered, needed, useful, limit, outage_s,
+        tuple(map(row, shown)), needed, useful, limit, outage_s, len(shown) <= partitions,
     )  # fmt: skip
 
 
@@ -319,15 +329,15 @@ def _hottest(load: GroupLoad, capacity: float) -> HottestPartition:
     return HottestPartition(topic, partition, rate, rate / load.total, lag_s)
 
 
-# -- scaler settings ---------------------------------------------------------------------------
+# -- autoscaler settings -----------------------------------------------------------------------
 
 
 def scaler_lines(sizing: Sizing, group: str) -> tuple[str, ...]:
-    """Return autoscaler YAML for a consumer group in Kubernetes (KEDA and HorizontalPodAutoscaler).
+    """Return the lines to set in a KEDA ScaledObject or a HorizontalPodAutoscaler for a group.
 
-    The autoscaler adds a pod when the lag per pod exceeds what a consumer reads in half of the
-    allowed lag. The result is empty if no number of consumers keeps the allowed lag. ``group`` is
-    the group's name.
+    They are parts of YAML; ``<...>`` marks values that Partage does not know. The autoscaler adds a
+    pod when the lag per pod exceeds what a consumer reads in half of the allowed lag. The result is
+    empty if no number of consumers keeps the allowed lag. ``group`` is the group's name.
 
     >>> from partage.forecasts.loads import constant_load
     >>> found = size_group(constant_load({"orders": 12}, 600.0), strategy="range",
@@ -338,9 +348,11 @@ def scaler_lines(sizing: Sizing, group: str) -> tuple[str, ...]:
     if sizing.needed is None:
         return ()
     threshold = max(1, int(sizing.capacity * sizing.max_lag_s * _SCALER_SHARE))
-    most = max(sizing.needed, sizing.useful)
+    most = _most_replicas(sizing, sizing.needed)
+    # Without it KEDA never has more pods than the topic has partitions.
+    idle = ['      allowIdleConsumers: "true"'] if most > sizing.partitions else []
     topic = [f"      topic: {_quote_yaml(sizing.topics[0])}"] if len(sizing.topics) == 1 else []
-    # Each step of a scaler is a rebalance: scale down slowly.
+    # Each step of an autoscaler is a rebalance: scale down slowly.
     wait = max(300, 10 * ceil(0 if isinf(sizing.outage_s) else sizing.outage_s))
     behavior = ["behavior:", "  scaleDown:", f"    stabilizationWindowSeconds: {wait}"]
     return (
@@ -350,8 +362,10 @@ def scaler_lines(sizing: Sizing, group: str) -> tuple[str, ...]:
         "triggers:",
         "  - type: kafka",
         "    metadata:",
+        "      bootstrapServers: <host:port,...>",
         f"      consumerGroup: {_quote_yaml(group)}",
         *topic,
+        *idle,
         f'      lagThreshold: "{threshold}"',
         "advanced:",
         "  horizontalPodAutoscalerConfig:",
@@ -362,9 +376,27 @@ def scaler_lines(sizing: Sizing, group: str) -> tuple[str, ...]:
         "metrics:",
         "  - type: External",
         "    external:",
+        "      metric: {name: <metric of the group's lag>}",
         f'      target: {{type: AverageValue, averageValue: "{threshold}"}}',
         *behavior,
     )
+
+
+def _most_replicas(sizing: Sizing, needed: int) -> int:
+    """Return the number of pods beyond which an autoscaler need not add more.
+
+    It is the smallest listed number with which the busiest consumer has half the load that it has
+    with the needed number, or `Sizing.useful` if none has.
+
+    Args:
+        sizing: the result of `size_group`.
+        needed: the number of consumers that the group needs.
+    """
+    target = _SCALED_LOAD * sizing.row(needed).busiest * (1 + 1e-9)
+    enough = (
+        one.consumers for one in sizing.rows if one.consumers > needed and one.busiest <= target
+    )
+    return next(enough, max(needed, sizing.useful))
 
 
 def _quote_yaml(text: str) -> str:

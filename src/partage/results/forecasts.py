@@ -277,6 +277,7 @@ def size(
     topics: Mapping[str, int] | None = None,
     rate: float | None = None,
     session_timeout: float | None = None,
+    all_sizes: bool = False,
 ) -> Sizing:
     """Forecast load and lag of a consumer group for each number of consumers, and how many it
     needs.
@@ -293,6 +294,8 @@ def size(
         topics: partition count of each topic; replaces those of the run.
         rate: records per second of the group, spread evenly; replaces the rates of the run.
         session_timeout: seconds until the group notices a dead consumer; None takes the members'.
+        all_sizes: whether the result has each number of consumers; otherwise it has a selection of
+            them for more than 32 partitions.
 
     Raises:
         InvalidConfigError: an argument has a wrong value, or the run lacks what is not given.
@@ -320,7 +323,7 @@ def size(
             capacity = _learnt_capacity(source)
     return size_group(
         load, strategy=strategy, capacity=capacity, max_lag_s=max_lag,
-        outage_s=outage_s if session_timeout is None else session_timeout,
+        outage_s=outage_s if session_timeout is None else session_timeout, all_sizes=all_sizes,
     )  # fmt: skip
 
 

@@ -168,6 +168,53 @@ def test_many_partitions_are_sampled_and_the_smallest_number_is_exact() -> None:
     assert len(found.rows) < 100
 
 
+def test_all_sizes_can_be_listed() -> None:
+    """The result says whether its rows are a selection; needed and useful numbers are the same."""
+    load = constant_load({"t": 40}, 400.0)
+    some, every = (
+        size_group(load, strategy="range", capacity=70.0, max_lag_s=5, all_sizes=one)
+        for one in (False, True)
+    )
+    assert [row.consumers for row in every.rows] == list(range(1, 42))
+    assert (some.is_selection, every.is_selection) == (True, False)
+    assert (some.needed, some.useful) == (every.needed, every.useful)
+    few = size_group(constant_load({"t": 4}, 40.0), strategy="range", capacity=70.0, max_lag_s=5)
+    assert not few.is_selection
+
+
+def test_the_smallest_number_is_exact_for_an_uneven_strategy() -> None:
+    """Two topics of a range group: more consumers may raise the highest load."""
+    random, rates = JavaRandom.from_seed(8), []
+    for _ in range(60):
+        number, random = random.next_below(100)
+        rates.append(float(number))
+    load = GroupLoad(pg.Cluster.from_topics({"t": 60}), np.array([rates]))
+    for capacity in (150.0, 200.0, 300.0, 400.0):
+        found = size_group(load, strategy="range", capacity=capacity, max_lag_s=5)
+        every = size_group(load, strategy="range", capacity=capacity, max_lag_s=5, all_sizes=True)
+        assert found.needed == min((r.consumers for r in every.rows if r.fits), default=None)
+
+
+def test_scaler_lines_are_complete() -> None:
+    """KEDA needs brokers, an HPA the metric; a spare consumer needs allowIdleConsumers."""
+    many = size_group(
+        constant_load({"t": 69}, 5.66), strategy="range", capacity=5.0, max_lag_s=30
+    )  # fmt: skip
+    lines = scaler_lines(many, "g")
+    assert [line.strip() for line in lines if "<" in line] == [
+        "bootstrapServers: <host:port,...>", "metric: {name: <metric of the group's lag>}",
+    ]  # fmt: skip
+    most = int(next(one for one in lines if one.startswith("maxRep")).split(": ")[1])
+    assert many.needed is not None
+    assert many.row(most).busiest <= many.row(many.needed).busiest / 2
+    assert most < many.useful
+    assert not [line for line in lines if "allowIdle" in line]
+    spare = size_group(
+        constant_load({"t": 2}, 200.0), strategy="range", capacity=150.0, max_lag_s=30
+    )
+    assert '      allowIdleConsumers: "true"' in scaler_lines(spare, "g")
+
+
 def test_scaler_lines_quote_names() -> None:
     """Names of groups and topics are YAML strings, whatever they contain."""
     found = size_group(
