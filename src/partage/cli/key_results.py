@@ -287,9 +287,11 @@ def _as_json(analysis: KeySpread) -> dict[str, Any]:
         ],
         "hottest": [
             asdict(h)
-            | {"key": h.key.hex(), "partition": {str(n): p for n, p in places.items()}}
+            | {
+                "key": h.key.hex(),
+                "partition": {str(n): p for n, p in analysis.hot_at.get(h.key, {}).items()},
+            }
             for h in analysis.hottest
-            if (places := analysis.hot_at.get(h.key, {})) is not None
         ],
         "low_by": analysis.low_by, "floor": analysis.floor,
         "changes": [asdict(m) for m in analysis.moves],
