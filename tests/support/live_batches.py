@@ -13,6 +13,7 @@ from tests.support.recordings import SESSION_MS, Recording, json_lines, recordin
 
 from partage.history.live_groups import LiveGroups
 from partage.history.live_log import LogBatch
+from partage.jobs.replay.capture import read_context
 from partage.wire.batches import LogRecord
 from partage.wire.group_log import decode_key
 
@@ -66,7 +67,8 @@ def follow(
     The clock is that of the batches; the metadata comes as it was observed. After so many batches
     the state is stored, and another object resumes from it.
     """
-    live, events, now = LiveGroups(SESSION_MS), [], 0
+    delay_ms = read_context(found.capture).initial_delay_ms
+    live, events, now = LiveGroups(SESSION_MS, delay_ms), [], 0
     states = json_lines(found.capture, "cluster.jsonl")[::-1]
     known: list[Any] = []
     for number, batch in enumerate(batches, 1):
@@ -77,7 +79,7 @@ def follow(
         live.add([batch], now)
         events += live.advance(now)
         if every is not None and number % every == 0:
-            blob, live = live.to_bytes(), LiveGroups(SESSION_MS)
+            blob, live = live.to_bytes(), LiveGroups(SESSION_MS, delay_ms)
             for state in known:
                 live.add_state(state)
             live.resume(blob)

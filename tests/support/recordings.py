@@ -31,6 +31,7 @@ from partage.history.events import Generation
 from partage.history.group_history import GroupHistory, HistoryItem
 from partage.history.records import GroupRecord, LogPosition
 from partage.history.transactions import Outcome, Transactions
+from partage.jobs.replay.capture import read_context
 from partage.wire.columns import BinaryColumn
 from partage.wire.columns.commits import TOMBSTONE, decode_offset_commits
 from partage.wire.group_log import decode_record
@@ -124,7 +125,8 @@ class Recording:
         }
 
     def _history(self, group: str) -> tuple[HistoryItem, ...]:
-        history = GroupHistory(self.clusters, SESSION_MS, self.moves)
+        delay_ms = read_context(self.capture).initial_delay_ms
+        history = GroupHistory(self.clusters, SESSION_MS, self.moves, delay_ms)
         rows: list[tuple[LogPosition, int, Any]] = [
             (record.position, 0, record) for record in self.group_records[group]
         ]

@@ -391,8 +391,7 @@ def test_sparks_processor_gives_the_tables_of_a_replay(
     from partage.jobs.watch.watch import GroupProcessor
 
     stream = _Stream(part)
-    timeout_ms = stream.timeout.session_timeout_ms
-    processor = GroupProcessor(str(part / "cluster.jsonl"), timeout_ms)
+    processor = GroupProcessor(str(part / "cluster.jsonl"), stream.timeout)
     spark = TwsTester(processor, timeMode="ProcessingTime")
     names: set[str] = set()
 

@@ -46,6 +46,7 @@ class GroupHistory:
         session_timeout_ms: the broker's setting for members that send none of their own
             (``group.consumer.session.timeout.ms``); None if unknown.
         moves: coordinator moves by log partition (`partage.history.clusters.find_moves`).
+        initial_delay_ms: the broker's ``group.initial.rebalance.delay.ms``; None if unknown.
 
     Attributes:
         topics: lookup of topic names by topic id, including names from records.
@@ -67,6 +68,7 @@ class GroupHistory:
         clusters: ClusterHistory,
         session_timeout_ms: int | None = None,
         moves: Mapping[int, Sequence[CoordinatorMove]] | None = None,
+        initial_delay_ms: int | None = None,
     ) -> None:
         self._clusters = clusters
         self._moves = CoordinatorMoves({} if moves is None else moves)
@@ -84,7 +86,9 @@ class GroupHistory:
         self._number = -1
         self._pauses = PauseTracker()
         self._causes = CauseFinder(clusters, self._pauses, session_timeout_ms, moves=moves)
-        self._unread = UnreadTracker(self._pauses, clusters, session_timeout_ms)
+        self._unread = UnreadTracker(
+            self._pauses, clusters, session_timeout_ms, initial_delay_ms=initial_delay_ms
+        )
 
     @property
     def incarnation(self) -> int:
@@ -200,6 +204,7 @@ class GroupHistory:
         clusters: ClusterHistory,
         session_timeout_ms: int | None = None,
         moves: Mapping[int, Sequence[CoordinatorMove]] | None = None,
+        initial_delay_ms: int | None = None,
     ) -> GroupHistory:
         """Restore a consumer group's history from the bytes (``blob``) that `to_bytes` returned.
 
@@ -209,7 +214,7 @@ class GroupHistory:
             InvalidCaptureError: the bytes are of another version, or damaged.
         """
         stored = unpack_state(blob)
-        new = cls(clusters, session_timeout_ms, moves)
+        new = cls(clusters, session_timeout_ms, moves, initial_delay_ms)
         try:
             new._classic, new._tombstone = stored["classic"], stored["tombstone"]
             new._at, new._opened = stored["at"], stored["opened"]
@@ -224,7 +229,9 @@ class GroupHistory:
                 clusters, new._pauses, session_timeout_ms, stored["causes"], moves
             )
             new._moves.position = stored["moves"]
-            new._unread = UnreadTracker(new._pauses, clusters, session_timeout_ms, stored["unread"])
+            new._unread = UnreadTracker(
+                new._pauses, clusters, session_timeout_ms, stored["unread"], initial_delay_ms
+            )
         except (KeyError, AttributeError, TypeError):
             raise InvalidCaptureError(
                 "stored state: not that of a group; rebuild it from the log"

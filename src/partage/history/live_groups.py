@@ -463,6 +463,7 @@ class LiveGroups:
     Attributes:
         session_timeout_ms: the broker's session timeout, for members that send none; None if
             unknown.
+        initial_delay_ms: the broker's ``group.initial.rebalance.delay.ms``; None if unknown.
         fresh_from: dict from log partition to first offset after the capture began.
         started_ms: time at which the capture began; a record of that time or later is fresh, too.
         newest: dict from log partition to base offset of its newest batch; earlier batches are
@@ -476,6 +477,7 @@ class LiveGroups:
     # Records and commits are held for HOLD_MS, because the search for causes needs slightly later
     # metadata.
     session_timeout_ms: int | None = None
+    initial_delay_ms: int | None = None
     fresh_from: dict[int, int] = field(default_factory=dict)
     started_ms: float = inf
     newest: dict[int, int] = field(default_factory=dict)
@@ -520,7 +522,7 @@ class LiveGroups:
     def resume(self, blob: bytes) -> None:
         """Restore the state of all consumer groups from the bytes (``blob``) of `to_bytes`.
 
-        The metadata and the session timeout must be set before.
+        The metadata and the broker's settings must be set before.
 
         Raises:
             InvalidCaptureError: the bytes are of another version, or damaged.
@@ -530,8 +532,9 @@ class LiveGroups:
             self.decoder.resume(decoder)
             for name, state in groups.items():
                 history = GroupHistory.from_bytes(
-                    state[0], self.clusters, self.session_timeout_ms, self.decoder.moves
-                )
+                    state[0], self.clusters, self.session_timeout_ms, self.decoder.moves,
+                    self.initial_delay_ms,
+                )  # fmt: skip
                 self.groups[name] = WatchedGroup.resumed(name, history, state)
                 if self.groups[name].is_open:
                     self._open[name] = None
@@ -570,7 +573,9 @@ class LiveGroups:
             return
         group = self.groups.get(held.group)
         if group is None:
-            history = GroupHistory(self.clusters, self.session_timeout_ms, self.decoder.moves)
+            history = GroupHistory(
+                self.clusters, self.session_timeout_ms, self.decoder.moves, self.initial_delay_ms
+            )
             group = self.groups[held.group] = WatchedGroup(held.group, history)
         place = held.item.position
         fresh = place.offset >= self.fresh_from.get(place.partition, 0)

@@ -37,13 +37,19 @@ from partage.history.records import (
     MemberState,
     Subscription,
 )
-from partage.history.stop_model import Instant, StopSum, UnreadEstimate, UnreadInterval
-from partage.history.unread import OpenStop, UnreadState
+from partage.history.stop_model import (
+    Instant,
+    OpenStop,
+    StopSum,
+    UnreadEstimate,
+    UnreadInterval,
+)
+from partage.history.unread import UnreadState
 
 __all__ = ["VERSION", "pack_state", "unpack_state"]
 
-#: Version 13: causes remember when members last advanced an offset, and client ids that they share.
-VERSION = 13
+#: Version 14: stops have the start of the first time without a subscriber.
+VERSION = 14
 _MAGIC = b"PGH"
 #: Limit of the decompressed size; a group with 10,000 members and partitions needs a tenth.
 _LARGEST = 1 << 30

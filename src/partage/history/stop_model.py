@@ -25,10 +25,11 @@ __all__ = [
     "COORDINATOR_HEARTBEAT_MS",
     "DEFAULT_COMMIT_MS",
     "HEARTBEAT_MS",
-    "INITIAL_DELAY_MS",
     "INTERVAL_WIDTH",
+    "ClientKey",
     "Instant",
     "MemberCommits",
+    "OpenStop",
     "StopSum",
     "UnreadEstimate",
     "UnreadInterval",
@@ -39,6 +40,7 @@ __all__ = [
     "between",
     "commits_at_revocation",
     "departure_time",
+    "first_join_time",
     "heartbeat_interval",
     "mixture",
     "revocation_time",
@@ -53,8 +55,8 @@ _HEARTBEATS = 4
 COORDINATOR_HEARTBEAT_MS, _COORDINATOR_HEARTBEATS = 5_000, 6
 #: Share of clean departures among those of which no commit tells how they went.
 _LEAVES = 0.7
-#: group.initial.rebalance.delay.ms of a broker: how long an empty classic group waits for members.
-INITIAL_DELAY_MS = 3_000
+#: Default of group.initial.rebalance.delay.ms: how long an empty classic group waits for members.
+_INITIAL_DELAY_MS = 3_000
 #: Probability that a revocation has a commit beside it, if the group's members commit when they
 #: revoke partitions, and if they do not.
 _PROMPT, _PROMPT_BY_CHANCE = 0.4, 0.08
@@ -83,6 +85,11 @@ _COMMIT_LATENCY_MS = 70.0
 #: Half of an 80 % interval in standard deviations; 1.28 for a normal distribution, more for the
 #: heavy tails of busy machines.
 INTERVAL_WIDTH = 1.7
+#: Damaged timestamps may be any int64; columns of intervals must not overflow.
+_LARGEST_MS = 1 << 62
+
+#: Client id, host and instance id of a member.
+ClientKey = tuple[str, str, str | None]
 
 
 class Instant(NamedTuple):
@@ -182,6 +189,28 @@ def before_record(time_ms: float) -> Instant:
     """
     mean, earliest = time_ms - _LATENCY_MS, time_ms - _LONGEST_LATENCY_MS
     return Instant(mean, _LATENCY_DEVIATION_MS**2, earliest, time_ms)
+
+
+def first_join_time(end_ms: float, delay_ms: float | None, members: int) -> Instant:
+    """Estimate when the first member of an empty classic group joined.
+
+    The coordinator waits the whole delay from the first join on, and up to as long again after
+    each further one.
+
+    Args:
+        end_ms: time of the generation's record.
+        delay_ms: the broker's ``group.initial.rebalance.delay.ms``; None if unknown.
+        members: number of members of the generation.
+
+    >>> first_join_time(10_000, 300, 1).mean, first_join_time(10_000, None, 1).mean
+    (9670.0, 8500.0)
+    """
+    if delay_ms is None:
+        return between(end_ms - _INITIAL_DELAY_MS, end_ms)
+    first = before_record(end_ms - delay_ms)
+    if members == 1:
+        return first
+    return between(first.earliest - delay_ms, first.latest)
 
 
 def mixture(share: float, one: Instant, other: Instant) -> Instant:
@@ -402,6 +431,7 @@ class UnreadInterval(NamedTuple):
         unread_ms: length without the time that had no consumer, best estimate.
         unread_p10_ms, unread_p90_ms: 80 % interval of this estimate.
         no_consumer_ms: time without any member, or without one that subscribed.
+        no_consumer_from_ms: start of the first such time; None without one.
     """
 
     topic: str
@@ -416,6 +446,7 @@ class UnreadInterval(NamedTuple):
     unread_p10_ms: int
     unread_p90_ms: int
     no_consumer_ms: int
+    no_consumer_from_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -471,3 +502,73 @@ def sum_stops(stops: Iterable[StopSum], no_consumer_ms: float = 0.0) -> UnreadEs
     return UnreadEstimate(
         mean / 1_000, min(low, mean) / 1_000, max(high, mean) / 1_000, no_consumer_ms / 1_000
     )
+
+
+# -- partitions without a consumer -------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class OpenStop:
+    """Partition that no member consumes at present, with data about its last owner.
+
+    Attributes:
+        start: when its last owner stopped consuming.
+        source: number of this stop; the partitions of one member stop together and share it.
+        member: id of the last owner.
+        seen_ms: time of the record that shows the stop.
+        read_ms: time since which the last owner had consumed it.
+        apart_from_ms: time since which no member has subscribed to it; None while one does.
+        first_apart_ms: start of the first time without a subscriber that has ended; None without.
+        apart_ms: length of all such times that have ended.
+        by_record: whether a record made the owner revoke it.
+        client: client id, host and instance id of the last owner.
+        stalled: whether the last owner exceeded its max.poll.interval.ms, so that it is alive.
+    """
+
+    start: Instant
+    source: int
+    member: str
+    seen_ms: int
+    read_ms: int
+    apart_from_ms: float | None = None
+    first_apart_ms: float | None = None
+    apart_ms: float = 0.0
+    by_record: bool = False
+    client: ClientKey | None = None
+    stalled: bool = False
+
+    def end_apart(self, until_ms: float) -> None:
+        """End the present time without a subscriber, if there is one.
+
+        Args:
+            until_ms: when a member subscribed again.
+        """
+        if self.apart_from_ms is None:
+            return
+        if self.first_apart_ms is None:
+            self.first_apart_ms = self.apart_from_ms
+        self.apart_ms += max(0.0, until_ms - self.apart_from_ms)
+        self.apart_from_ms = None
+
+    def interval(self, pair: tuple[str, int], new_owner: str, end: Instant) -> UnreadInterval:
+        """Return the row of table ``unread`` for the partition, which is consumed again.
+
+        Args:
+            pair: topic and partition number.
+            new_owner: id of the member that consumes it now.
+            end: when it was consumed again.
+        """
+        length = StopSum()
+        length.add(self.start, end, self.apart_ms)
+        unread = sum_stops([length])
+        # A member may stop just after the record by which another one is assigned its partition.
+        stopped = (_whole_ms(min(at, end.mean)) for at in (self.start.mean, *self.start.interval))
+        lengths = (_whole_ms(1_000 * one) for one in (unread.best, unread.p10, unread.p90))
+        since = None if self.first_apart_ms is None else _whole_ms(self.first_apart_ms)
+        times = (*stopped, _whole_ms(end.mean), *lengths, _whole_ms(self.apart_ms))
+        found = UnreadInterval(*pair, self.member, new_owner, *times)
+        return found._replace(no_consumer_from_ms=since)
+
+
+def _whole_ms(value: float) -> int:
+    return max(-_LARGEST_MS, min(_LARGEST_MS, round(value)))

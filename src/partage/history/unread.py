@@ -18,9 +18,10 @@ from partage.history.events import ACTIVE, OWNER, CurrentAssignment, Generation,
 from partage.history.pauses import PauseTracker
 from partage.history.records import MemberState, assigned_partitions
 from partage.history.stop_model import (
-    INITIAL_DELAY_MS,
+    ClientKey,
     Instant,
     MemberCommits,
+    OpenStop,
     StopSum,
     UnreadEstimate,
     UnreadInterval,
@@ -31,6 +32,7 @@ from partage.history.stop_model import (
     between,
     commits_at_revocation,
     departure_time,
+    first_join_time,
     heartbeat_interval,
     mixture,
     revocation_time,
@@ -40,7 +42,6 @@ from partage.history.stop_model import (
 __all__ = ["UnreadState", "UnreadTracker"]
 
 _Pair = tuple[str, int]
-_Client = tuple[str, str, str | None]
 _READS = (OWNER, ACTIVE)
 #: A migration writes the same assignment in two forms within this time.
 _MIGRATION_MS = 2_000
@@ -60,37 +61,6 @@ _LONGEST_PROMPT_MS = 400
 _MISSED = 0.8
 #: Epoch of a `CurrentAssignment` that is a tombstone.
 _LEFT = -1
-#: Damaged timestamps may be any int64; columns of intervals must not overflow.
-_LARGEST_MS = 1 << 62
-
-
-@dataclass(slots=True)
-class OpenStop:
-    """Partition that no member consumes at present, with data about its last owner.
-
-    Attributes:
-        start: when its last owner stopped consuming.
-        source: number of this stop; the partitions of one member stop together and share it.
-        member: id of the last owner.
-        seen_ms: time of the record that shows the stop.
-        read_ms: time since which the last owner had consumed it.
-        apart_from_ms: time since which no member has subscribed to it; None while one does.
-        apart_ms: earlier time without a subscriber during this stop (ms).
-        by_record: whether a record made the owner revoke it.
-        client: client id, host and instance id of the last owner.
-        stalled: whether the last owner exceeded its max.poll.interval.ms, so that it is alive.
-    """
-
-    start: Instant
-    source: int
-    member: str
-    seen_ms: int
-    read_ms: int
-    apart_from_ms: float | None = None
-    apart_ms: float = 0.0
-    by_record: bool = False
-    client: _Client | None = None
-    stalled: bool = False
 
 
 @dataclass(slots=True)
@@ -134,10 +104,10 @@ class UnreadState:
     sessions: dict[str, int] = field(default_factory=dict)
     static: dict[str, bool] = field(default_factory=dict)
     polls: dict[str, int] = field(default_factory=dict)
-    clients: dict[str, _Client] = field(default_factory=dict)
+    clients: dict[str, ClientKey] = field(default_factory=dict)
     java: dict[str, None] = field(default_factory=dict)
     is_classic: bool = True
-    stalled: dict[_Client, int] = field(default_factory=dict)
+    stalled: dict[ClientKey, int] = field(default_factory=dict)
 
 
 class UnreadTracker:
@@ -151,6 +121,8 @@ class UnreadTracker:
         session_timeout_ms: the broker's session timeout, for members that send none; None if
             unknown.
         state: the state to resume from.
+        initial_delay_ms: how long an empty classic group waits for members
+            (``group.initial.rebalance.delay.ms``); None if unknown.
     """
 
     def __init__(
@@ -159,10 +131,12 @@ class UnreadTracker:
         clusters: ClusterHistory,
         session_timeout_ms: int | None = None,
         state: UnreadState | None = None,
+        initial_delay_ms: int | None = None,
     ) -> None:
         self.state = state or UnreadState()
         self._commits, self._clusters = commits, clusters
         self._timeout_ms = session_timeout_ms
+        self._initial_delay_ms = initial_delay_ms
         self._stalled: frozenset[str | None] = frozenset()
 
     def estimate(self) -> UnreadEstimate:
@@ -218,7 +192,9 @@ class UnreadTracker:
         was_empty = (
             generation.protocol == "classic" and before is not None and not before.last.members
         )
-        joined = between(at - INITIAL_DELAY_MS, at) if was_empty else between(at, at)
+        joined = between(at, at)
+        if was_empty:
+            joined = first_join_time(at, self._initial_delay_ms, len(members))
         self._note_subscribers(at, joined)
         if generation.protocol == "classic":
             self._assign_all(generation.first.members, at)
@@ -393,6 +369,10 @@ class UnreadTracker:
                 else after_heartbeat(at, revokes=True)
             )
             self._stop(lost, start, at, by_record=not is_gone)
+            for pair in () if is_gone else lost:
+                stop = state.stopped.get(pair)
+                if stop is not None and pair[0] not in state.topics:  # its owner has unsubscribed
+                    stop.apart_from_ms = max(float(at), stop.start.mean)
         if assignment.member_epoch == _LEFT:
             state.subscribed.pop(assignment.member, None)
             state.sessions.pop(assignment.member, None)
@@ -465,8 +445,7 @@ class UnreadTracker:
             if stop is not None and not self._is_recreated(pair[0], stop.read_ms, time_ms, known):
                 if stop.stalled:
                     self._end_stall(stop, member, time_ms, end)
-                if stop.apart_from_ms is not None:
-                    stop.apart_ms += max(0.0, time_ms - stop.apart_from_ms)
+                stop.end_apart(time_ms)
                 if stop.by_record:
                     commit = self._commits.last_ms(*pair)
                     if commit is not None and stop.source not in state.sums:
@@ -474,7 +453,7 @@ class UnreadTracker:
                         self._count_revocation(is_prompt=0 <= delay_ms <= _LONGEST_PROMPT_MS)
                 source = state.sums.setdefault(stop.source, StopSum())
                 source.add(stop.start, end, stop.apart_ms)
-                state.ended.append(_unread_interval(pair, member, stop, end))
+                state.ended.append(stop.interval(pair, member, end))
                 state.no_consumer_ms += stop.apart_ms
 
     def _end_stall(self, stop: OpenStop, member: str, time_ms: int, end: Instant) -> None:
@@ -490,10 +469,15 @@ class UnreadTracker:
         # before it rejoined.
         state = self.state
         is_same = member == stop.member or state.clients.get(member) == stop.client
-        delay_ms = INITIAL_DELAY_MS if state.is_classic else _LONGEST_PROMPT_MS
-        resumed = between(time_ms - delay_ms, time_ms) if is_same else end
+        rejoined = (
+            first_join_time(time_ms, self._initial_delay_ms, 1)
+            if state.is_classic
+            else between(time_ms - _LONGEST_PROMPT_MS, time_ms)
+        )
+        resumed = rejoined if is_same else end
         stop.start = resumed.limited(stop.read_ms, end.latest)
-        stop.apart_from_ms, stop.apart_ms = None, 0.0
+        stop.apart_from_ms = stop.first_apart_ms = None
+        stop.apart_ms = 0.0
 
     def _is_recreated(
         self, topic: str, before_ms: int, after_ms: int, known: dict[tuple[str, int], bool]
@@ -551,9 +535,10 @@ class UnreadTracker:
             )
             for stop in state.stopped.values()
         )
-        # A client that stalled is alive, too, if others took over its partitions meanwhile.
-        since = [state.stalled.pop(client, None) for client in clients]
-        is_alive |= any(at is not None and time_ms - at <= _REJOIN_MS for at in since)
+        # A client that stalled was alive, too, even if others join before it polls again.
+        is_alive |= any(time_ms - at <= _REJOIN_MS for at in state.stalled.values())
+        for client in clients:
+            state.stalled.pop(client, None)
         for stop in state.stopped.values() if is_alive else ():
             if stop.apart_from_ms is not None and time_ms - stop.seen_ms <= _REJOIN_MS:
                 stop.apart_from_ms = None
@@ -575,9 +560,8 @@ class UnreadTracker:
             if pair[0] in state.topics:
                 if stop.apart_from_ms is not None:
                     until = joined.limited(stop.apart_from_ms, time_ms)
-                    stop.apart_ms += until.mean - stop.apart_from_ms
+                    stop.end_apart(until.mean)
                     stop.start = stop.start.widened(until)
-                    stop.apart_from_ms = None
             elif stop.apart_from_ms is None:
                 # Where the last member is gone, it had no successor while it was dead either.
                 last_member = not state.subscribed and stop.seen_ms == time_ms
@@ -649,30 +633,7 @@ class UnreadTracker:
         )
 
 
-def _unread_interval(pair: _Pair, new_owner: str, stop: OpenStop, end: Instant) -> UnreadInterval:
-    """Return the row of table ``unread`` for a partition that is consumed again.
-
-    Args:
-        pair: topic and partition number.
-        new_owner: id of the member that consumes it now.
-        stop: data about its stop, such as its last owner.
-        end: when it was consumed again.
-    """
-    length = StopSum()
-    length.add(stop.start, end, stop.apart_ms)
-    unread = sum_stops([length])
-    # A member may stop just after the record by which another one is assigned its partition.
-    stopped = (_whole_ms(min(at, end.mean)) for at in (stop.start.mean, *stop.start.interval))
-    lengths = (_whole_ms(1_000 * one) for one in (unread.best, unread.p10, unread.p90))
-    times = (*stopped, _whole_ms(end.mean), *lengths, _whole_ms(stop.apart_ms))
-    return UnreadInterval(*pair, stop.member, new_owner, *times)
-
-
-def _whole_ms(value: float) -> int:
-    return max(-_LARGEST_MS, min(_LARGEST_MS, round(value)))
-
-
-def _client(member: MemberState) -> _Client:
+def _client(member: MemberState) -> ClientKey:
     return member.client_id, member.client_host, member.instance
 
 

@@ -248,6 +248,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         ("unread_p10_ms", "int64", "10th percentile of this estimate"),
         ("unread_p90_ms", "int64", "90th percentile of this estimate"),
         ("no_consumer_ms", "int64", "time without any member or subscriber"),
+        ("no_consumer_from_ms", "int64?", "start of the first such time; null without one"),
     ),
     "replays": (
         _RUN,

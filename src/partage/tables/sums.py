@@ -46,7 +46,7 @@ _INTERVALS = {Aggregation.INTERVAL, Aggregation.DIFFERENCE}
 #: 90th percentile, and of the squares of these distances.
 _OF_ESTIMATE = ("best", "below", "below_square", "above", "above_square", "known")
 #: Correlation of the errors of two rebalances: clients of one recording behave alike.
-_CORRELATION = 0.1
+_CORRELATION = 0.3
 _MAXIMA = frozenset(m.name for m in METRICS if m.aggregation is Aggregation.MAXIMUM)
 
 

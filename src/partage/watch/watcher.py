@@ -220,7 +220,7 @@ class Watcher:
         ends, positions = writer.manifest.first_ends, writer.manifest.positions
         live.fresh_from = {p: max(ends.get(p, 0), positions.get(p, 0)) for p in (*ends, *positions)}
         configs, states, _ = writer.recorded({})
-        live.session_timeout_ms = _session_timeout(configs)
+        _apply_settings(live, configs)
         for state in states:
             live.add_state(state)
         stored = writer.folder / _STATE
@@ -273,11 +273,12 @@ class Watcher:
     # --- called by the capture ------------------------------------------------------------
 
     def on_config(self, configs: Mapping[str, str]) -> None:
-        """Store the broker's group session timeout, which applies to members that send none.
+        """Store the broker's settings of groups: the session timeout for members that send none,
+        and the initial delay.
 
         ``configs`` are the broker's settings by name.
         """
-        self._live.session_timeout_ms = _session_timeout(configs)
+        _apply_settings(self._live, configs)
 
     def on_batch(self, batch: LogBatch) -> None:
         """Queue a batch of captured log records; the next `flush` sends it to the
@@ -423,10 +424,16 @@ class Watcher:
 
 
 _TIMEOUT = "group.consumer.session.timeout.ms"
+_INITIAL_DELAY = "group.initial.rebalance.delay.ms"
 
 
-def _session_timeout(configs: Mapping[str, str]) -> int | None:
-    value = configs.get(_TIMEOUT, "")
+def _apply_settings(live: LiveGroups, configs: Mapping[str, str]) -> None:
+    """Set the session timeout and the initial delay of groups from the broker's settings."""
+    live.session_timeout_ms = _whole_number(configs.get(_TIMEOUT, ""))
+    live.initial_delay_ms = _whole_number(configs.get(_INITIAL_DELAY, ""))
+
+
+def _whole_number(value: str) -> int | None:
     return int(value) if value.isdecimal() else None
 
 

@@ -25,8 +25,9 @@ def test_the_sample_tells_when_coordinators_moved() -> None:
 
 
 def test_the_brokers_session_timeout_is_read() -> None:
-    """As the broker reports it, in cluster-config.json."""
-    assert read_context(DATA).session_timeout_ms == 6_000
+    """As the broker reports it, in cluster-config.json, with the initial delay of classic groups."""
+    found = read_context(DATA)
+    assert (found.session_timeout_ms, found.initial_delay_ms) == (6_000, 300)
 
 
 def test_nothing_beside_is_nothing_known(tmp_path: Path) -> None:

@@ -272,3 +272,35 @@ def test_a_stalled_client_that_rejoins_was_running() -> None:
     found = group.generation(26_000, replace(member("a-2", 0, 1), client_id="a"))
     assert found.no_consumer == 0
     assert found.best == pytest.approx(2 * 6.0, abs=1.5)
+
+
+def test_a_topic_without_a_subscriber_has_no_consumer_in_a_consumer_group() -> None:
+    """Its owner unsubscribes, acknowledges that 1 s later, and subscribes again at 9 s."""
+    tracker = Group().tracker
+    state = ClassicState("consumer", 2, "server:uniform", None, None, (member("a"),))
+    first = Generation(
+        0, LogPosition(0, 0), 900, state, state, 1, 0, None, protocol="consumer"
+    )  # fmt: skip
+    tracker.rebalance(first, None)
+    tracker.acknowledge(acknowledged(1_000, "a", 0))
+    other = replace(state, members=(member("a", topic="u"),))
+    second = replace(first, timestamp_ms=3_000, first=other, last=other)
+    tracker.rebalance(second, first)
+    tracker.acknowledge(acknowledged(4_000, "a"))
+    tracker.rebalance(replace(first, timestamp_ms=9_000), second)
+    tracker.acknowledge(acknowledged(9_500, "a", 0))
+    estimate = tracker.estimate()
+    (found,) = tracker.take_intervals()
+    assert estimate.no_consumer == pytest.approx(4.8, abs=0.1)
+    assert estimate.best == pytest.approx(0.63, abs=0.1)
+    assert found.no_consumer_from_ms == pytest.approx(4_200, abs=50)
+
+
+@pytest.mark.parametrize(("delay_ms", "best"), [(None, 1.53), (300, 0.36), (0, 0.06)])
+def test_an_empty_group_waits_for_the_brokers_initial_delay(delay_ms, best) -> None:
+    """The only member joined this delay before the record; unknown, it is at most 3 s."""
+    group = Group()
+    group.tracker = UnreadTracker(group.commits, ClusterHistory([]), initial_delay_ms=delay_ms)
+    group.generation(1_000, member("a", 0))
+    group.generation(5_000)
+    assert group.generation(60_000, member("b", 0)).best == pytest.approx(best, abs=0.01)

@@ -510,7 +510,7 @@ class _Context:
         wrong = [around.clocks.wrong.get(partition) for partition in seen["log_partitions"]]
         parts = (
             self._everywhere, self._metadata.until(until_ms, AHEAD_STATES).hex(), moves, wrong,
-            None if is_inside else span, around.session_timeout_ms,
+            None if is_inside else span, around.session_timeout_ms, around.initial_delay_ms,
         )  # fmt: skip
         return blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 

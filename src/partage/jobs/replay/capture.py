@@ -335,7 +335,11 @@ def _batches(folder: Path | None) -> tuple[Mapping[str, Any], ...] | None:
 
 
 _EPOCHS = ("partition", "base_offset", "leader_epoch", "max_timestamp_ms")
-_TIMEOUT = "group.consumer.session.timeout.ms"
+#: Broker settings that the histories use, by field of `LogContext`.
+_SETTINGS = {
+    "session_timeout_ms": "group.consumer.session.timeout.ms",
+    "initial_delay_ms": "group.initial.rebalance.delay.ms",
+}
 
 
 @dataclass(frozen=True)
@@ -348,7 +352,8 @@ class LogContext:
     | file                   | gives                                                              |
     |------------------------|--------------------------------------------------------------------|
     | ``batches.parquet``    | leader epochs: when a group's coordinator moved                    |
-    | ``cluster-config.json``| the broker's session timeout, for members that send none (KIP-848) |
+    | ``cluster-config.json``| the broker's session timeout, for members that send none           |
+    |                        | (KIP-848), and how long an empty classic group waits for members   |
 
     Attributes:
         session_timeout_ms: session timeout of members that send none; None if it is not known.
@@ -356,16 +361,19 @@ class LogContext:
         span: first and last plausible time of the records, see `Tally.span`. Times outside are from
             a wrong clock and measure no duration. None if it is not known.
         clocks: positions in the log whose timestamp is from a wrong clock.
+        initial_delay_ms: how long an empty classic group waits for members
+            (``group.initial.rebalance.delay.ms``); None if it is not known.
     """
 
     session_timeout_ms: int | None = None
     moves: Mapping[int, tuple[CoordinatorMove, ...]] = field(default_factory=dict)
     span: tuple[int, int] | None = None
     clocks: Clocks = field(default_factory=Clocks)
+    initial_delay_ms: int | None = None
 
 
 def read_context(folder: Path | str) -> LogContext:
-    """Read the broker's session timeout and the coordinator moves from a capture's metadata files.
+    """Read the broker's settings and the coordinator moves from a capture's metadata files.
 
     Args:
         folder: the folder of the capture, or a file in it; a table has no such files.
@@ -379,20 +387,25 @@ def read_context(folder: Path | str) -> LogContext:
     at = Path(folder)
     inside = at if at.is_dir() else at.parent
     batches, config = inside / "batches.parquet", inside / "cluster-config.json"
+    settings = _broker_settings(config) if config.is_file() else {}
+    moves = _moves(batches) if at.exists() and batches.exists() else {}
     return LogContext(
-        _session_timeout(config) if config.is_file() else None,
-        _moves(batches) if at.exists() and batches.exists() else {},
+        settings.get("session_timeout_ms"), moves, initial_delay_ms=settings.get("initial_delay_ms")
     )
 
 
-def _session_timeout(path: Path) -> int | None:
-    try:
-        config = json.loads(path.read_bytes())
-        value = config["configs"].get(_TIMEOUT)
-        return None if value is None else int(value)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as e:
-        what = f"{path}: {_TIMEOUT} cannot be read ({type(e).__name__})"
-        raise InvalidCaptureError(f"{what}; record it again, or remove the file") from None
+def _broker_settings(path: Path) -> dict[str, int]:
+    """Return the broker settings of ``cluster-config.json`` by field of `LogContext`."""
+    found: dict[str, int] = {}
+    for name, setting in _SETTINGS.items():
+        try:
+            value = json.loads(path.read_bytes())["configs"].get(setting)
+            if value is not None:
+                found[name] = int(value)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as e:
+            what = f"{path}: {setting} cannot be read ({type(e).__name__})"
+            raise InvalidCaptureError(f"{what}; record it again, or remove the file") from None
+    return found
 
 
 def _moves(path: Path) -> dict[int, tuple[CoordinatorMove, ...]]:

@@ -439,7 +439,9 @@ class GroupRows:
         self._writers = writers
         self._around = known = around or LogContext()
         self._span = known.span
-        self._history = GroupHistory(clusters, known.session_timeout_ms, known.moves)
+        self._history = GroupHistory(
+            clusters, known.session_timeout_ms, known.moves, known.initial_delay_ms
+        )
         self._ownership = OwnershipIntervals(self._history.topics.id_of, known.span)
         self._owners = OwnershipTracker(clusters)
         self._rebalances = RebalanceRows(clusters)
@@ -468,7 +470,7 @@ class GroupRows:
         self._owners.resume(owners)
         known = self._around
         self._history = GroupHistory.from_bytes(
-            history, self._clusters, known.session_timeout_ms, known.moves
+            history, self._clusters, known.session_timeout_ms, known.moves, known.initial_delay_ms
         )
         self._ownership = OwnershipIntervals(self._history.topics.id_of, known.span)
         self._ownership.resume(ownership)

@@ -58,9 +58,8 @@ __all__ = [
     "write_open_commits",
 ]
 
-#: Raised when what is stored, or its meaning, changes. Version 4: Streams applications under
-#: other settings.
-VERSION = 4
+#: Raised when what is stored, or its meaning, changes. Version 5: column ``no_consumer_from_ms``.
+VERSION = 5
 _FOLDER = "state"
 #: Key of `ReplayState.positions` for the newest micro-batch that was read of a stream.
 STREAM = -1

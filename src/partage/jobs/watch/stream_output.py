@@ -6,7 +6,7 @@ OUT/stream/batches/00000012.json                     its files; written last, re
 OUT/stream/batches/00000000-00000063.json            files of merged micro-batches
 OUT/stream/checkpoint/                               Spark's: positions in the log, states of groups
 OUT/stream/cluster.jsonl                             metadata, if the source is a running cluster
-OUT/stream/cluster-config.json                       its session timeout
+OUT/stream/cluster-config.json                       its settings of groups
 ```
 
 If the source is a running cluster, table ``decoded`` has the decoded records, from which

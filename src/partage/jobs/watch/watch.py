@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -199,14 +199,13 @@ def watch(
         opened.enter_context(folder.lock())
         if topic is not None:
             recorder = opened.enter_context(_MetadataRecorder(topic, folder.metadata))
-            timeout_ms = recorder.session_timeout_ms
             metadata = folder.metadata
             # A replay of the folder reads it.
-            config = {"configs": {"group.consumer.session.timeout.ms": timeout_ms}}
-            write_json(folder.path / "cluster-config.json", config)
+            write_json(folder.path / "cluster-config.json", {"configs": recorder.configs})
+            context = read_context(folder.path)
         else:
-            timeout_ms = read_context(name).session_timeout_ms
             metadata = Path(name) / "cluster.jsonl"
+            context = read_context(name)
         opened.enter_context(jvm_errors())
         running = opened.enter_context(
             session(spark, master=master, conf=_settings(conf, master, spark))
@@ -221,7 +220,7 @@ def watch(
             if topic is None
             else _kafka_rows(running, topic, metadata, wanted)
         )
-        processor = GroupProcessor(str(metadata), timeout_ms, keeps_decoded=topic is not None)
+        processor = GroupProcessor(str(metadata), context, keeps_decoded=topic is not None)
         publisher = _Publisher(folder, lake, report)
         _run(rows, processor, publisher, wanted, stop=stop or threading.Event())
     return folder
@@ -416,7 +415,7 @@ class _MetadataRecorder:
     """Thread that appends the metadata of a running cluster to a file once a second.
 
     Attributes:
-        session_timeout_ms: the broker's session timeout for members that send none.
+        configs: the broker's settings for groups, offsets and transactions.
     """
 
     _SECONDS = 1.0
@@ -426,7 +425,7 @@ class _MetadataRecorder:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._last: dict[str, Any] = {}
-        self.session_timeout_ms: int | None = None
+        self.configs: dict[str, str] = {}
 
     def __enter__(self) -> _MetadataRecorder:  # noqa: PYI034 - typing.Self is of Python 3.11
         if self._path.is_file():
@@ -436,8 +435,7 @@ class _MetadataRecorder:
             self._add({**state, "ts_ms": _now_ms()} if self._last else state)
         with self._topic.connect() as connection:
             node = min(broker["id"] for broker in self._topic.states[0]["brokers"])
-            timeout = connection.broker_config(node).get("group.consumer.session.timeout.ms")
-        self.session_timeout_ms = None if timeout is None else int(timeout)
+            self.configs = connection.broker_config(node)
         self._thread.start()
         return self
 
@@ -493,15 +491,13 @@ class GroupProcessor(StatefulProcessor):
 
     Args:
         metadata: path of ``cluster.jsonl``, the same on all nodes.
-        session_timeout_ms: the broker's session timeout; None if unknown.
+        settings: the broker's settings; coordinator moves are added to them.
         keeps_decoded: whether to write the decoded rows too, for a replay of the stream's folder.
     """
 
-    def __init__(
-        self, metadata: str, session_timeout_ms: int | None, *, keeps_decoded: bool = False
-    ) -> None:
+    def __init__(self, metadata: str, settings: LogContext, *, keeps_decoded: bool = False) -> None:
         self._metadata = metadata
-        self._timeout_ms = session_timeout_ms
+        self._settings = settings
         self._keeps_decoded = keeps_decoded
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -557,7 +553,7 @@ class GroupProcessor(StatefulProcessor):
         size, at, moves = known
         if before is not None:
             stored = StoredGroup(None, before.digests, before.commits)
-            context = LogContext(self._timeout_ms, moves_of(at, moves))
+            context = replace(self._settings, moves=moves_of(at, moves))
             quick = update_commits(name, stored, [batch], context)
             if quick is not None:
                 return quick
@@ -610,7 +606,7 @@ class GroupProcessor(StatefulProcessor):
         ``size`` is the number of bytes of ``cluster.jsonl`` to use; ``moves`` is the result of
         `moves_text`.
         """
-        context = LogContext(self._timeout_ms, moves_of(partition, moves))
+        context = replace(self._settings, moves=moves_of(partition, moves))
         return _clusters_until(self._metadata, size), context
 
     def _set_removal_timer(
