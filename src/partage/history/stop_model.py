@@ -25,6 +25,7 @@ __all__ = [
     "COORDINATOR_HEARTBEAT_MS",
     "DEFAULT_COMMIT_MS",
     "HEARTBEAT_MS",
+    "INITIAL_DELAY_MS",
     "INTERVAL_WIDTH",
     "ClientKey",
     "Instant",
@@ -56,7 +57,7 @@ COORDINATOR_HEARTBEAT_MS, _COORDINATOR_HEARTBEATS = 5_000, 6
 #: Share of clean departures among those of which no commit tells how they went.
 _LEAVES = 0.7
 #: Default of group.initial.rebalance.delay.ms: how long an empty classic group waits for members.
-_INITIAL_DELAY_MS = 3_000
+INITIAL_DELAY_MS = 3_000
 #: Probability that a revocation has a commit beside it, if the group's members commit when they
 #: revoke partitions, and if they do not.
 _PROMPT, _PROMPT_BY_CHANCE = 0.4, 0.08
@@ -206,7 +207,7 @@ def first_join_time(end_ms: float, delay_ms: float | None, members: int) -> Inst
     (9670.0, 8500.0)
     """
     if delay_ms is None:
-        return between(end_ms - _INITIAL_DELAY_MS, end_ms)
+        return between(end_ms - INITIAL_DELAY_MS, end_ms)
     first = before_record(end_ms - delay_ms)
     if members == 1:
         return first

@@ -21,6 +21,7 @@ from partage.report.client_settings import (
     base_policy,
     client_family,
     parse_policy,
+    poll_lines,
     settings_lines,
     translate_lines,
 )
@@ -30,8 +31,8 @@ from partage.report.run import Estimate, FigureRange, GroupFigures, RunFigures, 
 from partage.tables.metrics import OWN
 
 __all__ = [
-    "RULES", "Advice", "MergedAdvice", "Settings", "advice_for", "best_policy", "coverage_advice",
-    "merge_advice", "simulation_error", "total_savings",
+    "LEAST_SHARE", "RULES", "Advice", "MergedAdvice", "Settings", "advice_for", "best_policy",
+    "coverage_advice", "merge_advice", "simulation_error", "total_savings",
 ]  # fmt: skip
 
 #: Default of session.timeout.ms since Kafka 3.0 (KIP-735), also for groups of KIP-848; in ms.
@@ -42,7 +43,7 @@ _KNOWN = frozenset({
     "range", "roundrobin", "sticky", "cooperative-sticky", "server:uniform", "server:range",
 })  # fmt: skip
 #: A smaller share of the downtime is not worth a change.
-_LEAST_SHARE = 0.01
+LEAST_SHARE = 0.01
 #: A smaller error of the simulation (partition-seconds) is shown as none.
 _SMALLEST_ERROR = 0.05
 #: Policies whose effects differ by less than this share count as equally good.
@@ -313,9 +314,13 @@ def _advise_session_timeout(group: GroupFigures) -> Advice | None:
             affects="join", avoids=min(returned, expired), costs=costs,
         )  # fmt: skip
     # Members of the consumer protocol have no session.timeout.ms: the client rejects it.
+    lines: tuple[str, ...] = (f"consumer.session.timeout.ms={longer}",)
     if group.traits.protocol == "classic":
-        why += " The consumer protocol is recommended too: there the broker has this setting."
-    lines = (f"consumer.session.timeout.ms={longer}",)
+        why += (
+            " The consumer protocol is recommended too: there this is a setting of the group on "
+            "the brokers (kafka-configs.sh --entity-type groups)."
+        )
+        lines = ("# after the move to group.protocol=consumer", *lines)
     return Advice(
         "session-timeout", "Make session timeouts longer than pauses", why, lines, "group",
         affects="join", avoids=min(returned, expired), costs=costs,
@@ -327,18 +332,18 @@ def _advise_frequent_polls(group: GroupFigures) -> Advice | None:
 
     It counts members that rejoined afterwards, and so were alive.
     """
-    late = group.traits.late_polls
-    if not late or group.traits.protocol not in {"classic", "consumer"}:
+    traits = group.traits
+    late, longest, poll = traits.late_polls, traits.longest_poll_ms, traits.poll_ms
+    if not late or traits.protocol not in {"classic", "consumer"}:
         return None
     why = (
-        f"{plural(late, 'member')} had no commits for longer than max.poll.interval.ms, left, and "
-        "rejoined: alive, but not polling. A longer session timeout does not help, because "
-        "heartbeats continue meanwhile. Fetch fewer records per poll, or allow more time between "
-        "two polls."
+        f"{plural(late, 'member')} had no commits for longer than max.poll.interval.ms"
+        f"{f' ({duration(poll)})' if poll else ''}, left, and rejoined"
+        f"{f' after up to {duration(longest)} without a poll' if longest else ''}: alive, but not "
+        "polling. A longer session timeout does not help, because heartbeats continue meanwhile. "
+        "Fetch fewer records per poll, or allow more time between two polls; one of both suffices."
     )
-    longer = "max.poll.interval.ms=<longer than the slowest processing between two polls>"
-    fewer = "max.poll.records=<fewer than now; 500 if it was never set>"
-    lines = {"java": (fewer, longer), "librdkafka": (longer,)}.get(_client_family(group), ())
+    lines = poll_lines(group.clients, poll, longest) if poll and longest else ()
     return Advice("late-polls", "Poll more often", why, lines, affects="poll", avoids=late)
 
 
@@ -365,9 +370,12 @@ def _advise_slow_rollouts(group: GroupFigures) -> Advice | None:
     trigger = traits.triggers[0][0] if traits.triggers else "unknown"
     if trigger == "broker":  # clients can do nothing about it
         return None
+    begin = f"mostly triggered because {cause_clause(trigger)}"
+    if trigger == "first":
+        begin = "mostly when the group started, because its members joined one after the other"
     why = (
         f"{plural(traits.storms, 'rebalance storm')} with {plural(traits.stormy, 'rebalance')} in "
-        f"all, mostly triggered because {cause_clause(trigger)}. "
+        f"all, {begin}. "
     )
     if trigger == "first" and traits.protocol == "classic":
         why += "Let the coordinator wait for the first members: one rebalance for all of them."
@@ -528,7 +536,7 @@ def best_policy(group: GroupFigures) -> Settings | None:
         and f.idle <= own.idle
         and (saved := gain_of(group, name)) is not None
         and saved.low > 0
-        and saved.best > _LEAST_SHARE * whole
+        and saved.best > LEAST_SHARE * whole
     ]
     best = max((_best_estimate(one.saved) for one in fit), default=0.0)
     alike = [one for one in fit if _best_estimate(one.saved) >= best - max(error, _ALIKE * best)]

@@ -9,6 +9,7 @@ __all__ = [
     "base_policy",
     "client_family",
     "parse_policy",
+    "poll_lines",
     "settings_lines",
     "translate_lines",
 ]
@@ -178,6 +179,50 @@ def translate_lines(lines: Iterable[str], family: str) -> tuple[str, ...]:
         name + equals + value if name.startswith("#") else name.replace(".", "_") + equals + value
         for name, equals, value in parts
     )
+
+
+#: Defaults of max.poll.records; librdkafka's poll returns one record, and aiokafka has no limit.
+_POLL_RECORDS = {"java": 500, "kafka-python": 500}
+_DEFAULT_POLL_MS = 300_000
+
+
+def poll_lines(clients: Iterable[str], poll_ms: int, longest_ms: int) -> tuple[str, ...]:
+    """Return consumer properties for clients that exceeded max.poll.interval.ms.
+
+    Either fewer records per poll, or a longer interval: with a quarter to spare for the longest
+    time between two polls.
+
+    Args:
+        clients: client libraries of the group; different spellings have no common lines.
+        poll_ms: present max.poll.interval.ms.
+        longest_ms: longest time between two polls (ms).
+
+    >>> for line in poll_lines(["java"], 10_000, 15_000):
+    ...     print(line)
+    # fewer records per poll; from 500, the default: the log lacks yours
+    max.poll.records=263
+    # or more time between two polls (now 10000, default 300000)
+    max.poll.interval.ms=19000
+    """
+    known = {one for one in clients if one in _FAMILIES} or {"java"}
+    families = {_FAMILIES[one] for one in known}
+    if "python" in families and len(families) > 1:
+        return ()
+    enough = (longest_ms * 5 // 4_000 + 1) * 1_000
+    lines: list[str] = []
+    defaults = {_POLL_RECORDS.get(one) for one in known}
+    records = defaults.pop() if len(defaults) == 1 else None
+    if records is not None:
+        lines += [
+            f"# fewer records per poll; from {records}, the default: the log lacks yours",
+            f"max.poll.records={max(1, records * poll_ms // enough)}",
+        ]
+    either = "or more" if lines else "more"
+    lines += [
+        f"# {either} time between two polls (now {poll_ms}, default {_DEFAULT_POLL_MS})",
+        f"max.poll.interval.ms={enough}",
+    ]
+    return translate_lines(lines, families.pop())
 
 
 def _librdkafka_lines(strategy: str, family: str) -> list[str] | None:

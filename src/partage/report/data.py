@@ -78,6 +78,7 @@ _USED: dict[str, tuple[str, ...]] = {
     ),
     "unread": (
         "group", "topic", "partition", "assigned_ms", "unread_ms", "unread_p10_ms", "unread_p90_ms",
+        "no_consumer_ms", "no_consumer_from_ms",
     ),
     "bad_records": ("partition", "offset", "part", "why", "group"),
     "streams_settings": (
@@ -363,7 +364,7 @@ def _traits(folder: PublishedRun, rebalances: pa.Table) -> dict[str, Traits]:
         rebalances,
         load_table(folder, "members"),
         load_table(folder, "ownership", ["group", "topic", "partition"]),
-        folder.table("events", ["group", "event", "member", "detail"]),
+        folder.table("events", ["group", "event", "member", "detail", "time_ms"]),
         broker_session_ms=folder.summary.get("session_timeout_ms") or 0,
     )
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from partage.report.data import load_table
 from partage.report.gains import sum_gains
-from partage.report.messages import downtime_text, format_estimate
+from partage.report.messages import TimeUnit, common_unit, downtime_text, format_estimate
 from partage.report.run import Estimate, FigureRange, GroupFigures, RunFigures
 from partage.report.timeline import OwnedIntervals, UnreadTimes, columns_of, draw_timeline
 from partage.tables.statuses import DONE, PER_REBALANCE, RECORDED
@@ -91,6 +91,7 @@ def details(folder: PublishedRun, run: RunFigures) -> Iterator[tuple[GroupFigure
         ownership = _ownership(intervals, last)
         budget = _MAX_BOXES if number < _LARGE_TIMELINES else min(boxes, _MAX_BOXES)
         times = _unread(unread.rows(group.name), ownership) if "unread" in folder.tables else None
+        unit = common_unit(map(_downtime_sort_key, rows))
         changes = _changes(rows, all_rows["time_ms"].to_pylist(), ownership, last)
         yield (
             group,
@@ -111,11 +112,14 @@ def details(folder: PublishedRun, run: RunFigures) -> Iterator[tuple[GroupFigure
                     }
                     for gap in gaps
                 ),
-                "steps": columns_of(map(_rebalance_entry, rows)),
+                "steps": columns_of(_rebalance_entry(row, unit) for row in rows),
                 "changes": columns_of(changes),
                 "most_compared": _MAX_MEMBERS,
                 "worst": [
-                    {"step": i, "cheapest": columns_of(_cheapest(simulated.get(_key(rows[i]), {})))}
+                    {
+                        "step": i,
+                        "cheapest": columns_of(_cheapest(simulated.get(_key(rows[i]), {}), unit)),
+                    }
                     for i in worst[group.name]
                 ],
                 "storms": columns_of(_storms(rows)),
@@ -335,7 +339,16 @@ def _unread(table: pa.Table, owned: OwnedIntervals) -> UnreadTimes:
     pairs = zip(table["topic"].to_pylist(), table["partition"].to_pylist(), strict=True)
     rows = np.array([place.get(pair, -1) for pair in pairs], np.int64)
     names = ("assigned_ms", "unread_ms", "unread_p10_ms", "unread_p90_ms")
-    columns = (np.array(table[name].to_pylist(), np.int64) for name in names)
+    columns = [np.array(table[name].to_pylist(), np.int64) for name in names]
+    since = [
+        until if begin is None else begin
+        for begin, until in zip(
+            table["no_consumer_from_ms"].to_pylist(), columns[0].tolist(), strict=True
+        )
+    ]
+    apart = [length or 0 for length in table["no_consumer_ms"].to_pylist()]
+    columns.append(np.array(since, np.int64))
+    columns.append(np.minimum(columns[-1] + np.array(apart, np.int64), columns[0]))
     known = rows >= 0
     return UnreadTimes(rows[known], *(column[known] for column in columns))
 
@@ -344,21 +357,24 @@ def _range_of(low: float | None, high: float | None) -> FigureRange | None:
     return None if low is None or high is None else FigureRange(low, high)
 
 
-def _downtime(row: Mapping[str, Any]) -> str:
+def _downtime(row: Mapping[str, Any], unit: TimeUnit) -> str:
     best, bounds = row["best"], _range_of(row["low"], row["high"])
     if best is None:
-        return "?" if bounds is None else downtime_text(bounds, None, short=True)
-    return format_estimate(Estimate(best, row["p10"], row["p90"]), short=True)
+        return "?" if bounds is None else downtime_text(bounds, None, short=True, unit=unit)
+    return format_estimate(Estimate(best, row["p10"], row["p90"]), short=True, unit=unit)
 
 
-def _rebalance_entry(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert one rebalance row to an entry of the page's list of rebalances."""
+def _rebalance_entry(row: Mapping[str, Any], unit: TimeUnit) -> dict[str, Any]:
+    """Convert one rebalance row to an entry of the page's list of rebalances.
+
+    ``unit`` is that of all downtimes in the list.
+    """
     return {
         "generation": row["generation"], "incarnation": row["incarnation"],
         "time_ms": row["time_ms"], "cause": row["cause_kind"] or "unknown",
         "recorded": row["cause_source"] == "recorded", "what": row["cause"] or "",
         "members": row["members"], "moved": row["moved"],
-        "downtime": _downtime(row), "downtime_sort": _rounded(_downtime_sort_key(row)),
+        "downtime": _downtime(row, unit), "downtime_sort": _rounded(_downtime_sort_key(row)),
         "storm": row["storm"], "missing_before": row["gap_before"] or 0,
         "note": row["disagreement"] or row["why_not"] or "",
     }  # fmt: skip
@@ -423,10 +439,9 @@ def _intervals_by_owner(owned: OwnedIntervals, last_ms: int) -> Iterator[tuple[_
         yield np.sort(start[begins & of]), np.sort(end[ends & of])
 
 
-def _cheapest(policies: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return the policies with the least simulated downtime for a rebalance, as texts.
-
-    ``policies`` is a dict from policy (protocol and strategy) to costs.
+def _cheapest(policies: Mapping[str, Mapping[str, Any]], unit: TimeUnit) -> list[dict[str, str]]:
+    """Return the protocols and strategies with the least simulated downtime for a rebalance, as
+    texts in the given unit.
     """
     done = [(n, r) for n, r in policies.items() if n != RECORDED and r["status"] == DONE]
     known = all(r["stopped_ps"] is not None for _, r in done)
@@ -436,11 +451,11 @@ def _cheapest(policies: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]
     for name, row in done[:_MAX_CHEAPEST]:
         bounds = _range_of(row["stopped_at_least_ps"], row["stopped_at_most_ps"])
         if known:
-            text = format_estimate(None, short=True, single=row["stopped_ps"])
+            text = format_estimate(None, short=True, single=row["stopped_ps"], unit=unit)
         elif bounds is None:
             text = f"{row['moved'] or 0} moved"
         else:
-            text = downtime_text(bounds, None, short=True)
+            text = downtime_text(bounds, None, short=True, unit=unit)
         found.append({"policy": name, "downtime": text})
     return found
 
@@ -450,13 +465,15 @@ def _storms(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for row in rows:
         if row["storm"] is not None:
             found.setdefault(row["storm"], []).append(row)
+    totals = {number: _total_costs(of) for number, of in found.items()}
+    unit = common_unit(map(_downtime_sort_key, totals.values()))
     storms = []
     for number, of in sorted(found.items()):
-        total = _total_costs(of)
+        total = totals[number]
         storms.append({
             "number": number, "rebalances": len(of), "first": of[0]["time_ms"],
             "last": of[-1]["time_ms"], "trigger": of[0]["cause_kind"] or "unknown",
-            "what": of[0]["cause"] or "", "downtime": _downtime(total),
+            "what": of[0]["cause"] or "", "downtime": _downtime(total, unit),
             "downtime_sort": _rounded(_downtime_sort_key(total)),
             "causes": dict(Counter(r["cause_kind"] or "unknown" for r in of).most_common()),
         })  # fmt: skip

@@ -23,7 +23,7 @@ from partage.report.data import load_run
 from partage.report.gains import gains_by_policy
 from partage.report.group_details import details
 from partage.report.json_document import json_document
-from partage.report.recommendations import recommendations_for
+from partage.report.recommendations import count_changed_groups, recommendations_for
 from partage.report.run import GroupFigures, RunFigures
 from partage.runs.published_run import PublishedRun
 from partage.tables.escaping import escape_document_text
@@ -102,7 +102,8 @@ def render(run: RunFigures, details: Details = ()) -> str:
     """
     saved, helped = total_savings(run)
     rebalancing = run.rebalancing
-    rows = [view_model.group_row(g) for g in rebalancing[: view_model.MAX_LISTED]]
+    unit = view_model.groups_unit(run.groups)
+    rows = [view_model.group_row(g, unit) for g in rebalancing[: view_model.MAX_LISTED]]
     causes = view_model.cause_list(run.causes)
     policies = list(
         view_model.policy_rows(
@@ -114,7 +115,11 @@ def render(run: RunFigures, details: Details = ()) -> str:
         summary=run.summary,
         cover=run.summary["coverage"],
         headline=messages.headline(run),
-        lead=messages.lead(run, saved, helped),
+        lead=messages.lead(run, saved, helped, count_changed_groups(rebalancing)),
+        unit=unit,
+        back_test_unit=messages.common_unit(
+            e.best for b in run.back_tests for e in (b.before, b.simulated, b.after)
+        ),
         simulated_note=messages.simulated_note(run),
         trust=messages.trust(run),
         notes=messages.notes(run),

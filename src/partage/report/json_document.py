@@ -17,9 +17,13 @@ from partage.report.advice import (
     total_savings,
 )
 from partage.report.gains import simulation_error
-from partage.report.recommendations import Recommendation, recommendations_for
+from partage.report.recommendations import (
+    Recommendation,
+    count_changed_groups,
+    recommendations_for,
+)
 from partage.report.run import CauseShare, Estimate, FigureRange, Figures, GroupFigures, RunFigures
-from partage.report.view_model import group_row
+from partage.report.view_model import group_row, groups_unit
 from partage.tables.sums import json_metrics as metrics_document
 
 __all__ = ["FORMAT", "VERSION", "json_document"]
@@ -30,6 +34,7 @@ FORMAT, VERSION = "partage-report", 2
 def json_document(run: RunFigures) -> dict[str, Any]:
     """Return the report of a run as a dict that JSON can represent."""
     saved, helped = total_savings(run)
+    unit = groups_unit(run.groups)
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -37,7 +42,7 @@ def json_document(run: RunFigures) -> dict[str, Any]:
             n: run.summary.get(n) for n in ("run_id", "capture", "engine", "versions", "seconds")
         },
         "headline": messages.headline(run),
-        "lead": messages.lead(run, saved, helped),
+        "lead": messages.lead(run, saved, helped, count_changed_groups(run.rebalancing)),
         "trust_line": messages.trust(run),
         "coverage": {
             "share": run.in_log / run.known if run.known else None,
@@ -64,7 +69,7 @@ def json_document(run: RunFigures) -> dict[str, Any]:
         "advice": _advice(run),
         "policies": {n: _figures(f) for n, f in run.figures.items()},
         "policies_per_rebalance": {n: _figures(f) for n, f in run.per_rebalance.items()},
-        "groups": [_group(g) for g in run.groups],
+        "groups": [_group(g, unit) for g in run.groups],
         "failures": [dict(f) for f in run.failures],
         "bad_records": [asdict(b) for b in run.bad],
     }
@@ -125,7 +130,7 @@ def _figures(f: Figures) -> dict[str, Any]:
     return {"reading": f.reading, "comparable": f.comparable, **metrics_document(f.sums)}
 
 
-def _group(group: GroupFigures) -> dict[str, Any]:
+def _group(group: GroupFigures, unit: messages.TimeUnit) -> dict[str, Any]:
     same = (
         "name", "kind", "status", "why", "claimed", "clients", "rebalances", "coverage",
         "missing_generations", "members_max", "partitions_max",
@@ -141,7 +146,7 @@ def _group(group: GroupFigures) -> dict[str, Any]:
         "savable_partition_seconds": _estimate(best.saved) if best else None,
         "simulation_error_partition_seconds": simulation_error(group),
         "causes": [_cause(c) for c in group.causes],
-        "verdict": _group_texts(group),
+        "verdict": _group_texts(group, unit),
         "advice": [_recommendation(one) for one in recommendations_for(group)],
         "traits": asdict(group.traits),
         "policies": {n: _figures(f) for n, f in group.figures.items()},
@@ -150,9 +155,9 @@ def _group(group: GroupFigures) -> dict[str, Any]:
     }
 
 
-def _group_texts(group: GroupFigures) -> dict[str, str]:
+def _group_texts(group: GroupFigures, unit: messages.TimeUnit) -> dict[str, str]:
     """Return the texts of a group's row in the table of worst groups, as on page and terminal."""
-    row = group_row(group)
+    row = group_row(group, unit)
     return {
         "downtime": row.downtime.text, "unread": row.share.text,
         "rebalances_per_hour": row.per_hour.text, "main_cause": row.cause,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import NamedTuple
 
@@ -9,9 +10,9 @@ from partage.report.run import Estimate, FigureRange, Figures, RunFigures
 from partage.tables.metrics import SHOWN, OutputLevel
 
 __all__ = [
-    "CAUSES", "GLOSSARY", "RECORD_MORE", "CauseText", "Term", "cause_clause", "cause_label",
-    "count", "digits", "downtime_text", "duration", "format_estimate", "format_range", "headline",
-    "lead", "notes", "percent", "plural", "share", "share_text", "short_name", "simulated_note",
+    "CAUSES", "GLOSSARY", "RECORD_MORE", "CauseText", "Term", "TimeUnit", "cause_clause",
+    "cause_label", "common_unit", "count", "digits", "downtime_text", "duration",
+    "format_estimate", "format_range", "headline", "lead", "notes", "percent", "plural", "share", "share_text", "short_name", "simulated_note",
     "trust",
 ]  # fmt: skip
 
@@ -226,10 +227,47 @@ def short_name(value: str) -> str:
     return value if len(value) <= _LONGEST_NAME else f"{value[:_LONGEST_NAME]}…"
 
 
-def format_range(bounds: FigureRange | None, *, short: bool = False) -> str:
+class TimeUnit(NamedTuple):
+    """Unit of times of partitions, such as partition-minutes.
+
+    Attributes:
+        seconds: partition-seconds per unit.
+        long, brief: names of the unit of time, such as minutes and min.
+    """
+
+    seconds: int
+    long: str
+    brief: str
+
+    @property
+    def name(self) -> str:
+        """Name of the unit of time in the singular, such as minute."""
+        return self.long.removesuffix("s")
+
+
+def common_unit(times: Iterable[float | None]) -> TimeUnit:
+    """Return the unit that fits the largest of several times of partitions.
+
+    The values of a table column or chart have one unit, so that they can be compared.
+
+    Args:
+        times: partition-seconds; None for unknown times.
+
+    >>> common_unit([3, 600, None]).brief, common_unit([]).brief
+    ('min', 's')
+    """
+    return _unit(max((abs(one) for one in times if one is not None), default=0.0))
+
+
+def format_range(
+    bounds: FigureRange | None, *, short: bool = False, unit: TimeUnit | None = None
+) -> str:
     r"""Format lower and upper bounds in partition-seconds, in the unit that suits the upper bound.
 
-    ``short`` abbreviates the unit.
+    Args:
+        bounds: the bounds.
+        short: whether units are abbreviated.
+        unit: unit of the table column or chart; None for the one that suits the upper bound.
 
     >>> format_range(FigureRange(20, 90)), format_range(FigureRange(0, 0)), format_range(None)
     ('20 to 90\xa0partition-seconds', 'none', 'unknown')
@@ -241,17 +279,21 @@ def format_range(bounds: FigureRange | None, *, short: bool = False) -> str:
     low, high = bounds.low, bounds.high
     if low == high == 0:
         return "0" if short else "none"
-    factor, long, brief = _unit(max(abs(low), abs(high)))
-    a, b = (_number(v / factor) for v in (low, high))
-    unit = f"p·{brief}" if short else f"partition-{long}"
+    chosen = unit or _unit(max(abs(low), abs(high)))
+    a, b = (_number(v / chosen.seconds, small=unit is not None) for v in (low, high))
+    name = f"p·{chosen.brief}" if short else f"partition-{chosen.long}"
     if a == b:
-        return f"{a}{_HARD}{unit.removesuffix('s') if a == '1' and not short else unit}"
+        return f"{a}{_HARD}{name.removesuffix('s') if a == '1' and not short else name}"
     dash = "–" if short and low >= 0 else " to "
-    return f"{a}{dash}{b}{_HARD}{unit}"
+    return f"{a}{dash}{b}{_HARD}{name}"
 
 
 def format_estimate(
-    estimate: Estimate | None, *, short: bool = False, single: float | None = None
+    estimate: Estimate | None,
+    *,
+    short: bool = False,
+    single: float | None = None,
+    unit: TimeUnit | None = None,
 ) -> str:
     r"""Return estimated partition-seconds as text: the best estimate with its 80 % interval.
 
@@ -259,6 +301,7 @@ def format_estimate(
         estimate: the estimate.
         short: whether units are abbreviated.
         single: a value without an interval, used if there is no estimate.
+        unit: unit of the table column or chart; None for the one that suits the estimate.
 
     >>> format_estimate(Estimate(8_640, 6_840, 10_800))
     '2.4\xa0partition-hours (1.9 to 3)'
@@ -266,47 +309,63 @@ def format_estimate(
     ('20\xa0p·s (12–31)', 'unknown')
     >>> format_estimate(Estimate(-7_200, -10_800, -3_600), short=True)
     '−2\xa0p·h (−3 to −1)'
+    >>> format_estimate(Estimate(20, 1, 31), short=True, unit=common_unit([600]))
+    '0.33\xa0p·min (0.02–0.52)'
     """
     if estimate is None and single is None:
         return "unknown"
     best = estimate.best if estimate is not None else single or 0.0
-    factor, long, brief = _unit(abs(best))
-    value = _number(best / factor)
-    unit = f"p·{brief}" if short else f"partition-{long}"
-    text = f"{value}{_HARD}{unit.removesuffix('s') if value == '1' and not short else unit}"
+    chosen = unit or _unit(abs(best))
+    value, *ends = (
+        _number(one / chosen.seconds, small=unit is not None)
+        for one in (best, *((estimate.low, estimate.high) if estimate is not None else ()))
+    )
+    name = f"p·{chosen.brief}" if short else f"partition-{chosen.long}"
+    text = f"{value}{_HARD}{name.removesuffix('s') if value == '1' and not short else name}"
     if estimate is None:
         return text
     dash = "–" if short and estimate.low >= 0 else " to "
-    return f"{text} ({_number(estimate.low / factor)}{dash}{_number(estimate.high / factor)})"
+    return f"{text} ({ends[0]}{dash}{ends[1]})"
 
 
 def downtime_text(
-    bounds: FigureRange | None, estimate: Estimate | None, *, short: bool = False
+    bounds: FigureRange | None,
+    estimate: Estimate | None,
+    *,
+    short: bool = False,
+    unit: TimeUnit | None = None,
 ) -> str:
-    """Format a downtime as text: its estimate, or its bounds if there is no estimate.
-
-    ``short`` abbreviates the unit.
-    """
-    if estimate is not None:
-        return format_estimate(estimate, short=short)
-    return format_range(bounds, short=short)
-
-
-def _unit(size: float) -> tuple[int, str, str]:
-    """Return the unit in which to show partition-seconds, such as partition-hours for large values.
+    """Return a downtime as text: its estimate, or its bounds if there is no estimate.
 
     Args:
-        size: the value in partition-seconds.
-
-    Returns:
-        Partition-seconds per unit, long name, and short name.
+        bounds: its bounds.
+        estimate: its best estimate with an interval.
+        short: whether units are abbreviated.
+        unit: unit of the table column or chart; None for the one that suits the downtime.
     """
+    if estimate is not None:
+        return format_estimate(estimate, short=short, unit=unit)
+    return format_range(bounds, short=short, unit=unit)
+
+
+def _unit(size: float) -> TimeUnit:
+    """Return the unit in which to show a time of ``size`` partition-seconds."""
     if size < 120:
-        return 1, "seconds", "s"
-    return (60, "minutes", "min") if size < 7_200 else (3_600, "hours", "h")
+        return TimeUnit(1, "seconds", "s")
+    return TimeUnit(60, "minutes", "min") if size < 7_200 else TimeUnit(3_600, "hours", "h")
 
 
-def _number(value: float) -> str:
+def _number(value: float, *, small: bool = False) -> str:
+    """Format a number with one decimal place; none from 100 on.
+
+    Args:
+        value: the number.
+        small: whether numbers below 1 have two decimal places.
+    """
+    if small and 0 < abs(value) < 0.995:
+        if abs(value) < 0.005:
+            return "<0.01" if value > 0 else ">\N{MINUS SIGN}0.01"
+        return f"{value:.2f}".rstrip("0").replace("-", "\N{MINUS SIGN}")
     text = f"{value:,.0f}" if abs(value) >= 99.5 else f"{value:.1f}".removesuffix(".0")
     return "0" if text == "-0" else text.replace("-", "\N{MINUS SIGN}")
 
@@ -384,18 +443,21 @@ def trust(run: RunFigures) -> str:
     return " ".join(parts)
 
 
-def lead(run: RunFigures, saved: Estimate | None, helped: int) -> str:
+def lead(run: RunFigures, saved: Estimate | None, helped: int, changed: int = 0) -> str:
     """Return the report's opening sentences: where downtime occurred, why, and what could be saved.
 
     Args:
         run: the run.
         saved: downtime that the best settings save, in all groups together; None if unknown.
         helped: number of groups with such settings.
+        changed: number of groups with any recommended change.
     """
     parts = [_location_sentence(run), _main_cause_sentence(run)]
     if not run.covered:
         parts = [RECORD_MORE, "In the log:", *parts]
-    if saved is not None:
+    if changed > helped:
+        parts.append(_changes_sentence(saved, helped, changed))
+    elif saved is not None:
         parts.append(
             f"Other settings in {plural(helped, 'group')} would have saved "
             f"{format_estimate(saved)}."
@@ -405,6 +467,24 @@ def lead(run: RunFigures, saved: Estimate | None, helped: int) -> str:
         if best is not None and best.moved < run.recorded.moved:
             parts.append(f"With {best.policy}, {count(best.moved)} partitions would have moved.")
     return " ".join(p for p in parts if p)
+
+
+def _changes_sentence(saved: Estimate | None, helped: int, changed: int) -> str:
+    """Return a sentence on the number of groups with a recommended change, and what it saves.
+
+    Args:
+        saved: downtime that the best settings save in the simulation; None if unknown.
+        helped: number of groups with such settings.
+        changed: number of groups with any recommended change.
+    """
+    begin = f"{plural(changed, 'group has', 'groups have')} a recommended change"
+    if saved is None:
+        return f"{begin}; its effect was not simulated."
+    return (
+        f"{begin}: other settings in {count(helped)} of them would have saved "
+        f"{format_estimate(saved)}; the effect of the other {count(changed - helped)} was not "
+        "simulated."
+    )
 
 
 #: Groups that the lead names.

@@ -8,17 +8,26 @@ session and rebalance timeouts, strategies and instance ids of members. Other se
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from partage.report.advice import Advice, advice_for
+from partage.report.advice import LEAST_SHARE, Advice, advice_for
 from partage.report.client_settings import client_family, parse_policy, translate_lines
-from partage.report.messages import cause_label, count, format_estimate, percent, plural
-from partage.report.run import GroupFigures, once_per_group
+from partage.report.gains import simulation_error
+from partage.report.messages import (
+    TimeUnit,
+    cause_label,
+    count,
+    format_estimate,
+    percent,
+    plural,
+)
+from partage.report.run import CauseShare, GroupFigures, once_per_group
 
 __all__ = [
-    "NOT_IN_LOG", "Recommendation", "Setting", "combined_gain", "present_settings",
-    "recommendations_for",
+    "NOT_IN_LOG", "Recommendation", "Setting", "combined_gain", "count_changed_groups",
+    "present_settings", "recommendations_for",
 ]  # fmt: skip
 
 #: Evidence (rebalances or members) from which advice without a simulation has medium confidence.
@@ -63,8 +72,8 @@ class Recommendation:
 
     Attributes:
         advice: the change, its evidence and its configuration lines.
-        gain: expected gain as text.
         gain_ps: expected gain in partition-seconds, to sort by; 0 if unknown.
+        gain_note: what the gain consists of, or the text for a gain without a number.
         confidence: medium or low; empty if no change is advised.
         now: present values of the settings that the change affects.
         risk, rollout: what can go wrong, and how to deploy it.
@@ -72,13 +81,27 @@ class Recommendation:
     """
 
     advice: Advice
-    gain: str
     gain_ps: float
+    gain_note: str
     confidence: str
     now: tuple[Setting, ...]
     risk: str
     rollout: str
     verify: str
+
+    @property
+    def gain(self) -> str:
+        """Expected gain as text, in the unit that suits it."""
+        return self.gain_in(None)
+
+    def gain_in(self, unit: TimeUnit | None) -> str:
+        """Return the expected gain as text, in the unit of a table column."""
+        if self.advice.saves is not None:
+            return format_estimate(self.advice.saves, short=True, unit=unit)
+        if not self.gain_ps:
+            return self.gain_note
+        text = format_estimate(None, short=True, single=self.gain_ps, unit=unit)
+        return f"about {text}: {self.gain_note}"
 
 
 @once_per_group
@@ -89,10 +112,31 @@ def recommendations_for(group: GroupFigures) -> tuple[Recommendation, ...]:
     only settings whose gain was simulated are recommended.
     """
     found = [_recommendation(group, one) for one in advice_for(group)]
-    found = [one for one in found if not one.advice.costs or one.gain_ps > 0]
+    found = [one for one in found if _is_measurable(group, one)]
     if group.main_cause is not None and group.main_cause.kind == "broker":
         found = [one for one in found if one.advice.saves is not None]
     return tuple(sorted(found, key=_sort_key))
+
+
+def count_changed_groups(groups: Iterable[GroupFigures]) -> int:
+    """Return the number of groups with a recommended change."""
+    return sum(
+        any(one.advice.rule != "as-it-is" for one in recommendations_for(group)) for group in groups
+    )
+
+
+def _is_measurable(group: GroupFigures, one: Recommendation) -> bool:
+    """Return whether the gain of a recommended change is not known to be within the error.
+
+    Simulated gains exclude zero already (`partage.report.advice.best_policy`). A gain that the log
+    suggests must be larger than the simulation's error, and worth a change. An unknown gain counts.
+    """
+    if one.advice.saves is not None:
+        return True
+    if _mean_gain(group, one.advice) is None:
+        return not one.advice.costs
+    least = max(simulation_error(group) or 0.0, LEAST_SHARE * _downtime(group))
+    return one.gain_ps > least
 
 
 def combined_gain(group: GroupFigures) -> float | None:
@@ -120,33 +164,50 @@ def _sort_key(one: Recommendation) -> tuple[int, float]:
 
 
 def _recommendation(group: GroupFigures, advice: Advice) -> Recommendation:
-    gain, gain_ps = _gain(group, advice)
+    gain_ps, gain_note = _gain(group, advice)
     names, risk, rollout = _deployment(group, advice)
     return Recommendation(
-        advice, gain, gain_ps, _confidence(group, advice),
+        advice, gain_ps, gain_note, _confidence(group, advice),
         tuple(one for one in present_settings(group) if one.name in names),
         risk, rollout, _verify(group, advice),
     )  # fmt: skip
 
 
-def _gain(group: GroupFigures, advice: Advice) -> tuple[str, float]:
-    """Return the downtime that an advised change would save a group, as text and as a number.
+def _gain(group: GroupFigures, advice: Advice) -> tuple[float, str]:
+    """Return the downtime that a recommended change would save a group, and what it consists of.
 
-    The number is in partition-seconds.
+    The downtime is in partition-seconds; 0 if it is unknown.
     """
     if advice.rule == "as-it-is":
-        return _NONE, 0.0
+        return 0.0, _NONE
     if advice.saves is not None:
-        return format_estimate(advice.saves, short=True), advice.saves.best
-    one = next((c for c in group.causes if c.kind == advice.affects), None)
-    if one is not None and one.best and one.rebalances:
-        avoids = min(advice.avoids, one.rebalances)
-        mean = min(one.best * avoids / one.rebalances, _downtime(group)) - advice.costs
-        text = format_estimate(None, short=True, single=mean)
-        whole = plural(one.rebalances, f"{cause_label(one.kind)} rebalance")
-        net = ", less the later detection of dead members" if advice.costs else ""
-        return f"about {text}: {count(avoids)} of {whole}{net}", mean
-    return "unknown: not simulated", 0.0
+        return advice.saves.best, ""
+    mean = _mean_gain(group, advice)
+    one = _affected_cause(group, advice)
+    if mean is None or one is None:
+        return 0.0, "unknown: not simulated"
+    avoids = min(advice.avoids, one.rebalances)
+    if advice.rule == "session-timeout":
+        text = f"{plural(avoids, 'rejoin')} of evicted members"
+    else:
+        text = f"{count(avoids)} of {plural(one.rebalances, f'{cause_label(one.kind)} rebalance')}"
+    return mean, f"{text}, less the later detection of dead members" if advice.costs else text
+
+
+def _affected_cause(group: GroupFigures, advice: Advice) -> CauseShare | None:
+    return next((c for c in group.causes if c.kind == advice.affects), None)
+
+
+def _mean_gain(group: GroupFigures, advice: Advice) -> float | None:
+    """Return the mean downtime of the rebalances that a change avoids, less what it costs.
+
+    The result is in partition-seconds; None if the downtime of these rebalances is unknown.
+    """
+    one = _affected_cause(group, advice)
+    if one is None or not one.rebalances or not one.timed or group.unread is None:
+        return None
+    avoids = min(advice.avoids, one.rebalances)
+    return min(one.best * avoids / one.rebalances, _downtime(group)) - advice.costs
 
 
 def _confidence(group: GroupFigures, advice: Advice) -> str:
@@ -205,11 +266,13 @@ def present_settings(group: GroupFigures) -> tuple[Setting, ...]:
             one("session.timeout.ms", ms(traits.session_ms), "45000" if family else ""),
             one("heartbeat.interval.ms", NOT_IN_LOG, "3000"),
         ]
-    return (
-        *found,
+    found += [
         one("max.poll.interval.ms", ms(traits.poll_ms), "300000"),
         one("group.instance.id", static, ""),
-    )
+    ]
+    if family != "librdkafka":  # its poll returns one record
+        found.append(one("max.poll.records", NOT_IN_LOG, "500"))
+    return tuple(found)
 
 
 #: Changes of the strategy within the classic protocol.
@@ -227,8 +290,16 @@ def _deployment(group: GroupFigures, advice: Advice) -> tuple[frozenset[str], st
         names, risk, rollout = _strategy_deployment(family, cooperative=_is_cooperative(advice))
     if advice.policy is not None and "static" in parse_policy(advice.policy)[2]:
         names = (*names, "group.instance.id")
+    if advice.rule == "storms" and advice.where == "broker":
+        risk = "Every empty classic group of the cluster starts later."
+        rollout = "One rolling restart of the brokers."
     if advice.rule == "session-timeout" and advice.where == "group":
-        rollout = "No restart: the configuration belongs to the group, on the brokers."
+        rollout = "No restart: the brokers apply the group's configuration at once."
+        if group.traits.protocol == "classic":
+            rollout = (
+                "After the move to the consumer protocol, without a restart. Until then the "
+                "clients' session.timeout.ms applies."
+            )
     return (
         frozenset(translate_lines((f"{name}=",), family)[0][:-1] for name in names),
         risk,
@@ -258,14 +329,16 @@ _DEPLOYMENTS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "consumer-protocol": (
         ("group.protocol", "partition.assignment.strategy", "group.remote.assignor",
          "session.timeout.ms", "heartbeat.interval.ms"),
-        "Strategies and timeouts of the clients no longer apply; the brokers' do.",
+        "Strategies and timeouts of the clients no longer apply. The brokers' do: "
+        "group.consumer.session.timeout.ms (default 45000), or consumer.session.timeout.ms of the "
+        "group's configuration.",
         f"{_ROLLING} Brokers must run Kafka 4.0 or later; the group converts while it runs.",
     ),
     "strategy": (
         ("group.remote.assignor",), "Partitions move once, when the assignor changes.", _ROLLING,
     ),
     "static-members": (
-        ("group.instance.id", "session.timeout.ms"),
+        ("group.instance.id", "session.timeout.ms", "consumer.session.timeout.ms"),
         "A member that dies keeps its partitions until its session timeout. Two members with one "
         "id fence each other.",
         _ROLLING,
@@ -276,7 +349,7 @@ _DEPLOYMENTS: dict[str, tuple[tuple[str, ...], str, str]] = {
         _ROLLING,
     ),
     "late-polls": (
-        ("max.poll.interval.ms",),
+        ("max.poll.records", "max.poll.interval.ms"),
         "A longer interval also delays the detection of a member that no longer polls.",
         _ROLLING,
     ),

@@ -150,11 +150,12 @@ class Traits:
         stormy: number of rebalances in storms.
         triggers: cause of the first rebalance of each storm, with the number of storms.
         late_polls: number of members that exceeded max.poll.interval.ms, left and rejoined.
+        longest_poll_ms: longest time without a poll of such a member (ms).
         crowded: number of rebalances with more members than partitions.
         settled: number of rebalances with members, without follow-ups.
         poll_ms: the longest rebalance timeout of its members (max.poll.interval.ms of Java).
-        static_members: number of members with ``group.instance.id`` in the newest rebalance with
-            members.
+        static_members: number of members with ``group.instance.id`` in the newest of the rebalances
+            with the most members.
         newest_members: number of all members in that rebalance.
     """
 
@@ -170,6 +171,7 @@ class Traits:
     stormy: int = 0
     triggers: tuple[tuple[str, int], ...] = ()
     late_polls: int = 0
+    longest_poll_ms: int | None = None
     crowded: int = 0
     settled: int = 0
     poll_ms: int | None = None

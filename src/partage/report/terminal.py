@@ -10,11 +10,13 @@ from partage.report import messages
 from partage.report.advice import coverage_advice, total_savings
 from partage.report.gains import gains_by_policy
 from partage.report.messages import count, plural
+from partage.report.recommendations import count_changed_groups
 from partage.report.run import RunFigures
 from partage.report.view_model import (
     STREAMS_HEADINGS,
     cause_list,
     group_row,
+    groups_unit,
     policy_rows,
     streams_card,
 )
@@ -59,9 +61,11 @@ def summary(run: RunFigures) -> Iterator[RenderableType]:
     yield _facts(run)
     yield Text("")
     yield Text(clean(messages.headline(run)), "bold" if run.covered else "bold yellow")
-    yield Text(clean(messages.lead(run, *total_savings(run))))
+    changed = count_changed_groups(run.rebalancing)
+    yield Text(clean(messages.lead(run, *total_savings(run), changed)))
     yield Text(clean(messages.trust(run)), "dim")
-    rows = [group_row(group) for group in run.rebalancing[:MAX_GROUPS]]
+    unit = groups_unit(run.groups)
+    rows = [group_row(group, unit) for group in run.rebalancing[:MAX_GROUPS]]
     if rows:
         yield Text("")
         yield _groups(rows)
@@ -246,9 +250,10 @@ def _recommendation(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
     yield Text("")
     yield Text(clean(f"→ {messages.short_name(row.group.name)}: {first.advice.title}"), "bold")
     confidence = f" ({first.confidence} confidence)" if first.confidence else ""
-    yield Text(clean(f"  expected gain: {first.gain}{confidence}"), "green")
+    style = "green" if first.advice.saves is not None else ""
+    yield Text(clean(f"  expected gain: {row.gain.text}{confidence}"), style)
     if row.together:
-        yield Text(clean(f"  all changes together: {row.together}"), "green")
+        yield Text(clean(f"  all changes together: {row.together}"))
     if row.now:
         yield Text(clean(f"  now: {row.now}"))
     if not in_full:

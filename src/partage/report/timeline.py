@@ -87,6 +87,8 @@ class UnreadTimes:
         until: end of the period (ms), when the partition got its next owner.
         best: estimated length (ms).
         least, most: 10th and 90th percentile of this length (ms).
+        apart_start, apart_end: time in the period in which no member existed or subscribed (ms); it
+            is not drawn, and no length includes it. Both are ``until`` without such a time.
     """
 
     row: _Ints
@@ -94,6 +96,30 @@ class UnreadTimes:
     best: _Ints
     least: _Ints
     most: _Ints
+    apart_start: _Ints
+    apart_end: _Ints
+
+    def span(self, longer: _Ints, shorter: _Ints | None = None) -> tuple[_Ints, _Ints, _Ints]:
+        """Return the rows, starts and ends (ms) of the last ``longer`` ms without a consumer.
+
+        Args:
+            longer: length of each period.
+            shorter: length of its end that is left out; None for nothing.
+        """
+        begin = self._start(longer)
+        end = self.until if shorter is None else self._start(shorter)
+        before, after = np.minimum(end, self.apart_start), np.maximum(begin, self.apart_end)
+        parts = [(self.row, begin, before), (self.row, after, end)]
+        row, start, stop = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        kept = stop > start
+        return row[kept], start[kept], stop[kept]
+
+    def _start(self, length: _Ints) -> _Ints:
+        """Return when the last ``length`` ms without a consumer begin; they exclude the time
+        apart.
+        """
+        after = self.until - self.apart_end
+        return np.where(length <= after, self.until - length, self.apart_start - (length - after))
 
 
 class _Spans(NamedTuple):
@@ -223,10 +249,12 @@ def _draw_unread(
     if unread is None or not len(partitions):
         return {"unread": {}, "unread_exact": True, "unread_share": {}}
     size, rows = int(partitions.sum()), len(partitions)
-    until = unread.until - first_ms
-    certain, possible = until - unread.least, until - unread.most
-    row = unread.row * rows // size
-    parts = [(1, *_within(row, certain, until, span)), (0, *_within(row, possible, certain, span))]
+    certain, possible = unread.span(unread.least), unread.span(unread.most, unread.least)
+    parts = [
+        (kind, *_within(row * rows // size, start - first_ms, end - first_ms, span))
+        for kind, (row, start, end) in ((1, certain), (0, possible))
+    ]
+    _, start, end = unread.span(unread.best)
     exact = rows == size and sum(len(part[1]) for part in parts) <= budget
     drawn = [
         _exact_unread(*part) if exact else _binned_unread(*part, span, partitions, budget // 2)
@@ -238,7 +266,7 @@ def _draw_unread(
     return {
         "unread": found,
         "unread_exact": exact,
-        "unread_share": _unread_share(until - unread.best, until, span, size),
+        "unread_share": _unread_share(start - first_ms, end - first_ms, span, size),
     }
 
 

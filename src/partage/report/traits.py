@@ -9,7 +9,7 @@ is the same process. A member that returns minutes later was restarted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -135,7 +135,7 @@ def traits_by_group(
         rebalances: table ``rebalances``.
         members: table ``members``.
         ownership: table ``ownership``: group, topic and partition.
-        events: table ``events``: group, event, member and detail.
+        events: table ``events``: group, event, member, detail and time_ms.
         broker_session_ms: session timeout of members that send none; 0 if unknown.
     """
     newest = _newest(rebalances, "protocol")
@@ -165,7 +165,8 @@ def traits_by_group(
             storms=len(stormy.get(group, {})) if known else None,
             stormy=sum(n for n, _ in stormy.get(group, {}).values()),
             triggers=tuple(Counter(t for _, t in stormy.get(group, {}).values()).most_common()),
-            late_polls=late.get(group, 0),
+            late_polls=len(late.get(group, ())),
+            longest_poll_ms=_longest_poll_ms(polls.get(group), late.get(group, ())),
             crowded=crowded.get(group, (0, 0))[0],
             settled=crowded.get(group, (0, 0))[1],
             poll_ms=max(polls.get(group) or 0, 0) or None,
@@ -181,27 +182,43 @@ def _most(table: pa.Table, column: str) -> dict[str, int | None]:
     return {row["group"]: row[f"{column}_max"] for row in found.to_pylist()}
 
 
-def _late_polls(events: pa.Table) -> dict[str, int]:
-    """Count the members of each group that exceeded ``max.poll.interval.ms`` and rejoined.
+def _longest_poll_ms(poll_ms: int | None, away: Iterable[int]) -> int | None:
+    """Return the longest time without a poll of a member that rejoined (ms), or None.
 
-    ``events`` is the table of this name.
+    Args:
+        poll_ms: its max.poll.interval.ms, after which it left.
+        away: times from its departure to its rejoin (ms).
+    """
+    longest = max(away, default=None)
+    return None if longest is None or not poll_ms or poll_ms < 0 else poll_ms + max(0, longest)
+
+
+def _late_polls(events: pa.Table) -> dict[str, list[int]]:
+    """Find the members of each group that exceeded ``max.poll.interval.ms`` and rejoined.
+
+    Returns:
+        Dict from group to the times from departure to rejoin (ms), one per member.
     """
     # A long time without commits alone is no evidence: the member may have been killed, or its
     # topics may have been idle. A member that polls late is alive and rejoins with a new member id.
     import pyarrow as pa
     from pyarrow import compute as pc
 
-    if "member" not in events.column_names or "detail" not in events.column_names:
+    if not {"member", "detail", "time_ms"} <= set(events.column_names):
         return {}
     kinds = pa.array(["poll", "join", "bounce"])
     rows = events.filter(pc.is_in(events["event"], kinds)).to_pylist()
-    back = {
-        (row["group"], row["detail"].removeprefix("was ").partition(",")[0])
+    back: dict[tuple[str, str], int] = {
+        (row["group"], row["detail"].removeprefix("was ").partition(",")[0]): row["time_ms"]
         for row in rows
         if row["event"] != "poll" and (row["detail"] or "").startswith("was ")
     }
-    late = [r["group"] for r in rows if r["event"] == "poll" and (r["group"], r["member"]) in back]
-    return dict(Counter(late))
+    late: dict[str, list[int]] = {}
+    for row in rows:
+        rejoined_ms = back.get((row["group"], row["member"]))
+        if row["event"] == "poll" and rejoined_ms is not None:
+            late.setdefault(row["group"], []).append(rejoined_ms - row["time_ms"])
+    return late
 
 
 def _count_crowded(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
@@ -259,8 +276,8 @@ def _most_dynamic_members(members: pa.Table) -> dict[str, int]:
 def _static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, tuple[int, int]]:
     """Return, for each group, its number of static members and of all members.
 
-    Static members have a ``group.instance.id``. The numbers are those of the newest rebalance that
-    has members.
+    Static members have a ``group.instance.id``. The numbers are those of the newest rebalance with
+    the most members: at the end of a log, members may be leaving.
     """
     from pyarrow import compute as pc
 
@@ -273,10 +290,10 @@ def _static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, tuple[
         for row in each.to_pylist()
     }
     order = [(name, "ascending") for name in _PLACE]
-    newest = {}
+    newest: dict[str, tuple[int, int]] = {}
     for row in rebalances.sort_by(order).select(_REBALANCE).to_pylist():
         place = tuple(row[name] for name in _REBALANCE)
-        if place in known:
+        if place in known and known[place][1] >= newest.get(row["group"], (0, 0))[1]:
             newest[row["group"]] = known[place]
     return newest
 

@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 from partage.report.advice import best_policy
 from partage.report.gains import gains_by_policy
 from partage.report.messages import (
+    TimeUnit,
     cause_clause,
     cause_label,
+    common_unit,
     count,
     downtime_text,
     format_estimate,
@@ -43,7 +45,7 @@ from partage.tables.statuses import FAILED, NOT_YET, RECORDED, REFUSED
 __all__ = [
     "MAX_LISTED", "NOT_MEASURABLE", "STATUS_LABELS", "STREAMS_HEADINGS", "CauseList", "CauseRow",
     "Cell", "GroupRow", "PolicyRow", "StreamsCard", "cause_list", "group_data", "group_row",
-    "metric_headings", "policy_rows", "streams_card",
+    "groups_unit", "metric_headings", "policy_rows", "streams_card",
 ]  # fmt: skip
 
 #: Rows of a table on the page; the run's own tables have all.
@@ -108,13 +110,16 @@ def policy_rows(
         output: the terminal or the page, which decides the columns.
         gains: dict from policy to expected gain; without policies whose gain is unknown.
     """
-    for name in (RECORDED, *names):
-        if name not in figures:
-            continue
+    listed = [name for name in dict.fromkeys((RECORDED, *names)) if name in figures]
+    unit = common_unit(
+        [_downtime_size(figures[name]) for name in listed]
+        + [gains[name].best for name in listed if name in gains]
+    )
+    for name in listed:
         f = figures[name]
         label = "as recorded" if name == RECORDED else name
         comparable = f.comparable or name == RECORDED
-        cells = [_cell(metric, f, gains.get(name)) for metric in SHOWN[output]]
+        cells = [_cell(metric, f, gains.get(name), unit) for metric in SHOWN[output]]
         if not comparable:
             cells[0] = cells[0]._replace(text=f"{cells[0].text} *")
         affected = f.rows if f.exists else f.claimed
@@ -128,22 +133,27 @@ def _note(figures: Figures) -> str:
     return STATUS_LABELS[status]
 
 
-def _cell(metric: Metric, figures: Figures, gain: Estimate | None) -> Cell:
-    """Return the table cell with a policy's value of one metric, as text with a value to sort by.
+def _downtime_size(figures: Figures) -> float | None:
+    """Return the downtime of a policy by which it is sorted: the estimate, or the upper bound."""
+    if figures.stopped_estimate is not None:
+        return float(figures.stopped_estimate.best)
+    return None if figures.stopped is None else float(figures.stopped.high)
 
-    ``gain`` is the policy's expected gain, which only some metrics show.
-    """
+
+def _cell(metric: Metric, figures: Figures, gain: Estimate | None, unit: TimeUnit) -> Cell:
+    """Return one cell of the table that compares protocols and strategies: a metric as text."""
     # The saving of a policy is its gain against the simulated present settings, shown only if its
     # interval excludes zero. The present settings and the recorded assignments have no saving.
     value, how = getattr(figures, metric.name), metric.aggregation
     if how is Aggregation.DIFFERENCE:
-        return Cell("", None) if figures.policy in {RECORDED, OWN} else _saving(gain)
+        return Cell("", None) if figures.policy in {RECORDED, OWN} else _saving(gain, unit)
     if how is Aggregation.ESTIMATE:
-        return _downtime(figures)
+        return _downtime(figures, unit)
     if value is None:
         return Cell("?", None)
     if isinstance(value, FigureRange):
-        text = _records(value) if metric.unit == "records" else format_range(value, short=True)
+        is_count = metric.unit == "records"
+        text = _records(value) if is_count else format_range(value, short=True, unit=unit)
         return Cell(text, value.high, value)
     if how is Aggregation.RATIO:
         part, whole = (getattr(figures, source) for source in metric.inputs)
@@ -155,24 +165,24 @@ def _cell(metric: Metric, figures: Figures, gain: Estimate | None) -> Cell:
     return Cell(f"{least}{count(value)}", value)
 
 
-def _saving(gain: Estimate | None) -> Cell:
+def _saving(gain: Estimate | None, unit: TimeUnit) -> Cell:
     if gain is None:
         return Cell("?", None)
     if not gain.excludes_zero:
         return Cell(NOT_MEASURABLE, 0.0)
     ends = FigureRange(gain.low, gain.high)
-    return Cell(format_estimate(gain, short=True), gain.best, ends)
+    return Cell(format_estimate(gain, short=True, unit=unit), gain.best, ends)
 
 
-def _downtime(figures: Figures) -> Cell:
-    """Return a table cell with a policy's estimated downtime, or with its bounds (``figures``)."""
+def _downtime(figures: Figures, unit: TimeUnit) -> Cell:
+    """Return a table cell with the estimated downtime of a simulated policy, or with its bounds."""
     bounds, estimate = figures.stopped, figures.stopped_estimate
     if estimate is not None:
         ends = FigureRange(estimate.low, estimate.high)
-        return Cell(format_estimate(estimate, short=True), estimate.best, ends)
+        return Cell(format_estimate(estimate, short=True, unit=unit), estimate.best, ends)
     if bounds is None:
         return Cell("?", None)
-    return Cell(format_range(bounds, short=True), bounds.high, bounds)
+    return Cell(format_range(bounds, short=True, unit=unit), bounds.high, bounds)
 
 
 def _records(found: FigureRange) -> str:
@@ -225,12 +235,15 @@ def cause_list(causes: Iterable[CauseShare]) -> CauseList:
     else:
         measure, size = "share of rebalances", {c.kind: float(c.rebalances) for c in found}
     counted = not measure.startswith("downtime")
+    unit = common_unit(size.values())
     rows = []
     for one in sorted(found, key=lambda c: (-size[c.kind], -c.rebalances, c.kind)):
         known = counted or one.timed > 0
         value = size[one.kind]
         figure = (
-            percent(value, number) if counted else format_estimate(None, short=True, single=value)
+            percent(value, number)
+            if counted
+            else format_estimate(None, short=True, single=value, unit=unit)
         )
         rows.append(
             CauseRow(
@@ -300,8 +313,24 @@ class GroupRow:
         )
 
 
-def group_row(group: GroupFigures) -> GroupRow:
-    """Return a consumer group's row for the report's table of groups."""
+def groups_unit(groups: Iterable[GroupFigures]) -> TimeUnit:
+    """Return the unit of downtimes and gains in a table of groups: the largest downtime's."""
+    return common_unit(map(_downtime_of, groups))
+
+
+def _downtime_of(group: GroupFigures) -> float | None:
+    if group.unread is not None:
+        return group.unread.best
+    return None if group.lost is None else group.lost.high
+
+
+def group_row(group: GroupFigures, unit: TimeUnit | None = None) -> GroupRow:
+    """Return a consumer group's row for the report's table of groups.
+
+    Args:
+        group: the group.
+        unit: the table's unit (`groups_unit`); None for the unit that suits each value.
+    """
     best, lost, unread = best_policy(group), group.lost, group.unread
     cause = group.main_cause
     policies = [f for name, f in group.figures.items() if name != RECORDED and f.counted]
@@ -311,32 +340,39 @@ def group_row(group: GroupFigures) -> GroupRow:
     label = cause_label(cause.kind) if cause is not None else ""
     searched = [group.name, group.kind, *group.claimed, *group.clients]
     searched += [cause.kind, label] if cause is not None else []
-    size = unread.best if unread else lost.high if lost else None
     found = recommendations_for(group)
     first = found[0] if found else None
     per_hour = group.rebalances_per_hour
     return GroupRow(
         group, " ".join(searched),
-        Cell(downtime_text(lost, unread, short=True) if lost else "?", size),
+        Cell(
+            downtime_text(lost, unread, short=True, unit=unit) if lost else "?",
+            _downtime_of(group),
+        ),
         Cell(percent(group.unread_share, 1), group.unread_share)
         if group.unread_share is not None else Cell("?", None),
         Cell(f"{per_hour:,.0f}", per_hour) if per_hour is not None else Cell("?", None),
         label, _cause_share(group, cause), best.policy if best else "",
-        Cell(format_estimate(best.saved, short=True), best.saved.best) if best else Cell("", None),
+        Cell(format_estimate(best.saved, short=True, unit=unit), best.saved.best)
+        if best else Cell("", None),
         Cell(percent(group.rebalances, known), group.coverage),
         Cell(f"{agreed} of {counted}", agreed / counted) if counted else Cell("", None),
-        first, Cell(first.gain, first.gain_ps) if first else Cell("", None),
-        _present_values(group, first), _combined_gain_text(group, found),
+        first, Cell(first.gain_in(unit), first.gain_ps) if first else Cell("", None),
+        _present_values(group, first), _combined_gain_text(group, found, unit),
     )  # fmt: skip
 
 
-def _combined_gain_text(group: GroupFigures, recommendations: Sequence[Recommendation]) -> str:
+def _combined_gain_text(
+    group: GroupFigures, recommendations: Sequence[Recommendation], unit: TimeUnit | None
+) -> str:
     """Return, as text, the expected gain if a group adopts all of its recommended changes.
 
-    The text is "" unless several changes have a gain.
+    The text is empty unless several changes have a gain. ``unit`` is that of the table.
     """
     gain = combined_gain(group) if sum(one.gain_ps > 0 for one in recommendations) > 1 else None
-    return "" if gain is None else f"about {format_estimate(None, short=True, single=gain)}"
+    if gain is None:
+        return ""
+    return f"about {format_estimate(None, short=True, single=gain, unit=unit)}"
 
 
 def _cause_share(group: GroupFigures, cause: CauseShare | None) -> str:
@@ -482,14 +518,14 @@ def group_data(run: RunFigures, group: GroupFigures, details: Mapping[str, Any])
         details: the group's timeline and rebalances, from `partage.report.group_details`.
     """
     bad = [b for b in run.bad if b.group == group.name]
-    found = recommendations_for(group)
+    found, unit = recommendations_for(group), groups_unit(run.groups)
     return {
         **details,
         "name": group.name,
         "downtime": downtime_text(group.lost, group.unread),
         "share": percent(group.unread_share, 1) if group.unread_share is not None else None,
-        "advice": [_recommendation_data(one) for one in found],
-        "together": _combined_gain_text(group, found),
+        "advice": [_recommendation_data(one, unit) for one in found],
+        "together": _combined_gain_text(group, found, unit),
         "policies": _policy_columns(run, group.figures, gains_by_policy([group])),
         "per_rebalance": _policy_columns(
             run, group.per_rebalance, gains_by_policy([group], per_rebalance=True)
@@ -502,15 +538,19 @@ def group_data(run: RunFigures, group: GroupFigures, details: Mapping[str, Any])
     }  # fmt: skip
 
 
-def _recommendation_data(recommendation: Recommendation) -> dict[str, Any]:
-    """Return a recommendation as a dict of texts, for the page's script."""
+def _recommendation_data(recommendation: Recommendation, unit: TimeUnit) -> dict[str, Any]:
+    """Return a recommendation as a dict of texts, for the page's script.
+
+    Its gain is in the given unit, and marked by whether it was simulated.
+    """
     advice = recommendation.advice
     return {
         "title": advice.title,
         "why": advice.why,
         "lines": advice.lines,
         "where": advice.where,
-        "gain": recommendation.gain,
+        "gain": recommendation.gain_in(unit),
+        "simulated": advice.saves is not None,
         "confidence": recommendation.confidence,
         "now": [setting.text for setting in recommendation.now],
         "risk": recommendation.risk,

@@ -215,10 +215,13 @@ def test_advice_to_leave_the_classic_protocol_and_longer_timeouts_agree() -> Non
     moved, timeout = advice_for(group)[:2]
     assert (moved.rule, timeout.rule) == ("consumer-protocol", "session-timeout")
     assert any("remove" in line and "session.timeout.ms" in line for line in moved.lines)
-    assert (timeout.where, timeout.lines) == ("group", ("consumer.session.timeout.ms=45000",))
-    assert "The consumer protocol is recommended too" in timeout.why
+    lines = ("# after the move to group.protocol=consumer", "consumer.session.timeout.ms=45000")
+    assert (timeout.where, timeout.lines) == ("group", lines)
+    assert "there this is a setting of the group on the brokers" in timeout.why
     (found,) = (one for one in recommendations_for(group) if one.advice.rule == "session-timeout")
-    assert found.rollout.startswith("No restart")
+    assert found.rollout.startswith("After the move to the consumer protocol")
+    (kept,) = recommendations_for(expired(protocol="consumer"))
+    assert kept.rollout.startswith("No restart")
 
 
 def test_what_would_have_been_saved_is_the_replays_own_range() -> None:
@@ -234,6 +237,9 @@ def test_the_first_members_of_a_classic_group_are_waited_for() -> None:
     """The broker's initial delay is advised for empty classic groups only."""
     lines = ("group.initial.rebalance.delay.ms=10000",)
     assert RULES["storms"](stormy("first")).lines == lines
+    (found,) = recommendations_for(stormy("first"))
+    assert "mostly when the group started, because its members joined" in found.advice.why
+    assert found.rollout == "One rolling restart of the brokers."
     for trigger, protocol in (("join", "classic"), ("expiry", "classic"), ("first", "share")):
         assert RULES["storms"](stormy(trigger, protocol)).lines == ()
 

@@ -223,7 +223,7 @@ def test_a_poll_timeout_needs_a_member_that_joined_again(tmp_path) -> None:
 
     def event(group: str, kind: str, member: str, detail: str | None = None) -> dict:
         return {"group": group, "incarnation": 0, "generation": 1, "log_partition": 0,
-                "log_offset": 1, "position": 0, "time_ms": 5, "event": kind, "source": "inferred",
+                "log_offset": 1, "position": 0, "time_ms": 5 if kind == "poll" else 2_005, "event": kind, "source": "inferred",
                 "member": member, "instance": None, "detail": detail}  # fmt: skip
 
     rows = tables()
@@ -233,8 +233,30 @@ def test_a_poll_timeout_needs_a_member_that_joined_again(tmp_path) -> None:
         event("orders", "poll", "b-1", "b: silent for 16000 ms"),
         event("orders", "join", "c-1", "c"),
     ]
-    found = {g.name: g.traits.late_polls for g in data.read_run(published(tmp_path, rows)).groups}
-    assert found["orders"] == 1
+    rows["members"] = [member_of("orders", 1)]
+    found = {g.name: g.traits for g in data.read_run(published(tmp_path, rows)).groups}
+    assert (found["orders"].late_polls, found["orders"].longest_poll_ms) == (1, 17_000)
+
+
+def member_of(group_name: str, generation: int, number: int = 0) -> dict:
+    """A row of table ``members``: a dynamic member with a max.poll.interval.ms of 15 s."""
+    return {
+        "group": group_name, "incarnation": 0, "generation": generation, "position": number,
+        "member": f"m-{number}", "instance": None, "client_id": "m", "client_host": "/h",
+        "session_timeout_ms": 6_000, "rebalance_timeout_ms": 15_000, "client": "java",
+        "certainty": "certain", "leader": number == 0, "rack": None, "subscription": "h",
+        "topics": ["orders"], "subscription_version": 1, "user_data": None, "claims": [],
+        "claims_generation": -1, "assignment_version": 1, "assignment": [],
+    }  # fmt: skip
+
+
+def test_static_members_are_those_of_the_largest_rebalance(tmp_path) -> None:
+    """At the end of the log one of three members is left; the group has three."""
+    rows = tables()
+    sizes = {1: 3, 2: 1}
+    rows["members"] = [member_of("orders", g, n) for g, size in sizes.items() for n in range(size)]
+    found = {g.name: g.traits for g in data.read_run(published(tmp_path, rows)).groups}
+    assert (found["orders"].static_members, found["orders"].newest_members) == (0, 3)
 
 
 def test_the_strategy_is_the_one_chosen_last(tmp_path) -> None:

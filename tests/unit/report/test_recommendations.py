@@ -9,16 +9,17 @@ from tests.support.made_groups import figures, made_group, made_run
 
 from partage.report import messages
 from partage.report.advice import best_policy, total_savings
-from partage.report.client_settings import settings_lines
+from partage.report.client_settings import poll_lines, settings_lines
 from partage.report.gains import gain_of, gains_by_policy, simulation_error
 from partage.report.json_document import json_document
 from partage.report.recommendations import (
     combined_gain,
+    count_changed_groups,
     present_settings,
     recommendations_for,
 )
 from partage.report.run import CauseShare, Figures, Traits
-from partage.report.view_model import cause_list, group_row, policy_rows
+from partage.report.view_model import cause_list, group_row, groups_unit, policy_rows
 from partage.tables.metrics import SHOWN, OutputLevel
 from partage.tables.statuses import RECORDED
 
@@ -121,7 +122,7 @@ def test_the_first_recommendation_has_the_largest_simulated_gain() -> None:
     assert (first.advice.rule, first.confidence) == ("cooperative", "medium")
     assert first.gain == "80\xa0p·s (32–120)"
     assert second.advice.rule == "session-timeout"
-    assert second.gain == "about 6.7\xa0p·s: 1 of 6 join rebalances"
+    assert second.gain == "about 6.7\xa0p·s: 1 rejoin of evicted members"
     assert second.confidence == "low"
 
 
@@ -140,12 +141,12 @@ def test_unsimulated_changes_stand_in_the_order_of_their_gains() -> None:
 
 
 @pytest.mark.parametrize(("partitions", "gain"), [
-    (1, 40 / 6 - 3 * 1 / 3 * 6), (30, None),
+    (1, 60 / 6 - 3 * 1 / 3 * 6), (30, None),
 ])  # fmt: skip
 def test_a_longer_session_timeout_counts_dead_members(partitions, gain) -> None:
     """Three of four evicted members did not rejoin: their partitions would be unread for longer."""
     causes = (CauseShare("expiry", 4, timed=4, high=700.0, best=60.0),
-              CauseShare("join", 6, timed=6, high=300.0, best=40.0))  # fmt: skip
+              CauseShare("join", 6, timed=6, high=300.0, best=60.0))  # fmt: skip
     group = replace(paged(causes=causes), partitions_max=partitions, members_max=3)
     found = [one for one in recommendations_for(group) if one.advice.rule == "session-timeout"]
     assert [one.gain_ps for one in found] == ([] if gain is None else [pytest.approx(gain)])
@@ -274,3 +275,90 @@ def test_tables_of_policies_show_savings_outside_the_error_only(own, other, show
     rows = policy_rows([COOPERATIVE], group.figures, OutputLevel.TERMINAL, gains_by_policy([group]))
     at = [metric.name for metric in SHOWN[OutputLevel.TERMINAL]].index("saved")
     assert [row.cells[at].text for row in rows] == ["", shown]
+
+
+def test_a_column_has_one_unit() -> None:
+    """The largest downtime decides the unit of downtimes and gains, in tables of groups, policies
+    and causes.
+    """
+    large = made_group("large", estimated(9_000, 500, 0, 20_000))
+    small = paged()
+    unit = groups_unit([large, small])
+    rows = [group_row(one, unit) for one in (large, small)]
+    assert [row.downtime.text for row in rows] == [
+        "2.5\xa0p·h (2.4–2.6)", "0.03\xa0p·h (0.02–0.03)",
+    ]  # fmt: skip
+    assert rows[1].gain.text == "0.02\xa0p·h (0.01–0.03)"
+    known = with_estimates(98.0, 28.0).figures | {RECORDED: estimated(400, 20, 0, 1_000)}
+    policies = policy_rows([COOPERATIVE], known, OutputLevel.TERMINAL, {})
+    texts = [row.cells[0].text.replace("\xa0", " ") for row in policies]
+    assert texts == ["6.7 p·min (6.3–7)", "0.47 p·min (0.47–0.47)"]
+    causes = (
+        CauseShare("join", 1, timed=1, best=20.0),
+        CauseShare("leave", 1, timed=1, best=600.0),
+    )
+    assert [row.figure for row in cause_list(causes).rows] == ["10\xa0p·min", "0.33\xa0p·min"]
+
+
+def late(best: float, error: float = 0.0):
+    """Return a group with one member that polled too late, whose rebalance cost ``best``."""
+    causes = (
+        CauseShare("leave", 1, timed=1, best=90.0),
+        CauseShare("poll", 1, timed=1, high=700.0, best=best),
+    )
+    traits = Traits(session_ms=6_000, poll_ms=15_000, late_polls=1, longest_poll_ms=20_000)
+    return paged(causes=causes, traits=traits, saves=(0, 0), error=error)
+
+
+@pytest.mark.parametrize(("best", "error", "advised"), [
+    (5.0, 0.0, True), (0.5, 0.0, False), (5.0, 60.0, False), (0.0, 0.0, False),
+])  # fmt: skip
+def test_a_gain_within_the_error_is_not_recommended(best, error, advised) -> None:
+    """The error is a tenth of 60; a gain below 1 % of the downtime is not worth a change either."""
+    rules = [one.advice.rule for one in recommendations_for(late(best, error))]
+    assert ("late-polls" in rules) is advised
+
+
+def test_more_frequent_polls_have_lines_to_copy() -> None:
+    """They have a quarter to spare for the longest time without a poll, 20 s."""
+    (found,) = (one for one in recommendations_for(late(5.0)) if one.advice.rule == "late-polls")
+    assert found.advice.lines == (
+        "# fewer records per poll; from 500, the default: the log lacks yours",
+        "max.poll.records=288",
+        "# or more time between two polls (now 15000, default 300000)",
+        "max.poll.interval.ms=26000",
+    )
+    assert "(15\xa0s), left, and rejoined after up to 20\xa0s without a poll" in found.advice.why
+    assert [one.text for one in found.now] == [
+        "max.poll.interval.ms: 15000 (default 300000)",
+        "max.poll.records: not in the log (default 500)",
+    ]
+    assert found.gain == "about 5\xa0p·s: 1 of 1 poll timeout rebalance"
+
+
+@pytest.mark.parametrize(("clients", "last"), [
+    (("librdkafka",), "max.poll.interval.ms=26000"), (("aiokafka",), "max_poll_interval_ms=26000"),
+    (("java", "librdkafka"), "max.poll.interval.ms=26000"), (("java", "aiokafka"), None),
+])  # fmt: skip
+def test_lines_for_polls_are_those_of_the_clients(clients, last) -> None:
+    """Librdkafka's poll returns one record, and aiokafka has no default limit of records."""
+    lines = poll_lines(clients, 15_000, 20_000)
+    assert len(lines) == (0 if last is None else 2)
+    assert last is None or lines[-1] == last
+    kafka_python = poll_lines(("kafka-python",), 15_000, 20_000)
+    assert kafka_python[1::2] == ("max_poll_records=288", "max_poll_interval_ms=26000")
+
+
+def test_the_number_of_recommended_changes_is_explained() -> None:
+    """One group has a simulated gain, another one a change that was not simulated."""
+    other = replace(late(5.0), name="late")
+    run = made_run(paged(), other, made_group("calm", figures(RECORDED)))
+    changed = count_changed_groups(run.rebalancing)
+    text = messages.lead(run, *total_savings(run), changed)
+    assert (
+        "2 groups have a recommended change: other settings in 1 of them would have saved" in text
+    )
+    assert text.endswith("; the effect of the other 1 was not simulated.")
+    (only,) = made_run(other).rebalancing
+    text = messages.lead(made_run(only), None, 0, count_changed_groups([only]))
+    assert text.endswith("1 group has a recommended change; its effect was not simulated.")

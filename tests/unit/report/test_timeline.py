@@ -102,8 +102,11 @@ def test_members_are_named_by_client_and_host() -> None:
 
 
 def unread_times(*times) -> UnreadTimes:
-    """Times without a reader: partition, until, and the length with its 10th and 90th percentile."""
-    return UnreadTimes(*(np.array(c, np.int64) for c in zip(*times, strict=True)))
+    """Times without a reader: partition, until, the length with its 10th and 90th percentile, and
+    perhaps a time apart.
+    """
+    whole = [one if len(one) == 7 else (*one, one[1], one[1]) for one in times]
+    return UnreadTimes(*(np.array(c, np.int64) for c in zip(*whole, strict=True)))
 
 
 def unread_of(found) -> list[tuple]:
@@ -117,6 +120,23 @@ def test_unread_time_is_certain_before_it_is_possible() -> None:
     found = draw_timeline(intervals, 0, 100, 100, unread_times((1, 90, 35, 20, 50)))
     assert unread_of(found) == [(1, 70, 90, True, 100), (1, 40, 70, False, 100)]
     assert found["unread_exact"]
+
+
+def test_time_without_a_subscriber_is_left_out_of_unread_time() -> None:
+    """Unread from 10 to 30 and from 80 to 90 ms: 20 ms are certain, up to 40 ms are possible."""
+    intervals = owned((0, 0, 0, 100), (1, 0, 0, 100), partitions=2)
+    times = unread_times((1, 90, 30, 20, 40, 30, 80))
+    found = draw_timeline(intervals, 0, 100, 100, times)
+    assert sorted(unread_of(found)) == [
+        (1, 0, 20, False, 100), (1, 20, 30, True, 100), (1, 80, 90, True, 100),
+    ]  # fmt: skip
+    share = found["unread_share"]
+    drawn = dict(zip(share["at"], share["percent"], strict=True))
+    assert drawn[0] == 0
+    assert 100 * sum(
+        percent / 100 * (end - start)
+        for (start, percent), end in zip(drawn.items(), [*share["at"][1:], 100], strict=True)
+    ) == pytest.approx(50 * 30, rel=0.1)
 
 
 def test_the_share_without_a_reader_has_the_estimate_as_its_area() -> None:

@@ -36,7 +36,7 @@
 
   const advice = (data) => data.advice.map((one) => h("article", { class: "card change" },
     h("h4", {}, one.title),
-    h("p", { class: "gain" }, "Expected gain: ", h("b", {}, one.gain), one.confidence ? `, ${one.confidence} confidence` : ""),
+    h("p", { class: "gain" }, "Expected gain: ", h("b", { class: one.simulated ? null : "unsure" }, one.gain), one.confidence ? `, ${one.confidence} confidence` : ""),
     h("p", {}, one.why),
     one.lines.length ? h("figure", { class: "lines" },
       h("figcaption", {}, h("span", {}, { consumer: "consumer properties", broker: "broker properties", group: "group configuration" }[one.where] || one.where),
