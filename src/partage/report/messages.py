@@ -12,8 +12,8 @@ from partage.tables.metrics import SHOWN, OutputLevel
 __all__ = [
     "CAUSES", "GLOSSARY", "RECORD_MORE", "CauseText", "Term", "TimeUnit", "cause_clause",
     "cause_label", "common_unit", "count", "digits", "downtime_text", "duration",
-    "format_estimate", "format_range", "headline", "lead", "notes", "percent", "plural", "share", "share_text", "short_name", "simulated_note",
-    "trust",
+    "format_estimate", "format_range", "headline", "lead", "notes", "percent", "plural", "share",
+    "share_text", "short_name", "simulated_note", "trust",
 ]  # fmt: skip
 
 _HARD = "\N{NO-BREAK SPACE}"
