@@ -269,7 +269,8 @@ class ClusterConnection:
     def bounds(
         self, topic: str, partitions: Sequence[int]
     ) -> tuple[dict[int, int], dict[int, int]]:
-        """Return the first offset and the end offset of each Kafka partition, as two dicts.
+        """Return the first offset and the end offset of each partition of a Kafka topic, as two
+        dicts.
 
         Keys are the partition numbers in ``partitions``. The end offset is the high watermark.
 
@@ -379,6 +380,8 @@ def _diverging_epoch(answer: Any) -> tuple[int, int] | None:
 def _check_reachable(bootstrap: str, settings: Mapping[str, Any]) -> None:
     """Check that a Kafka bootstrap address accepts a connection, and that all are HOST:PORT.
 
+    ``settings`` are kafka-python's settings, for the error message.
+
     Raises:
         InvalidConfigError: an address is not HOST:PORT.
         ClusterUnreachableError: no broker listens at any of them.
@@ -416,7 +419,7 @@ class _FailureLog(logging.Handler):
         self.logger = logging.getLogger("kafka")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Store the reason of a connection failure from a log message of kafka-python."""
+        """Store the reason of a connection failure from a log record of kafka-python."""
         for one in record.args if isinstance(record.args, tuple) else ():
             self.is_broker |= getattr(one, "broker_version", None) is not None
             # The caller raises a timeout itself.

@@ -52,7 +52,9 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a value to a JSON file so that readers and crashes never see an incomplete file."""
+    """Write a value to a JSON file (``path``) so that readers and crashes never see an incomplete
+    file.
+    """
     text = json.dumps(value, indent=1, sort_keys=True) + "\n"
 
     def write(temporary: Path) -> None:
@@ -62,7 +64,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append a line to a file, and wait until the disk has stored it (fsync)."""
+    """Append a line to the file ``path``, and wait until the disk has stored it (fsync)."""
     fresh = not path.exists()
     with path.open("ab") as file:
         file.write(line.encode("utf-8") + b"\n")
@@ -73,7 +75,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def truncate_torn_line(path: Path) -> str | None:
-    """Remove an incomplete last line, as a crash leaves it, from a file of lines.
+    """Remove an incomplete last line, as a crash leaves it, from the text file ``path``.
 
     Return the last complete line, or None if there is none.
     """

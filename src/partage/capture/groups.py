@@ -105,7 +105,7 @@ def live_groups(
 
 
 def expect_visible_groups(connection: ClusterConnection) -> None:
-    """Raise an error if the account may not list the Kafka groups of a cluster.
+    """Raise an error if the connection's account may not list the groups of the Kafka cluster.
 
     Raises:
         NotAuthorizedError: the account has no DESCRIBE on the cluster.
@@ -118,7 +118,7 @@ def expect_visible_groups(connection: ClusterConnection) -> None:
 
 
 def listed_group_ids(connection: ClusterConnection, nodes: Sequence[int]) -> list[str]:
-    """Return the sorted ids of all Kafka groups that the account may see.
+    """Return the sorted ids of all Kafka groups that the connection's account may see.
 
     ``nodes`` are the ids of the brokers to ask.
 
@@ -193,7 +193,7 @@ def _described(
 
 @cache
 def _describe_request(api_name: str) -> Any:
-    """Return kafka-python's class for a Kafka request, such as "ConsumerGroupDescribe"."""
+    """Return kafka-python's class for a Kafka request (API), such as "ConsumerGroupDescribe"."""
     # kafka-python 3.0 has no classes for consumer, share and streams groups (KIP-848, KIP-932,
     # KIP-1071). They are created from JSON schemas of this package.
     from kafka.protocol.api_message import ApiMessage

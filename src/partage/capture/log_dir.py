@@ -114,7 +114,7 @@ def _last_offset(folder: Path) -> tuple[int, int]:
 def _cluster_id(folders: Sequence[Path]) -> str | None:
     """Return the cluster id in the ``meta.properties`` files of brokers' copied log directories.
 
-    The result is None without such a file.
+    ``folders`` are the directories. The result is None without such a file.
 
     Raises:
         InvalidCaptureError: the files name several clusters.

@@ -583,7 +583,9 @@ class _LogProbe:
 
 
 def _decode_keys(batches: Sequence[Batch]) -> Iterable[Mapping[str, Any]]:
-    """Yield the decoded keys of log records; skip keys that cannot be decoded."""
+    """Yield the decoded keys of the records in some log batches; skip keys that cannot be
+    decoded.
+    """
     for batch in batches:
         if batch.control:
             continue

@@ -43,7 +43,8 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def redact(name: str, value: str) -> str:
-    """Return the value of a Kafka client property for an error message; ``[hidden]`` if secret.
+    """Return a Kafka client property's value for an error message; ``[hidden]`` if its name is
+    secret.
 
     >>> redact("sasl.jaas.config", "x"), redact("sasl.mechanism", "PLAIN")
     ('[hidden]', 'PLAIN')
@@ -69,14 +70,16 @@ class Properties:
         return self._values.keys()
 
     def get(self, name: str, otherwise: str | None = None) -> str | None:
-        """Return the value of a Kafka client property, or ``otherwise`` if it is not given."""
+        """Return the value of the Kafka client property ``name``, or ``otherwise`` if it is not
+        given.
+        """
         return self._values.get(name, otherwise)
 
 
 def read_properties(path: Path | None, given: Iterable[str] = ()) -> dict[str, str]:
     """Read Kafka client properties from a ``.properties`` file and from ``NAME=VALUE`` arguments.
 
-    Arguments (``given``) override the file.
+    ``path`` is the file, None for none. The arguments (``given``) override it.
 
     Raises:
         InvalidConfigError: the file cannot be read, or an argument has no equals sign.

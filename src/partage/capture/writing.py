@@ -262,7 +262,9 @@ class CaptureObserver(Protocol):
         """Receive a new Kafka record batch; batches of a partition arrive in offset order."""
 
     def on_state(self, state: Mapping[str, Any]) -> None:
-        """Receive new metadata of the Kafka cluster (a line of ``cluster.jsonl``)."""
+        """Receive a new state of the Kafka cluster: brokers, topics and leaders (a line of
+        ``cluster.jsonl``).
+        """
 
     def on_config(self, configs: Mapping[str, str]) -> None:
         """Receive the broker's settings by name; called before any record batch."""
@@ -472,7 +474,8 @@ class CaptureWriter:
         self._changed = True
 
     def add(self, partition: int, batch: Batch) -> bool:
-        """Add a Kafka record batch to the recording; return False if the recording already has it.
+        """Add a record batch of a log partition to the recording; return False if it is already
+        there.
 
         Raises:
             WireFormatError: the batch cannot be read; none of its records are added.
@@ -555,7 +558,9 @@ class CaptureWriter:
         return self.manifest.records + self._columns.records
 
     def add_state(self, state: Mapping[str, Any]) -> bool:
-        """Add cluster metadata to the recording; return False if it equals the last one."""
+        """Add a state of the cluster (its metadata) to the recording; return False if it equals the
+        last.
+        """
         said = _content(state)
         if said == self._last:
             return False

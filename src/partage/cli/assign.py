@@ -240,6 +240,8 @@ def _print_assignments(
 ) -> tuple[int, int, int]:
     """Print the assignment of each JSON line; return the numbers of lines, errors and invalid
     plans.
+
+    ``strategy`` and ``config`` are the command-line options of these names.
     """
     count = errors = failed = 0
     for number, line in enumerate(lines, 1):
@@ -363,8 +365,8 @@ def _settled_plan(checked_plan: CheckedPlan) -> dict[str, Any]:
 
 
 def _show_withheld(checked_plan: CheckedPlan) -> None:
-    """Print how many partitions each member gets only in the second rebalance of a cooperative
-    group.
+    """Print how many partitions of a plan each member gets only in the second cooperative
+    rebalance.
     """
     # Such a partition is withheld until its previous owner has revoked it.
     withheld = getattr(checked_plan.plan, "withheld", ())

@@ -130,7 +130,7 @@ def audit(
 
 
 def _write(result: Audit, folder: Path, source: str) -> None:
-    """Write the audit as an HTML page and as JSON to a folder.
+    """Write the result of an audit to a folder, as an HTML page and as JSON.
 
     ``source`` is the audited input, which the page names.
 
@@ -361,7 +361,7 @@ def _examples(t: TopicAudit, reason: str, count: int) -> str:
 
 
 def broken_join_messages(broken: JoinProblem, groups: Sequence[str]) -> list[str]:
-    """Return messages about a join of two topics that does not find all matching keys.
+    """Return messages about a broken join of two topics, which does not find all matching keys.
 
     They have the reason, example keys, and advice. ``groups`` are the consumer groups that read
     both topics.
@@ -384,7 +384,7 @@ def _numbers(partitions: Sequence[int]) -> str:
 
 
 def _format_span(first_ms: int, last_ms: int) -> str:
-    """Format a time range, with milliseconds if the range is short.
+    """Format a time range from its first and last ms, with milliseconds if the range is short.
 
     >>> _format_span(0, 61_000), _format_span(5, 1_700)
     ('1970-01-01 00:00:00 to 00:01:01', '1970-01-01 00:00:00.005 to 00:00:01.700')

@@ -262,7 +262,8 @@ def _until_stopped(*, follow: bool) -> Iterator[Event]:
 def _show_progress(*, quiet: bool, follow: bool) -> Iterator[Any]:
     """Yield a function that shows on the terminal how many records a capture has read.
 
-    Its arguments are the number of records read, and of offsets still to read.
+    Its arguments are the number of records read, and of offsets still to read. It shows nothing if
+    ``quiet``; with ``follow`` the capture has no end.
     """
     from rich.console import Console
 

@@ -111,7 +111,7 @@ def tell(line: str, style: str = "") -> None:
 
 
 def shorten(line: str) -> str:
-    """Cut a message to 400 characters; an ellipsis replaces the rest.
+    """Cut a message line to 400 characters; an ellipsis replaces the rest.
 
     >>> len(shorten("x" * 1000))
     401
@@ -120,7 +120,7 @@ def shorten(line: str) -> str:
 
 
 def short_name(value: str) -> str:
-    """Cut a name from the input to 256 characters for display; JSON output has the full name.
+    """Cut a name from the input, such as a topic, to 256 characters; JSON output has the full name.
 
     >>> short_name("orders"), short_name("x" * 32_767)[-22:]
     ('orders', 'x… (32,767 characters)')
@@ -131,7 +131,7 @@ def short_name(value: str) -> str:
 
 
 def short_names(line: str) -> str:
-    """Cut each word of a message that is longer than 256 characters, such as a topic's name.
+    """Cut each word of a message line that is longer than 256 characters, such as a topic's name.
 
     >>> short_names("c1 subscribes to " + "x" * 32_000)[-22:]
     'x… (32,000 characters)'
@@ -197,7 +197,10 @@ def json_bytes(value: Any, indent: int | None = None) -> bytes:
 
 
 def write_json(value: Any, indent: int | None = None) -> None:
-    """Print a value as one line of JSON on stdout, in UTF-8 under any locale."""
+    """Print a value as JSON on stdout, in UTF-8 under any locale.
+
+    ``indent`` is the indentation of nested values, None for one line.
+    """
     line = json_bytes(value, indent) + b"\n"
     binary = getattr(sys.stdout, "buffer", None)
     if binary is None:
@@ -214,6 +217,6 @@ def has_display() -> bool:
 
 
 def warn(lines: list[str]) -> None:
-    """Print warnings on stderr: the first three, then the number of the others."""
+    """Print lines of warnings on stderr: the first three, then the number of the others."""
     for line in first_lines(lines):
         tell(f"warning: {short_names(line)}", "yellow")

@@ -156,7 +156,7 @@ def _head(look: GroupMeasurement) -> None:
 
 
 def _format_lag(measurement: GroupMeasurement) -> str:
-    """Format the lag of a consumer group in records, and how much of it has no owner."""
+    """Format the measured lag of a consumer group in records, and how much of it has no owner."""
     owned = {p for m in measurement.group.members for p in m.owned}
     mine = sum(lag for p, lag in measurement.lag.items() if p in owned)
     others = sum(measurement.lag.values()) - mine
@@ -169,7 +169,7 @@ def _format_lag(measurement: GroupMeasurement) -> str:
 
 
 def _format_lag_age(measurement: GroupMeasurement) -> str:
-    """Format the age of a consumer group's lag and the time to catch up, in brackets.
+    """Format the age of a group's measured lag and the time to catch up, in brackets.
 
     >>> from partage.capture.groups import LiveGroup
     >>> from partage.commands.live_groups import GroupMeasurement

@@ -178,7 +178,8 @@ def _describe_deployment(effect: Effect) -> str:
 def _format_gain(effect: Effect | None, *, short: bool = False) -> str:
     """Format the downtime that a protocol migration saves a consumer group, with its interval.
 
-    A negative gain is additional downtime. ``short`` omits words for use in a table.
+    ``effect`` has the simulated gain; a negative one is additional downtime. ``short`` omits words
+    for use in a table.
     """
     from partage.report.messages import format_estimate
 

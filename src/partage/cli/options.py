@@ -151,7 +151,7 @@ def output_option(more: str, metavar: str = "FOLDER") -> Any:
 
 
 def write_picture(file: Path, text: str) -> None:
-    """Write an SVG picture to the path given by the option ``--picture``.
+    """Write the text of an SVG picture to the file given by the option ``--picture``.
 
     Raises:
         InvalidConfigError: the file cannot be written.
@@ -352,6 +352,8 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0}
 
 def parse_seconds(text: str, option: str) -> float:
     """Parse a duration such as ``30s``, ``500ms``, ``2m`` or ``1h`` and return it in seconds.
+
+    ``option`` is the name of the command-line option, for errors.
 
     Raises:
         BadParameter: the text is not a duration.

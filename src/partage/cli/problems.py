@@ -100,7 +100,7 @@ def preferred_strategies(
 
 
 def settings(pairs: Sequence[str] | None) -> dict[str, object]:
-    """Parse ``--config KEY=VALUE`` options to a dict of strings.
+    """Parse ``KEY=VALUE`` pairs of the option ``--config`` to a dict of strings.
 
     Strategies parse the values as Kafka's clients do.
     """

@@ -139,7 +139,7 @@ class _ProgressBars:
         self._last = ""
 
     def update(self, stage: str, done: int, total: int) -> None:
-        """Update the progress bar of a stage.
+        """Update the progress bar of a stage to ``done`` of ``total``.
 
         For the stages "records" and "rebalances", the number is shown beside the name of the stage
         before.
@@ -165,7 +165,7 @@ def show_progress(
     """Yield a function that shows progress on stderr, as bars or as lines of text.
 
     Call it with a stage's name, the work done, and the total. ``stages`` has the text of each
-    stage.
+    stage. With ``quiet`` nothing is shown.
 
     >>> with show_progress({}, quiet=True) as progress:
     ...     progress("count", 1, 2)

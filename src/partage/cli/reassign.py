@@ -462,7 +462,10 @@ def _gap(summary: dict[str, Any]) -> str:
 
 
 def _solver_sentence(summary: dict[str, Any]) -> str:
-    """Return a sentence on the lower bound of the cost that the solver HiGHS reports."""
+    """Return a sentence on the lower bound of the cost that the solver HiGHS reports.
+
+    ``summary`` is the reassignment as a JSON object.
+    """
     # Partage verifies its own lower bound only.
     # A programme knows brokers only: what goes from disk to disk is not in it.
     which = "between brokers" if "between brokers" in summary["figures"] else "moved"

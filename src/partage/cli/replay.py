@@ -275,7 +275,7 @@ def _written(to: Path, page: Path, run_id: str) -> RunFigures:
 
 
 def _expect_partage_folder(to: Path) -> None:
-    """Check that an output folder is new, or has only files that Partage wrote.
+    """Check that the output folder (option ``--out``) is new, or has only files that Partage wrote.
 
     Raises:
         InvalidConfigError: the folder has other files, or is a file.

@@ -166,6 +166,8 @@ def _verdict(found: Sizing) -> str:
 def _table_notes(sizing: Sizing) -> list[str]:
     """Return notes for the table of group sizes: what limits the group, and which delays are
     ignored.
+
+    ``sizing`` is the forecast for each number of consumers.
     """
     from partage.forecasts.sizing import HOT_PARTITION, PARTITIONS, STRATEGY
 
@@ -223,15 +225,15 @@ def _table(found: Sizing) -> Table:
 
 
 def _useful_rows(sizing: Sizing) -> list[SizeRow]:
-    """Return the rows of the group-size table up to the size from which more consumers do not
-    help.
-    """
+    """Return the rows of a sizing table up to the size from which more consumers do not help."""
     last = max(sizing.useful, sizing.needed or 0)
     return [row for row in sizing.rows if row.consumers <= last + 1]
 
 
 def _draw_bar(row: SizeRow) -> str:
-    """Draw the load of the busiest consumer as a text bar; ``+`` marks load above its capacity."""
+    """Draw the load of a row's busiest consumer as a text bar; ``+`` marks load above its
+    capacity.
+    """
     used = min(row.use, 1.0)
     down = min(row.use if row.use_down is None else row.use_down, 1.0)
     full = round(used * _BAR)

@@ -107,7 +107,8 @@ def watch(
 def _report(batch: BatchReport, *, as_json: bool, quiet: bool) -> None:
     """Print one line for each new generation of a consumer group in a batch of records.
 
-    A summary of the batch follows on stderr, unless ``quiet`` is given.
+    The lines are JSON with ``as_json``. A summary of the batch follows on stderr, unless ``quiet``
+    is given.
     """
     for row in batch.opened:
         if as_json:
@@ -119,7 +120,7 @@ def _report(batch: BatchReport, *, as_json: bool, quiet: bool) -> None:
 
 
 def _format_generation(row: dict[str, Any]) -> str:
-    """Format a new generation of a consumer group as one line of text.
+    """Format a table row about a new generation of a consumer group as one line of text.
 
     >>> _format_generation({"time_ms": 0, "group": "a", "generation": 7, "members_before": 3,
     ...     "members": 2, "partitions": 30, "moved": 14, "cause_kind": "poll", "cause": "1 left"})

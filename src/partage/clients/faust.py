@@ -110,7 +110,11 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
     def _perform_assignment(
         self, cluster: Any, member_metadata: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Assign partitions to all workers of a Faust app, as the group leader."""
+        """Assign partitions to all workers of a Faust app, as the group leader.
+
+        ``cluster`` is Faust's metadata; ``member_metadata`` has the workers' subscriptions by
+        member id.
+        """
         # If the strategy fails, the error is logged and Faust's own assignor is used: a worker
         # whose assignor raises an error would never continue. Faust calls this method inside its
         # sensors and tracer.

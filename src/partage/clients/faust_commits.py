@@ -88,7 +88,10 @@ class CommitGuard:
         self._read_again_from.clear()
 
     async def _on_partitions_revoked(self, revoked: set[Any]) -> None:
-        """Store which offsets are processed but not committed, before Faust revokes partitions."""
+        """Store which offsets of the revoked partitions are processed but not committed.
+
+        It is called before Faust revokes them.
+        """
         for tp in revoked:
             self._processed[tp] |= self.consumer._acked_index[tp]
         await self._original_revoked(revoked)

@@ -181,7 +181,7 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def on_assignment(cls, assignment: Any, generation: int | None = None) -> None:
-        """Store the partitions that kafka-python's consumer was assigned, in the order received.
+        """Store the assignment (partitions) of kafka-python's consumer, in the order received.
 
         ``generation`` is the group's generation.
         """
@@ -220,7 +220,10 @@ def _group_of(coordinator: Any) -> tuple[str, int]:
 
 
 def _request_rejoin(coordinator: Any) -> None:
-    """Let a kafka-python consumer complete a join in progress by requesting another join."""
+    """Let a kafka-python consumer complete a join in progress by requesting another join.
+
+    ``coordinator`` is its group coordinator object.
+    """
     # Without the request, versions 2.3 and 3.0 forget the join if `poll()` times out during it. The
     # consumer then stays outside its group (3.0) or keeps its old assignment (2.3). This happens if
     # a leader joins because its topics have more partitions.

@@ -43,7 +43,9 @@ class _Metrics(Protocol):
         """
 
     def record_failure(self, labels: dict[str, str]) -> None:
-        """Count one failed partition assignment in the metrics."""
+        """Count one failed partition assignment in the metrics; ``labels`` name the group and
+        strategy.
+        """
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,10 @@ def record_plan(plan: Plan, problem: Problem, *, group: str, strategy: str, seco
 
 
 def record_failure(*, group: str, strategy: str) -> None:
-    """Count a failed partition assignment in the metrics libraries that the application uses."""
+    """Count a failed partition assignment in the metrics libraries that the application uses.
+
+    ``group`` and ``strategy`` are labels of the metric.
+    """
     try:
         for one in _libraries():
             one.record_failure({"group": group, "strategy": strategy})
@@ -120,7 +125,9 @@ def record_failure(*, group: str, strategy: str) -> None:
 
 
 def _group_with_owned_partitions(problem: Problem) -> Group:
-    """Return the consumer group with the partitions that each member owned before the rebalance."""
+    """Return a problem's consumer group with the partitions that each member owned before the
+    rebalance.
+    """
     # Members that run `sticky` send them only in their user data.
     if problem.sent_claims is None:
         return problem.group
@@ -149,7 +156,9 @@ def _libraries() -> list[_Metrics]:
 
 @functools.cache
 def _prometheus(library: Any) -> _PrometheusMetrics:
-    """Register the metrics of partition assignors with prometheus_client, once per process."""
+    """Register the metrics of partition assignors with the library prometheus_client, once per
+    process.
+    """
     name = "partage_assignor_{}".format
     return _PrometheusMetrics(
         library.Histogram(name("plan_seconds"), _PLAN_SECONDS, _LABELS, buckets=_SECONDS),
@@ -162,7 +171,9 @@ def _prometheus(library: Any) -> _PrometheusMetrics:
 
 @functools.cache
 def _opentelemetry(library: Any) -> _OpenTelemetryMetrics:
-    """Create the metrics of partition assignors with OpenTelemetry, once per process."""
+    """Create the metrics of partition assignors with the library OpenTelemetry, once per
+    process.
+    """
     meter = library.get_meter("partage")
     name = "partage.assignor.{}".format
     return _OpenTelemetryMetrics(

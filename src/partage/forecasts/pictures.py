@@ -148,7 +148,8 @@ def migration_picture(migrations: Sequence[Migration]) -> str:
 def growth_picture(growth: Growth, drains: Sequence[DrainTime] = ()) -> str:
     """Draw how many keys stay in each old partition when the partition count grows, as SVG bars.
 
-    Below the bars are the times that groups need to read their old records (``drains``).
+    ``growth`` has these numbers. Below the bars are the times that groups need to read their old
+    records (``drains``).
 
     >>> from partage.forecasts.growth import plan_growth
     >>> growth_picture(plan_growth(4, 6)).count('class="bar"')

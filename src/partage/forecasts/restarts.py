@@ -256,6 +256,8 @@ def _commits_on_stop(pauses: Iterable[_Row]) -> bool:
 def _unread_time(unread: Iterable[_Row], rebalances: Iterable[_Row]) -> tuple[float, int]:
     """Return the mean time for which restarts left a partition without a reader, in seconds.
 
+    ``unread`` has the recorded times without a reader, ``rebalances`` the causes of rebalances.
+
     Returns:
         This mean, and the number of rebalances on which it is based.
     """

@@ -336,8 +336,9 @@ def scaler_lines(sizing: Sizing, group: str) -> tuple[str, ...]:
     """Return the lines to set in a KEDA ScaledObject or a HorizontalPodAutoscaler for a group.
 
     They are parts of YAML; ``<...>`` marks values that Partage does not know. The autoscaler adds a
-    pod when the lag per pod exceeds what a consumer reads in half of the allowed lag. The result is
-    empty if no number of consumers keeps the allowed lag. ``group`` is the group's name.
+    pod when the lag per pod exceeds what a consumer reads in half of the lag that ``sizing``
+    allows. The result is empty if no number of consumers keeps the allowed lag. ``group`` is the
+    group's name.
 
     >>> from partage.forecasts.loads import constant_load
     >>> found = size_group(constant_load({"orders": 12}, 600.0), strategy="range",

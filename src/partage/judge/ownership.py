@@ -113,7 +113,8 @@ def sole_owners(assignment: Assignment, problem: Problem) -> NDArray[np.int64] |
 
 
 def _partition_indices(assignment: Assignment, index: Index) -> NDArray[np.int64]:
-    """Return the index of each assigned partition in the problem's cluster, -1 if it has none.
+    """Return the index of each partition of an assignment in the problem's cluster, -1 if it has
+    none.
 
     ``index`` numbers the cluster's partitions. Topics are matched by id if both have it, else by
     name.
@@ -205,7 +206,8 @@ class PreviousOwners:
 
 
 def previous_owners(problem: Problem, previous: Assignment | None = None) -> PreviousOwners:
-    """Return the members that owned each partition before a rebalance, and may keep it.
+    """Return the members that owned each partition of a problem before a rebalance, and may keep
+    it.
 
     They come from ``previous`` if given, else from the partitions that the members report as owned.
     If several members report a partition, the highest generation counts; members that subscribe to
@@ -245,8 +247,8 @@ def _before(
 
 
 def _claims(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the distinct (partition, member) pairs of owned partitions, with only the newest
-    owners.
+    """Return the distinct (partition, member) pairs of a problem's owned partitions, newest owners
+    only.
 
     A member owns a partition if it reports so with the highest generation. The pairs are two
     arrays, sorted by partition.

@@ -180,7 +180,7 @@ class NamedPartitioner:
     def configure(self, configs: Mapping[str, object]) -> None:
         """Read the random seed and the round-robin counter's start from the producer's settings.
 
-        The settings are ``partage.seed`` and ``partage.counter``.
+        ``configs`` has these settings as ``partage.seed`` and ``partage.counter``.
 
         Raises:
             InvalidConfigError: a setting is not an int, or the partitioner has no counter.
@@ -204,8 +204,8 @@ class NamedPartitioner:
     ) -> int:
         """Return the partition that the built-in partitioner chooses for a record of ``topic``.
 
-        It uses ``key_bytes``, and ``cluster`` for the topic's partitions. A record without a key
-        advances the topic's state.
+        It uses ``key_bytes``, and ``cluster`` for the topic's partitions; the value is ignored. A
+        record without a key advances the topic's state.
 
         Raises:
             InvalidConfigError: the cluster has no such topic.
@@ -228,11 +228,11 @@ class NamedPartitioner:
         return int(placed[0])
 
     def on_new_batch(self, topic: str, cluster: Cluster, previous: int) -> None:
-        """Choose another partition for records without a key because a producer batch is full
+        """Choose another partition of a topic for records without a key, because a batch is full
         (KIP-480).
 
         Nothing happens if the partitioner is not sticky. ``previous`` is the partition of the full
-        batch.
+        batch; ``cluster`` has the topic's partitions.
         """
         count, led = led_partitions(topic, cluster)
         state = self._state(topic, led) if self.partitioner.state is not None else None

@@ -33,7 +33,7 @@ class DefaultPartitioner:
         self._counter = 0
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Read the start of the round-robin counter from the producer's settings.
+        """Read the start of the round-robin counter from the producer's settings (``configs``).
 
         Raises:
             InvalidConfigError: a setting is not an int.
@@ -57,8 +57,8 @@ class DefaultPartitioner:
     ) -> int:
         """Return a record's partition: murmur2 of ``key_bytes``, or round robin for a null key.
 
-        Round robin uses only partitions of ``topic`` with a leader, if there are any in
-        ``cluster``.
+        The value is ignored. Round robin uses only partitions of ``topic`` with a leader, if there
+        are any in ``cluster``.
         """
         partitions = cluster.partitions_of(topic)
         if not len(partitions):

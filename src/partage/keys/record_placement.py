@@ -52,7 +52,7 @@ def place_keys(
     """Return the partition that a given `Partitioner` chooses for each record.
 
     `partition_for` documents the arguments. ``state`` is the partitioner's state from the records
-    before.
+    before, ``longest`` the maximum length of a key.
 
     Returns:
         int32[n], or an array of the keys' library; with ``state`` a `Partitioned`.

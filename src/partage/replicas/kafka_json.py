@@ -44,9 +44,11 @@ def reassignment(
 def rollback(
     cluster: ReplicaCluster, partitions: Iterable[int], *, directories: bool
 ) -> dict[str, Any]:
-    """Return the reassignment JSON that restores the current replicas of the given partitions.
+    """Return the reassignment JSON that restores the current replicas of some partitions of a
+    cluster.
 
-    With ``directories=True`` it restores their log directories too.
+    ``partitions`` has indices of partitions. With ``directories=True`` it restores their log
+    directories too.
     """
     rows = []
     for p in partitions:

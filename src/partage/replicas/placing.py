@@ -323,8 +323,14 @@ def _expect_no_overflow(
 ) -> None:
     """Raise an error if Java's int arithmetic in ``AdminUtils`` would overflow for these arguments.
 
-    With an overflow, ``AdminUtils`` returns arbitrary placements. The arguments are those of
-    `place_along`.
+    With an overflow, ``AdminUtils`` returns arbitrary placements.
+
+    Args:
+        brokers: number of brokers.
+        partitions: number of partitions.
+        start: position of partition 0's leader.
+        shift: number of brokers between this leader and its first follower.
+        first: number of the first partition.
 
     Raises:
         InvalidConfigError: it overflows.

@@ -55,7 +55,7 @@ def rack_rows(task: ReplicaTask, rows: Sequence[dict[str, Any]]) -> list[dict[st
     """Return a report row for each rack, with its load before and after a reassignment plan.
 
     A row sums replicas, leaders, bytes and load of its brokers' ``rows``. With several racks it
-    also has the ranges (bands) within which they count as balanced.
+    also has the ranges (bands) within which they count as balanced; ``task`` has these.
     """
     out: dict[str | None, dict[str, Any]] = {}
     for row in rows:

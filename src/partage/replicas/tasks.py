@@ -19,7 +19,7 @@ __all__ = [
 
 
 def rebalance(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Return the `ReplicaTask` (optimisation problem) that balances all replicas over all brokers.
+    """Return the `ReplicaTask` (optimisation problem) that balances all replicas of a cluster.
 
     ``limits`` has the topics that stay in place and the balance tolerances.
     """
@@ -124,7 +124,7 @@ def change_factor(
 
 
 def fix_racks(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Return the `ReplicaTask` that moves only replicas which break the rack rule.
+    """Return the `ReplicaTask` that moves only replicas of a cluster that break the rack rule.
 
     The rule spreads the replicas of each partition evenly over racks. ``limits`` has the topics
     that stay in place and the balance tolerances.
@@ -136,7 +136,8 @@ def fix_racks(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> Repl
 
 
 def elect_leaders(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Return the `ReplicaTask` that balances preferred leaders by reordering replica lists.
+    """Return the `ReplicaTask` that balances a cluster's preferred leaders by reordering replica
+    lists.
 
     No replica is copied. ``limits`` has the topics that stay in place and the balance tolerances.
     """

@@ -79,8 +79,7 @@ class ClientGroup:
     offset_sums: dict[TaskId, int] = field(default_factory=dict)
 
     def add(self, member: StreamsMember) -> None:
-        """Add a stream thread (consumer), with its partitions and offsets, to its application
-        instance.
+        """Add a member (stream thread) with its partitions and offsets to its application instance.
 
         Raises:
             InvalidProblemError: the client has tasks with and without a topology's name. Kafka

@@ -291,7 +291,8 @@ def _client(client: RecordedClient) -> dict[str, Any]:
 
 
 def _bytes_by_task(application: RecordedApplication) -> dict[str, int]:
-    """Return the size of each Kafka Streams task's changelogs in bytes, as a dict by task id.
+    """Return the size of each task's changelogs in a Kafka Streams application, in bytes by task
+    id.
 
     A record of unknown size counts 100 bytes.
     """
@@ -307,8 +308,9 @@ def _bytes_by_task(application: RecordedApplication) -> dict[str, int]:
 
 
 def _client_with_most_state(application: RecordedApplication) -> str:
-    """Return the name of the Kafka Streams instance whose active tasks have the most bytes of
-    state.
+    """Return the name of the instance of a Kafka Streams application with the most state.
+
+    State is counted in bytes of the changelogs of its active tasks.
     """
     sizes = _bytes_by_task(application)
     return max(

@@ -205,7 +205,7 @@ class StandbyPlacement(Protocol):
         """
 
     def may_balance(self, source: int, destination: int) -> bool:
-        """Return whether load balancing may move standbys from one Streams client to another."""
+        """Return whether load balancing may move standbys from a source to a destination client."""
 
     def may_swap(self, draft: DraftAssignment, source: int, destination: int, task: int) -> bool:
         """Return whether a standby task may move to another client to save cross-rack traffic.
@@ -262,7 +262,9 @@ class DefaultStandbys:
                 heapq.heappush(heap, entry)
 
     def may_balance(self, source: int, destination: int) -> bool:  # noqa: ARG002 - the interface
-        """Return True: without client tags, any standby task may move to balance load."""
+        """Return True: without client tags, balancing may move a standby from any source to any
+        destination.
+        """
         return True
 
     def may_swap(
@@ -272,7 +274,10 @@ class DefaultStandbys:
         destination: int,  # noqa: ARG002 - the same
         task: int,  # noqa: ARG002 - the same
     ) -> bool:
-        """Return True: without client tags, any standby may move to save cross-rack traffic."""
+        """Return True for all arguments: without client tags, any standby may move between clients.
+
+        The purpose of such a move is to save cross-rack traffic.
+        """
         return True
 
 

@@ -41,7 +41,7 @@ def identity_assignment(
 ) -> dict[ProcessId, tuple[list[TaskId], list[TaskId]]]:
     """Return the previous active and standby tasks of each Kafka Streams client, by process id.
 
-    Tasks that no longer exist are included.
+    ``problem`` has the clients. Tasks that no longer exist are included.
 
     Source: ``TaskAssignmentUtils.identityAssignment`` 4.3.1.
 
@@ -105,7 +105,8 @@ def validate_task_assignment(
 def default_standby_task_assignment(problem: TaskProblem, draft: DraftAssignment) -> None:
     """Assign the configured standbys of Kafka Streams tasks to clients, by client tags or by load.
 
-    Tags are used if they are configured (KIP-708).
+    ``problem`` has clients, tasks and settings; ``draft`` is the unfinished assignment, which is
+    changed. Tags are used if they are configured (KIP-708).
 
     Tasks are visited in Java's hash order. As in Kafka, a task gets one standby even if
     ``num.standby.replicas`` is 0, if tags are configured and a client with other tags exists.
@@ -128,10 +129,9 @@ def default_standby_task_assignment(problem: TaskProblem, draft: DraftAssignment
 
 
 def stateful_in_hash_order(problem: TaskProblem) -> list[int]:
-    """Return the Kafka Streams tasks with a changelog in the order in which a Java ``HashSet`` has
-    them.
+    """Return the numbers of a problem's tasks with a changelog in the order of a Java ``HashSet``.
 
-    Tasks are numbers. Kafka fills the set from the hash map of all tasks.
+    Kafka Streams fills the set from the hash map of all tasks.
 
     >>> from partage.streams import ClientState, ProcessId, TaskId, TaskProblem
     >>> tasks = [TaskId(0, n) for n in range(3)]

@@ -96,7 +96,9 @@ class ProcessId(NamedTuple):
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> ProcessId:
-        """Build a Kafka Streams process id (a UUID) from 16 bytes, the most significant first."""
+        """Build a Kafka Streams process id (a UUID) from 16 raw bytes, the most significant
+        first.
+        """
         return cls(
             int.from_bytes(raw[:8], "big", signed=True), int.from_bytes(raw[8:], "big", signed=True)
         )

@@ -111,6 +111,8 @@ class _Group:
     def record(self, time_ms: int) -> tuple[bytes, bytes]:
         """Simulate the group's next rebalance (a member joins or leaves), and return its record.
 
+        ``time_ms`` is the time of the record.
+
         Returns:
             The key and the value of the record in ``__consumer_offsets``.
         """
@@ -166,7 +168,10 @@ class _Group:
 def write_capture(size: Size, out: str | Path, *, seed: int = 1) -> int:
     """Write a synthetic recording of consumer groups to a folder; return its number of records.
 
-    ``size`` sets the number of records, groups and partitions; ``seed`` seeds the random numbers.
+    Args:
+        size: numbers of records, groups and partitions.
+        out: the folder.
+        seed: seed of the random numbers.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -234,6 +239,8 @@ def write_parts(size: Size, out: str | Path, *, parts: int, seed: int = 1) -> li
 def _cluster_metadata(groups: list[_Group]) -> dict[str, Any]:
     """Return the brokers, topics and replicas of the synthetic cluster, as JSON for
     ``cluster.jsonl``.
+
+    The topics are those that ``groups`` consume.
     """
     brokers = [{"id": b, "rack": "abc"[b - 1]} for b in (1, 2, 3)]
     topics = {

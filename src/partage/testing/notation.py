@@ -75,8 +75,7 @@ def group(text: str) -> Group:
 
 
 def assignment(text: str, cluster: Cluster) -> Assignment:
-    """Parse an assignment from text such as ``"a: t1-0 t1-2 | b: t1-1 | c: –"``: partitions by
-    member.
+    """Parse an assignment of a cluster from text such as ``"a: t1-0 t1-2 | b: t1-1 | c: –"``.
 
     Raises:
         InvalidProblemError: the text does not follow the notation.

@@ -44,7 +44,11 @@ def clusters(
 ) -> Cluster:
     """Return a Hypothesis strategy for Kafka clusters with topics and partitions.
 
-    With ``racks=True``, most partitions have replicas on some of three racks.
+    Args:
+        draw: given by Hypothesis.
+        max_topics: maximum number of topics.
+        max_partitions: maximum number of partitions of a topic.
+        racks: whether most partitions have replicas on some of three racks.
     """
     names = draw(st.lists(topic_names(), max_size=max_topics, unique=True))
     usual = draw(st.integers(0, max_partitions))
@@ -74,8 +78,15 @@ def groups(
     """Return a Hypothesis strategy for consumer groups that subscribe to existing and missing
     topics.
 
-    With ``static=True``, some members have an instance id. With ``claims=True``, members report
-    partitions as owned, sometimes the same ones as other members.
+    Args:
+        draw: given by Hypothesis.
+        topics: names of the existing topics.
+        min_members: minimum number of members.
+        max_members: maximum number of members.
+        racks: whether members have racks.
+        static: whether some members have an instance id.
+        claims: whether members report partitions as owned, sometimes the same ones as other
+            members.
     """
     ids = draw(st.lists(topic_names(), min_size=min_members, max_size=max_members, unique=True))
     known = st.sampled_from(sorted(topics)) if topics else st.nothing()
@@ -107,8 +118,15 @@ def problems(
     static: bool = True,
     claims: bool = False,
 ) -> Problem:
-    """Return a Hypothesis strategy for assignment problems: a consumer group and its Kafka
-    cluster.
+    """Return a Hypothesis strategy for assignment problems: a consumer group and its Kafka cluster.
+
+    Args:
+        draw: given by Hypothesis.
+        min_members: minimum number of members.
+        max_members: maximum number of members.
+        racks: whether members and partitions have racks.
+        static: whether some members have an instance id.
+        claims: whether members report partitions as owned.
     """
     cluster = draw(clusters(racks=racks))
     group = draw(

@@ -192,7 +192,7 @@ def _batch(data: bytes, crc32c: Callable[[bytes], int] | None) -> Batch:
 def batches_of(
     data: bytes | memoryview, *, crc32c: Callable[[bytes], int] | None = None
 ) -> Iterator[Batch]:
-    """Yield the complete record batches in the bytes of a Fetch response or of a log segment.
+    """Yield the complete record batches in the data of a Fetch response or of a log segment.
 
     ``crc32c`` computes the checksum of bytes; None skips the check.
 

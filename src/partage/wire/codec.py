@@ -161,7 +161,8 @@ def set_location(error: WireFormatError, field: str, version: int) -> None:
 
 
 def join_path(outer: str, inner: str) -> str:
-    """Join two parts of a field path, such as ``members`` and ``id``, with a dot.
+    """Join the outer and the inner part of a field path, such as ``members`` and ``id``, with a
+    dot.
 
     >>> join_path("members", "[2].clientId"), join_path("value", ""), join_path("a", "b")
     ('members[2].clientId', 'value', 'a.b')

@@ -72,8 +72,7 @@ class FaustMetadata:
 
 
 def write_faust_subscription(metadata: FaustMetadata) -> bytes:
-    """Encode the user data of a Faust worker's subscription, with the bytes of Faust without
-    orjson.
+    """Encode the metadata of a Faust worker's subscription, with the bytes of Faust without orjson.
 
     >>> write_faust_subscription(FaustMetadata({"t": [0]}))[:47]
     b'{"assignment":{"actives":{"t":[0]},"standbys":{'
@@ -89,7 +88,7 @@ def write_faust_subscription(metadata: FaustMetadata) -> bytes:
 
 
 def write_faust_assignment(metadata: FaustMetadata) -> bytes:
-    """Encode the user data of a Faust worker's assignment: zlib-compressed JSON.
+    """Encode the metadata of a Faust worker's assignment as zlib-compressed JSON.
 
     >>> read_faust_assignment(write_faust_assignment(FaustMetadata({"t": [3]}))).actives
     {'t': [3]}

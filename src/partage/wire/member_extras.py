@@ -58,7 +58,7 @@ class Extras:
 def append_trailer(data: bytes | None, extras: Extras) -> bytes:
     """Append Partage's trailer (owned partitions and loads) to a strategy's own user data.
 
-    ``data`` are the strategy's bytes.
+    ``data`` are the strategy's bytes, ``extras`` the content of the trailer.
 
     Raises:
         EncodingError: a name or a number does not fit.

@@ -206,7 +206,7 @@ def drop_refuted_claims(
 def _generation_of_claims(strategy: Strategy, joined: JoinedMember) -> int:
     """Return the group generation in which a member owned the partitions that it reports.
 
-    ``strategy`` decides where the member reports it.
+    ``joined`` is the member; ``strategy`` decides where it reports the generation.
     """
     if strategy.name == Sticky.name:
         return NO_GENERATION if joined.generation is None else joined.generation

@@ -44,8 +44,8 @@ class ClusterView:
         return Cluster.from_replicas(topics, self.racks)
 
     def has(self, topic: str, number: int) -> bool:
-        """Return whether a Kafka partition exists; True for a topic that the metadata do
-        not have.
+        """Return whether partition ``number`` of a Kafka topic exists; True for a topic without
+        metadata.
         """
         partitions = self.topics.get(topic)
         return partitions is None or number in partitions

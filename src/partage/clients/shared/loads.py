@@ -39,7 +39,9 @@ class Loads:
     weights: dict[Partition, float] = field(default_factory=dict)
 
     def store_weights(self, weights: Mapping[Partition, float]) -> None:
-        """Store the partition loads that the group leader sent with this consumer's assignment."""
+        """Store the weights (partition loads) that the group leader sent with this consumer's
+        assignment.
+        """
         self.held = dict(weights)
 
     def with_weights(

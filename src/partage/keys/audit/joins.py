@@ -162,7 +162,8 @@ class JoinSide:
     counted: bool = True
 
     def surely_differs(self, other: JoinSide) -> bool:
-        """Return whether the two topics of a join certainly have different partition counts.
+        """Return whether this topic and the other topic of a join certainly have different
+        partition counts.
 
         A count may be only a lower bound: "at least 8" differs from 4 but not from 12.
         """
@@ -245,7 +246,8 @@ def _partitions_by_key(pairs: KeyPairs) -> dict[bytes, tuple[int, ...]]:
 
 
 def _describe_different_writers(first: JoinSide, second: JoinSide) -> str | None:
-    """Describe in text how the client partitioners that wrote two topics differ.
+    """Describe in text how the partitioners that wrote the first and the second topic of a join
+    differ.
 
     Return None if they agree or are unknown.
     """

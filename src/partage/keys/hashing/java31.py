@@ -30,8 +30,9 @@ def java_bytes_hash(key: bytes) -> int:
 
 
 def java_string_hash(key: bytes | str) -> int:
-    r"""Return Java's ``String.hashCode`` of a text as an unsigned number, 0 <= h < 2**32. Bytes are
-    decoded as UTF-8.
+    r"""Return Java's ``String.hashCode`` of a key as an unsigned number, 0 <= h < 2**32.
+
+    The key is text, or bytes that are decoded as UTF-8.
 
     Raises:
         InvalidKeysError: the bytes are not UTF-8, so they are no string.

@@ -401,9 +401,10 @@ class CheapestChoices:
     def _solve_on_arrays(
         self, prices: Floats, per_byte: float
     ) -> tuple[float, Floats, NDArray[np.int32]]:
-        """Choose each partition's cheapest brokers like `solve`, but with NumPy for small clusters.
+        """Choose each partition's cheapest brokers with NumPy, for small clusters.
 
-        It requires that a rack may hold at most one replica of a partition.
+        The arguments and results are those of `solve`: dual prices, and the cost of a copied byte.
+        A rack may hold at most one replica of a partition.
         """
         task, brokers = self.task, len(self.task.alive)
         held, total = np.zeros((len(KINDS), brokers)), 0.0

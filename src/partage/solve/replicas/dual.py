@@ -329,7 +329,10 @@ class RestrictedMaster:
         )  # fmt: skip
 
     def _add_slacks(self, figures: Mapping[str, int]) -> int:
-        """Add slack columns for the balance limits that the known plan misses; return how many."""
+        """Add slack columns for the balance limits that the known plan misses; return how many.
+
+        ``figures`` has the plan's total imbalance by measure.
+        """
         highs, brokers, added = self.highs, len(self.task.alive), 0
         for k in self.kinds:
             for name, part in ((KINDS[k], slice(None, brokers)),
@@ -425,7 +428,9 @@ class RestrictedMaster:
                 )  # fmt: skip
 
     def _add_rack_rows(self, singles: Ints) -> None:
-        """Add rows for the rack rule of large partitions whose variables could break it."""
+        """Add rows for the rack rule of large partitions (singles) whose variables could break
+        it.
+        """
         begin: list[int] = []
         index, lower, upper, size = [], [], [], 0
         first = self.highs.getNumRow()
@@ -678,8 +683,8 @@ class RestrictedMaster:
         """Return the sets of brokers with the largest values in the last optimum for a large
         partition.
 
-        At most ``most`` sets that keep the rack rule are returned, each as int64[factor],
-        ascending.
+        At most ``most`` sets that keep the rack rule of the partition ``single`` are returned, each
+        as int64[factor], ascending.
         """
         value, factor = self.values_of(single), int(self.task.factor[self.single[single]])
         brokers = np.flatnonzero(value > _LEAST_PART)

@@ -99,7 +99,7 @@ class LocalSearch:
         state.held += sum_by_broker_and_rack(task, task.owner, plan)
 
     def set_penalties(self, penalties: Penalties) -> None:
-        """Set the cost of imbalance of brokers and racks for all steps that follow."""
+        """Set the penalties (costs of imbalance of brokers and racks) for all steps that follow."""
         self.state.penalty[:] = penalties.vector
 
     def run(self) -> NDArray[np.int32]:

@@ -189,8 +189,8 @@ def rack_penalty_change(arrays, r, p, sign):
     """Return how much the penalty of rack ``r`` rises if it gets or loses a replica of partition
     ``p``.
 
-    ``sign`` is 1 to add the replica, -1 to remove it. The result is 0 without balance limits of
-    racks.
+    ``sign`` is 1 to add the replica, -1 to remove it. ``arrays`` is the state of the search. The
+    result is 0 without balance limits of racks.
     """
     place = len(arrays.rack) + r
     if place < arrays.held.shape[1]:

@@ -167,7 +167,8 @@ def outside_bands(task: ReplicaTask, amount: Ints) -> Ints:
 def is_moved(task: ReplicaTask, broker: NDArray[np.integer]) -> Bools:
     """Return which replicas must be copied, because their new broker has none of the partition now.
 
-    The result is bool[S]. ``broker`` is the planned broker of each replica.
+    The result is bool[S]. ``broker`` is the planned broker of each replica; ``task`` has the
+    current ones.
     """
     brokers = len(task.alive)
     current = task.old_owner * brokers + task.cluster.replica

@@ -72,7 +72,7 @@ def select_free(
 def _partition_costs(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32]) -> Floats:
     """Return the cost of each partition in a plan: bytes moved plus the dual prices of its brokers.
 
-    The result is float64[P].
+    ``task`` is the reassignment, ``prices`` is float64[4, B + Z], and the result is float64[P].
     """
     owner, whole = task.owner, prices_of_brokers(task, prices)
     paid = np.zeros(len(plan))

@@ -271,7 +271,8 @@ class Swaps:
         """Return the indices of the 4096 swaps of replicas with the lowest estimated cost.
 
         The estimate assumes that both replicas are copied and that no rule forbids the swap. ``s``
-        and ``t`` have the two replicas of each swap.
+        and ``t`` have the two replicas of each swap. With ``to_other_racks`` only swaps between
+        racks count.
         """
         task, broker, rack = self.task, self.state.broker, self.task.cluster.rack
         p, q, b, c = task.owner[s], task.owner[t], broker[s], broker[t]

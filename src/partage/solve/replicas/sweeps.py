@@ -233,7 +233,8 @@ def _add_replica(arrays, now, p, b, sign):
 def _move_replica(arrays, work, p, s):
     """Move replica ``s`` of partition ``p`` to its cheapest broker if that lowers the cost.
 
-    Return 1 if it moved, else 0.
+    ``arrays`` (the search state) and ``work`` (costs on each broker) are updated. Return 1 if the
+    replica moved, else 0.
     """
     rack, weight, penalty, move_cost = arrays.rack, arrays.weight, arrays.penalty, work.move_cost
     rack_cost, rack_count = work.rack_cost, work.rack_count
@@ -455,6 +456,8 @@ class _BandPenalties:
 def place_initially(state: SearchState) -> None:
     """Choose a broker for each replica greedily; the local search improves this placement.
 
+    ``state`` is the empty placement, which is filled in.
+
     Raises:
         NoFeasiblePlanError: a partition has fewer brokers than it is to have replicas.
     """
@@ -534,8 +537,9 @@ def _construct(arrays, order, buffer):
 
 @piece
 def _fullness(amount, high, b):
-    """Return how full broker ``b`` is, to break ties: its amounts divided by their upper limits,
-    summed.
+    """Return how full broker ``b`` is, to break ties between brokers.
+
+    It is the sum of its amounts divided by their upper limits (``high``).
     """
     total = 0.0
     for k in range(len(amount)):
@@ -550,6 +554,7 @@ def _drop_replica(arrays, p, brokers, count):
 
     Replicas that must stay are never removed. The preferred leader goes only if that lowers the
     cost. ``brokers`` holds the brokers of the ``count`` replicas, and is changed in place.
+    ``arrays`` is the state of the search.
     """
     old, rack, first = arrays.old, arrays.rack, arrays.old_start[p]
     factor, rack_rule = arrays.start[p + 1] - arrays.start[p], arrays.penalty[len(arrays.held)]

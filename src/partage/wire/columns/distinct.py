@@ -215,7 +215,9 @@ def find_or_add_likely(data, at, stop, names, like):
 
 @inline_piece
 def is_half_full(names, more):
-    """Return whether a hash table would be half full after ``more`` byte strings are added."""
+    """Return whether a hash table (``names``) would be half full after ``more`` strings are
+    added.
+    """
     return 2 * (names.used[0] + more) >= len(names.slots)
 
 

@@ -415,7 +415,7 @@ def _nullable(data: bytes | None) -> bytes:
 
 
 def _group_by_first_use(key: Ints) -> tuple[NDArray[np.intp], Ints, Ints]:
-    """Return the indices that group equal integers together, in order of their first occurrence.
+    """Return the indices that group equal integers of ``key``, in order of their first occurrence.
 
     Return also the first index and the size of each group.
     """

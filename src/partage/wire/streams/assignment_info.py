@@ -134,7 +134,15 @@ class AssignmentInfo:
     ) -> AssignmentInfo:
         """Build the user data of a Streams member's assignment from dicts and lists.
 
-        Keyword arguments are the attributes of this class, with their order kept.
+        Args:
+            version: version of the message.
+            common_version: latest version that all members support.
+            active: the task of each assigned partition.
+            standby: dict from each standby task to its partitions.
+            hosts: dict from end point to source partitions of its active tasks.
+            standby_hosts: dict from end point to source partitions of its standby tasks.
+            error_code: Kafka's number of an error, 0 for none.
+            next_rebalance_ms: time of the next rebalance.
 
         Raises:
             UnsupportedVersionError: the version is not in 1 to 11 (IllegalArgumentException in

@@ -348,10 +348,18 @@ class SubscriptionInfo:
     ) -> SubscriptionInfo:
         """Build the user data of a Streams member's subscription, as Kafka's constructor does.
 
-        ``version`` decides its fields. Up to version 6, tasks with offset sum -2 become previous
-        tasks and all others standby tasks, in the order of Kafka's hash sets; the sums are dropped.
-        In versions 7 to 9, tasks are grouped by sub-topology, in the order of Kafka's hash map.
-        Later versions keep the mapping's order.
+        Args:
+            process: the client's id, 16 bytes.
+            version: version of the message, which decides its fields.
+            latest_version: latest version that the member supports.
+            endpoint: ``host:port`` for interactive queries; None for none.
+            offset_sums: offset sum of each task with local state. Up to version 6, tasks with sum
+                -2 become previous tasks and all others standby tasks, in the order of Kafka's hash
+                sets. In versions 7 to 9, tasks are grouped by sub-topology, in the order of Kafka's
+                hash map.
+            unique: an int8 that changes with each join, so that the join triggers a rebalance.
+            error_code: Kafka's number of an error, 0 for none.
+            tags: the client's tags (KIP-708).
 
         Raises:
             UnsupportedVersionError: the versions contradict each other (IllegalArgumentException in
