@@ -144,6 +144,11 @@ class TopicRows:
         """Number of partitions of each topic (int32[T])."""
         return np.diff(self.start)
 
+    @cached_property
+    def topic(self) -> Int32Array:
+        """Topic of each partition, as an index into the array ``topics`` (int32[n])."""
+        return np.repeat(np.arange(len(self.topics), dtype=np.int32), self.counts)
+
     def spread(self, by_topic: Int32Array) -> Int32Array:
         """Repeat each topic's value for each of its partitions (int32[n]).
 
@@ -305,7 +310,7 @@ def plan_in_order(
     """
     members = len(problem.group)
     start = np.zeros(members + 1, np.int32)
-    np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
+    np.bincount(owner, minlength=members).cumsum(out=start[1:])
     if group_by_owner.ready:
         grouped = np.empty(len(partition), np.int32)
         owner = np.ascontiguousarray(owner, np.int32)

@@ -31,6 +31,8 @@ TREE_TABLE = 64
 _UNTREEIFY_THRESHOLD = 6
 #: From so many keys, counting by NumPy is faster.
 _MIN_KEYS_FOR_NUMPY = 64
+#: Up to so many keys, one count over all keys mostly shows that no bucket is large.
+_MAX_KEYS_AT_ONCE = 256
 _LEFT, _RIGHT = 0, 1
 
 
@@ -49,6 +51,8 @@ def may_have_trees(spread: Sequence[int] | NDArray[np.int64], table: int) -> boo
     if len(spread) < _TREEIFY_THRESHOLD:
         return False
     slots = max(table, TREE_TABLE)
+    if len(spread) <= _MAX_KEYS_AT_ONCE and _largest_bucket(spread, slots) < _TREEIFY_THRESHOLD:
+        return False  # larger tables split these buckets, and smaller ones had fewer keys
     while True:
         inserted = spread[: slots * 3 // 4 + 2]
         if _largest_bucket(inserted, slots) >= _TREEIFY_THRESHOLD:

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError, PlanInvariantError
+from partage.kernels import kernel
+from partage.model.certificate import DeferredCertificate
 from partage.model.claims import Claims
 from partage.model.display import MOST_ROWS, Picture, bar, html_table, pretty_print
 from partage.model.index import Index, Int32Array
@@ -136,7 +138,10 @@ class Assignment:
     def with_warnings(self, warnings: Sequence[str]) -> Self:
         """Return a copy of the assignment with the given warnings added first, each once."""
         every = tuple(dict.fromkeys((*warnings, *self.warnings)))
-        return self if every == self.warnings else replace(self, warnings=every)
+        return self if every == self.warnings else self._replaced(warnings=every)
+
+    def _replaced(self, **changes: Any) -> Self:
+        return replace(self, **changes)
 
     def _head(self) -> Assignment:
         # Printed assignments are shortened to their first members.
@@ -349,6 +354,50 @@ def _none() -> Int32Array:
     return _NONE
 
 
+@kernel("int64(int32[::1], int32[::1], int32[::1])")
+def fill_owners(start: Int32Array, partition: Int32Array, owner: Int32Array) -> int:
+    """Write the member that owns each partition to ``owner``; return the number of owned
+    partitions.
+
+    Args:
+        start: int32[M + 1], where each member's partitions begin in ``partition`` (CSR).
+        partition: int32[n], the partitions.
+        owner: int32[P], output, filled with -1: positions of the members.
+
+    Returns:
+        The number of distinct partitions; -1 if an offset or a partition is out of range.
+    """
+    owned = 0
+    if len(start) == 0 or start[0] != 0 or start[len(start) - 1] != len(partition):
+        return -1
+    for m in range(len(start) - 1):
+        if start[m + 1] < start[m]:
+            return -1
+        for i in range(start[m], start[m + 1]):
+            p = partition[i]
+            if p < 0 or p >= len(owner):
+                return -1
+            if owner[p] < 0:
+                owned += 1
+            owner[p] = m
+    return owned
+
+
+class _CertificateField:
+    """Descriptor of `Plan.certificate`: a deferred certificate is computed at the first access."""
+
+    def __get__(self, plan: Plan | None, kind: type | None = None) -> object:
+        if plan is None:
+            return None  # the default value of the field, see "descriptor-typed fields"
+        found: object = plan.__dict__["certificate"]
+        if isinstance(found, DeferredCertificate):
+            found = plan.__dict__["certificate"] = found.compute()
+        return found
+
+    def __set__(self, plan: Plan, value: object) -> None:
+        plan.__dict__["certificate"] = value
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Assignment):
     """Result of an assignment strategy: at most one owner for each partition.
@@ -379,12 +428,14 @@ class Plan(Assignment):
     user_data: Mapping[str, bytes] = field(default_factory=dict)
     withheld: Int32Array = field(default_factory=_none)
     destined: Int32Array = field(default_factory=_none)
-    certificate: object = None
+    certificate: object = _CertificateField()
     loop: EndlessLoop | None = None
 
     def __post_init__(self) -> None:
-        # In ``owner`` a partition with two owners counts once. It is needed later anyway.
-        if np.count_nonzero(self.owner >= 0) < len(self.partition):
+        # A partition with two owners counts once. The array is needed later anyway.
+        owner, owned = self._find_owners()
+        self.__dict__["owner"] = owner
+        if owned < len(self.partition):
             twice = np.flatnonzero(np.bincount(self.partition) > 1).tolist()
             raise PlanInvariantError([_twice(self.index.name(p)) for p in twice])
 
@@ -405,9 +456,24 @@ class Plan(Assignment):
     @cached_property
     def owner(self) -> Int32Array:
         """Owner of each partition, as a position in ``members``, -1 for none (int32[P])."""
-        owner = np.full(self.index.partitions, -1, np.int32)
-        owner[self.partition] = self.member_of
-        return owner
+        return self._find_owners()[0]
+
+    def _find_owners(self) -> tuple[Int32Array, int]:
+        # The owner of each partition, and the number of owned partitions.
+        start, partition = self.start, self.partition
+        owner = np.empty(self.index.partitions, np.int32)
+        owner.fill(-1)
+        if fill_owners.ready and _is_int32_row(start) and _is_int32_row(partition):
+            owned = fill_owners(start, partition, owner, work=len(partition))
+            if owned >= 0:
+                return owner, owned
+            owner.fill(-1)
+        owner[partition] = self.member_of
+        return owner, int(np.count_nonzero(owner >= 0))
+
+    def _replaced(self, **changes: Any) -> Self:
+        # Copies share a certificate that is not computed yet.
+        return replace(self, **{"certificate": self.__dict__["certificate"], **changes})
 
     def settled(self) -> Plan:
         """Return the final assignment, after consumers have revoked all partitions that move.
@@ -430,8 +496,8 @@ class Plan(Assignment):
         partition = np.concatenate((self.partition, self.withheld[transferred]))[order]
         role = np.concatenate((self.role, np.full(len(transferred), Role.OWNER, np.int8)))[order]
         start = np.searchsorted(member[order], np.arange(len(self.members) + 1)).astype(np.int32)
-        return replace(
-            self, start=start, partition=partition, role=role, withheld=_none(), destined=_none()
+        return self._replaced(
+            start=start, partition=partition, role=role, withheld=_none(), destined=_none()
         )
 
     def assign_revoked(self, revoked: AbstractSet[tuple[str, int]]) -> Plan:
@@ -452,8 +518,8 @@ class Plan(Assignment):
         if not free.any():
             return self
         waiting = {"withheld": self.withheld[~free], "destined": self.destined[~free]}
-        now = replace(self, withheld=self.withheld[free], destined=self.destined[free]).settled()
-        return replace(now, **waiting)
+        now = self._replaced(withheld=self.withheld[free], destined=self.destined[free]).settled()
+        return now._replaced(**waiting)  # noqa: SLF001 - another plan of this class
 
     @classmethod
     def from_owner(
@@ -473,6 +539,12 @@ class Plan(Assignment):
         start = np.searchsorted(owner[order], np.arange(len(members) + 1)).astype(np.int32)
         role = np.zeros(len(order), np.int8)
         return cls(index, tuple(members), start, order, role, **more)
+
+
+def _is_int32_row(values: Int32Array) -> bool:
+    """Return whether a kernel accepts an array: int32, one-dimensional, contiguous, writeable."""
+    flags = values.flags
+    return values.dtype == np.int32 and flags.c_contiguous and values.ndim == 1 and flags.writeable
 
 
 def _twice(name: tuple[str, int]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from partage.model.racks import RackCosts
 
-__all__ = ["TOPIC_EXCESS", "Certificate", "cost_bounds"]
+__all__ = ["TOPIC_EXCESS", "Certificate", "DeferredCertificate", "cost_bounds"]
 
 #: Figure of the last criterion: by how much topics are spread less evenly than each alone could be.
 TOPIC_EXCESS = "topic excess"
@@ -71,6 +71,27 @@ class Certificate:
         return all(
             gap <= 1e-9 * scale[name] for name, gap in self.gaps.items() if name != TOPIC_EXCESS
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeferredCertificate:
+    """Certificate of an assignment that is computed when it is first read.
+
+    `Plan.certificate` computes it. A leader that only sends the assignment never needs it.
+
+    Attributes:
+        compute: function without arguments that returns the certificate.
+    """
+
+    compute: Callable[[], Certificate]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return the computed certificate to pickle, instead of the function."""
+        return _unchanged, (self.compute(),)
+
+
+def _unchanged(certificate: Certificate) -> Certificate:
+    return certificate
 
 
 def cost_bounds(

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from partage.errors import InvalidProblemError, hide_secrets
-from partage.java.hash_order import names_in_map_order
+from partage.java.hash_order import DEFAULT_TABLE, hash_order, names_in_map_order
+from partage.java.strings import string_hashes, string_ranks
+from partage.java.tree_bins import may_have_trees
 from partage.model.claims import ClaimRows, Claims, is_int32
 from partage.model.display import MOST_ROWS, Picture, bar, html_table, pretty_print, text_table
 from partage.model.index import Int32Array, java_rank
@@ -45,6 +47,9 @@ exceed float64.
 """
 
 _LAST_GENERATION = 2**31 - 1
+
+#: From so many keys, a HashMap's table length follows from their number alone.
+_MIN_REGULAR_KEYS = 49
 
 #: The weight of a member that says none; and nothing owned, as a value of its own.
 _ORDINARY = 1.0
@@ -418,10 +423,35 @@ class Group:
         """
         return self.orders.members_in_refilled_map_order
 
+    @property
+    def id_hashes(self) -> list[int]:
+        """Java's ``String.hashCode`` of each member id."""
+        return self.orders.hashes
+
+    @property
+    def by_map_order(self) -> Int32Array:
+        """The list `members_in_map_order` as an array (int32[M])."""
+        return self.orders.by_map_order
+
+    @property
+    def by_refilled_map_order(self) -> Int32Array:
+        """The list `members_in_refilled_map_order` as an array (int32[M])."""
+        return self.orders.by_refilled_map_order
+
     @cached_property
     def has_racks(self) -> bool:
         """True if any consumer of the group has a rack (``client.rack``) that is not empty."""
         return any(m.rack for m in self.members)
+
+    @cached_property
+    def has_claims(self) -> bool:
+        """True if any member of the consumer group reports a partition as owned."""
+        return any(len(m.owned.partition) for m in self.members)
+
+    @cached_property
+    def has_static_members(self) -> bool:
+        """True if any member of the consumer group has an instance id."""
+        return any(m.instance_id is not None for m in self.members)
 
     @cached_property
     def has_weights_or_capacities(self) -> bool:
@@ -441,10 +471,10 @@ class Group:
         """
         # Ids are compared as Java strings. Members with equal instance ids (one of them is fenced)
         # keep the order of `members_in_map_order`.
+        if not self.has_static_members:
+            return self.members_by_rank
         instances = [m.instance_id for m in self.members]
         named = sorted({i for i in instances if i is not None})
-        if not named:
-            return np.argsort(self.member_rank).astype(np.int32)
         rank = dict(zip(named, java_rank(named).tolist(), strict=True))
         static = np.array([i is not None for i in instances])
         by_instance = [rank[i] if i is not None else 0 for i in instances]
@@ -464,6 +494,11 @@ class Group:
         """Rank of each group member by member id, in Java's order of strings (int32[M])."""
         return self.orders.rank
 
+    @property
+    def members_by_rank(self) -> Int32Array:
+        """Positions of the group's members, sorted by member id as a Java string (int32[M])."""
+        return self.orders.by_rank
+
 
 class _Orders:
     """Cache of several sort orders of a consumer group's members.
@@ -479,17 +514,41 @@ class _Orders:
         return {member_id: i for i, member_id in enumerate(self._ids)}
 
     @cached_property
+    def hashes(self) -> list[int]:
+        return string_hashes(self._ids)
+
+    @cached_property
     def members_in_map_order(self) -> list[int]:
-        return names_in_map_order(self._ids)
+        return hash_order(self.hashes, rank=lambda: string_ranks(self._ids))
+
+    @cached_property
+    def by_map_order(self) -> Int32Array:
+        return np.array(self.members_in_map_order, np.int32)
 
     @cached_property
     def members_in_refilled_map_order(self) -> list[int]:
+        if len(self._ids) >= _MIN_REGULAR_KEYS and not self._may_have_trees():
+            return self.members_in_map_order
         order = names_in_map_order([self._ids[m] for m in self.members_in_map_order])
         return [self.members_in_map_order[i] for i in order]
 
     @cached_property
+    def by_refilled_map_order(self) -> Int32Array:
+        return np.array(self.members_in_refilled_map_order, np.int32)
+
+    def _may_have_trees(self) -> bool:
+        # The iteration order of a bucket that has become a tree depends on the order of insertions,
+        # so a copy of the map may differ.
+        hashes = np.array(self.hashes, np.int64) & 0xFFFFFFFF
+        return may_have_trees(hashes ^ (hashes >> 16), DEFAULT_TABLE)
+
+    @cached_property
     def rank(self) -> Int32Array:
         return java_rank(self._ids)
+
+    @cached_property
+    def by_rank(self) -> Int32Array:
+        return np.argsort(self.rank).astype(np.int32)
 
 
 def _refuse_others(members: tuple[object, ...]) -> None:

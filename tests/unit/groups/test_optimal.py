@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from partage.errors import CertificateError, InvalidConfigError
 from partage.groups import registry
 from partage.groups.optimal.settings import PREFIX
 from partage.groups.rounds import Join, Leave, play
+from partage.model import Certificate, Problem
+from partage.model.certificate import DeferredCertificate
 
 WRONG = [
     ("weights", "{"),
@@ -194,6 +197,20 @@ def test_a_limit_of_moves_drains_weight_zero_step_by_step() -> None:
     assert sorted(plan.settled().to_dict()["out"]["t"]) == [0, 1, 2, 3, 4, 5, 6]
     proven = judge.verify_certificate(plan, group, cluster)
     assert (proven["on weight 0"], proven["moves"]) == (7, 3)
+
+
+def test_the_certificate_is_computed_when_it_is_read() -> None:
+    """A plan without a limit of moves computes its certificate once, also after copies."""
+    cluster = pg.Cluster.from_topics({"t": 4})
+    group = pg.Group([pg.Member("a", ["t"], owned={"t": range(4)}), pg.Member("b", ["t"])])
+    plan = registry.find("optimal").assign(Problem(group, cluster))
+    now = plan.with_warnings(["one"]).assign_revoked({("t", 2)}).settled()
+    assert isinstance(vars(now)["certificate"], DeferredCertificate)
+    assert now.certificate is now.certificate
+    assert now.certificate.figures["moves"] == 2
+    loaded = pickle.loads(pickle.dumps(plan))  # noqa: S301 - our own bytes
+    assert isinstance(vars(loaded)["certificate"], Certificate)
+    assert judge.verify_certificate(plan, group, cluster)["moves"] == 2
 
 
 def test_a_limit_of_moves_is_spent_on_the_largest_loads() -> None:

@@ -7,8 +7,10 @@ import json
 import numpy as np
 import pytest
 
+from partage import kernels
 from partage.errors import InvalidProblemError, PlanInvariantError
 from partage.model import Assignment, Broker, Claims, Cluster, Group, Index, Member, Plan, Problem
+from partage.model.assignment import fill_owners
 
 METADATA = {
     "topics": {
@@ -107,6 +109,29 @@ def test_a_plan_has_at_most_one_owner_a_partition():
     assert Assignment.of(index, twice).partition.tolist() == [0, 0]
     with pytest.raises(PlanInvariantError, match="t-0 is owned twice"):
         Plan.of(index, twice)
+
+
+@pytest.mark.parametrize("how", ["interpreted", "compiled"])
+def test_owners_do_not_depend_on_the_kernel(how):
+    """Owners are equal with and without the compiled kernel, and wrong arrays never reach it."""
+    if how == "compiled":
+        pytest.importorskip("numba", reason="numba (the extra `fast`) is not installed")
+        fill_owners.compile()
+    index, ids = Index.of({"t": 3}), ("a", "b")
+    role = np.zeros(3, np.int8)
+
+    def owner(start, partition):
+        return Plan(index, ids, np.array(start, np.int32), partition, role).owner.tolist()
+
+    with kernels.form(how):
+        assert owner([0, 2, 3], np.array([2, 0, 1], np.int32)) == [0, 1, 0]
+        assert owner([0, 2, 3], np.array([2, 0, 1])) == [0, 1, 0]  # another type of integer
+        with pytest.raises(IndexError):
+            owner([0, 2, 3], np.array([2, 0, 3], np.int32))
+        with pytest.raises(ValueError, match="shape"):
+            owner([0, 2, 9], np.array([2, 0, 1], np.int32))
+        with pytest.raises(PlanInvariantError, match="t-1 is owned twice"):
+            owner([0, 2, 3], np.array([1, 0, 1], np.int32))
 
 
 def test_an_owner_view_goes_both_ways():

@@ -85,6 +85,8 @@ def balance_counts(
     Raises:
         ProblemTooLargeError: the exact answer would take too long.
     """
+    if canonical.is_symmetric and racks is None and together is None:
+        return _assign_in_turn(canonical)
     claims = canonical.claims
     subscription_classes = canonical.classes
     classes = PartitionClasses.of(canonical, subscription_classes, racks)
@@ -410,6 +412,17 @@ def _order(values: Int64Array, below: int) -> NDArray[np.intp]:
     # A stable argsort. NumPy sorts 16-bit keys by radix, faster than wider ones; ``below`` is above
     # all values.
     return np.argsort(values.astype(np.int16) if below <= 1 << 15 else values, kind="stable")
+
+
+def _assign_in_turn(canonical: CanonicalProblem) -> CountPlan:
+    """Return the most even assignment if all members are equivalent and own nothing.
+
+    Members take turns in canonical order, which also spreads every topic evenly.
+    """
+    members = canonical.members
+    turn = np.arange(canonical.size, dtype=np.int32) % np.int32(members)
+    level = np.full(len(canonical.rows.topics), -(-canonical.size // members), np.int64)
+    return CountPlan(turn, level, np.zeros(members, np.int64), 1)
 
 
 def _balance_equivalent(

@@ -23,6 +23,7 @@ __all__ = ["CanonicalProblem", "NewestClaims", "PartitionClasses", "compact"]
 
 
 Int64Array = NDArray[np.int64]
+_NOBODY = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,15 +74,21 @@ class CanonicalProblem:
         self.problem = problem
         self._is_by_name = topics is None
         self.order = _member_order(problem)
-        self.rows = rows_by_name(problem) if topics is None else TopicRows.of(problem, topics)
-        position = np.full(len(problem.index.topics), -1, np.int64)
-        position[self.rows.topics] = np.arange(len(self.rows.topics))
+        if topics is None:
+            self.rows, topics_of = rows_by_name(problem), of_subscriptions(problem, _topics_by_name)
+        else:
+            self.rows = TopicRows.of(problem, topics)
+            topics_of = _topic_positions(problem, self.rows)
+        if len(topics_of) == 1:
+            self.subscription: Int64Array = np.zeros(len(self.order), np.int64)
+            self.topics_of = topics_of
+            return
         subscription_of = problem.group.subscription_of[self.order].astype(np.int64)
         distinct = list(dict.fromkeys(subscription_of.tolist()))
         number = np.zeros(max(distinct, default=0) + 1, np.int64)
         number[distinct] = np.arange(len(distinct))
-        self.subscription: Int64Array = number[subscription_of]
-        self.topics_of = [np.sort(position[problem.subscription_topics[s]]) for s in distinct]
+        self.subscription = number[subscription_of]
+        self.topics_of = [topics_of[s] for s in distinct]
 
     @property
     def members(self) -> int:
@@ -93,10 +100,16 @@ class CanonicalProblem:
         """Number of partitions whose topics have subscribers."""
         return len(self.rows.partition)
 
-    @cached_property
+    @property
     def topic(self) -> Int32Array:
         """Topic of each partition, as an index of the topics sorted by name (int32[n])."""
-        return np.repeat(np.arange(len(self.rows.topics), dtype=np.int32), self.rows.counts)
+        return self.rows.topic
+
+    @property
+    def is_symmetric(self) -> bool:
+        """True if all members have the same subscription, and no member claims a partition."""
+        group = self.problem.group
+        return self._is_by_name and len(group.subscriptions) == 1 and not group.has_claims
 
     @cached_property
     def takes_part(self) -> NDArray[np.bool_]:
@@ -165,11 +178,10 @@ class CanonicalProblem:
         owned[row] = True
         last = np.full(self.size, -1, np.int32)
         last[row] = place
-        nobody = np.zeros(0, np.int64)
         if np.count_nonzero(owned) == len(row):
             if len(row):
                 last[row[~self.may_own(place, row)]] = -1
-            return NewestClaims(owned, last, nobody, np.zeros(1, np.int64), nobody)
+            return NewestClaims(owned, last, _NOBODY, np.zeros(1, np.int64), _NOBODY)
         return self._newest_of_several(owned, place, row)
 
     def _newest_of_several(
@@ -202,7 +214,7 @@ class CanonicalProblem:
         """
         place, row = self.claimed
         if np.count_nonzero(self.claims.owned) == len(row):
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+            return _NOBODY, _NOBODY
         generation = np.array([m.generation for m in self.problem.group], np.int64)[self.order]
         newest = np.full(self.size, np.iinfo(np.int64).min)
         may = self.may_own(place, row)
@@ -217,7 +229,9 @@ class CanonicalProblem:
 
         Both are indices in canonical order. Partitions that do not exist are left out.
         """
-        group = self.problem.group
+        if not self.problem.group.has_claims:
+            return _NOBODY, _NOBODY
+        members = self.problem.group.members
         names = [self.problem.index.topics[t] for t in self.rows.topics.tolist()]
         position = {name: i for i, name in enumerate(names)}
         # Claims made from one plan share their tuple of names: it is resolved once.
@@ -226,8 +240,8 @@ class CanonicalProblem:
         numbers: list[Int32Array] = []
         places: list[int] = []
         for place, member in enumerate(self.order.tolist()):
-            claims = group[member].owned
-            if not len(claims):
+            claims = members[member].owned
+            if not len(claims.partition):
                 continue
             if id(claims.topics) not in resolved:
                 found = [position.get(name, -1) for name in claims.topics]
@@ -235,8 +249,6 @@ class CanonicalProblem:
             places.append(place)
             topics.append(resolved[id(claims.topics)][claims.topic_ix])
             numbers.append(claims.partition)
-        if not places:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
         of = np.repeat(np.array(places, np.int64), [len(one) for one in topics])
         row = self._locate_rows(np.concatenate(topics), np.concatenate(numbers))
         return of[row >= 0], row[row >= 0]
@@ -259,6 +271,17 @@ class CanonicalProblem:
         return np.where((topic >= 0) & (number >= 0) & (keys[row] == wanted), row, -1)
 
 
+def _topics_by_name(problem: Problem) -> list[Int64Array]:
+    return _topic_positions(problem, rows_by_name(problem))
+
+
+def _topic_positions(problem: Problem, rows: TopicRows) -> list[Int64Array]:
+    # The topics of each subscription of the group, as ascending positions in ``rows``.
+    position = np.full(len(problem.index.topics), -1, np.int64)
+    position[rows.topics] = np.arange(len(rows.topics))
+    return [np.sort(position[topics]) for topics in problem.subscription_topics]
+
+
 def _classes_of_one(problem: Problem) -> SubscriptionClasses:
     # As if the only subscription had one member.
     counts = rows_by_name(problem).counts
@@ -268,10 +291,10 @@ def _classes_of_one(problem: Problem) -> SubscriptionClasses:
 def _member_order(problem: Problem) -> Int32Array:
     # Static members come first, by instance id, then the others by member id.
     group = problem.group
+    if not group.has_static_members:
+        return group.members_by_instance
     instances = [m.instance_id for m in group]
     named = sorted({i for i in instances if i is not None})
-    if not named:
-        return group.members_by_instance
     rank = dict(zip(named, java_rank(named).tolist(), strict=True))
     first = [len(named) if i is None else rank[i] for i in instances]
     return np.lexsort((group.member_rank, np.array(first))).astype(np.int32)

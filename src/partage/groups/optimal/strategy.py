@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ from partage.groups.optimal.weight_balance import (
 )
 from partage.groups.sticky.decision import withheld
 from partage.model import Certificate, Plan, Problem, RackCosts, RackTable
+from partage.model.certificate import DeferredCertificate
 from partage.model.index import Int32Array
 from partage.solve.assignment.branch_and_bound import MOST_ITEMS
 
@@ -157,18 +159,23 @@ class Optimal(PlainStrategy):
             if forced > limit:
                 warnings = (*warnings, _forced_warning(forced, limit))
             limit = max(limit, forced)
-        request = _Request(canonical, racks, table, family, promised, limit)
         if self.settings.together != "require" and not needs_loads(problem, self.settings):
             try:
                 found = balance_counts(canonical, table, family)
             except ProblemTooLargeError as e:
                 warnings = (*warnings, f"{e}: this is the best plan found")
             else:
-                proof = certify_counts(canonical, found, racks, table)
-                if limit is None or proof.figures["moves"] <= limit:
+                certify = partial(certify_counts, canonical, found, racks, table)
+                if limit is None:
+                    # Few leaders read the certificate, which takes half as long as the plan.
+                    proof = DeferredCertificate(certify)
                     return _plan(canonical, found.owner, certificate=proof, warnings=warnings)
+                if (proven := certify()).figures["moves"] <= limit:
+                    return _plan(canonical, found.owner, certificate=proven, warnings=warnings)
                 if not promised:
+                    request = _Request(canonical, racks, table, family, promised, limit)
                     return self._plan_within_limit(request, limit, warnings)
+        request = _Request(canonical, racks, table, family, promised, limit)
         return self._plan_by_loads(request, warnings)
 
     def _plan_within_limit(self, request: _Request, limit: int, warnings: tuple[str, ...]) -> Plan:
@@ -276,37 +283,32 @@ def _unfinished_warning(proof: Certificate) -> str:
     )
 
 
-def _cooperative_plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
+def _plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
     """Build the plan for the first of two cooperative rebalances, without the moving partitions.
 
-    Their previous owners must revoke them first (KIP-429); the second rebalance assigns them.
+    Their previous owners must revoke them first (KIP-429); the second rebalance assigns them. The
+    plan's memory has their next owners.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
         owner: int32[n], the final owner of each partition.
         **more: further fields of the plan.
     """
+    problem, partition = canonical.problem, canonical.rows.partition
     place, row = canonical.claimed
-    partition = canonical.rows.partition
     member = canonical.order[owner] if len(owner) else owner
     waits = withheld(place.astype(np.int32), row.astype(np.int32), owner) if len(row) else None
     if waits is None or not waits.any():
-        return plan_in_order(canonical.problem, partition, member, **more)
+        return plan_in_order(problem, partition, member, **more)
     goes = np.flatnonzero(~waits)
     waiting = np.flatnonzero(waits)
+    names = [problem.index.name(p) for p in partition[waiting].tolist()]
+    ids = [problem.group.ids[m] for m in member[waiting].tolist()]
     return plan_in_order(
-        canonical.problem, partition[goes], member[goes],
-        withheld=partition[waiting], destined=member[waiting], **more,
+        problem, partition[goes], member[goes],
+        withheld=partition[waiting], destined=member[waiting],
+        memory=Promises(dict(zip(names, ids, strict=True))), **more,
     )  # fmt: skip
-
-
-def _plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
-    plan = _cooperative_plan(canonical, owner, **more)
-    if not len(plan.withheld):
-        return plan
-    names = [plan.index.name(p) for p in plan.withheld.tolist()]
-    ids = [plan.members[m] for m in plan.destined.tolist()]
-    return replace(plan, memory=Promises(dict(zip(names, ids, strict=True))))
 
 
 def _promised_places(canonical: CanonicalProblem, memory: object) -> dict[int, int]:

@@ -16,8 +16,9 @@ from partage.model.index import Int32Array
 
 __all__ = ["GroupAssignment", "assignment_to_json", "concatenate_runs"]
 
-#: Above this mean number of partitions per member, one slice per member is the faster copy.
-_SLICE_FROM = 100
+#: Above this mean number of partitions per member, and with fewer members, one slice per member is
+#: the faster copy.
+_SLICE_FROM, _FEW_MEMBERS = 100, 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,10 +88,10 @@ def concatenate_runs(
     Returns:
         Where each member's partitions begin (int32[M + 1]), and the partitions (CSR).
     """
-    sizes = sum((end - begin for _, begin, end in parts), np.zeros(members, np.int64))
+    sizes = sum(end - begin for _, begin, end in parts)
     start = np.zeros(members + 1, np.int32)
     np.cumsum(sizes, out=start[1:])
-    if int(start[-1]) > _SLICE_FROM * members:
+    if members < _FEW_MEMBERS or int(start[-1]) > _SLICE_FROM * members:
         by_part = [
             [values[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
             for values, begin, end in parts

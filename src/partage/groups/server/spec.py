@@ -36,6 +36,8 @@ __all__ = [
 ]
 
 _BYTES = 16
+_NOTHING = np.zeros(0, np.int32)
+_NO_HASHES = np.zeros(0, np.uint32)
 
 
 class TopicIds:
@@ -151,8 +153,8 @@ class Targets:
 
         ``members`` is the number of members.
         """
-        none, start = np.zeros(0, np.int32), np.zeros(members + 1, np.int32)
-        return cls(start, none, np.zeros(0, np.uint32), start[:1], none)
+        start = np.zeros(members + 1, np.int32)
+        return cls(start, _NOTHING, _NO_HASHES, start[:1], _NOTHING)
 
     def owned_partitions(self, partitions: int) -> NDArray[np.bool_]:
         """Return which partitions have an owner in the previous target assignment (bool[P]).
@@ -445,12 +447,12 @@ class GroupSpec:
         self._previous = previous
         self._several_owners = several_owners
 
-    @cached_property
+    @property
     def members(self) -> int:
         """Number of members in the group."""
-        return len(self.problem.group)
+        return len(self.problem.group.members)
 
-    @cached_property
+    @property
     def visit(self) -> list[int]:
         """Group members in the order in which the coordinator passes them to an assignor.
 
@@ -458,32 +460,29 @@ class GroupSpec:
         """
         return members_in_map_order(self.problem)
 
-    @cached_property
-    def order(self) -> NDArray[np.intp]:
-        """Group members in the order in which the coordinator passes them, as int64[M].
+    @property
+    def order(self) -> Int32Array:
+        """Group members in the order in which the coordinator passes them, as int32[M].
 
         It is the list `visit` as an array.
         """
-        return np.array(self.visit, np.intp)
+        return self.problem.group.by_map_order
 
-    @cached_property
+    @property
     def ids(self) -> TopicIds:
         """Ids of all topics of the cluster, cached for groups with the same topics."""
-        index = self.problem.index
-        if index not in _ids:
-            _ids[index] = TopicIds.of(index.topics, index.ids)
-        return _ids[index]
+        return of_subscriptions(self.problem, _topic_ids)
 
-    @cached_property
+    @property
     def previous(self) -> Targets:
         """Previous target assignment of the group; by default the members' owned partitions."""
-        if self._previous is not None:
-            return self._previous
-        return previous_targets(
-            self.problem, *self.numbered, self.ids.hashes, several_owners=self._several_owners
-        )
+        if self._previous is None:
+            self._previous = previous_targets(
+                self.problem, *self.numbered, self.ids.hashes, several_owners=self._several_owners
+            )
+        return self._previous
 
-    @cached_property
+    @property
     def homogeneous(self) -> bool:
         """True if all members subscribe to the same topic names (Kafka's subscription type).
 
@@ -492,7 +491,7 @@ class GroupSpec:
         distinct = self.problem.group.subscriptions
         return len(distinct) <= 1 or len({frozenset(names) for names in distinct}) <= 1
 
-    @cached_property
+    @property
     def plain(self) -> bool:
         """True if partitions are numbered in the order of topic and partition number.
 
@@ -500,7 +499,7 @@ class GroupSpec:
         """
         return of_subscriptions(self.problem, _is_plain)
 
-    @cached_property
+    @property
     def numbered(self) -> tuple[Int32Array, Int32Array, Int32Array]:
         """All partitions of the cluster, sorted by topic and partition number.
 
@@ -615,6 +614,13 @@ class GroupSpec:
         at[at == len(pairs)] = 0
         found = pairs[at] == asked if len(pairs) else np.zeros(len(asked), bool)
         return found & (topic >= 0)
+
+
+def _topic_ids(problem: Problem) -> TopicIds:
+    index = problem.index
+    if index not in _ids:
+        _ids[index] = TopicIds.of(index.topics, index.ids)
+    return _ids[index]
 
 
 def _is_plain(problem: Problem) -> bool:

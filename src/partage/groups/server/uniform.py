@@ -114,8 +114,10 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
     topics = rows.topics
     if not len(topics):
         return GroupAssignment.empty(spec)
-    before = _PreviousSets.of(spec, topics)
     spec.require_partition_counts(topics)
+    if not len(spec.previous.topic):
+        return _assign_fresh(spec, rows.partition)
+    before = _PreviousSets.of(spec, topics)
     kept, missing = _quotas(spec.order, len(rows.partition), before.total)
     partition = spec.previous.partition
     # The number of a member's previous partitions decides its quota. The iteration order of Java's
@@ -134,6 +136,24 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
     stays = partition if keeps is None else partition[keeps]
     start, owned = _append_runs(spec, stays, kept, free, missing)
     return GroupAssignment(start, owned, emptied=spec.previous.empty_sets(before.subscribed))
+
+
+def _assign_fresh(spec: GroupSpec, free: Int32Array) -> GroupAssignment:
+    """Assign the partitions of a consumer group whose members had none before.
+
+    Each member gets consecutive partitions; the last members in the coordinator's map get one more.
+
+    Args:
+        spec: the assignor's input.
+        free: int32[n], the partitions, in the order in which Kafka's assignor iterates them.
+    """
+    members, order = spec.members, spec.order
+    quota, extra = divmod(len(free), members)
+    sizes = np.full(members, quota)
+    sizes[order[members - extra :]] += 1
+    end = np.empty(members, np.int64)
+    end[order] = sizes[order].cumsum()
+    return GroupAssignment(*concatenate_runs([(free, end - sizes, end)], members))
 
 
 def _partitions_in_order(problem: Problem) -> TopicRows:
@@ -165,8 +185,6 @@ class _PreviousSets:
     def of(cls, spec: GroupSpec, topics: Int32Array) -> _PreviousSets:
         before = spec.previous
         total = np.zeros(spec.members, np.int64)
-        if not len(before.topic):
-            return cls(np.zeros(0, bool), total)
         is_subscribed = np.zeros(len(spec.problem.index.topics) + 1, bool)
         is_subscribed[topics] = True
         subscribed = is_subscribed[before.topic]  # topic -1 is the last one: False
@@ -175,14 +193,14 @@ class _PreviousSets:
 
 
 def _quotas(
-    order: NDArray[np.intp], partitions: int, total: NDArray[np.int64]
+    order: Int32Array, partitions: int, total: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Compute how many previous partitions each member keeps, and how many new ones it gets.
 
     A member's total is the number of partitions per member, rounded up or down.
 
     Args:
-        order: int64[M], order of members in the coordinator's map.
+        order: int32[M], order of members in the coordinator's map.
         partitions: number of partitions.
         total: int64[M], number of previous partitions of each member.
     """
@@ -214,7 +232,7 @@ def _revoke_over_quota(
     if not len(before.partition):
         return None, before.partition
     keeps = None if previous.subscribed.all() else np.repeat(previous.subscribed, before.size)
-    visit = spec.order.astype(np.int32)
+    visit = spec.order
     over = visit[previous.total[visit] > kept[visit]]
     if not len(over):
         return keeps, np.zeros(0, np.int32)
@@ -517,7 +535,7 @@ class _HeterogeneousBuilder:
         return line
 
     def to_assignment(self) -> GroupAssignment:
-        visit = np.array(self.spec.visit, np.int32)
+        visit = self.spec.order
         member = np.where(self.owner >= 0, visit[self.owner], np.int32(-1))
         emptied = tuple(self.emptied)
         if self.duplicates:

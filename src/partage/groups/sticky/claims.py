@@ -115,7 +115,7 @@ def claims_of_owned(sticky: StickyProblem) -> ClaimedSlots:
 
     ``sticky`` has the members, topics and partitions of the rebalance.
     """
-    generation = [_cooperative_generation(member) for member in sticky.problem.group]
+    generation = [_cooperative_generation(member) for member in sticky.problem.group.members]
     return _to_slots(sticky, _owned(sticky), _as_arrays(generation))
 
 
@@ -156,7 +156,7 @@ def _cooperative_generation(member: Member) -> int | None:
 def _owned(sticky: StickyProblem) -> tuple[Int32Array, Int32Array, Int32Array]:
     # Unknown topics are left out. Members are in the order of the leader's map.
     if sticky.owned is None:
-        sticky.owned = _known_claims(sticky, [m.owned for m in sticky.problem.group])
+        sticky.owned = _known_claims(sticky, [m.owned for m in sticky.problem.group.members])
     return sticky.owned
 
 
@@ -167,13 +167,15 @@ def _known_claims(
     lists = [(m, claims[m]) for m in sticky.visit if len(claims[m].partition)]
     if not lists:
         return _concatenate([])
-    # Claims of one plan share their tuple of names, which is resolved once.
-    tuples = {id(one.topics): one.topics for _, one in lists}
-    names = list(chain.from_iterable(tuples.values()))
+    # Claims of one plan share their tuple of names, and members that took turns have equal ones.
+    # Each is resolved once.
+    by_id = {id(one.topics): one.topics for _, one in lists}
+    tuples = dict.fromkeys(by_id.values())
+    names = list(chain.from_iterable(tuples))
     look_up = sticky.topic_by_name.get
     resolved = np.array([look_up(name, -1) for name in names], np.int32)
-    ends = list(accumulate(map(len, tuples.values()), initial=0))
-    first = dict(zip(tuples, ends, strict=False))
+    begin = dict(zip(tuples, accumulate(map(len, tuples), initial=0), strict=False))
+    first = {key: begin[one] for key, one in by_id.items()} if len(tuples) > 1 else {}
     member, topic, number = _concatenate([(m, one.topic_ix, one.partition) for m, one in lists])
     if len(tuples) > 1:
         sizes = [len(one.partition) for _, one in lists]
@@ -312,7 +314,8 @@ def read_group_user_data(
     if names is None:
         # A name contains Java's replacement character: malformed bytes could decode to it.
         return None
-    sent = [group[m].user_data or b"" for m in sticky.visit]
+    members = group.members
+    sent = [members[m].user_data or b"" for m in sticky.visit]
     data = np.frombuffer(bytearray().join(sent), np.uint8)
     most = len(data) // 4  # a claim has at least four bytes
     claims = ClaimColumns(
@@ -324,7 +327,7 @@ def read_group_user_data(
     )
     start = _offsets([len(one) for one in sent])
     total = int(read_claims(data, start, names, claims, work=3 * len(data)))
-    visit = np.array(sticky.visit, np.int32)
+    visit = group.by_map_order
     by_member, dated_by_member = np.empty_like(claims.generation), np.empty_like(claims.dated)
     by_member[visit], dated_by_member[visit] = claims.generation, claims.dated
     member = np.repeat(visit, claims.claim_count)

@@ -33,7 +33,8 @@ from partage.model.index import Int32Array
 __all__ = ["MemberLists", "assign_by_rack", "assign_constrained"]
 
 
-_NO_TRANSFERS = Transfers(np.zeros(0, np.int32), np.zeros(0, np.int32))
+_NO_MEMBERS = np.zeros(0, np.int32)
+_NO_TRANSFERS = Transfers(_NO_MEMBERS, _NO_MEMBERS)
 
 
 @dataclass(slots=True)
@@ -47,16 +48,16 @@ class Quota:
         high: the number of partitions that some members get: low + 1, or low without remainder.
         extra: number of members that may have ``high`` partitions (0 if low = high).
         over: number of members that have ``high`` partitions so far.
-        under: members with fewer than ``low`` partitions.
-        exact: members with ``low`` partitions that may get one more.
+        under: int32, members with fewer than ``low`` partitions, by id.
+        exact: int32, members with ``low`` partitions that may get one more, by id.
     """
 
     low: int
     high: int
     extra: int
     over: int
-    under: list[int]
-    exact: list[int]
+    under: Int32Array
+    exact: Int32Array
 
 
 def assign_constrained(
@@ -79,13 +80,12 @@ def assign_constrained(
     if not members:
         what = "the group has no members (Kafka's class divides by their number)"
         raise StickyAssignorError(what, "ArithmeticException")
+    if not owned.any_claim and not racks.any_member:
+        return _assign_in_turn(sticky, slots)
     low, extra = divmod(sticky.partitions, members)
-    quota = Quota(low, low + (extra > 0), extra, 0, [], [])
+    quota = Quota(low, low + (extra > 0), extra, 0, _NO_MEMBERS, _NO_MEMBERS)
     owner, previous_owner = _drop_invalid_owners(owned, racks)
     keep = _keep_claims(sticky, owner, quota, any_claim=owned.any_claim)
-    rank = sticky.problem.group.member_rank.tolist()
-    quota.under.sort(key=rank.__getitem__)
-    quota.exact.sort(key=rank.__getitem__)
     rows = MemberLists(members)
     if owned.any_claim:
         rows.keep(slots, owner, keep, previous_owner)
@@ -104,6 +104,26 @@ def assign_constrained(
         transfers = _find_transfers(given, previous_owner, owned.disputed)
     start, slot = rows.finish(keep, given)
     return Decision(start, slot, slots, transfers)
+
+
+def _assign_in_turn(sticky: StickyProblem, slots: Slots) -> Decision:
+    """Assign partitions round robin, as Kafka does if no member owns any and none has a rack.
+
+    Members take turns in the order of their ids.
+    """
+    # Steps 1 to 6 give this result in several passes. The member of rank r gets the partitions
+    # r, r + M, r + 2 M, ... of M members.
+    members, partitions = sticky.members, slots.real
+    rank = sticky.problem.group.member_rank
+    low, extra = divmod(partitions, members)
+    turns = np.arange(0, partitions, members, dtype=np.int32)
+    slot = rank[:, None] + turns
+    if not extra:
+        start = np.arange(members + 1, dtype=np.int32) * np.int32(low)
+        return Decision(start, slot.reshape(-1), slots, _NO_TRANSFERS)
+    start = np.zeros(members + 1, np.int32)
+    (low + (rank < extra)).cumsum(dtype=np.int32, out=start[1:])
+    return Decision(start, slot[slot < partitions], slots, _NO_TRANSFERS)
 
 
 def _drop_invalid_owners(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, Int32Array]:
@@ -141,31 +161,26 @@ def _keep_claims(
     Args:
         sticky: the rebalance with its M members.
         owner: int32[S], current owner of each partition, -1 for none.
-        quota: the allowed numbers of partitions. Members below their quota are added to its lists.
+        quota: the allowed numbers of partitions; its members below their quota are set.
         any_claim: whether any partition has an owner.
     """
-    sizes = [0] * sticky.members
+    group, members = sticky.problem.group, sticky.members
+    size = np.zeros(members, np.int32)
     if any_claim:
-        sizes = np.bincount(owner + 1, minlength=sticky.members + 1)[1:].tolist()
-    keep = [0] * sticky.members
-    for m in sticky.owners:
-        keep[m] = _slots_to_keep(m, sizes[m], quota)
-    return np.array(keep, np.int32)
-
-
-def _slots_to_keep(member: int, size: int, quota: Quota) -> int:
-    # A member that may get more is queued.
-    if size < quota.low:
-        quota.under.append(member)
-        return size
-    if size >= quota.high and quota.over < quota.extra:
-        quota.over += 1
-        if quota.over == quota.extra:
-            quota.exact.clear()
-        return quota.high
+        size[:] = np.bincount(owner + 1, minlength=members + 1)[1:]
+    # The first members in Kafka's order that own enough keep the higher number, the others with
+    # enough keep the lower one. Members below the lower number keep everything.
+    order = group.by_refilled_map_order
+    above = order[size[order] >= quota.high][: quota.extra]
+    below = size < quota.low
+    keep: Int32Array = np.minimum(size, np.int32(quota.low))
+    keep[above] = quota.high
+    quota.over = len(above)
+    by_rank = group.members_by_rank
+    quota.under = by_rank[below[by_rank]]
     if quota.over < quota.extra:
-        quota.exact.append(member)
-    return quota.low
+        quota.exact = by_rank[keep[by_rank] == quota.low]
+    return keep
 
 
 def unassigned_slots(slots: Slots, owner: Int32Array, *, keeps_any: bool) -> Int32Array:
@@ -209,11 +224,10 @@ def _assign_rest(count: int, quota: Quota, size: NDArray[np.int64]) -> Int32Arra
     Returns:
         The member that gets each partition.
     """
-    under = np.array(quota.under, np.int32)
-    rounds, by_lack = _rounds(under, quota.low - size[under])
+    rounds, by_lack = _rounds(quota.under, quota.low - size[quota.under])
     # Members below the low quota take turns until each has reached it. Then members that may have
     # one more partition get it, in the order in which they reached the low quota.
-    order = np.concatenate([rounds, np.array(quota.exact, np.int32), by_lack])
+    order = np.concatenate((rounds, quota.exact, by_lack))
     # Kept slots never exceed the partitions, so members below the low quota always reach it.
     if count > len(order):
         what = (
@@ -278,8 +292,7 @@ def assign_by_rack(
     Returns:
         The assigned partitions, their members, and the partitions that remain unassigned.
     """
-    under = np.array(quota.under, np.int32)
-    waiting = np.array(quota.exact, np.int32)
+    under, waiting = quota.under, quota.exact
     width = max(len(sticky.problem.cluster.rack_names), 1)
     under_start, under_place = _group_by_rack(racks.of_member[under], width)
     # Each queue has room for all members of the rack: those that wait now, then those from under.
@@ -320,9 +333,9 @@ def assign_by_rack(
     )
     given = out >= 0
     quota.over = int(over)
-    quota.under = under[~below.full].tolist()
-    still = np.flatnonzero(queues.sequence >= 0)
-    quota.exact = still[np.argsort(queues.sequence[still])].tolist()
+    quota.under = under[~below.full]
+    still = np.flatnonzero(queues.sequence >= 0).astype(np.int32)
+    quota.exact = still[np.argsort(queues.sequence[still])]
     return free[given], out[given], free[~given]
 
 

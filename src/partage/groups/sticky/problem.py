@@ -12,9 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.layout import of_subscriptions, string_hashes
-from partage.java.hash_order import DEFAULT_TABLE
-from partage.java.tree_bins import may_have_trees
+from partage.groups.layout import of_subscriptions
 from partage.model import Problem
 from partage.model.index import Int32Array
 
@@ -29,8 +27,6 @@ __all__ = [
 ]
 
 _HALF = 1 << 31
-#: From so many keys, a HashMap's table length follows from their number alone.
-_MIN_REGULAR_KEYS = 49
 _NO_KEYS = np.zeros(0, np.int64)
 
 
@@ -209,16 +205,14 @@ class StickyProblem:
         """Group members in the iteration order of the leader's Java map of subscriptions."""
         return self.problem.group.members_in_map_order
 
-    @cached_property
+    @property
     def hashes(self) -> list[int]:
         """Java's ``String.hashCode`` of each member id."""
-        return string_hashes(self.problem.group.ids)
+        return self.problem.group.id_hashes
 
-    @cached_property
+    @property
     def owners(self) -> list[int]:
         """Group members in the iteration order of Kafka's map ``currentAssignment``."""
-        if self.members >= _MIN_REGULAR_KEYS and not _may_have_trees(self.hashes):
-            return self.visit
         return self.problem.group.members_in_refilled_map_order
 
     def locate(self, topic: Int32Array, number: Int32Array) -> tuple[Int32Array, Slots]:
@@ -263,18 +257,6 @@ class StickyProblem:
         out = slot.copy()
         out[~inside] = self.partitions + np.searchsorted(foreign, claimed)
         return out, Slots(self, foreign)
-
-
-def _may_have_trees(hash_of_id: list[int]) -> bool:
-    """Return whether a Java ``HashMap`` with these keys may have turned a bucket into a tree.
-
-    Its iteration order then depends on the order of insertions, so a copy may differ.
-
-    Args:
-        hash_of_id: the hash codes of the keys (member ids).
-    """
-    hashes = np.array(hash_of_id, np.int64) & 0xFFFFFFFF
-    return may_have_trees(hashes ^ (hashes >> 16), DEFAULT_TABLE)
 
 
 def _lay_out(problem: Problem) -> tuple[Int32Array, Int32Array, Int32Array]:
