@@ -229,7 +229,7 @@ def _rebalance(
     source: Source = None, *, cluster: ClusterOptions, sizes: SizeOptions,
     limits: PinnedLimitOptions, result: CopyOptions,
 ) -> None:  # fmt: skip
-    """Balance replicas, leaders, bytes and load, with the fewest bytes moved.
+    """Plan moves that balance replicas, leaders, bytes and load, with the fewest bytes moved.
 
     partage reassign rebalance capture --out plan
 
@@ -245,7 +245,7 @@ def _add_broker(
     source: Source = None, *, broker: Ids, cluster: ClusterOptions, sizes: SizeOptions,
     limits: PinnedLimitOptions, result: CopyOptions,
 ) -> None:  # fmt: skip
-    """Fill new brokers: replicas move to them only."""
+    """Plan moves of replicas to new brokers only, to fill them."""
     from partage.replicas import tasks
 
     read = sizes.read(source, cluster, excluded=limits.exclude)
@@ -256,7 +256,7 @@ def _drain_broker(
     source: Source = None, *, broker: Ids, cluster: ClusterOptions, sizes: SizeOptions,
     limits: LimitOptions, result: CopyOptions,
 ) -> None:  # fmt: skip
-    """Move all replicas off brokers; no other replica moves. The brokers may be down."""
+    """Plan moves of all replicas off some brokers, which may be down; no other replica moves."""
     from partage.replicas import tasks
 
     read = sizes.read(source, cluster, gone=tuple(broker), excluded=limits.exclude)
@@ -274,7 +274,7 @@ def _replace_broker(
     sizes: SizeOptions,
     result: CopyOptions,
 ) -> None:
-    """Replace a broker: the new one takes over each replica of the old one."""
+    """Plan the replacement of a broker: the new one takes over each replica of the old one."""
     from partage.replicas import tasks
 
     read = sizes.read(source, cluster, gone=(old,))
@@ -291,7 +291,7 @@ def _change_rf(
     limits: LimitOptions,
     result: CopyOptions,
 ) -> None:
-    """Change the replication factor: replicas are added or removed, none moves."""
+    """Plan a change of the replication factor: replicas are added or removed, none moves."""
     from partage.replicas import tasks
 
     read = sizes.read(source, cluster, excluded=limits.exclude)
@@ -302,7 +302,7 @@ def _fix_racks(
     source: Source = None, *, cluster: ClusterOptions, sizes: SizeOptions,
     limits: PinnedLimitOptions, result: CopyOptions,
 ) -> None:  # fmt: skip
-    """Move only replicas that share a rack although their partition could use another rack."""
+    """Plan moves of replicas that share a rack although their partition could use another rack."""
     from partage.replicas import tasks
 
     read = sizes.read(source, cluster, excluded=limits.exclude)
@@ -313,7 +313,7 @@ def _elect_leaders(
     source: Source = None, *, cluster: ClusterOptions, limits: PinnedLimitOptions,
     result: ResultOptions,
 ) -> None:  # fmt: skip
-    """Balance preferred leaders by reordering replica lists; no data is moved.
+    """Plan reordered replica lists that balance preferred leaders; no data is moved.
 
     Execute the reassignment, then elect: `kafka-leader-election --election-type preferred
     --path-to-json-file FOLDER/election.json`.
