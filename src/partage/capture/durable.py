@@ -40,7 +40,7 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Write a file so that readers and crashes never see an incomplete one.
 
     Args:
-        path: the file.
+        path: where the complete file appears.
         write: function that writes the content to a temporary path, which is then renamed.
     """
     temporary = path.with_name(f".{path.name}.tmp")

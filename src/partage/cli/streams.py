@@ -447,7 +447,7 @@ def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -
     Kafka ignores the strategy in the same cases. The result is None if it has an effect.
 
     Args:
-        app: the application.
+        app: the simulated Streams application.
         configs: the compared configurations.
     """
     key = "rack.aware.assignment.strategy"
@@ -471,7 +471,7 @@ def standby_notes(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]
     """Warn if a Kafka Streams application has too few clients for the requested standbys.
 
     Args:
-        app: the application.
+        app: the simulated Streams application.
         configs: the compared configurations; `num.standby.replicas` is read from each.
     """
     from partage.streams.standbys import standby_shortage

@@ -93,7 +93,7 @@ class GroupSettings:
         cluster: the group's topics and partitions.
         policy: protocol, strategy and static membership.
         rates: records per second of each partition (tuple, by dense partition index).
-        session_ms: session timeout.
+        session_ms: session timeout of the members (ms).
         leaves: whether members shut down cleanly: they send LeaveGroup, or as static members of
             the consumer protocol a heartbeat with epoch -2. False: they are killed.
         commit_ms: interval of a member's offset commits.
@@ -131,7 +131,7 @@ class DeploymentCosts:
         """Record that no consumer reads some partitions from now on.
 
         Args:
-            partitions: the partitions.
+            partitions: the partitions that lose their reader.
             commits: whether the reader commits its offsets first; otherwise the next reader reads
                 some records twice.
         """
@@ -145,7 +145,7 @@ class DeploymentCosts:
         """Record that consumers read these partitions again, and add up the time without a reader.
 
         Args:
-            partitions: the partitions.
+            partitions: the partitions that get a reader.
             latency_ms: milliseconds from now until reading begins.
         """
         for p in partitions:

@@ -80,7 +80,7 @@ class RestartTime:
     This is the time from its shutdown to its rejoin.
 
     Attributes:
-        median: the median.
+        median: the median of the distribution (s).
         low, high: 10th and 90th percentile.
         count: number of recorded restarts that it was learnt from; 0 if it was given.
     """
@@ -249,7 +249,7 @@ class RolloutForecast:
     """Forecast of the cost of a rolling deployment, each value with its 80 % interval.
 
     Attributes:
-        deployment: the deployment.
+        deployment: the group's settings, and how its pods are replaced.
         unread: partition-seconds without a reader.
         duration: seconds from the first start or shutdown of a pod until the last new pod reads its
             partitions.

@@ -80,7 +80,7 @@ class HottestPartition:
     """The partition with the highest load of a group; it limits the effect of more consumers.
 
     Attributes:
-        topic, partition: the partition.
+        topic, partition: its topic and number.
         rate: its records per second.
         share: its share of the group's load.
         lag_s: longest lag in seconds if a consumer owns only this partition.

@@ -90,8 +90,8 @@ def entries_of(assignment: Assignment, problem: Problem) -> AssignmentEntries:
 def sole_owners(assignment: Assignment, problem: Problem) -> NDArray[np.int64] | None:
     """Return the owner of each partition if the assignment is regular, else None.
 
-    In a regular assignment the members are those of the problem in the same order, each entry makes
-    the member the owner of an existing partition, and no partition has two entries. The result is
+    A regular assignment has exactly the problem's members in the same order. Each entry makes a
+    member the owner of an existing partition, and no partition has two entries. The result is
     int64[P], -1 for no owner.
 
     Raises:

@@ -107,7 +107,7 @@ def count_breaches(assignment: Assignment, facts: Facts, old_owners: PreviousOwn
     """Return the number of rules that an assignment violates, like `check`, but from arrays.
 
     Args:
-        assignment: any assignment.
+        assignment: the assignment to check, valid or not.
         facts: the members' subscriptions and the partitions.
         old_owners: the previous owners, instead of the partitions that the members report as owned.
     """

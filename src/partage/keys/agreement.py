@@ -39,7 +39,7 @@ class Agreement:
         null: description of how each partitioner places a null key.
         empty: description of how each partitioner places an empty key.
         keys: number of test keys, which are placed at each of ``counts``.
-        counts: the partition counts.
+        counts: partition counts at which the keys were placed.
     """
 
     names: tuple[str, ...]

@@ -170,7 +170,7 @@ def fold_hash(h: int, partitions: int, fold: Fold) -> int:
     """Map a key's hash (0 to 2**32 - 1) to a partition number by the modulo rule of a client.
 
     Args:
-        h: the hash.
+        h: the hash of the key.
         partitions: number of partitions.
         fold: how the hash becomes non-negative: ``masked`` clears the sign bit as in Java,
             ``absolute`` takes the absolute value, ``java-abs`` does so but maps the least int to 0,
@@ -404,7 +404,7 @@ def initial_state(
     """Create a partitioner's state for one topic before its first record.
 
     Args:
-        partitioner: description of the partitioner.
+        partitioner: description of the partitioner, with the class of its state.
         seed: seed of its random numbers, or a list of the numbers to draw.
         settings: fields of the state class, for example ``counter=0`` or ``available=(0, 2)``.
 

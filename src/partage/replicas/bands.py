@@ -64,7 +64,7 @@ class Bands:
 
     Attributes:
         cluster: the cluster before the reassignment.
-        limits: the tolerances.
+        limits: the user's balance tolerances, and the excluded topics.
         factor: int64[P], new replication factor of each partition.
         counted: bool[P], partitions that count for balance.
         alive: bool[B], brokers that may hold replicas after the reassignment.

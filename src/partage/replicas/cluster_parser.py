@@ -322,7 +322,7 @@ def _complete_column(
     Args:
         values: one number for each partition, None if missing.
         quantity: name of the numbers for error messages.
-        parser: the parser of the partitions.
+        parser: the parser of the partitions, which names them in errors.
 
     Raises:
         InvalidProblemError: only some partitions have a number, or the sum is too large.

@@ -199,7 +199,7 @@ def _shuffles(lengths: list[int], raw: Ints, count: int) -> Ints | None:
     """Compute many shuffles of several lists at once, equal to Java's ``Collections.shuffle``.
 
     Args:
-        lengths: the lengths of the lists.
+        lengths: number of elements of each list.
         raw: the next numbers of Java's random generator.
         count: number of shuffles of all lists.
 
@@ -348,7 +348,7 @@ def _shuffle(items: Any, begin: int, end: int, raw: Any, used: int) -> int:
     """Shuffle ``items[begin:end]`` in place, like Java's ``Collections.shuffle``.
 
     Args:
-        items: the list.
+        items: the array whose range is shuffled.
         begin: first index of the range.
         end: index after the range.
         raw: numbers of Java's random generator.

@@ -181,8 +181,7 @@ class TaskMovements:
         self._update_loads(source, destination)
 
     def move_standbys(self) -> int:
-        """Move each standby task from a Kafka Streams client that lags behind to one that lags
-        less.
+        """Move each standby task from a lagging Kafka Streams client to a client that lags less.
 
         Returns:
             The number of moved tasks.

@@ -119,7 +119,7 @@ def task_lags(
     reports no offset sum, or a larger one. Tasks without an end offset sum have lag 0.
 
     Args:
-        tasks: the tasks of the columns.
+        tasks: the task of each column of the result.
         ends: end offset sum of each stateful task.
         offset_sums: offset sums that each client reported.
 
@@ -168,9 +168,9 @@ class StreamsApplication:
     offsets.
 
     Attributes:
-        topology: topology of the application.
+        topology: sub-topologies with their source, sink and changelog topics.
         counts: partition counts of all topics of the cluster, including internal ones.
-        settings: settings of the application.
+        settings: settings that the task assignor reads.
         end_offsets: end offsets of changelog partitions; None if they cannot be read.
         committed: the group's committed offsets in changelogs that are source topics.
         racks: racks of each partition's replicas; partitions with unknown racks are missing.

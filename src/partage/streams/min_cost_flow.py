@@ -89,7 +89,7 @@ class FlowGraph:
     The algorithms are those of Kafka Streams' rack-aware task assignor.
 
     Attributes:
-        network: residual network.
+        network: nodes, and edges with residual capacities.
         given: index in the network of each edge that was passed to `of`.
     """
 

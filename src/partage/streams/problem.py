@@ -32,7 +32,7 @@ class ClientState:
     Kafka's class is ``ClientState``.
 
     Attributes:
-        process: process id.
+        process: process id of the application instance (a UUID).
         capacity: number of stream threads, each of which is a consumer.
         previous_active: tasks that it ran as active tasks.
         previous_standby: other tasks of which it has local state.
@@ -112,7 +112,7 @@ class TaskProblem:
         stateful: numbers of the tasks of sub-topologies with a changelog, ascending.
         stateful_arrival: the same in the order given.
         with_stores: numbers of the tasks with a store, logged or not (``isStateful`` of KIP-924).
-        settings: settings of the application.
+        settings: settings that the task assignor reads.
         racks: racks of each task's partitions; None if unknown.
 
     >>> from partage.streams.task_ids import ProcessId

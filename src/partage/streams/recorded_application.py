@@ -107,7 +107,7 @@ class RecordedApplication:
         name: its ``application.id``.
         is_streams_group: whether it uses the streams protocol (KIP-1071), not the classic one.
         at_ms: the moment, in ms since the epoch.
-        subtopologies: its sub-topologies.
+        subtopologies: its sub-topologies with their topics.
         clients: its clients at that time.
         sizes: dict from changelog partition to its size; empty if the capture does not show it.
         settings: recorded settings by Kafka's names.

@@ -201,7 +201,7 @@ class TopologyLayout:
         partition p of each changelog.
 
         Args:
-            topology: topology of the application.
+            topology: sub-topologies of the application.
             counts: partition counts of all topics of the cluster, including internal ones.
             check_changelogs: whether existing changelog topics are checked now. The leader
                 checks its members' versions first and calls `check_counts` later.

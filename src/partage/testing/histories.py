@@ -263,7 +263,7 @@ def _partition_tables(p: int, groups: list[_Group], size: Size) -> Iterator[pa.T
     Args:
         p: number of the partition.
         groups: the consumer groups whose records are in it.
-        size: the size of the recording.
+        size: numbers of records, groups and partitions of the recording.
     """
     columns = _RecordGenerator(p, groups, size)
     step = max(1, _ROWS // (len(groups) * size.partitions))

@@ -122,8 +122,8 @@ def _consecutive_matches(
     """Return the matches of a regular expression that together cover a text from begin to end.
 
     Args:
-        pattern: the regular expression.
-        text: the text.
+        pattern: the regular expression of one match.
+        text: the text to cover.
         field: name of the text in errors.
         separator: regular expression of the text between two matches.
 

@@ -90,7 +90,7 @@ class Batch:
         records: number of records; after compaction it is smaller than the range of offsets.
         size: bytes of the whole batch, including its first twelve (offset and length).
         leader_epoch: epoch of the partition's leader.
-        magic: 2.
+        magic: version of the batch format, 2.
         compression: one of `COMPRESSIONS`.
         append_time: whether all records have ``max_timestamp_ms`` as time (LogAppendTime).
         transactional: whether the records belong to a transaction.

@@ -110,7 +110,7 @@ def read_embedded(message: Message, data: bytes, *, version: int | None = None) 
 
     Args:
         message: layout of the subscription or assignment.
-        data: the bytes.
+        data: bytes of the subscription or assignment.
         version: version of the bytes if they have no header; None reads it from the header.
 
     Raises:

@@ -146,7 +146,7 @@ def decode_value(number: int, value: bytes) -> tuple[int, dict[str, Any]]:
 
     Args:
         number: number of the record type, with which the record's key begins.
-        value: the bytes.
+        value: bytes of the record's value.
 
     Raises:
         UnknownRecordVersionError: Kafka 4.3.1 knows no such version of this record type.

@@ -112,7 +112,7 @@ def hash_all(
     """Hash every key of a column with the fastest available implementation; return uint32[n].
 
     Args:
-        hash_: the hash function.
+        hash_: the hash function in all its implementations.
         data: uint8, the bytes of all keys.
         starts: int32[n + 1] or int64[n + 1], ascending; key i is ``data[starts[i]:starts[i + 1]]``.
         post_process: function that changes each chunk of hashes in place, while it is in the cache.
@@ -197,7 +197,7 @@ def _hash_by_numpy(
     """Hash each record key of a column with NumPy, without a compiled kernel.
 
     Args:
-        hash_: the hash function.
+        hash_: the hash function in all its implementations.
         data: uint8, the bytes of all keys.
         starts: offset of each key.
         lengths: bytes of each key.

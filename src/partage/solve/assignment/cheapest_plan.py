@@ -53,7 +53,7 @@ class TransportProblem:
     Attributes:
         supply: int64[C], partitions of each class.
         group: int64[M], group of each member, -1 for a member that may own nothing.
-        groups: number of groups.
+        groups: number of groups of members with equal costs.
         keep_class, keep_member, keep_most, keep_cost: int64[K], the claims: class, claimant,
             maximum number of partitions that it may keep, and the cost of each. Claims on one class
             concern distinct partitions, unless ``keep_class`` is a class of contested partitions,
@@ -152,8 +152,8 @@ class Layout:
             costs.
         steps: the upper limits of the sorted loads.
         first_group, first_unit, first_step: numbers of the first node of each kind.
-        source: number of the source.
-        arcs: number of arcs.
+        source: number of the source node, where all flow begins.
+        arcs: number of arcs of the network.
     """
 
     unit: IntArray

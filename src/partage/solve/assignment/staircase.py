@@ -77,14 +77,14 @@ class Steps:
 
 
 def fit_in_order(position: IntArray, amount: IntArray, room: IntArray) -> IntArray:
-    """Reduce amounts so that those with one index together do not exceed that index's capacity.
+    """Reduce amounts so that the sum for each index does not exceed the capacity of that index.
 
     Earlier amounts take precedence. The result has one reduced amount for each given amount.
 
     Args:
-        position: index of each amount's capacity.
-        amount: the amounts.
-        room: the capacities.
+        position: index (into ``room``) of the capacity that each amount uses.
+        amount: the amounts to reduce.
+        room: the capacity of each index.
 
     >>> fit_in_order(np.array([0, 1, 0]), np.array([2, 2, 2]), np.array([3, 1])).tolist()
     [2, 1, 1]

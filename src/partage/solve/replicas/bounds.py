@@ -304,9 +304,9 @@ class _Dual:
     def subgradient(self, prices: Floats, use: Floats) -> Floats:
         """Return the direction in which to change dual prices so that the lower bound rises.
 
-        The result is float64[4, B + Z]: the use of each resource on each broker and rack, minus the
-        balance limit to which its price belongs (upper limit if positive, lower limit if negative).
-        At price 0 it is the limit that is missed. ``use`` has the same shape.
+        It is the use of each resource on each broker and rack minus a balance limit (float64[4, B +
+        Z]): the upper limit for a positive price, the lower limit for a negative one. At price 0 it
+        is the limit that is missed. ``use`` has the same shape.
         """
         over, under = use - self.high, use - self.low
         over[self.unbounded] = 0.0

@@ -132,8 +132,8 @@ class _Dive:
     def _fix(self, singles: Sequence[int], *, is_tried: bool) -> None:
         """Fix large partitions to the set of brokers that the last optimum favours.
 
-        With ``is_tried`` each likely set is tried first, and the one with the lowest optimum is
-        fixed. ``singles`` are numbers of large partitions.
+        With ``is_tried`` each likely set is tried first; the set with the lowest optimum is fixed.
+        ``singles`` are numbers of large partitions.
         """
         chosen = []
         for single in singles:

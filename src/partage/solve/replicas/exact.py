@@ -194,7 +194,7 @@ class MoveProgramme:
         partition, broker: int64[n], the partition and the broker of each binary variable.
         fate: int8[n], what may happen to the pair's current replica (FREE, STAY), -1 without one.
         unit: bytes of one unit of the objective.
-        rows: all rows.
+        rows: all constraints.
         bands: the broker or rack and the resource of each row that is a balance limit.
     """
 

@@ -280,7 +280,7 @@ class MoveCandidates:
     a current broker. Results are cached until a partition's brokers change.
 
     Attributes:
-        state: the search state.
+        state: the placement that the search changes.
         is_current: bool[S], the replica is on a current broker of its partition.
         breaks_rule: bool[P], the partition breaks the rack rule.
         has_vacancy: bool[P], some current broker of the partition has no planned replica of it.

@@ -287,7 +287,7 @@ def read_only(array: NDArray[Any], kind: type[np.generic]) -> NDArray[Any]:
     It is copied only if it has another type or layout.
 
     Args:
-        array: the array.
+        array: the array to convert.
         kind: the NumPy type of the result.
     """
     view: NDArray[Any] = np.require(array, kind, ["C", "A"]).view()

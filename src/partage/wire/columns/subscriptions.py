@@ -88,8 +88,8 @@ class _Head(NamedTuple):
 def decode_subscriptions(metadata: Sequence[bytes]) -> list[SubscriptionColumns | None]:
     r"""Decode the subscriptions of all members of a consumer group at once.
 
-    ``metadata`` are the encoded subscriptions. The result is None for one that only the general
-    decoder can decode.
+    ``metadata`` are the encoded subscriptions. The result has None for each subscription that only
+    the general decoder can decode.
 
     >>> sent = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\1\0\1t\0\0\0\1\0\0\0\7"
     >>> decode_subscriptions([sent] * 6)[5].owned.number.tolist()
