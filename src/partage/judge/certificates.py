@@ -79,7 +79,7 @@ def verify_load_certificate(facts: Facts, claim: ClaimedBest) -> NDArray[np.int6
         claim: the plan and its certificate.
 
     Returns:
-        The number of partitions of each member (int64[M]).
+        The number of partitions of each member (int64[members]).
 
     Raises:
         CertificateError: the plan is not valid, or does not meet the bound; says where.
@@ -145,16 +145,16 @@ def verify_moves_certificate(
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
         old_owners: the previous owners of the partitions.
-        loads: int[M], numbers of partitions per member, in any order; the compared plans are at
-            least as even.
+        loads: int[members], numbers of partitions per member, in any order; the compared plans are
+            at least as even.
         claim: the plan and its certificate.
 
     Returns:
         The fewest moves.
 
     Raises:
-        CertificateError: the plan is not valid, its loads are not majorised, or it does
-            not meet the bound.
+        CertificateError: the plan is not valid, its loads are not majorised, or it does not meet
+            the bound.
 
     >>> from partage.judge.ownership import previous_owners
     >>> from partage.model import Cluster, Group, Member, Problem
@@ -189,7 +189,7 @@ def _minimum_costs(
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
         old_owners: the previous owners of the partitions.
-        price: int64[M], the dual price of each member.
+        price: int64[members], the dual price of each member.
 
     Returns:
         The cost of each partition that has subscribers (int64).
@@ -217,7 +217,7 @@ def moves_of(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
 
     Args:
         old_owners: the previous owners of the partitions.
-        owner: int64[P], the new owner of each partition, -1 for none.
+        owner: int64[partitions], the new owner of each partition, -1 for none.
     """
     if old_owners.sole is not None:
         moved = old_owners.owned & (owner >= 0) & (owner != old_owners.sole)
@@ -232,8 +232,8 @@ def even_loads_of_equal_members(facts: Facts) -> NDArray[np.int64] | None:
     subscription.
 
     Any member may then own any subscribed partition, so that the numbers differ by at most one.
-    ``facts`` has the subscriptions and partitions. The result is int64[M], or None if subscriptions
-    differ.
+    ``facts`` has the subscriptions and partitions. The result is int64[members], or None if
+    subscriptions differ.
     """
     if len(facts.problem.group.subscriptions) != 1:
         return None
@@ -258,7 +258,7 @@ def fewest_moves_of_equal_members(
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
         old_owners: the previous owners of the partitions.
-        loads: int[M], the loads of a valid plan, in any order.
+        loads: int[members], the loads of a valid plan, in any order.
 
     >>> from partage.judge.ownership import previous_owners
     >>> from partage.model import Cluster, Group, Member, Problem
@@ -316,7 +316,7 @@ def _valid_loads(facts: Facts, claimed: NDArray[np.integer]) -> NDArray[np.int64
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
-        claimed: int[P], index of each partition's owner in the group, -1 for none.
+        claimed: int[partitions], index of each partition's owner in the group, -1 for none.
 
     Raises:
         CertificateError: the plan is not valid.

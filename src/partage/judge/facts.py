@@ -37,20 +37,20 @@ class Facts:
 
     @cached_property
     def topic_of(self) -> NDArray[np.int64]:
-        """Topic of each partition, as an index into the cluster's topics (int64[P])."""
+        """Topic of each partition, as an index into the cluster's topics (int64[partitions])."""
         return self.problem.index.topic_of.astype(np.int64)
 
     @cached_property
     def partitions(self) -> NDArray[np.int64]:
-        """Number of existing partitions of each topic (int64[T])."""
+        """Number of existing partitions of each topic (int64[topics])."""
         exists = self.problem.cluster.partition_exists
         topics = len(self.problem.index.topics)
         return np.bincount(self.topic_of[exists], minlength=topics).astype(np.int64)
 
     @property
     def subscription_of(self) -> NDArray[np.int64]:
-        """Index of each member's subscription (int64[M]); members with equal topics share an
-        index.
+        """Index of each member's subscription; members with equal topics share one
+        (int64[members]).
         """
         return self.problem.group.subscription_of.astype(np.int64)
 
@@ -78,28 +78,28 @@ class Facts:
 
     @cached_property
     def takes_part(self) -> NDArray[np.bool_]:
-        """Mask of the members that subscribe to at least one existing partition (bool[M])."""
+        """Mask of the members that subscribe to at least one existing partition (bool[members])."""
         part: NDArray[np.bool_] = (np.diff(self.subscriptions[0]) > 0)[self.subscription_of]
         return part
 
     @cached_property
     def is_open(self) -> NDArray[np.bool_]:
-        """Mask of the existing partitions that have a subscriber (bool[P])."""
+        """Mask of the existing partitions that have a subscriber (bool[partitions])."""
         exists = self.problem.cluster.partition_exists
         is_open: NDArray[np.bool_] = exists & self._has_subscriber[self.topic_of]
         return is_open
 
     @cached_property
     def _has_subscriber(self) -> NDArray[np.bool_]:
-        """Mask of the topics that have partitions and at least one subscriber (bool[T])."""
+        """Mask of the topics that have partitions and at least one subscriber (bool[topics])."""
         wanted = np.zeros(len(self.partitions), bool)
         wanted[self.subscriptions[1]] = True
         return wanted
 
     @cached_property
     def member_weights(self) -> NDArray[np.float64]:
-        """Weight of each member (float64[M]): its desired share of the load relative to other
-        members.
+        """Weight of each member: its desired share of the load relative to others
+        (float64[members]).
         """
         return np.array([m.weight for m in self.problem.group], float)
 

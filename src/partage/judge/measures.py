@@ -154,7 +154,7 @@ def _tally_sole_owners(
 
     Args:
         assignment: the assignment to count.
-        owner: int64[P], the owner of each partition, -1 for none.
+        owner: int64[partitions], the owner of each partition, -1 for none.
         facts: the members' subscriptions and the partitions, as arrays.
     """
     is_owned = owner >= 0
@@ -186,7 +186,7 @@ def measure(
         group: the members; the partitions that they report as owned are the previous assignment.
         cluster: the partitions, racks included.
         previous: the previous assignment, if known; it replaces what the members report.
-        partition_weight: float[P], the load of each partition.
+        partition_weight: float[partitions], the load of each partition.
         best: a plan that is claimed to have the most even loads, with its certificate.
         fewest: a plan that is claimed to have the fewest moves with loads at least as even, with
             its certificate.
@@ -228,7 +228,7 @@ def add_optimum(
     Args:
         found: the measured values of the assignment, without an optimum.
         facts: the members' subscriptions and the partitions, as arrays.
-        best_loads: int64[M], the proven most even loads; None if not known.
+        best_loads: int64[members], the proven most even loads; None if not known.
         fewest_moves: the proven fewest moves of any valid plan with loads at least as even; None if
             not known.
     """
@@ -256,7 +256,7 @@ def measure_balance(
         facts: the members' subscriptions and the partitions, as arrays.
         counts: owner of each partition and load of each member, see `tally`.
         old_owners: the previous owners of the partitions.
-        partition_weight: float[P], the load of each partition; None if all are equal.
+        partition_weight: float[partitions], the load of each partition; None if all are equal.
 
     Raises:
         InvalidProblemError: the weights are malformed.
@@ -286,7 +286,7 @@ def extremes(
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
-        loads: int64[M], each member's number of partitions; None if not known.
+        loads: int64[members], each member's number of partitions; None if not known.
     """
     return (None, None, None) if loads is None else _extremes(loads[facts.takes_part])
 
@@ -312,11 +312,11 @@ def member_loads(
         assignment: a plan, or a recorded assignment.
         group: the consumer group with its members.
         cluster: the topics and partitions.
-        partition_weight: float[P], the load of each partition; or float[T, P], one row for each of
-            several times.
+        partition_weight: float[partitions], the load of each partition; or float[times,
+            partitions], one row for each of several times.
 
     Returns:
-        float64[M], or float64[T, M], in the order of the group.
+        float64[members], or float64[times, members], in the order of the group.
 
     Raises:
         InvalidProblemError: the weights are malformed.
@@ -347,7 +347,7 @@ def _load_spread(
     Args:
         facts: the problem's subscriptions, partitions and member weights.
         counts: the partitions of each member.
-        partition_weight: float[P], the load of each partition; None if all are equal.
+        partition_weight: float[partitions], the load of each partition; None if all are equal.
 
     Returns:
         The difference of loads divided by member weights, without members of weight 0; None if no
@@ -383,7 +383,7 @@ def _loads(
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
         counts: the owner of each partition.
-        weight: float[P], the weight of each partition.
+        weight: float[partitions], the weight of each partition.
 
     Raises:
         InvalidProblemError: the weights are malformed.
@@ -416,7 +416,7 @@ def _colocation(facts: Facts, owner: NDArray[np.int64]) -> float | None:
     topics.
 
     Co-partitioned topics have equal partition counts and equal subscribers. ``facts`` has these
-    topics; ``owner`` is the owner of each partition, -1 for none (int64[P]).
+    topics; ``owner`` is the owner of each partition, -1 for none (int64[partitions]).
     """
     together = total = 0
     for topics in facts.co_partitioned:

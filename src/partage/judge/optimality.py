@@ -149,8 +149,8 @@ def _check_colocation(facts: Facts, owner: NDArray[np.int64], family: NDArray[np
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
-        owner: int64[P], owner of each partition.
-        family: int64[T], number of the set of co-located topics to which each topic belongs,
+        owner: int64[partitions], owner of each partition.
+        family: int64[topics], number of the set of co-located topics to which each topic belongs,
             negative for none.
 
     Raises:
@@ -200,7 +200,7 @@ def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
-        owner: int[P], the owner of each partition, -1 for none.
+        owner: int[partitions], the owner of each partition, -1 for none.
     """
     given = np.flatnonzero(owner >= 0)
     cells = facts.topic_of[given] * facts.members + owner[given]
@@ -259,7 +259,7 @@ def _prove_levels(
         facts: the members' subscriptions and the partitions, as arrays.
         old_owners: the previous owners of the partitions.
         certificate: the plan's certificate.
-        loads: int64[M], the loads of the plan.
+        loads: int64[members], the loads of the plan.
         limit: the greatest allowed number of moves.
     """
     given = certificate.details.get("levels")
@@ -297,7 +297,7 @@ def plan_costs(facts: Facts, loads: NDArray[np.int64], moves: int, racks: int) -
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
-        loads: int64[M], each member's number of partitions.
+        loads: int64[members], each member's number of partitions.
         moves: number of partitions that change their owner.
         racks: the plan's rack cost.
     """
@@ -340,7 +340,7 @@ def _minimum_costs(
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
         old_owners: the previous owners of the partitions.
-        price: int64[M], the dual price of each member.
+        price: int64[members], the dual price of each member.
         table: the rack cost of each pair of partition and member; None for no rack costs.
         weight: weight of the rack cost.
         move: cost of a move.
@@ -526,7 +526,7 @@ def _weights_by_owner_choice(
         facts: the members' subscriptions and the partitions, as arrays.
         certificate: the certificate, which lists the sets.
         measured: the weights of partitions.
-        topics: bool[T], the topics whose partitions count.
+        topics: bool[topics], the topics whose partitions count.
     """
     rows = np.flatnonzero(facts.is_open & topics[facts.topic_of])
     family = certificate.details.get("together")

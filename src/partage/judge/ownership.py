@@ -52,7 +52,7 @@ class AssignmentEntries:
         """Return the distinct (partition, owner) pairs of existing partitions, sorted, as two
         arrays.
 
-        ``exists`` marks the partitions that exist (bool[P]).
+        ``exists`` marks the partitions that exist (bool[partitions]).
         """
         good = self.owning & (self.member >= 0) & (self.partition >= 0)
         good[good] = exists[self.partition[good]]
@@ -92,7 +92,7 @@ def sole_owners(assignment: Assignment, problem: Problem) -> NDArray[np.int64] |
 
     A regular assignment has exactly the problem's members in the same order. Each entry makes a
     member the owner of an existing partition, and no partition has two entries. The result is
-    int64[P], -1 for no owner.
+    int64[partitions], -1 for no owner.
 
     Raises:
         InvalidProblemError: ``assignment`` is not an `Assignment`.
@@ -158,7 +158,7 @@ class PreviousOwners:
     def of_owner(cls, owner: NDArray[np.int64]) -> PreviousOwners:
         """Build the previous owners of partitions from an array with at most one owner for each.
 
-        ``owner`` is int64[P], -1 for a partition without an owner.
+        ``owner`` is int64[partitions], -1 for a partition without an owner.
 
         >>> found = PreviousOwners.of_owner(np.array([1, -1, 0]))
         >>> found.owned.tolist(), found.start.tolist(), found.claimant.tolist()
@@ -173,7 +173,7 @@ class PreviousOwners:
 
     @cached_property
     def sole(self) -> NDArray[np.int64] | None:
-        """The only member that may keep each partition, -1 for none (int64[P]).
+        """The only member that may keep each partition, -1 for none (int64[partitions]).
 
         None if several members may keep a partition.
         """

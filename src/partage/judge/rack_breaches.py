@@ -96,12 +96,12 @@ class _OccupiedRacks:
         return out
 
     def summed(self, occupied: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Sum a value over all racks, for each partition of a replica placement (int64[P]).
+        """Sum a value over all racks for each partition (int64[partitions]).
 
         Args:
             occupied: int64[n], the values of racks with replicas of the partition.
             others: int64[F + 1, racks], the values of racks without replicas, by the partition's
-                replication factor.
+                replication factor (at most F).
         """
         out: NDArray[np.int64] = others.sum(axis=1)[self.task.factor]
         np.add.at(out, self.partition, occupied - self.of(others))
@@ -112,9 +112,9 @@ def rack_ranges(task: ReplicaTask) -> tuple[NDArray[np.int64], NDArray[np.int64]
     """Return the fewest and the most replicas that each partition should have on each rack.
 
     Plans within these ranges violate the rack rule as little as possible. ``task`` is the
-    reassignment, with partitions, brokers and racks. Both results are int64[P, racks], which is
-    large: call it for few partitions. Partitions without such ranges have 0 to the replication
-    factor.
+    reassignment, with partitions, brokers and racks. Both results are int64[partitions, racks],
+    which is large: call it for few partitions. Partitions without such ranges have 0 to the
+    replication factor.
     """
     on, shape = _OccupiedRacks(task), (len(task.factor), task.rack_low.shape[1])
     takes = np.bincount(task.cluster.rack[task.receives], minlength=shape[1])

@@ -152,11 +152,12 @@ def _disk_unit_prices(
         task: brokers, partitions and rules of the reassignment.
         disks: the disks and their balance limits.
         name: the cost that is bounded.
-        claimed: float64[2, 4, D], the plan's prices of the upper and the lower limits of D disks.
+        claimed: float64[2, 4, disks], the plan's prices of the upper and the lower limits of each
+            disk.
         figures: dict from cost name to the plan's cost.
 
     Returns:
-        The prices (float64[4, D]), and the amount to subtract from the bound.
+        The prices (float64[4, disks]), and the amount to subtract from the bound.
 
     Raises:
         CertificateError: the prices are malformed.
@@ -270,9 +271,9 @@ class _CheapestReplicas:
 
         Args:
             part: int64[n], numbers of the partitions.
-            price: float64[n, B], cost of each broker, infinite if it is not allowed.
-            old: bool[n, B], brokers where a current replica may stay.
-            required: bool[n, B], brokers where a current replica must stay.
+            price: float64[n, brokers], cost of each broker, infinite if it is not allowed.
+            old: bool[n, brokers], brokers where a current replica may stay.
+            required: bool[n, brokers], brokers where a current replica must stay.
             factor: replication factor.
         """
         out = self._by_racks(price, factor)
@@ -343,8 +344,8 @@ def _total_of_cheapest(
     The result is float64[n].
 
     Args:
-        price: float64[n, B], cost of each broker.
-        required: bool[n, B], the required brokers; None for none.
+        price: float64[n, brokers], cost of each broker.
+        required: bool[n, brokers], the required brokers; None for none.
         count: int64[n], number of other brokers.
     """
     kept = np.zeros(len(price))

@@ -91,7 +91,7 @@ class Bands:
     def weight(self) -> NDArray[np.int64]:
         """Return the disk space, replicas, bytes and load that one replica of each partition adds.
 
-        The result is int64[4, P], with a row for each of these quantities (see `KINDS`).
+        The result is int64[4, partitions], with a row for each of these quantities (see `KINDS`).
         """
         # A kind without data has zeros, and excluded topics weigh 0 except for disk space.
         cluster, counted = self.cluster, self.counted.astype(np.int64)
@@ -111,11 +111,11 @@ class Bands:
         balanced.
 
         Args:
-            use: int64[4, P], what a replica of each partition adds, from `weight`.
+            use: int64[4, partitions], what a replica of each partition adds, from `weight`.
 
         Returns:
-            lower and upper limits, each int64[4, B + Z]: a column for each of B brokers, then of Z
-                racks. The rows are disk space, replicas, bytes and load.
+            lower and upper limits, each int64[4, brokers + racks]: a column for each broker, then
+                for each rack. The rows are disk space, replicas, bytes and load.
         """
         # Disk space has no balance limit: its upper limit is the broker's capacity.
         cluster, sizes, zones = self.cluster, self.sizes, self.zones
@@ -141,7 +141,7 @@ class Bands:
     def leader_bands(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the least and the most partitions that each broker and rack should lead.
 
-        Both are int64[B + Z]: B brokers, then Z racks with bands.
+        Both are int64[brokers + racks]: brokers first, then racks with bands.
         """
         cluster = self.cluster
         leads = self.alive & np.array([not b.fenced for b in cluster.brokers], bool)
@@ -165,7 +165,7 @@ def balanced_disks(
     Args:
         cluster: the cluster before the reassignment.
         limits: the balance tolerances.
-        free: bool[R], replicas that may move to another disk.
+        free: bool[current replicas], replicas that may move to another disk.
     """
     brokers = len(cluster.brokers)
     unknown = np.bincount(cluster.replica[cluster.directory < 0], minlength=brokers)

@@ -317,7 +317,7 @@ def _reject_reassignment_in_progress(name: str, number: int, row: Mapping[str, A
 def _complete_column(
     values: Sequence[int | None], quantity: str, parser: _PartitionParser
 ) -> NDArray[np.int64] | None:
-    """Return the sizes or loads of all partitions as an array (int64[P]); None if all are missing.
+    """Return the sizes or loads of all partitions (int64[partitions]); None if all are missing.
 
     Args:
         values: one number for each partition, None if missing.

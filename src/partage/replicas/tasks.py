@@ -164,7 +164,7 @@ class _TaskBuilder:
         self.between_disks = False
 
     def topic_mask(self, names: Collection[str], option: str) -> NDArray[np.bool_]:
-        """Return a mask of the partitions of the given topics (bool[P]).
+        """Return a mask of the partitions of the given topics (bool[partitions]).
 
         Args:
             names: names of the topics.

@@ -89,12 +89,12 @@ class WeightedProblem:
     def supply(self) -> NDArray[np.float64]:
         """Return the total weight of the partitions of all topics with equal subscribers.
 
-        The result has one sum for each class of such topics (float64[B], B classes).
+        The result has one sum for each class of such topics (float64[topic classes]).
         """
         return np.bincount(self.kind, self.weight, len(self.classes.supply)).astype(float)
 
     def by_member_class(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sum a value, such as capacity, over the members with equal subscriptions (float64[G]).
+        """Sum a value, such as capacity, over the members with equal subscriptions.
 
         Args:
             values: one value for each member of the consumer group.
@@ -108,9 +108,9 @@ class WeightedProblem:
 
     def members(self, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return a mask of the members that subscribe to at least one of the given topics
-        (bool[M]).
+        (bool[members]).
 
-        ``topics`` is a mask of topic classes (bool[B]; a class has equal subscribers).
+        ``topics`` is a mask of topic classes (bool[topic classes]; a class has equal subscribers).
         """
         subscribe: NDArray[np.bool_] = np.append(self.subscribers(topics), False)
         return subscribe[self.classes.member]
@@ -119,10 +119,10 @@ class WeightedProblem:
         """Return a mask of the topics that keep a subscriber if some members are excluded.
 
         Args:
-            excluded: bool[M], the excluded members.
+            excluded: bool[members], the excluded members.
 
         Returns:
-            bool[B], one element for each class of topics with equal subscribers.
+            bool[topic classes], one element for each class of topics with equal subscribers.
         """
         mine = self.classes.member[(self.classes.member >= 0) & ~excluded]
         there = np.zeros(len(self.classes.size), bool)
@@ -135,10 +135,10 @@ class WeightedProblem:
         """Return a mask of the members that subscribe to some of the given topics, by class.
 
         Args:
-            topics: bool[B], the given classes of topics with equal subscribers.
+            topics: bool[topic classes], the given classes of topics with equal subscribers.
 
         Returns:
-            bool[G], one element for each class of members with equal subscriptions.
+            bool[member classes], one element for each class of members with equal subscriptions.
         """
         out = np.zeros(len(self.classes.size), bool)
         out[self.classes.arc_member[topics[self.classes.arc_topic]]] = True
@@ -153,11 +153,11 @@ def densest_topics(problem: WeightedProblem, share: NDArray[np.float64]) -> NDAr
 
     Args:
         problem: weights, shares and capacities of the consumer group.
-        share: float64[G], the weight that each class of members with equal subscriptions should
-            get.
+        share: float64[member classes], the weight that each class of members with equal
+            subscriptions should get.
 
     Returns:
-        bool[B], one element for each class of topics with equal subscribers.
+        bool[topic classes], one element for each class of topics with equal subscribers.
     """
     supply = problem.supply()
     total = float(supply.sum())
@@ -216,8 +216,9 @@ def _cut_bound(
 
     Args:
         problem: weights of the partitions, and subscriptions of the members.
-        topics: bool[B], mask of the topic classes to add up (a class has equal subscribers).
-        speed: float64[G], the share of each class of members with equal subscriptions.
+        topics: bool[topic classes], mask of the topic classes to add up (a class has equal
+            subscribers).
+        speed: float64[member classes], the share of each class of members with equal subscriptions.
     """
     # Only the subscribers may own these topics, so one of them has at least this relative load.
     able = float(speed[problem.subscribers(topics)].sum())
@@ -257,7 +258,7 @@ def _pigeonhole_bound(problem: WeightedProblem, topics: NDArray[np.bool_]) -> Bo
 
     Args:
         problem: weights of the partitions and shares of the members.
-        topics: bool[B], mask of the topic classes whose partitions are considered.
+        topics: bool[topic classes], mask of the topic classes whose partitions are considered.
     """
     members = problem.members(topics) & (problem.speed > 0)
     count, fastest = int(members.sum()), float(problem.speed[members].max(initial=0.0))
@@ -328,7 +329,7 @@ def fractional_loads(problem: WeightedProblem) -> FloatArray | None:
         problem: weights of the partitions and shares of the members.
 
     Returns:
-        float64[M], exact except for rounding; None if the computation would take too long.
+        float64[members], exact except for rounding; None if the computation would take too long.
     """
     supply = problem.supply()
     total = float(supply.sum())

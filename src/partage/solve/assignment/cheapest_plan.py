@@ -215,10 +215,10 @@ class Layout:
         """Divide the partitions of each group of interchangeable members evenly among its members.
 
         Args:
-            received: int64[U], number of partitions that each group gets.
+            received: int64[units], number of partitions that each group gets.
 
         Returns:
-            int64[M], number of partitions that each member gets.
+            int64[members], number of partitions that each member gets.
         """
         out = np.zeros(len(self.unit), np.int64)
         mine = np.flatnonzero(self.unit >= 0)

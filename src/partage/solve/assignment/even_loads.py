@@ -298,7 +298,7 @@ def assign_partitions(
     Args:
         classes: classes of topics with equal subscribers, and of members with equal subscriptions.
         share: int64[A], partitions that go from each class of topics to each class of members.
-        load: int64[M], number of partitions of each member.
+        load: int64[members], number of partitions of each member.
 
     Returns:
         the member of each partition, sorted by topic; -1 without subscribers.
@@ -319,9 +319,9 @@ def assign_members(
     """Choose owners for unowned partitions so that every member gets its given number of them.
 
     Args:
-        owner: int64[P], the owner of each partition, -1 for none; filled in place.
-        topic: int64[P], class of each partition's topic (topics with equal subscribers), -1 for
-            none.
+        owner: int64[partitions], the owner of each partition, -1 for none; filled in place.
+        topic: int64[partitions], class of each partition's topic (topics with equal subscribers),
+            -1 for none.
         classes: classes of topics and members.
         pair_counts: int64[A], partitions that go from each class of topics to each class of
             members.

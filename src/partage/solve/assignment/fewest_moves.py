@@ -337,8 +337,7 @@ class PlanFlows:
 def assign_owners(
     classes: SubscriptionClasses, claims: ClaimClasses, flows: PlanFlows
 ) -> NDArray[np.int32]:
-    """Choose an owner for each partition so that given numbers of partitions stay or move
-    (int32[P]).
+    """Choose an owner for each partition so that given numbers of partitions stay or move.
 
     Args:
         classes: topics with equal subscribers, and members with equal subscriptions.

@@ -260,8 +260,9 @@ class _LevelLowering:
                 return
 
     def _dual_prices(self) -> IntArray:
-        """Return the members' dual prices, which prove that no fewer members can have high loads
-        (int64[M]).
+        """Return the members' dual prices (int64[members]).
+
+        They prove that no fewer members can have high loads.
         """
         layout, network = self.layout, self.network
         price = network.price

@@ -142,7 +142,8 @@ def shed_excess(plan: WeightedPlan, share: FloatArray) -> None:
     Args:
         plan: the assignment, in which members own only partitions that they owned before; changed
             in place.
-        share: float64[M], the load that each member would have if partitions could be divided.
+        share: float64[members], the load that each member would have if partitions could be
+            divided.
     """
     weight, kind = plan.items.weight, plan.items.kind
     leaves = plan.open.sum(axis=1) > 1
@@ -228,7 +229,7 @@ def improve_plan(
         hints: dict from item to the member that gets it first if no previous owner keeps it.
         most_moves: maximum number of moves; raised if every plan has more moves.
         tolerance: least decrease of a relative load (load divided by share) that counts as a gain.
-        share: float64[M], loads of the best fractional plan; None if not known.
+        share: float64[members], loads of the best fractional plan; None if not known.
 
     >>> items = Items(np.array([3.0, 2.0, 2.0]), np.zeros(3, int), [[0]], np.zeros((1, 1), int),
     ...               np.zeros(3, int), np.zeros(3, int), {})

@@ -141,7 +141,7 @@ class Network:
         self.start = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
     def flow(self) -> IntArray:
-        """Return the current flow over each arc of the network (int64[A], A arcs)."""
+        """Return the current flow over each arc of the network (int64[arcs])."""
         flow: IntArray = self.left[1::2].copy()
         return flow
 
@@ -166,7 +166,7 @@ class Network:
 
     def reachable(self, nodes: IntArray) -> NDArray[np.bool_]:
         """Return which nodes can be reached from given nodes over arcs with free capacity
-        (bool[N]).
+        (bool[nodes]).
 
         ``nodes`` are the start nodes. Paths through the source or the sink are ignored.
         """
@@ -228,7 +228,7 @@ class Network:
             free: mask of the arcs that paths may use, those of reduced cost zero.
 
         Returns:
-            int64[N], -1 for nodes farther away than the source.
+            int64[nodes], -1 for nodes farther away than the source.
         """
         level = np.full(self.nodes, -1, np.int64)
         level[self.sink] = 0

@@ -56,7 +56,7 @@ class Steps:
         return len(self.width)
 
     def climb(self, load: IntArray) -> IntArray:
-        """Divide each load among the ranges of equal limits, lowest range first (int64[n, S]).
+        """Divide each load among the ranges of equal limits, lowest range first (int64[n, ranges]).
 
         Args:
             load: int64[n], the loads (partition counts); partitions beyond the limits are dropped,

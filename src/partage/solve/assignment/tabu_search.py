@@ -159,7 +159,7 @@ class _TabuSearch:
         return np.where(closer, home, self.plan.owner)
 
     def relative(self, owner: IntArray) -> FloatArray:
-        """Return each member's load divided by its share, for a given assignment (float64[M]).
+        """Return each member's load divided by its share in an assignment (float64[members]).
 
         ``owner`` is the member of each item (a partition, or several with one owner).
         """
@@ -332,7 +332,7 @@ class _TabuSearch:
         """Return the items that the tabu search tries to swap with the ``item_count`` items to be
         moved.
 
-        ``over`` is the load of each member above its limit (float64[M]).
+        ``over`` is the load of each member above its limit (float64[members]).
         """
         most = max(1, _MOST_PAIRS // item_count)
         if most >= len(self.owner):

@@ -189,8 +189,9 @@ class WeightedPlan:
 
     @property
     def relative(self) -> FloatArray:
-        """Load of each member divided by its share (float64[M]); local search makes these values
-        even.
+        """Load of each member divided by its share; local search makes these values even.
+
+        The result is float64[members].
         """
         out: FloatArray = self.load / self.members.speed
         return out

@@ -98,8 +98,8 @@ def bound_of_moves(
         task: brokers, partitions and rules of the reassignment.
         figures: dict from a measure of imbalance, such as "replicas", to the most that a plan may
             have.
-        prices: float64[4, B + Z], the dual price of one unit of each resource (capacity, replicas,
-            bytes, load) on each broker and rack.
+        prices: float64[4, brokers + racks], the dual price of one unit of each resource (capacity,
+            replicas, bytes, load) on each broker and rack.
         total: the least bytes moved plus dual prices of chosen brokers, summed over partitions.
     """
     brokers = len(task.alive)
@@ -112,12 +112,12 @@ def bound_of_moves(
 
 
 def prices_of_brokers(task: ReplicaTask, prices: Floats) -> Floats:
-    """Return each broker's dual prices plus those of its rack (float64[4, B]).
+    """Return each broker's dual prices plus those of its rack (float64[4, brokers]).
 
     Args:
         task: the reassignment, which has the rack of each broker.
-        prices: float64[4, B + Z], the dual price of a unit of each resource (capacity, replicas,
-            bytes, load) on each broker and rack.
+        prices: float64[4, brokers + racks], the dual price of a unit of each resource (capacity,
+            replicas, bytes, load) on each broker and rack.
     """
     brokers = len(task.alive)
     out: Floats = prices[:, :brokers].copy()
@@ -275,8 +275,8 @@ class _Dual:
         """Return the cost of the last removal that brings each overfull broker down to its limit.
 
         A broker with n surplus replicas must lose at least the n that are cheapest to move. The
-        result is the cost of the n-th cheapest (float64[B + Z]), and 0 for racks and other brokers.
-        ``excess`` is the number n of each broker.
+        result is the cost of the n-th cheapest (float64[brokers + racks]), and 0 for racks and
+        other brokers. ``excess`` is the number n of each broker.
         """
         cluster = self.task.cluster
         out = np.zeros(len(excess))
@@ -379,13 +379,13 @@ class CheapestChoices:
         """Choose the cheapest valid brokers of each partition for given dual prices.
 
         Args:
-            prices: float64[4, B], the dual price of a unit of each resource (capacity, replicas,
-                bytes, load) on each broker.
+            prices: float64[4, brokers], the dual price of a unit of each resource (capacity,
+                replicas, bytes, load) on each broker.
             per_byte: the cost of a byte that is copied.
 
         Returns:
-            The total cost; the use of each resource on each broker (float64[4, B]); the broker of
-                each replica (int32[S]), -1 where too few brokers are allowed.
+            The total cost; the use of each resource on each broker (float64[4, brokers]); the
+                broker of each replica (int32[replicas]), -1 where too few brokers are allowed.
         """
         task = self.task
         pairs = len(task.cost) * len(task.alive)
@@ -438,8 +438,8 @@ class CheapestChoices:
 
         Args:
             part: the partitions (P).
-            weight: float64[4, P], amount of each resource that a replica needs.
-            prices: float64[4, B], the dual price of a unit of each resource on each broker.
+            weight: float64[4, partitions], amount of each resource that a replica needs.
+            prices: float64[4, brokers], the dual price of a unit of each resource on each broker.
             per_byte: the cost of a byte that is copied.
 
         Returns:

@@ -33,11 +33,11 @@ _Int32s = NDArray[np.int32]
 def place_on_disks(task: ReplicaTask, replica: _Int32s) -> _Int32s | None:
     """Choose the disk (log directory) of each replica on its broker; return None without disk data.
 
-    The result is int32[S], -1 for replicas on brokers that do not have several disks.
+    The result is int32[replicas], -1 for replicas on brokers that do not have several disks.
 
     Args:
         task: brokers, disks, partitions and rules of the reassignment.
-        replica: int32[S], the broker of each replica.
+        replica: int32[replicas], the broker of each replica.
     """
     disks = task.disks
     if disks is None:
@@ -185,12 +185,12 @@ def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -
     """Return dual prices of disks that can prove a lower bound of one cost of a plan.
 
     The cost is the bytes moved or an imbalance of disks. The result is a list of alternative arrays
-    float64[2, 4, D]: prices for being above and below the balance limits, by resource and disk.
+    float64[2, 4, disks]: prices for being above and below the balance limits, by resource and disk.
 
     Args:
         task: brokers, disks, partitions and rules of the reassignment.
-        replica: int32[S], the broker of each replica.
-        disk: int32[S], the disk of each replica.
+        replica: int32[replicas], the broker of each replica.
+        disk: int32[replicas], the disk of each replica.
         name: "moved" (bytes copied), or a measure of disk imbalance that is not 0 in the plan.
     """
     disks = task.disks
@@ -218,14 +218,14 @@ def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -
 def _excess_and_shortage(
     disks: Disks, disk: _Int32s, weight: Ints, k: int, broker_amount: Ints
 ) -> tuple[Ints, Ints]:
-    """Return how far each disk is above, and how far below, its balance limits (two int64[D]).
+    """Return how far each disk is above, and how far below, its balance limits (two int64[disks]).
 
     Args:
         disks: the disks and their limits.
         disk: int32[n], the disk of each replica, -1 for none.
         weight: int64[n], amount of the resource that each replica needs.
         k: index of the resource (capacity, replicas, bytes, load).
-        broker_amount: int64[B], total of the resource on each broker.
+        broker_amount: int64[brokers], total of the resource on each broker.
     """
     on_disks = np.zeros(len(disks.part), np.int64)
     np.add.at(on_disks, disk[disk >= 0], weight[disk >= 0])

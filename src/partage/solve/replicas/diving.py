@@ -66,8 +66,8 @@ def dive(
         figures: dict from a measure of imbalance, such as "replicas", to the most that a plan may
             have.
         found: solution of the relaxation; its linear programme is changed.
-        plans: int32[S] each, the brokers of all replicas in known plans. Partitions that may make
-            only unavoidable moves keep to the first.
+        plans: int32[replicas] each, the brokers of all replicas in known plans. Partitions that may
+            make only unavoidable moves keep to the first.
 
     Returns:
         the plan, and dual prices for the partitions that were not fixed.

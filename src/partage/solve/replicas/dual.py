@@ -102,8 +102,9 @@ def solve_dual(
         task: brokers, partitions and rules of the reassignment.
         figures: dict from a measure of imbalance, such as "replicas", to the most that a plan may
             have.
-        start: float64[4, B + Z], the first dual price of each resource on each broker and rack.
-        plan: int32[S], the broker of each replica in a plan with these figures.
+        start: float64[4, brokers + racks], the first dual price of each resource on each broker and
+            rack.
+        plan: int32[replicas], the broker of each replica in a plan with these figures.
     """
     try:
         import highspy
@@ -189,7 +190,7 @@ class Boxstep:
 
     def _evaluate(self, prices: Floats) -> tuple[float, NDArray[np.int32]]:
         """Return the lower bound that dual prices prove, and each partition's cheapest brokers
-        (int32[S]).
+        (int32[replicas]).
         """
         master, task = self.master, self.master.task
         total, chosen = _choose_cheapest(task, self._choices, prices, self.plan)
@@ -208,9 +209,9 @@ def _choose_cheapest(
 ) -> tuple[float, NDArray[np.int32]]:
     """Choose the cheapest brokers of each partition at given dual prices.
 
-    Return the total cost, and the broker of each replica (int32[S]). Some partitions keep the
-    brokers of ``plan``: those that may make only unavoidable moves, and those for which the rack
-    rule leaves too few brokers. ``choices`` solves all others.
+    Return the total cost, and the broker of each replica (int32[replicas]). Some partitions keep
+    the brokers of ``plan``: those that may make only unavoidable moves, and those for which the
+    rack rule leaves too few brokers. ``choices`` solves all others.
     """
     total, _, chosen = choices.solve(prices_of_brokers(task, prices), per_byte=1.0)
     keeps_plan = task.closed.copy()
@@ -364,7 +365,7 @@ class RestrictedMaster:
     def add(self, chosen: NDArray[np.int32]) -> None:
         """Add each group's brokers in a known placement to the linear programme, as new columns.
 
-        ``chosen`` is the broker of each replica (int32[S]).
+        ``chosen`` is the broker of each replica (int32[replicas]).
         """
         self._add_arcs(chosen)
         self._add_groups(chosen)
@@ -559,7 +560,7 @@ class RestrictedMaster:
 
     def values_of(self, single: int) -> Floats:
         """Return each broker's value in the last optimum for a large partition (a single;
-        float64[B]).
+        float64[brokers]).
         """
         column, out = self.arc[single], np.zeros(self.arc.shape[1])
         if self.values is not None:
@@ -608,12 +609,14 @@ class RestrictedMaster:
         return out
 
     def scaled(self, prices: Floats) -> Floats:
-        """Convert dual prices of one unit (float64[4, B + Z]) to the linear programme's scale."""
+        """Convert dual prices of one unit (float64[4, brokers + racks]) to the linear programme's
+        scale.
+        """
         out: Floats = prices[self.kind, self.place] * self.scale / self.unit
         return out
 
     def rounded(self, plan: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Round the last optimum to one choice of brokers for each partition (int32[S]).
+        """Round the last optimum to one choice of brokers for each partition (int32[replicas]).
 
         Partitions choose in order of size. Each takes the choice that leaves the smallest sum of
         squared differences between the rounded plan and the optimum (error diffusion). Without an

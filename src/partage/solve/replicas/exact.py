@@ -85,7 +85,7 @@ def solve_exactly(
         task: brokers, partitions and rules of the reassignment.
         figures: dict from a measure of imbalance, such as "replicas", to the most that a plan may
             have.
-        plan: int32[S], the broker of each replica in a plan to begin with.
+        plan: int32[replicas], the broker of each replica in a plan to begin with.
         limits: the rack rule, relaxed as far as necessary.
         margin: how much balance limits are narrowed against rounding, in units of a mean replica.
         capacity_only: accept any plan that keeps to capacities, whatever else it breaks.
@@ -94,7 +94,7 @@ def solve_exactly(
 
     Returns:
         None if HiGHS is not installed, the task is too large, or no plan was found within the
-        nodes.
+            nodes.
     """
     try:
         import highspy
@@ -124,7 +124,8 @@ def solve_exactly(
 def relaxed_prices(
     task: ReplicaTask, figures: Mapping[str, int], limits: RackLimits
 ) -> Floats | None:
-    """Return the dual prices of the balance limits in the linear relaxation (float64[4, B + Z]).
+    """Return the dual prices of the balance limits in the linear relaxation (float64[4, brokers +
+    racks]).
 
     They prove a lower bound of the bytes moved that is at least the relaxation's optimum. None if
     HiGHS is not installed or the reassignment is too large.
@@ -323,7 +324,8 @@ class MoveProgramme:
         return np.concatenate([chosen.astype(float), np.zeros(self._slacks)])
 
     def plan(self, values: Floats) -> NDArray[np.int32]:
-        """Return the broker of each replica in a solution of the integer programme (int32[S]).
+        """Return the broker of each replica in a solution of the integer programme
+        (int32[replicas]).
 
         ``values`` has the value of each variable.
         """

@@ -36,12 +36,13 @@ def balance_leaders(
 
     Args:
         task: brokers, partitions and rules of the reassignment.
-        replica: int32[S], the brokers of each partition's replicas, in any order.
+        replica: int32[replicas], the brokers of each partition's replicas, in any order.
 
     Returns:
-        The brokers with each partition's leader first (int32[S]), and dual prices for each measure
-        of leader balance (float64[B + Z]), from which the judge proves how even leadership can be.
-        Replicas that stay keep their positions; new ones take the vacant positions.
+        The brokers with each partition's leader first (int32[replicas]), and dual prices for each
+            measure of leader balance (float64[brokers + racks]), from which the judge proves how
+            even leadership can be. Replicas that stay keep their positions; new ones take the
+            vacant positions.
     """
     ordered = _keep_positions(task, replica)
     balancer = _LeaderBalancer(task, ordered)
@@ -107,15 +108,15 @@ class _LeaderBalancer:
         It passes along paths of brokers that share partitions, and ends early if no path is left.
 
         Args:
-            limits: two int64[B], the minimum and maximum number of partitions that each broker may
-                lead.
-            rack: int32[B], the rack of each broker.
+            limits: two int64[brokers], the minimum and maximum number of partitions that each
+                broker may lead.
+            rack: int32[brokers], the rack of each broker.
             bands: two int64[racks], the minimum and maximum number that each rack should lead.
             sign: 1 to pass leadership away from racks above their maximum, -1 to pass it to racks
                 below their minimum.
 
         Returns:
-            float64[B] and float64[racks], 1 for those that a search without a path reached.
+            float64[brokers] and float64[racks], 1 for those that a search without a path reached.
         """
         sums = np.zeros(len(bands[0]), np.int64)
         np.add.at(sums, rack, self.count)

@@ -37,7 +37,7 @@ _REPLICAS_A_SWAP = 5_000
 
 
 def place_replicas(task: ReplicaTask) -> NDArray[np.int32]:
-    """Choose a broker for each replica by penalty-based local search (int32[S]).
+    """Choose a broker for each replica by penalty-based local search (int32[replicas]).
 
     ``task`` has the brokers, partitions and rules. The order of a partition's brokers does not
     determine its leader.
@@ -51,13 +51,14 @@ def place_replicas(task: ReplicaTask) -> NDArray[np.int32]:
 
 
 def improve_placement(task: ReplicaTask, plan: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Improve a placement that is good except for some balance limits, by local search (int32[S]).
+    """Improve a placement that is good except for some balance limits, by local search
+    (int32[replicas]).
 
     Only the last rounds of the search run, at high penalties for imbalance.
 
     Args:
         task: brokers, partitions and rules of the reassignment.
-        plan: int32[S], the broker of each replica.
+        plan: int32[replicas], the broker of each replica.
     """
     search = LocalSearch(task)
     search.load(plan)
@@ -90,7 +91,7 @@ class LocalSearch:
     def load(self, plan: NDArray[np.int32]) -> None:
         """Start the search from a given placement.
 
-        ``plan`` is the broker of each replica (int32[S]).
+        ``plan`` is the broker of each replica (int32[replicas]).
         """
         task, state, brokers = self.task, self.state, len(self.task.alive)
         state.broker[:] = plan
@@ -104,7 +105,7 @@ class LocalSearch:
 
     def run(self) -> NDArray[np.int32]:
         """Run the local search with penalties that rise each round; return each replica's broker
-        (int32[S]).
+        (int32[replicas]).
         """
         if (self.state.fixed == 1).all():
             return self.state.broker
@@ -124,7 +125,7 @@ class LocalSearch:
 
     def improve(self) -> NDArray[np.int32]:
         """Improve a placement by the last rounds of the search, and return each replica's broker
-        (int32[S]).
+        (int32[replicas]).
 
         The first rounds, with low penalties for imbalance, are skipped so that the placement stays
         nearly balanced.

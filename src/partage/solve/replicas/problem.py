@@ -117,7 +117,9 @@ class SearchState:
 
     @property
     def is_fixed(self) -> Bools:
-        """Mask of the replicas that must stay on their broker (bool[S]), as a view of ``fixed``."""
+        """Mask of the replicas that must stay on their broker (bool[replicas]), as a view of
+        ``fixed``.
+        """
         return self.fixed.view(np.bool_)
 
     def arrays(self) -> SearchArrays:
@@ -136,7 +138,7 @@ def sum_by_broker_and_rack(
 ) -> Ints:
     """Sum the capacity, replicas, bytes and load of given replicas by broker and by rack.
 
-    The result is int64[4, B + Z]: brokers first, then racks.
+    The result is int64[4, brokers + racks]: brokers first, then racks.
 
     Args:
         task: the reassignment, which has the amounts that a replica of each partition needs.
@@ -157,8 +159,8 @@ def outside_bands(task: ReplicaTask, amount: Ints) -> Ints:
 
     Args:
         task: the reassignment, with the balance limits.
-        amount: int64[4, B + Z], totals by resource (capacity, replicas, bytes, load) and by broker,
-            then rack; the result has the same shape.
+        amount: int64[4, brokers + racks], totals by resource (capacity, replicas, bytes, load) and
+            by broker, then rack; the result has the same shape.
     """
     out: Ints = np.maximum(np.maximum(amount - task.high, task.low - amount), 0)
     return out
@@ -167,7 +169,7 @@ def outside_bands(task: ReplicaTask, amount: Ints) -> Ints:
 def is_moved(task: ReplicaTask, broker: NDArray[np.integer]) -> Bools:
     """Return which replicas must be copied, because their new broker has none of the partition now.
 
-    The result is bool[S]. ``broker`` is the planned broker of each replica; ``task`` has the
+    The result is bool[replicas]. ``broker`` is the planned broker of each replica; ``task`` has the
     current ones.
     """
     brokers = len(task.alive)

@@ -49,9 +49,10 @@ def select_free(
 
     Args:
         task: brokers, partitions and rules of the reassignment.
-        prices: float64[4, B + Z], the dual price of each resource on each broker and rack.
-        plan: int32[S], the brokers of the plan to improve.
-        choice: int32[S], the cheapest brokers at these prices.
+        prices: float64[4, brokers + racks], the dual price of each resource on each broker and
+            rack.
+        plan: int32[replicas], the brokers of the plan to improve.
+        choice: int32[replicas], the cheapest brokers at these prices.
         turn: number of the repair step, from 0.
     """
     many = max(_PAIRS // max(int(task.receives.sum()), 1), 8)
@@ -72,7 +73,8 @@ def select_free(
 def _partition_costs(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32]) -> Floats:
     """Return the cost of each partition in a plan: bytes moved plus the dual prices of its brokers.
 
-    ``task`` is the reassignment, ``prices`` is float64[4, B + Z], and the result is float64[P].
+    ``task`` is the reassignment, ``prices`` is float64[4, brokers + racks], and the result is
+    float64[partitions].
     """
     owner, whole = task.owner, prices_of_brokers(task, prices)
     paid = np.zeros(len(plan))
@@ -92,11 +94,11 @@ def restrict(
     Args:
         task: the reassignment of all partitions.
         partitions: int64[n], the partitions that may change, ascending.
-        plan: int32[S], the broker of each replica; what the other partitions use is subtracted from
-            the balance limits.
+        plan: int32[replicas], the broker of each replica; what the other partitions use is
+            subtracted from the balance limits.
 
     Returns:
-        The smaller task, and a mask of its replicas in the whole plan (bool[S]).
+        The smaller task, and a mask of its replicas in the whole plan (bool[replicas]).
     """
     cluster = task.cluster
     is_free = np.zeros(len(task.factor), bool)
@@ -130,7 +132,7 @@ def neighbours(
 
     Args:
         task: brokers, partitions and rules of the reassignment.
-        plan: int32[S], the broker of each replica.
+        plan: int32[replicas], the broker of each replica.
         most: maximum number of plans of each kind; a kind with more is left out.
     """
     moves = list(_single_moves(task, plan))

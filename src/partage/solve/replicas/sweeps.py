@@ -332,7 +332,7 @@ class MoveCandidates:
 
     def _can_return(self, bands: _BandPenalties, relief: Floats, rack_gain: Floats) -> Bools:
         """Return the partitions whose cost may fall if a replica returns to a current broker
-        (bool[P]).
+        (bool[partitions]).
 
         Args:
             bands: penalties of brokers and racks.
@@ -384,7 +384,7 @@ class MoveCandidates:
 
     def _breaches(self, owner: Ints, at: NDArray[np.int32]) -> Bools:
         """Return which partitions violate the rack rule on a rack with one of their replicas
-        (bool[P]).
+        (bool[partitions]).
 
         Args:
             owner: the partition of each replica.
@@ -436,7 +436,8 @@ class _BandPenalties:
         return total
 
     def largest_gain(self, begin: int, end: int, first: int) -> Floats:
-        """Return how much the penalty can fall if some broker or rack gets a replica (float64[P]).
+        """Return how much the penalty can fall if some broker or rack gets a replica
+        (float64[partitions]).
 
         There is a value for each partition.
 
