@@ -48,7 +48,7 @@ def main() -> None:
         f"{os.cpu_count()} cores, best of {RUNS}"
     )
     print(f"{'strategy':<20}" + "".join(f"{m:>7} x{t * p:>7,}" for m, t, p in SIZES))
-    for name in sys.argv[1:] or registry.contestants():
+    for name in sys.argv[1:] or registry.strategies_to_compare():
         figures = "".join(f"{best(name, size):>13.2f} ms" for size in SIZES)
         print(f"{name:<20}{figures}", flush=True)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 import partage as pg
 from partage.clients.shared import ClusterView, Joined
-from partage.groups.server.spec import derived_id
+from partage.groups.server.spec import derive_topic_id
 from partage.model import Broker, Claims, Index
 from partage.wire.consumer_protocol import encode_sticky_user_data, encode_subscription
 from partage.wire.member_extras import Extras, append_trailer
@@ -59,7 +59,7 @@ def names_of(prefix: str, count: int) -> list[str]:
 
 def spec_of(topics: list[str], each: int, members: list[Spec], subscriptions: list[Any]) -> Spec:
     """A problem; topic ids are those that ours derives from names, so Java's map order is ours."""
-    ids = [base64.urlsafe_b64encode(derived_id(name)).decode().rstrip("=") for name in topics]
+    ids = [base64.urlsafe_b64encode(derive_topic_id(name)).decode().rstrip("=") for name in topics]
     return {
         "topics": [[name, each, one] for name, one in zip(topics, ids, strict=True)],
         "subscriptions": subscriptions,

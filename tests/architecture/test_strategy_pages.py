@@ -34,7 +34,9 @@ def test_pictures_are_what_the_strategies_do() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", [n for n in registry.contestants() if n in registry._BUILT_IN])
+@pytest.mark.parametrize(
+    "name", [n for n in registry.strategies_to_compare() if n in registry._BUILT_IN]
+)
 def test_a_page_says_all(name, tool) -> None:
     """Sections in order, pictures with their plan in words, examples that run, every setting."""
     file = tool.file_of(name)

@@ -15,9 +15,9 @@ from partage.groups import registry
 from partage.groups.subscriptions import (
     check_config,
     ineffective_config,
-    led_by,
     missing_topics,
     subscribed,
+    with_leader_settings,
 )
 from partage.model import Assignment, Cluster, Group, Plan, Problem
 from partage.model.arguments import checked
@@ -134,7 +134,7 @@ def decide(
         PartageError: see `assign`.
     """
     Problem(group, cluster)  # the types of both
-    leading = led_by(strategy, group)
+    leading = with_leader_settings(strategy, group)
     if config:
         if not compared:
             check_config([strategy], config)
@@ -322,13 +322,15 @@ def compare(
     if strategies is not None and not isinstance(strategies, Iterable):
         raise InvalidConfigError("strategies", "must be a list of names or strategies", strategies)
     Problem(group, cluster)  # the types of both
-    candidates = _candidates(registry.contestants() if strategies is None else strategies)
+    candidates = _find_strategies(
+        registry.strategies_to_compare() if strategies is None else strategies
+    )
     working = [one for _, one in candidates if not isinstance(one, PartageError)]
     idle = ineffective_config(working, group)
     if config:
         check_config(working, config)
         for strategy in working:
-            if not registry.is_foreign(strategy):
+            if not registry.is_plug_in(strategy):
                 strategy.configure(config)  # a malformed value is an error, no refused problem
     best = ProblemMeasurement(group, cluster, previous=previous)
     rows = []
@@ -360,7 +362,7 @@ def compare(
     return Comparison(rows)
 
 
-def _candidates(
+def _find_strategies(
     strategies: Sequence[str | Strategy],
 ) -> list[tuple[str, Strategy | PartageError]]:
     """Look up strategies by name; return (name, strategy) pairs in the given order.

@@ -84,7 +84,7 @@ def _row(named: str, rows: dict[str, StrategyRow]) -> StrategyRow:
     from partage.groups import registry
 
     found = registry.load(named)
-    return rows.get(found.name) or registry.row_of(found, found.name, named)
+    return rows.get(found.name) or registry.describe_strategy(found, found.name, named)
 
 
 def _task_rows(named: list[str]) -> list[TaskRow]:

@@ -15,19 +15,19 @@ from partage.java.strings import string_hashes
 from partage.kernels import kernel
 from partage.model import Plan, Problem
 from partage.model.index import Int32Array
-from partage.model.problem import of_subscriptions
+from partage.model.problem import cached_by_subscriptions
 
 Made = TypeVar("Made")
 
 __all__ = [
     "SubscriberSets",
     "TopicRows",
-    "by_member",
+    "cached_by_common_subscription",
+    "cached_by_subscriptions",
+    "group_by_member",
     "member_order",
     "members_in_map_order",
     "names_in_map_order",
-    "of_common_subscription",
-    "of_subscriptions",
     "plan_in_order",
     "rows_by_name",
     "rows_in_map_order",
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-def of_common_subscription(problem: Problem, make: Callable[[Problem], Made]) -> Made:
+def cached_by_common_subscription(problem: Problem, make: Callable[[Problem], Made]) -> Made:
     """Return a value that depends on cluster and subscriptions only, from a cache if possible.
 
     It is cached if all members have the same subscription.
@@ -50,7 +50,7 @@ def of_common_subscription(problem: Problem, make: Callable[[Problem], Made]) ->
     if len(problem.group.subscriptions) == 1:
         # With one subscription the iteration order of Kafka's topic sets is the same in each
         # rebalance, so ``make`` may depend on it.
-        return of_subscriptions(problem, make)
+        return cached_by_subscriptions(problem, make)
     return make(problem)
 
 
@@ -163,7 +163,7 @@ def rows_in_map_order(problem: Problem) -> TopicRows:
 
     ``problem`` is the group and the cluster. See `topics_in_map_order`.
     """
-    return of_common_subscription(problem, _rows_in_map_order)
+    return cached_by_common_subscription(problem, _rows_in_map_order)
 
 
 def _rows_in_map_order(problem: Problem) -> TopicRows:
@@ -175,7 +175,7 @@ def rows_by_name(problem: Problem) -> TopicRows:
 
     ``problem`` is the group and the cluster.
     """
-    return of_subscriptions(problem, _rows_by_name)
+    return cached_by_subscriptions(problem, _rows_by_name)
 
 
 def _rows_by_name(problem: Problem) -> TopicRows:
@@ -266,7 +266,7 @@ def _subscriptions_by_topic(problem: Problem) -> list[Int32Array]:
     return [in_order[a:b] for a, b in zip([0, *ends], ends, strict=False)]
 
 
-def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.intp]]:
+def group_by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.intp]]:
     """Group entries by their member: sort them by member, keeping their order otherwise.
 
     Args:

@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 __all__ = [
     "StrategyRow",
     "assign_with",
-    "contestants",
     "describe",
+    "describe_strategy",
     "find",
     "is_dialect",
-    "is_foreign",
+    "is_plug_in",
     "is_strategy",
     "load",
     "plug_in_errors",
     "protocol_name",
-    "row_of",
     "settings_of",
     "split_names",
     "strategies",
+    "strategies_to_compare",
 ]  # fmt: skip
 
 ENTRY_POINTS = "partage.strategies"
@@ -127,13 +127,14 @@ def is_dialect(name: str) -> bool:
     return _BUILT_IN.get(name, "").startswith(_DIALECTS)
 
 
-def contestants() -> tuple[str, ...]:
+def strategies_to_compare() -> tuple[str, ...]:
     """Return the names of the partition assignors that `compare` compares by default.
 
     Left out are the assignors of other clients, such as `kafka-python:sticky`, and Partage's own
     assignors for brokers, such as `server:partage-fair`.
 
-    >>> "kafka-python:sticky" in contestants(), "server:partage-fair" in contestants()
+    >>> names = strategies_to_compare()
+    >>> "kafka-python:sticky" in names, "server:partage-fair" in names
     (False, False)
     """
     return tuple(n for n in strategies() if not is_dialect(n) and not _is_of_the_jar(n))
@@ -261,10 +262,10 @@ def protocol_name(name: str) -> str:
     return name.partition(":")[2] if is_dialect(name) else name
 
 
-def is_foreign(strategy: Strategy) -> bool:
+def is_plug_in(strategy: Strategy) -> bool:
     """Return whether a strategy is a plug-in of another package, which may raise any exception.
 
-    >>> is_foreign(find("range"))
+    >>> is_plug_in(find("range"))
     False
     """
     return type(strategy).__module__.partition(".")[0] != "partage"
@@ -285,7 +286,7 @@ def plug_in_errors(strategy: Strategy) -> Iterator[None]:
     except PartageError:
         raise
     except Exception as e:
-        if not is_foreign(strategy):
+        if not is_plug_in(strategy):
             raise
         raise PluginFailedError(strategy.name, f"{type(e).__name__}: {e}") from e
 
@@ -338,11 +339,11 @@ def describe() -> tuple[StrategyRow, ...]:
             rows.append(StrategyRow(name, "", None, (), home, problem=str(e)))
             continue
         assert one is not None  # noqa: S101 - strategies() has just named it
-        rows.append(row_of(one, name, home))
+        rows.append(describe_strategy(one, name, home))
     return tuple(rows)
 
 
-def row_of(strategy: Strategy, name: str, source: str) -> StrategyRow:
+def describe_strategy(strategy: Strategy, name: str, source: str) -> StrategyRow:
     """Build the description of an assignor for the list that `partage strategies` prints.
 
     Args:

@@ -32,12 +32,12 @@ from partage.errors import InvalidProblemError, UnsupportedProblemError
 from partage.groups import registry
 from partage.groups.api import RebalanceProtocol, Strategy
 from partage.groups.subscriptions import (
-    configured,
     ineffective_config,
-    led_by,
+    memory_after_assignment,
     missing_topics,
-    owned_memory,
     subscribed,
+    with_leader_settings,
+    with_member_settings,
     without_foreign_data,
 )
 from partage.model import NO_GENERATION, Assignment, Claims, Cluster, Group, Member, Plan, Problem
@@ -367,8 +367,8 @@ class _GroupSimulation:
             raise InvalidProblemError(what, path="changes", value=member.id)
         one = _Consumer(member, tuple(member.owned), member.generation)
         if member.user_data is None:
-            own = configured(self.strategy, member)
-            one.memory = owned_memory(own, member, self.cluster)
+            own = with_member_settings(self.strategy, member)
+            one.memory = memory_after_assignment(own, member, self.cluster)
         self.consumers[member.id] = one
 
     def _consumer_of(self, member_id: str) -> _Consumer:
@@ -431,7 +431,7 @@ class _GroupSimulation:
         generation = len(self.rounds) + 1
         group = Group(self._joining_member(one) for one in self.consumers.values())
         leader = next(iter(self.consumers.values()))
-        deciding = led_by(self.strategy, group)
+        deciding = with_leader_settings(self.strategy, group)
         try:
             plan = registry.assign_with(deciding, Problem(group, self.cluster), leader.memory)
         except UnsupportedProblemError as e:
@@ -499,7 +499,7 @@ class _GroupSimulation:
         # A member's initial user data counts until its strategy remembers an assignment.
         if data is None or one.memory is not None:
             with registry.plug_in_errors(self.strategy):
-                own = configured(self.strategy, one.member)
+                own = with_member_settings(self.strategy, one.member)
                 data = own.subscription_user_data(one.member.topics, one.memory)
         if data is None:
             data = one.member.user_data

@@ -21,8 +21,15 @@ from partage.wire.consumer_protocol import decode_sticky_user_data, encode_stick
 from partage.wire.faust import read_faust_subscription
 
 __all__ = [
-    "Subscribed", "check_config", "configured", "ineffective_config", "led_by", "missing_topics",
-    "owned_memory", "subscribed", "without_foreign_data",
+    "Subscribed",
+    "check_config",
+    "ineffective_config",
+    "memory_after_assignment",
+    "missing_topics",
+    "subscribed",
+    "with_leader_settings",
+    "with_member_settings",
+    "without_foreign_data",
 ]  # fmt: skip
 
 #: Names that a message lists.
@@ -82,7 +89,7 @@ def subscribed(
     '00000001000174000000010000000100000003'
     """
     foreign = _has_other_format(strategy, group, sender, compared=compared)
-    own_strategies = [configured(strategy, member) for member in group]
+    own_strategies = [with_member_settings(strategy, member) for member in group]
     described = (
         foreign
         or any(one is not strategy for one in own_strategies)
@@ -92,7 +99,7 @@ def subscribed(
     for member, own in zip(group, own_strategies, strict=True):
         data = None if foreign else member.user_data
         if data is None:
-            memory = owned_memory(own, member, cluster)
+            memory = memory_after_assignment(own, member, cluster)
             if memory is not None:
                 made.append(member.id)
             if memory is not None or described:
@@ -131,7 +138,7 @@ def _ignored_config_warning(strategy: Strategy, member: Member) -> str:
     )
 
 
-def owned_memory(strategy: Strategy, member: Member, cluster: Cluster) -> object:
+def memory_after_assignment(strategy: Strategy, member: Member, cluster: Cluster) -> object:
     """Return the assignor's state of a consumer that was assigned the partitions that it owns.
 
     It is None if the consumer owns none, or if the assignor stores nothing.
@@ -177,9 +184,9 @@ def without_foreign_data(strategy: Strategy, group: Group) -> Group:
     return Group(member.replaced(user_data=None) for member in group)
 
 
-def led_by(strategy: Strategy, group: Group) -> Strategy:
+def with_leader_settings(strategy: Strategy, group: Group) -> Strategy:
     """Return the strategy with the settings of the group's leader, its first member."""
-    return configured(strategy, group[0]) if len(group) else strategy
+    return with_member_settings(strategy, group[0]) if len(group) else strategy
 
 
 def ineffective_config(strategies: Sequence[Strategy], group: Group) -> tuple[str, ...]:
@@ -191,7 +198,7 @@ def ineffective_config(strategies: Sequence[Strategy], group: Group) -> tuple[st
     >>> ineffective_config([registry.find("failover")], group)
     ('assignment.consumer.prio of c1 has no effect: failover has no such setting',)
     """
-    if not any(member.config for member in group) or any(map(registry.is_foreign, strategies)):
+    if not any(member.config for member in group) or any(map(registry.is_plug_in, strategies)):
         return ()
     first: dict[str, str] = {}
     for member in group:
@@ -293,7 +300,7 @@ def _settings(strategy: Strategy, key: str) -> list[Setting]:
     ]
 
 
-def configured(strategy: Strategy, member: Member) -> Strategy:
+def with_member_settings(strategy: Strategy, member: Member) -> Strategy:
     """Return the strategy with the settings in a member's own ``config``.
 
     It is returned unchanged if the member has no such settings.

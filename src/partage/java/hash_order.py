@@ -30,7 +30,9 @@ __all__ = [
     "DEFAULT_TABLE",
     "StringMap",
     "copied_hash_set_table",
-    "copied_order",
+    "copied_set_order",
+    "copied_set_orders",
+    "hash_map_orders",
     "hash_order",
     "hash_set_order",
     "names_in_map_order",
@@ -38,8 +40,6 @@ __all__ = [
     "timeline_order",
     "timeline_slots",
     "topic_partition_hash",
-    "walk_copied_sets",
-    "walk_maps",
 ]
 
 DEFAULT_TABLE = 16
@@ -291,7 +291,7 @@ def names_in_map_order(names: Sequence[str]) -> list[int]:
     return hash_order(string_hashes(names), rank=lambda: string_ranks(names))
 
 
-def copied_order(
+def copied_set_order(
     hashes: Sequence[int], size: int, rank: Callable[[], Sequence[int]] | None = None
 ) -> list[int]:
     """Return the iteration order of Java's ``new HashSet<>(collection)``, as indices of ``hashes``.
@@ -301,13 +301,13 @@ def copied_order(
         size: ``collection.size()``, which includes repeated keys.
         rank: function that returns each key's rank in the order of ``compareTo``; see `hash_order`.
 
-    >>> copied_order([17, 1, 2], 3)
+    >>> copied_set_order([17, 1, 2], 3)
     [0, 1, 2]
     """
     return hash_order(hashes, table=copied_hash_set_table(size), rank=rank)
 
 
-def walk_maps(group: NDArray[Any], hashes: Hashes) -> Order:
+def hash_map_orders(group: NDArray[Any], hashes: Hashes) -> Order:
     """Return the iteration order of many Java ``HashMap`` objects at once, as indices of keys.
 
     Args:
@@ -317,7 +317,7 @@ def walk_maps(group: NDArray[Any], hashes: Hashes) -> Order:
     return _walk(group, hashes, copied=False)
 
 
-def walk_copied_sets(group: NDArray[Any], hashes: Hashes) -> Order:
+def copied_set_orders(group: NDArray[Any], hashes: Hashes) -> Order:
     """Return the iteration order of many Java ``HashSet`` objects at once, as indices of keys.
 
     Each set was made by ``new HashSet<>(collection)`` of JDK 18 or older.
@@ -326,7 +326,7 @@ def walk_copied_sets(group: NDArray[Any], hashes: Hashes) -> Order:
         group: int[n], number of the set that each key belongs to, ascending.
         hashes: uint32[n], hash of each key; the keys of a set are in order of insertion.
 
-    >>> walk_copied_sets(np.array([0, 0, 1]), np.array([5, 3, 9], np.uint32)).tolist()
+    >>> copied_set_orders(np.array([0, 0, 1]), np.array([5, 3, 9], np.uint32)).tolist()
     [1, 0, 2]
     """
     return _walk(group, hashes, copied=True)
@@ -379,7 +379,7 @@ def _walk_large_buckets(
     for one in np.union1d(large, grown).tolist():
         begin, size = int(first[one]), int(sizes[one])
         keys_of_one = hashes[begin : begin + size].tolist()
-        places = copied_order(keys_of_one, size) if copied else hash_order(keys_of_one)
+        places = copied_set_order(keys_of_one, size) if copied else hash_order(keys_of_one)
         order[begin : begin + size] = begin + np.array(places, np.intp)
 
 

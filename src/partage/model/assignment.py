@@ -22,7 +22,7 @@ from partage.model.claims import Claims
 from partage.model.display import MOST_ROWS, Picture, bar, html_table, pretty_print
 from partage.model.index import Index, Int32Array
 from partage.model.repeated_state import EndlessLoop
-from partage.model.validation import expect_kind, printable
+from partage.model.validation import escape_control_characters, expect_kind
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -104,7 +104,7 @@ class Assignment:
             lines.append(f"  {member}: {which or '(no partitions)'}")
         if len(self.members) > len(numbers):
             lines.append(f"  ... and {len(self.members) - len(numbers)} more members")
-        return "\n".join(printable(line) for line in (*lines, *self._remarks()))
+        return "\n".join(escape_control_characters(line) for line in (*lines, *self._remarks()))
 
     _repr_pretty_ = pretty_print
 

@@ -235,7 +235,7 @@ class Cluster:
 
     @cached_property
     def of_subscriptions(self) -> list[tuple[tuple[tuple[str, ...], ...], dict[object, Any]]]:
-        """Cache of results that `partage.model.problem.of_subscriptions` computes for this cluster.
+        """Cache of results that `cached_by_subscriptions` computes for this cluster.
 
         Callers must not change the cached values.
         """

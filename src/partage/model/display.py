@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
-from partage.model.validation import printable
+from partage.model.validation import escape_control_characters
 
 __all__ = [
     "MOST_ROWS", "Picture", "bar", "histogram", "html_table", "pretty_print", "strip", "text_table",
@@ -88,7 +88,7 @@ def text_table(rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
         )
         for row in rows
     )
-    return "\n".join(printable(line.rstrip()) for line in lines)
+    return "\n".join(escape_control_characters(line.rstrip()) for line in lines)
 
 
 #: Text that is aligned as a number: a dash, or digits with separators and a percent sign.
@@ -209,5 +209,5 @@ def _cell(value: str | int | Picture) -> tuple[str, str]:
 
 def _text(value: str) -> str:
     short = value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"
-    # `printable` would escape the no-break spaces between numbers and units.
-    return escape(printable(short.replace("\N{NO-BREAK SPACE}", " ")))
+    # `escape_control_characters` would escape the no-break spaces between numbers and units.
+    return escape(escape_control_characters(short.replace("\N{NO-BREAK SPACE}", " ")))

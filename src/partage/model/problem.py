@@ -15,7 +15,7 @@ from partage.model.group import Group
 from partage.model.index import Index, Int32Array
 from partage.model.validation import expect_kind
 
-__all__ = ["Problem", "of_subscriptions"]
+__all__ = ["Problem", "cached_by_subscriptions"]
 
 Made = TypeVar("Made")
 
@@ -70,7 +70,7 @@ class Problem:
     @cached_property
     def subscription_topics(self) -> tuple[Int32Array, ...]:
         """Existing topics of each distinct subscription in the group, in the order sent."""
-        return of_subscriptions(self, _subscription_topics)
+        return cached_by_subscriptions(self, _subscription_topics)
 
     def topics_of(self, member: int) -> Int32Array:
         """Return the existing topics to which a consumer subscribes, in the order sent (int32).
@@ -140,7 +140,7 @@ class Problem:
         return start, np.concatenate(parts) if parts else np.zeros(0, np.int32)
 
 
-def of_subscriptions(problem: Problem, make: Callable[[Problem], Made]) -> Made:
+def cached_by_subscriptions(problem: Problem, make: Callable[[Problem], Made]) -> Made:
     """Return a value that depends on cluster and subscriptions only, from a cache if possible.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["EndlessLoop", "RepeatedState", "loop_attributes"]
+__all__ = ["EndlessLoop", "RepeatedState", "endless_loop_fields"]
 
 #: Partitions (or tasks) of a loop that a warning names.
 _MOST_NAMED: Final = 5
@@ -90,7 +90,7 @@ class EndlessLoop:
         )
 
 
-def loop_attributes(loop: EndlessLoop | None, algorithm: str) -> dict[str, Any]:
+def endless_loop_fields(loop: EndlessLoop | None, algorithm: str) -> dict[str, Any]:
     """Return the fields ``loop`` and ``warnings`` for the plan of an algorithm that never ends.
 
     The dict is empty if the algorithm ends.

@@ -15,6 +15,7 @@ from typing import Any
 from partage.errors import InvalidConfigError, InvalidProblemError
 
 __all__ = [
+    "escape_control_characters",
     "expect_kind",
     "expect_list",
     "expect_local",
@@ -22,7 +23,6 @@ __all__ = [
     "name_list",
     "parse_json",
     "parse_problem",
-    "printable",
     "reject_text",
     "required_field",
     "subscription",
@@ -128,10 +128,10 @@ def name_list(names: object, path: str) -> tuple[str, ...]:
     return found
 
 
-def printable(line: str) -> str:
+def escape_control_characters(line: str) -> str:
     r"""Escape control characters in a line of text, so that terminals print it safely.
 
-    >>> printable("a\x1b[31m: t 0")
+    >>> escape_control_characters("a\x1b[31m: t 0")
     'a\\x1b[31m: t 0'
     """
     if line.isprintable():

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError
-from partage.groups.server.spec import GroupSpec, Targets, TopicIds, canonical
+from partage.groups.server.spec import GroupSpec, Targets, TopicIds, canonical_topic_id
 from partage.model import Broker, Cluster, Group, Index, Member, Problem
 from partage.model.index import MOST_PARTITIONS
 from partage.model.validation import expect_list, expect_text, parse_problem, required_field
@@ -98,7 +98,7 @@ def _number(value: object, path: str, least: int = 0) -> int:
 
 
 def _id(value: object, path: str) -> str:
-    made = canonical(expect_text(value, path))
+    made = canonical_topic_id(expect_text(value, path))
     if made is None:
         raise InvalidProblemError(
             "must be a Kafka topic id (16 bytes, URL-safe base64)", path=path, value=value

@@ -22,7 +22,11 @@ from partage.wire.member_extras import Extras, append_trailer, split_trailer
 from unit.clients.groups_of_ours import Live, sent, view
 
 # Faust's members send what only Faust's workers know; share groups are the broker's.
-EAGER = [n for n in registry.contestants() if not n.startswith("faust") and n != "server:simple"]
+EAGER = [
+    n
+    for n in registry.strategies_to_compare()
+    if not n.startswith("faust") and n != "server:simple"
+]
 
 
 def test_a_subscription_is_what_java_s_consumer_sends() -> None:

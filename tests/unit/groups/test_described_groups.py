@@ -9,7 +9,7 @@ from partage.groups.api import PlainStrategy
 from partage.groups.failover import Priorities, write_priorities
 from partage.groups.negotiation import Negotiation
 from partage.groups.registry import find, load
-from partage.groups.subscriptions import owned_memory
+from partage.groups.subscriptions import memory_after_assignment
 from partage.keys.agreement import who_agrees
 from partage.wire.faust import FaustMetadata, write_faust_subscription
 
@@ -113,7 +113,7 @@ def test_user_data_of_another_strategy_are_dropped_through_every_door(sent, name
     members = []
     for member_id, numbers in owned.items():
         one = pg.Member(member_id, ["t"], owned={"t": numbers}, generation=4)
-        memory = owned_memory(sender, one, ORDERS)
+        memory = memory_after_assignment(sender, one, ORDERS)
         members.append(one.replaced(user_data=sender.subscription_user_data(["t"], memory)))
     assert same_everywhere(name, members, ORDERS)
 

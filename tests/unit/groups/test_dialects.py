@@ -25,7 +25,7 @@ def plan(name, members, topics):
 def test_fourteen_dialects_are_registered_and_none_is_a_contestant() -> None:
     """Compare and replay run dialects only by name; each is exact to a client's release."""
     assert len(DIALECTS) == 14
-    assert not set(DIALECTS) & set(registry.contestants())
+    assert not set(DIALECTS) & set(registry.strategies_to_compare())
     assert all(registry.find(name).exact_to for name in DIALECTS)
     assert all(registry.find(name).name == name for name in DIALECTS)
 

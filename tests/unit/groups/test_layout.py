@@ -7,8 +7,8 @@ import pytest
 
 import partage as pg
 from partage.groups.layout import (
+    cached_by_subscriptions,
     group_by_owner,
-    of_subscriptions,
     plan_in_order,
     rows_in_map_order,
     topics_by_name,
@@ -52,10 +52,10 @@ def test_a_layout_is_made_again_for_other_subscriptions_only():
         Problem(pg.Group([pg.Member(name, topics)]), cluster)
         for name, topics in (("m", ["a"]), ("n", ["a"]), ("m", ["b"]))
     )
-    made = of_subscriptions(first, topics_by_name)
-    assert of_subscriptions(again, topics_by_name) is made
-    assert of_subscriptions(other, topics_by_name).tolist() == [1]
-    assert of_subscriptions(first, topics_by_name).tolist() == [0]
+    made = cached_by_subscriptions(first, topics_by_name)
+    assert cached_by_subscriptions(again, topics_by_name) is made
+    assert cached_by_subscriptions(other, topics_by_name).tolist() == [1]
+    assert cached_by_subscriptions(first, topics_by_name).tolist() == [0]
     assert "of_subscriptions" not in cluster.__getstate__()
 
 

@@ -10,7 +10,7 @@ import pytest
 from partage.groups.registry import find
 from partage.groups.server import spec as server_spec
 from partage.groups.server import uniform
-from partage.groups.server.kernels import larger_quotas, read_claims
+from partage.groups.server.kernels import compute_quotas, read_claims
 from partage.groups.server.spec import GroupSpec
 from partage.kernels import form
 from partage.model import Claims, Cluster, Group, Member, Problem
@@ -71,7 +71,7 @@ def test_both_forms_of_the_quotas_agree_and_add_up() -> None:
         for one in ("interpreted", "compiled"):
             kept, missing = np.zeros((2, len(had)), np.int64)
             with form(one):
-                larger_quotas(had, *divmod(partitions, len(had)), kept, missing, work=1)
+                compute_quotas(had, *divmod(partitions, len(had)), kept, missing, work=1)
             said.append((kept.tolist(), missing.tolist()))
         assert said[0] == said[1]
         assert sum(said[0][0]) + sum(said[0][1]) == partitions

@@ -10,7 +10,7 @@ import pytest
 import partage as pg
 from partage.errors import InvalidProblemError
 from partage.groups.registry import find
-from partage.groups.server.spec import GroupSpec, TopicIds, derived_id
+from partage.groups.server.spec import GroupSpec, TopicIds, derive_topic_id
 from partage.java.tree_bins import iteration_order
 from partage.kernels import form
 from partage.model import Index, Problem
@@ -86,7 +86,7 @@ def test_a_topic_id_decides_where_a_name_does_not() -> None:
         high.to_bytes(8, "big") + low.to_bytes(8, "big")
         for high, low in zip(ids.high.tolist(), ids.low.tolist(), strict=True)
     ]
-    assert raw[1:] == [derived_id("u"), derived_id("v")]
+    assert raw[1:] == [derive_topic_id("u"), derive_topic_id("v")]
 
 
 def test_a_grown_topic_is_dealt_out_whole() -> None:

@@ -7,7 +7,7 @@ from partage.groups.dialects.kafka_python import assign_sticky
 from partage.groups.dialects.problem import PeerProblem, assign_ranges, assign_round_robin
 from partage.groups.dialects.user_data import RemembersAssignment, decode_claims
 from partage.model import Plan, Problem
-from partage.model.repeated_state import loop_attributes
+from partage.model.repeated_state import endless_loop_fields
 
 __all__ = ["AiokafkaRange", "AiokafkaRoundRobin", "AiokafkaSticky"]
 
@@ -117,4 +117,4 @@ class AiokafkaSticky(RemembersAssignment):
         peer = PeerProblem(problem)
         claims = [decode_claims(m.user_data, version_first=False) for m in problem.group]
         lists, loop = assign_sticky(peer, claims, undoes_exchanges=False)
-        return peer.plan(lists, **loop_attributes(loop, self.exact_to))
+        return peer.plan(lists, **endless_loop_fields(loop, self.exact_to))

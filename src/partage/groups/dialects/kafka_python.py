@@ -25,7 +25,7 @@ from partage.groups.dialects.sticky_core import (
 )
 from partage.groups.dialects.user_data import Claims, RemembersAssignment, decode_claims
 from partage.model import Group, Plan, Problem
-from partage.model.repeated_state import EndlessLoop, loop_attributes
+from partage.model.repeated_state import EndlessLoop, endless_loop_fields
 
 __all__ = [
     "KafkaPythonCooperativeSticky",
@@ -163,7 +163,7 @@ class KafkaPythonSticky(RemembersAssignment):
         peer = PeerProblem(problem)
         claims = [decode_claims(m.user_data, version_first=True) for m in problem.group]
         lists, loop = assign_sticky(peer, claims, undoes_exchanges=True)
-        return peer.plan(lists, **loop_attributes(loop, self.exact_to))
+        return peer.plan(lists, **endless_loop_fields(loop, self.exact_to))
 
 
 class KafkaPythonCooperativeSticky(PlainStrategy):
@@ -228,7 +228,7 @@ class KafkaPythonCooperativeSticky(PlainStrategy):
             lists,
             withheld=peer.partition_of_slot[np.array([s for s, _ in withheld], np.int32)],
             destined=np.array([m for _, m in withheld], np.int32),
-            **loop_attributes(loop, self.exact_to),
+            **endless_loop_fields(loop, self.exact_to),
         )
 
 

@@ -26,7 +26,7 @@ from partage.groups.dialects.sticky_core import (
 )
 from partage.groups.dialects.user_data import RemembersAssignment
 from partage.model import Group, Plan, Problem, Unresolved
-from partage.model.repeated_state import EndlessLoop, loop_attributes
+from partage.model.repeated_state import EndlessLoop, endless_loop_fields
 
 __all__ = [
     "LibrdkafkaCooperativeSticky",
@@ -188,7 +188,7 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
             unresolved=tuple(unresolved),
             withheld=np.array([p for p, _ in withheld], np.int32),
             destined=np.array([m for _, m in withheld], np.int32),
-            **loop_attributes(loop, self.exact_to),
+            **endless_loop_fields(loop, self.exact_to),
         )
         return plan
 

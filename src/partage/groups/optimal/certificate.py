@@ -33,9 +33,9 @@ __all__ = [
     "certify_counts",
     "certify_limited",
     "certify_weights",
+    "count_forced_moves",
     "count_moves",
-    "forced_moves",
-    "settled_owner",
+    "owner_in_index_order",
     "sum_rack_cost",
 ]
 
@@ -80,7 +80,7 @@ def certify_counts(
     )
     figures, bounds = _add_topic_excess(canonical, found.owner, figures, figures)
     return Certificate(
-        settled_owner(canonical, found.owner), "counts", figures, bounds, why,
+        owner_in_index_order(canonical, found.owner), "counts", figures, bounds, why,
         topic_level=level, price=price, racks=costs, rack_weight=found.rack_weight,
     )  # fmt: skip
 
@@ -128,7 +128,7 @@ def certify_limited(
         _COST_REASON,
     )
     return Certificate(
-        settled_owner(canonical, found.owner), "counts", figures, bounds, why,
+        owner_in_index_order(canonical, found.owner), "counts", figures, bounds, why,
         price=price, racks=costs, rack_weight=found.rack_weight, details=details,
     )  # fmt: skip
 
@@ -263,7 +263,7 @@ def certify_weights(
         weighted = replace(weighted, weight=np.where(borne, weighted.weight, 0.0))
     bounds["largest"] = largest_bound(weighted)
     if max_moves is not None:
-        limit = max(max_moves, int(figures["moves"])) - forced_moves(canonical)
+        limit = max(max_moves, int(figures["moves"])) - count_forced_moves(canonical)
         sole = np.flatnonzero(canonical.claims.keeper >= 0)
         shed = largest_bound_within_moves(
             mine[sole], canonical.claims.keeper[sole].astype(np.int64), weighted.speed, limit
@@ -286,7 +286,7 @@ def certify_weights(
         for name, bound in bounds.items()
     )
     return Certificate(
-        settled_owner(canonical, found.owner), "loads", figures, proven, why,
+        owner_in_index_order(canonical, found.owner), "loads", figures, proven, why,
         racks=costs, details=details,
     )  # fmt: skip
 
@@ -299,7 +299,7 @@ def _mark_eligible(canonical: CanonicalProblem, members: NDArray[np.bool_]) -> N
     return wanted[canonical.topic]
 
 
-def forced_moves(canonical: CanonicalProblem) -> int:
+def count_forced_moves(canonical: CanonicalProblem) -> int:
     """Count the partitions that must move because no previous owner subscribes to their topic.
 
     ``canonical`` is the problem, sorted independently of the join order.
@@ -332,7 +332,7 @@ def _by_topic(canonical: CanonicalProblem, together: Int64Array | None) -> Int64
     return out
 
 
-def settled_owner(canonical: CanonicalProblem, owner: Int32Array) -> Int32Array:
+def owner_in_index_order(canonical: CanonicalProblem, owner: Int32Array) -> Int32Array:
     """Convert the solver's result to the owner of each partition in index order (int32[P]).
 
     Owners are positions in the consumer group, -1 for none.

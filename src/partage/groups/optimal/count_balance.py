@@ -21,7 +21,7 @@ from partage.groups.optimal.problem import (
     Int64Array,
     NewestClaims,
     PartitionClasses,
-    compact,
+    rank_values,
 )
 from partage.groups.optimal.topic_spread import spread_topics
 from partage.model import RackTable
@@ -38,7 +38,7 @@ __all__ = [
     "AssignmentOrder",
     "CountPlan",
     "TransportArcs",
-    "assign_rest",
+    "assign_remaining",
     "balance_counts",
     "keep_partitions",
     "release_excess",
@@ -115,7 +115,7 @@ def balance_counts(
         )  # fmt: skip
     owner = np.full(canonical.size, -1, np.int32)
     keep_partitions(owner, arcs, flow.kept)
-    assign_rest(owner, assignment_order, arcs, classes.group, flow)
+    assign_remaining(owner, assignment_order, arcs, classes.group, flow)
     if together is None:
         owner = spread_topics(canonical, owner, None, classes.of_row, classes)
     return CountPlan(owner, level, flow.price, weight)
@@ -171,7 +171,7 @@ class TransportArcs:
         members = max(len(classes.group), 1)
         cell = np.full(len(of_row), -1, np.int64)
         sole = np.flatnonzero(claims.keeper >= 0)
-        cell[sole], cells = compact(of_row[sole] * members + claims.keeper[sole])
+        cell[sole], cells = rank_values(of_row[sole] * members + claims.keeper[sole])
         most = np.bincount(cell[sole], minlength=len(cells))
         several = np.array([(c, m) for c, keepers in class_keepers for m in keepers], np.int64)
         several = several.reshape(-1, 2)
@@ -333,7 +333,7 @@ class AssignmentOrder:
         return self.order[owner[self.order] < 0]
 
 
-def assign_rest(
+def assign_remaining(
     owner: Int32Array,
     assignment_order: AssignmentOrder,
     arcs: TransportArcs,

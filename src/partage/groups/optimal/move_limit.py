@@ -15,7 +15,7 @@ import numpy as np
 from partage.groups.optimal.count_balance import (
     AssignmentOrder,
     TransportArcs,
-    assign_rest,
+    assign_remaining,
     keep_partitions,
     release_excess,
     repeat_members,
@@ -99,7 +99,7 @@ def balance_within_limit(
         )
     owner = np.full(canonical.size, -1, np.int32)
     keep_partitions(owner, arcs, flow.kept)
-    assign_rest(owner, assignment_order, arcs, classes.group, flow)
+    assign_remaining(owner, assignment_order, arcs, classes.group, flow)
     if together is None:
         # With racks the plan need not have the fewest moves at its rack cost.
         plain_classes = classes if racks is None else None

@@ -14,12 +14,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.layout import TopicRows, of_subscriptions, rows_by_name
+from partage.groups.layout import TopicRows, cached_by_subscriptions, rows_by_name
 from partage.model import Problem, RackTable, java_rank
 from partage.model.index import Int32Array
 from partage.solve import Eligibility, SubscriptionClasses, find_classes
 
-__all__ = ["CanonicalProblem", "NewestClaims", "PartitionClasses", "compact"]
+__all__ = ["CanonicalProblem", "NewestClaims", "PartitionClasses", "rank_values"]
 
 
 Int64Array = NDArray[np.int64]
@@ -75,7 +75,10 @@ class CanonicalProblem:
         self._is_by_name = topics is None
         self.order = _member_order(problem)
         if topics is None:
-            self.rows, topics_of = rows_by_name(problem), of_subscriptions(problem, _topics_by_name)
+            self.rows, topics_of = (
+                rows_by_name(problem),
+                cached_by_subscriptions(problem, _topics_by_name),
+            )
         else:
             self.rows = TopicRows.of(problem, topics)
             topics_of = _topic_positions(problem, self.rows)
@@ -129,7 +132,9 @@ class CanonicalProblem:
     def classes(self) -> SubscriptionClasses:
         """Topics grouped by equal subscribers, and members grouped by equal subscriptions."""
         if self._is_by_name and len(self.problem.group.subscriptions) == 1:
-            return of_subscriptions(self.problem, _classes_of_one).with_members(self.subscription)
+            return cached_by_subscriptions(self.problem, _classes_of_one).with_members(
+                self.subscription
+            )
         return find_classes(self.eligibility)
 
     @cached_property
@@ -357,12 +362,14 @@ class PartitionClasses:
         profile, column, cost = _merge_equal_costs(
             racks.profile[canonical.rows.partition], racks.row[canonical.order], racks.cost
         )
-        of_row, pairs = compact(subscription_classes.topic[canonical.topic] * len(cost) + profile)
+        of_row, pairs = rank_values(
+            subscription_classes.topic[canonical.topic] * len(cost) + profile
+        )
         wide = cost.shape[1]
         key = np.where(
             subscription_classes.member >= 0, subscription_classes.member * wide + column, -1
         )
-        group, both = compact(key)
+        group, both = rank_values(key)
         if len(both) and both[0] < 0:
             group, both = group - 1, both[1:]
         return cls(
@@ -402,7 +409,7 @@ def _distinct_rows(table: Int64Array, used: Int64Array) -> tuple[Int64Array, Int
     return np.stack(kept), number[used]
 
 
-def compact(values: Int64Array) -> tuple[Int64Array, Int64Array]:
+def rank_values(values: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Replace each value by its rank among the distinct values, e.g. 30, 10, 30 by 1, 0, 1.
 
     Returns:

@@ -25,9 +25,9 @@ __all__ = [
     "PREFIX",
     "ByTopic",
     "OptimalSettings",
-    "by_partition",
     "configured_by_loads",
-    "families",
+    "expand_to_partitions",
+    "find_colocation_sets",
     "input_warnings",
     "needs_loads",
     "rack_costs",
@@ -232,7 +232,7 @@ OPTIONS = tuple(
 _MOST_UNITS = 1 << 36
 
 
-def by_partition(problem: Problem, values: ByTopic) -> NDArray[np.float64]:
+def expand_to_partitions(problem: Problem, values: ByTopic) -> NDArray[np.float64]:
     """Expand a per-topic setting to one value for each partition of the cluster (float64[P]).
 
     Partitions without a value get the mean of the others.
@@ -307,7 +307,7 @@ def rack_costs(problem: Problem, settings: OptimalSettings) -> RackCosts | None:
         return None
     if settings.prices is None:
         return RackCosts()
-    traffic = None if settings.traffic is None else by_partition(problem, settings.traffic)
+    traffic = None if settings.traffic is None else expand_to_partitions(problem, settings.traffic)
     dearest = max(settings.prices.values(), default=1.0)
     if traffic is not None:
         dearest *= float(traffic.max(initial=0.0))
@@ -317,7 +317,7 @@ def rack_costs(problem: Problem, settings: OptimalSettings) -> RackCosts | None:
     return RackCosts(settings.prices, traffic, max(float(unit), 1e-6))
 
 
-def families(
+def find_colocation_sets(
     canonical: CanonicalProblem, settings: OptimalSettings
 ) -> tuple[Int64Array, tuple[str, ...]]:
     """Find the sets of co-located topics, whose equal partition numbers need the same owner.

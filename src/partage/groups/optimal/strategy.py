@@ -17,7 +17,7 @@ from partage.groups.optimal.certificate import (
     certify_counts,
     certify_limited,
     certify_weights,
-    forced_moves,
+    count_forced_moves,
 )
 from partage.groups.optimal.count_balance import balance_counts
 from partage.groups.optimal.move_limit import balance_within_limit
@@ -26,8 +26,8 @@ from partage.groups.optimal.settings import (
     OPTIONS,
     PREFIX,
     OptimalSettings,
-    by_partition,
-    families,
+    expand_to_partitions,
+    find_colocation_sets,
     input_warnings,
     needs_loads,
     rack_costs,
@@ -38,7 +38,7 @@ from partage.groups.optimal.weight_balance import (
     member_shares,
     scale_to_integers,
 )
-from partage.groups.sticky.decision import withheld
+from partage.groups.sticky.decision import must_revoke_first
 from partage.model import Certificate, Plan, Problem, RackCosts, RackTable
 from partage.model.certificate import DeferredCertificate
 from partage.model.index import Int32Array
@@ -149,13 +149,13 @@ class Optimal(PlainStrategy):
         family: Int64Array | None = None
         warnings = input_warnings(problem, self.settings)
         if self.settings.together != "no":
-            family, apart = families(canonical, self.settings)
+            family, apart = find_colocation_sets(canonical, self.settings)
             warnings += apart
         promised = _promised_places(canonical, memory)
         limit = self.settings.max_moves
         if limit is not None:
             # The follow-up assigns withheld partitions; the first phase used up the limit.
-            limit, forced = 0 if promised else limit, forced_moves(canonical)
+            limit, forced = 0 if promised else limit, count_forced_moves(canonical)
             if forced > limit:
                 warnings = (*warnings, _forced_warning(forced, limit))
             limit = max(limit, forced)
@@ -207,7 +207,7 @@ class Optimal(PlainStrategy):
         """
         canonical = request.canonical
         required = request.family if self.settings.together == "require" else None
-        weight = by_partition(canonical.problem, self.settings.weights or {})
+        weight = expand_to_partitions(canonical.problem, self.settings.weights or {})
         mine, scale = scale_to_integers(weight[canonical.rows.partition])
         shares = member_shares(canonical, scale)
         plan = balance_weights(
@@ -239,8 +239,8 @@ class _Request:
         canonical: the problem, with members and partitions sorted independently of the join order.
         racks: costs of consuming across racks, None if they do not matter.
         table: these costs by partition and member.
-        family: int64[T], number of each topic's co-location set (see `families`); None if topics
-            need not stay together.
+        family: int64[T], number of each topic's co-location set (see `find_colocation_sets`); None
+            if topics need not stay together.
         promised: the owner that the previous plan chose for a partition that had to be revoked
             first (see `_promised_places`).
         limit: the limit of moves, at least the number that no plan can avoid; None for none.
@@ -297,7 +297,9 @@ def _plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
     problem, partition = canonical.problem, canonical.rows.partition
     place, row = canonical.claimed
     member = canonical.order[owner] if len(owner) else owner
-    waits = withheld(place.astype(np.int32), row.astype(np.int32), owner) if len(row) else None
+    waits = (
+        must_revoke_first(place.astype(np.int32), row.astype(np.int32), owner) if len(row) else None
+    )
     if waits is None or not waits.any():
         return plan_in_order(problem, partition, member, **more)
     goes = np.flatnonzero(~waits)

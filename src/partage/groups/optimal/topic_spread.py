@@ -18,7 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.optimal.problem import CanonicalProblem, Int64Array, PartitionClasses, compact
+from partage.groups.optimal.problem import (
+    CanonicalProblem,
+    Int64Array,
+    PartitionClasses,
+    rank_values,
+)
 from partage.model.index import Int32Array
 
 __all__ = ["spread_exactly", "spread_topics", "topic_excess"]
@@ -464,7 +469,7 @@ class _Items:
         for row, (begin, end) in zip(claims.contested.tolist(), starts, strict=True):
             several = tuple(claims.keepers[begin:end].tolist())
             claimants[row] = members + 1 + sets.setdefault(several, len(sets))
-        classes_of_row, _ = compact(classes.of_row.astype(np.int64))
+        classes_of_row, _ = rank_values(classes.of_row.astype(np.int64))
         wide = int(classes_of_row.max(initial=0)) + 1
         key = (canonical.topic.astype(np.int64) * wide + classes_of_row) * (
             members + 1 + len(sets)
@@ -569,7 +574,7 @@ class _Residual:
                 return [], visited
             parent[head[better]] = tail[better]
             distance = nearest
-            cycles = _cycles_of(parent)
+            cycles = _find_cycles(parent)
             if cycles:
                 return cycles, visited
         return [], visited
@@ -606,12 +611,12 @@ class _Residual:
             self.movable[self.topic[node], [source, target]] += (-1, 1)
 
 
-def _cycles_of(parent: Int64Array) -> list[Int64Array]:
+def _find_cycles(parent: Int64Array) -> list[Int64Array]:
     """Return the cycles of a graph in which each node has at most one parent (-1 for none).
 
     A cycle is an array of nodes in the direction of the arcs, from parent to child.
 
-    >>> [cycle.tolist() for cycle in _cycles_of(np.array([2, 0, 1, 0, -1]))]
+    >>> [cycle.tolist() for cycle in _find_cycles(np.array([2, 0, 1, 0, -1]))]
     [[0, 1, 2]]
     """
     nodes = len(parent)

@@ -13,7 +13,13 @@ from __future__ import annotations
 from partage.kernels import kernel
 
 __all__ = [
-    "collect", "fill", "larger_quotas", "line_up", "next_uneven", "read_claims", "rebalance",
+    "assign_to_least_loaded",
+    "balance_topic",
+    "collect_by_owner",
+    "compute_quotas",
+    "next_uneven_topic",
+    "read_claims",
+    "sort_by_load",
 ]  # fmt: skip
 
 
@@ -58,7 +64,7 @@ def read_claims(at, name_start, name, number, extent, size, partition, given):
 
 
 @kernel("void(int64[::1], int64, int64, int64[::1], int64[::1])")
-def larger_quotas(previous, quota, extra, kept, missing):
+def compute_quotas(previous, quota, extra, kept, missing):
     """Compute how many previous partitions each member keeps and how many new ones it gets.
 
     Args:
@@ -83,7 +89,7 @@ def larger_quotas(previous, quota, extra, kept, missing):
 
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int64)")
-def line_up(members, sizes, line, other, count, bits):
+def sort_by_load(members, sizes, line, other, count, bits):
     """Sort a group's members by their number of partitions (stable radix sort).
 
     Args:
@@ -123,7 +129,7 @@ def line_up(members, sizes, line, other, count, bits):
 
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
-def fill(line, sizes, free, owner):
+def assign_to_least_loaded(line, sizes, free, owner):
     """Assign each unassigned partition of a topic to the member with the fewest partitions.
 
     Args:
@@ -146,7 +152,7 @@ def fill(line, sizes, free, owner):
 
 
 @kernel("int64(int64, int64, int32[::1], int32[::1], int32[::1], int32[::1])")
-def next_uneven(begin, end, set_of_topic, start, members, sizes):
+def next_uneven_topic(begin, end, set_of_topic, start, members, sizes):
     """Return the next topic with two subscribers whose numbers of partitions differ by two or more.
 
     Args:
@@ -177,7 +183,7 @@ def next_uneven(begin, end, set_of_topic, start, members, sizes):
     "int64(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1],"
     " int32[::1], int32[::1], int32[::1])"
 )
-def rebalance(members, line, sizes, partitions, owner, block, left, begin):
+def balance_topic(members, line, sizes, partitions, owner, block, left, begin):
     """Move a topic's partitions from its most to its least loaded subscribers until loads are even.
 
     Args:
@@ -256,7 +262,7 @@ def rebalance(members, line, sizes, partitions, owner, block, left, begin):
 
 
 @kernel("void(int32[::1], int32[::1], int32[::1])")
-def collect(owner, end, out):
+def collect_by_owner(owner, end, out):
     """Write all assigned partitions to an array, grouped by their owner.
 
     Args:

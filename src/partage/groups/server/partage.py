@@ -18,7 +18,7 @@ import numpy as np
 from partage.errors import InvalidConfigError, ProblemTooLargeError
 from partage.groups.api import PlainStrategy, Setting
 from partage.groups.fair import assign_fairly
-from partage.groups.layout import TopicRows, by_member
+from partage.groups.layout import TopicRows, group_by_member
 from partage.groups.optimal.count_balance import balance_counts
 from partage.groups.optimal.problem import CanonicalProblem, Int64Array
 from partage.groups.optimal.settings import OptimalSettings, rack_costs
@@ -253,5 +253,5 @@ def _topics_by_id(spec: GroupSpec) -> Int32Array:
 def _group_assignment(
     spec: GroupSpec, partition: Int32Array, member: Int32Array
 ) -> GroupAssignment:
-    start, order = by_member(spec.members, member)
+    start, order = group_by_member(spec.members, member)
     return GroupAssignment(start, partition[order])

@@ -15,7 +15,12 @@ import numpy as np
 from partage.groups.api import PlainStrategy
 from partage.groups.server.group_assignment import GroupAssignment
 from partage.groups.server.spec import CoordinatorAssignorError, GroupSpec
-from partage.java.hash_order import hash_order, table_for_capacity, walk_copied_sets, walk_maps
+from partage.java.hash_order import (
+    copied_set_orders,
+    hash_map_orders,
+    hash_order,
+    table_for_capacity,
+)
 from partage.model import Assignment, Problem
 
 __all__ = ["ServerSimple"]
@@ -107,7 +112,7 @@ def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
     target = partition.tolist()
     result = _MemberSets(spec, only_topics=frozenset(topics.tolist()))
     shares = _SharedPartitions(result, key.tolist().__getitem__, _table_for(len(target)))
-    members_per_partition, quotas = _quotas(spec.members, len(target))
+    members_per_partition, quotas = _compute_quotas(spec.members, len(target))
     over_quota = []
     for member, sets in enumerate(result.previous):
         for _, partitions in sets:
@@ -178,7 +183,7 @@ def _assign_topic(spec: GroupSpec, result: _MemberSets, topic: int, subscribers:
     target = dense[first[topic] : first[topic] + count[topic]]
     if spec.assignable is not None:
         target = target[spec.assignable[target]]
-    members_per_partition, numbers = _quotas(len(subscribers), len(target))
+    members_per_partition, numbers = _compute_quotas(len(subscribers), len(target))
     quotas = dict(zip(subscribers, numbers, strict=True))
     number_of = spec.problem.index.number_of
     shares = _SharedPartitions(result, lambda p: int(number_of[p]), _table_for(len(target)))
@@ -197,7 +202,7 @@ def _assign_topic(spec: GroupSpec, result: _MemberSets, topic: int, subscribers:
     shares.assign_missing(members_per_partition, quotas.__getitem__)
 
 
-def _quotas(members: int, partitions: int) -> tuple[int, list[int]]:
+def _compute_quotas(members: int, partitions: int) -> tuple[int, list[int]]:
     """Return how many members each partition of a share group gets, and each member's number.
 
     For example, 5 members and 2 partitions give 3 members for each partition.
@@ -209,7 +214,7 @@ def _quotas(members: int, partitions: int) -> tuple[int, list[int]]:
     Returns:
         The number of members of each partition, and the number of partitions of each member.
 
-    >>> _quotas(5, 2)
+    >>> _compute_quotas(5, 2)
     (3, [2, 1, 1, 1, 1])
     """
     members_per_partition = -(-members // partitions) if partitions else 0
@@ -233,9 +238,9 @@ def _previous_by_member(spec: GroupSpec) -> PartitionsByTopic:
     position[spec.visit] = np.arange(spec.members)
     by_position = np.argsort(position[before.member], kind="stable")
     map_of_set = position[before.member][by_position]
-    sets = by_position[walk_maps(map_of_set, before.uuid_hash[by_position])]
+    sets = by_position[hash_map_orders(map_of_set, before.uuid_hash[by_position])]
     number = spec.problem.index.number_of[before.partition].view(np.uint32)
-    walked = before.partition[walk_copied_sets(before.set_of, number)].tolist()
+    walked = before.partition[copied_set_orders(before.set_of, number)].tolist()
     start, topic, member = before.start.tolist(), before.topic.tolist(), before.member.tolist()
     out: PartitionsByTopic = [[] for _ in range(spec.members)]
     positions = position.tolist()

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import UnsupportedProblemError
-from partage.groups.layout import members_in_map_order, of_subscriptions, string_hashes
+from partage.groups.layout import cached_by_subscriptions, members_in_map_order, string_hashes
 from partage.groups.server.kernels import read_claims
-from partage.java.hash_order import copied_order
+from partage.java.hash_order import copied_set_order
 from partage.java.strings import string_ranks
 from partage.model import Index, Problem
 from partage.model.index import Int32Array
@@ -30,8 +30,8 @@ __all__ = [
     "GroupSpec",
     "Targets",
     "TopicIds",
-    "canonical",
-    "derived_id",
+    "canonical_topic_id",
+    "derive_topic_id",
     "previous_targets",
 ]
 
@@ -43,7 +43,7 @@ _NO_HASHES = np.zeros(0, np.uint32)
 class TopicIds:
     """Topic ids (UUIDs) and their Java hash codes, which decide the coordinator's iteration order.
 
-    A topic whose id is unknown gets an id that is derived from its name (`derived_id`). The
+    A topic whose id is unknown gets an id that is derived from its name (`derive_topic_id`). The
     coordinator's iteration order is then unknown, but the same names always give the same plan.
 
     Attributes:
@@ -69,9 +69,9 @@ class TopicIds:
             ids: the id of each topic, None if unknown.
         """
         if not any(ids):
-            return cls(b"".join(map(derived_id, names)))
+            return cls(b"".join(map(derive_topic_id, names)))
         pairs = zip(names, ids, strict=True)
-        return cls(b"".join(_decoded(i) or derived_id(name) for name, i in pairs))
+        return cls(b"".join(_decoded(i) or derive_topic_id(name) for name, i in pairs))
 
     @cached_property
     def hashes(self) -> NDArray[np.uint32]:
@@ -93,21 +93,21 @@ class TopicIds:
         return [base64.urlsafe_b64encode(one).decode().rstrip("=") for one in pieces]
 
 
-def derived_id(name: str) -> bytes:
+def derive_topic_id(name: str) -> bytes:
     """Return a made-up 16-byte topic id for a topic without one: the BLAKE2b hash of its name.
 
-    >>> derived_id("orders") == derived_id("orders") != derived_id("clicks")
+    >>> derive_topic_id("orders") == derive_topic_id("orders") != derive_topic_id("clicks")
     True
     """
     return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_BYTES).digest()
 
 
-def canonical(topic_id: str) -> str | None:
+def canonical_topic_id(topic_id: str) -> str | None:
     """Return a topic id as Kafka prints it; None if the text is not a topic id.
 
     Several base64 texts may mean the same id, because their last character has unused bits.
 
-    >>> canonical("AAAAAAAAAAAAAAAAAAAAB_"), canonical("orders")
+    >>> canonical_topic_id("AAAAAAAAAAAAAAAAAAAAB_"), canonical_topic_id("orders")
     ('AAAAAAAAAAAAAAAAAAAABw', None)
     """
     raw = _decoded(topic_id)
@@ -471,7 +471,7 @@ class GroupSpec:
     @property
     def ids(self) -> TopicIds:
         """Ids of all topics of the cluster, cached for groups with the same topics."""
-        return of_subscriptions(self.problem, _topic_ids)
+        return cached_by_subscriptions(self.problem, _topic_ids)
 
     @property
     def previous(self) -> Targets:
@@ -497,7 +497,7 @@ class GroupSpec:
 
         They are not after a topic has grown or was deleted.
         """
-        return of_subscriptions(self.problem, _is_plain)
+        return cached_by_subscriptions(self.problem, _is_plain)
 
     @property
     def numbered(self) -> tuple[Int32Array, Int32Array, Int32Array]:
@@ -506,7 +506,7 @@ class GroupSpec:
         The result is three arrays: where each topic begins in the list, its number of partitions,
         and the list.
         """
-        return of_subscriptions(self.problem, _number_partitions)
+        return cached_by_subscriptions(self.problem, _number_partitions)
 
     def partitions_of(self, topics: Int32Array) -> tuple[Int32Array, Int32Array]:
         """Return the partitions of the given topics, topic by topic, by partition number.
@@ -570,7 +570,7 @@ class GroupSpec:
         """
         sent = self.problem.group.subscriptions[subscription]
         names = list(dict.fromkeys(sent))
-        order = copied_order(string_hashes(names), len(sent), lambda: string_ranks(names))
+        order = copied_set_order(string_hashes(names), len(sent), lambda: string_ranks(names))
         topics = [self.problem.cluster.topic(names[i]) for i in order]
         # Names of topics that do not exist count, because Kafka sizes a map by this number.
         return np.array([t for t in topics if t >= 0], np.int32), len(names)

@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.groups.api import PlainStrategy
-from partage.groups.layout import TopicRows, of_common_subscription
+from partage.groups.layout import TopicRows, cached_by_common_subscription
 from partage.groups.server.group_assignment import GroupAssignment, concatenate_runs
 from partage.groups.server.kernels import (
-    collect,
-    fill,
-    larger_quotas,
-    line_up,
-    next_uneven,
-    rebalance,
+    assign_to_least_loaded,
+    balance_topic,
+    collect_by_owner,
+    compute_quotas,
+    next_uneven_topic,
+    sort_by_load,
 )
 from partage.groups.server.spec import CoordinatorAssignorError, GroupSpec
-from partage.java.hash_order import copied_order, walk_copied_sets, walk_maps
+from partage.java.hash_order import copied_set_order, copied_set_orders, hash_map_orders
 from partage.model import Plan, Problem
 from partage.model.index import Int32Array
 
@@ -110,7 +110,7 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
         CoordinatorAssignorError: a topic's partition count is unknown, or the previous targets
             contain a partition twice or one that does not exist.
     """
-    rows = of_common_subscription(spec.problem, _partitions_in_order)
+    rows = cached_by_common_subscription(spec.problem, _partitions_in_order)
     topics = rows.topics
     if not len(topics):
         return GroupAssignment.empty(spec)
@@ -118,7 +118,7 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
     if not len(spec.previous.topic):
         return _assign_fresh(spec, rows.partition)
     before = _PreviousSets.of(spec, topics)
-    kept, missing = _quotas(spec.order, len(rows.partition), before.total)
+    kept, missing = _compute_quotas(spec.order, len(rows.partition), before.total)
     partition = spec.previous.partition
     # The number of a member's previous partitions decides its quota. The iteration order of Java's
     # maps and sets decides which partitions beyond the quota it loses.
@@ -164,7 +164,7 @@ def _partitions_in_order(problem: Problem) -> TopicRows:
     spec = GroupSpec(problem)
     named, size = spec.existing_topics(int(problem.group.subscription_of[spec.visit[0]]))
     # Kafka iterates a copy of the HashSet of topics in the first member's subscription.
-    topics = named[copied_order(spec.ids.hashes[named].tolist(), size)]
+    topics = named[copied_set_order(spec.ids.hashes[named].tolist(), size)]
     return TopicRows(topics, *spec.partitions_of(topics))
 
 
@@ -192,7 +192,7 @@ class _PreviousSets:
         return cls(subscribed, total)
 
 
-def _quotas(
+def _compute_quotas(
     order: Int32Array, partitions: int, total: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Compute how many previous partitions each member keeps, and how many new ones it gets.
@@ -208,7 +208,7 @@ def _quotas(
     # partitions, then to the last members.
     quota, extra = divmod(partitions, len(order))
     kept, missing = np.zeros((2, len(order)), np.int64)
-    larger_quotas(total[order], quota, extra, kept, missing, work=4 * len(order))
+    compute_quotas(total[order], quota, extra, kept, missing, work=4 * len(order))
     by_member = np.empty((2, len(order)), np.int64)
     by_member[0, order], by_member[1, order] = kept, missing
     return by_member[0], by_member[1]
@@ -237,7 +237,7 @@ def _revoke_over_quota(
     if not len(over):
         return keeps, np.zeros(0, np.int32)
     sets, rank = _expand_rows(before.set_start, over)
-    sets = sets[walk_maps(rank, before.uuid_hash[sets])]
+    sets = sets[hash_map_orders(rank, before.uuid_hash[sets])]
     # The walk keeps the keys of one map together, so ranks stay ascending.
     within = previous.subscribed[sets]
     sets, rank = sets[within], rank[within]
@@ -252,7 +252,7 @@ def _revoke_over_quota(
         return keeps, before.partition[tails]
     entries, rank = _expand_rows(before.start, sets)
     number = spec.problem.index.number_of[before.partition[entries]]
-    entries = entries[walk_copied_sets(rank, number.view(np.uint32))]
+    entries = entries[copied_set_orders(rank, number.view(np.uint32))]
     nth = _exclusive_sums(np.ones(len(entries), np.int64), rank) + begin[rank]
     revoked = entries[nth >= quota[rank]]
     keeps[revoked] = False
@@ -479,7 +479,7 @@ class _HeterogeneousBuilder:
         for topic in np.flatnonzero(np.diff(bound)).tolist():
             line = self._subscribers_by_size(topic)
             of_topic = partition[bounds[topic] : bounds[topic + 1]]
-            fill(line, self.sizes, of_topic, self.owner, work=self._work)
+            assign_to_least_loaded(line, self.sizes, of_topic, self.owner, work=self._work)
 
     def balance(self) -> None:
         """Move partitions between the subscribers of each topic until their loads are even."""
@@ -495,7 +495,7 @@ class _HeterogeneousBuilder:
                     return
                 stop = last_moved if last_moved > at else len(shared)
                 last_moved = max(last_moved, 0)
-                at = next_uneven(
+                at = next_uneven_topic(
                     at, stop, set_of_topic, self.subscribed.start, self.subscribed.members,
                     self.sizes, work=self._work,
                 )  # fmt: skip
@@ -511,7 +511,7 @@ class _HeterogeneousBuilder:
         block, left, begin = np.split(buffer, [len(partitions), len(partitions) + members])
         line = self._subscribers_by_size(topic)
         before = self.owner[partitions] if self.duplicates or self.emptied else None
-        moved = rebalance(
+        moved = balance_topic(
             self.subscribed.subscribers(topic), line, self.sizes, partitions, self.owner, block,
             left, begin, work=self._work,
         )  # fmt: skip
@@ -531,7 +531,7 @@ class _HeterogeneousBuilder:
         members = self.subscribed.subscribers(topic)
         line, buffer = self._line[: len(members)], self._sort_buffer[: len(members)]
         bits = min(max(4, len(members).bit_length() + 1), _MAX_DIGIT_BITS)
-        line_up(members, self.sizes, line, buffer, self._sort_counters, bits, work=self._work)
+        sort_by_load(members, self.sizes, line, buffer, self._sort_counters, bits, work=self._work)
         return line
 
     def to_assignment(self) -> GroupAssignment:
@@ -543,7 +543,7 @@ class _HeterogeneousBuilder:
         start = np.zeros(self.spec.members + 1, np.int32)
         np.cumsum(np.bincount(member[member >= 0], minlength=self.spec.members), out=start[1:])
         out = np.empty(int(start[-1]), np.int32)
-        collect(member, start[:-1].copy(), out, work=self._work)
+        collect_by_owner(member, start[:-1].copy(), out, work=self._work)
         return GroupAssignment(start, out, emptied=emptied)
 
 

@@ -24,7 +24,12 @@ from partage.groups.sticky.claims import (
     resolve_claims,
 )
 from partage.groups.sticky.constrained import assign_constrained
-from partage.groups.sticky.decision import Decision, StickyAssignorError, Transfers, withheld
+from partage.groups.sticky.decision import (
+    Decision,
+    StickyAssignorError,
+    Transfers,
+    must_revoke_first,
+)
 from partage.groups.sticky.general import assign_general
 from partage.groups.sticky.problem import Racks, StickyProblem
 from partage.model import NO_GENERATION, Assignment, Plan, Problem
@@ -290,7 +295,7 @@ def _find_transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
         return _find_transfers_of_duplicates(sticky, decision, member, slot)
     owner = np.full(decision.slots.count, -1, np.int32)
     owner[decision.slot] = decision.member
-    gone = np.flatnonzero(withheld(member, slot, owner)).astype(np.int32)
+    gone = np.flatnonzero(must_revoke_first(member, slot, owner)).astype(np.int32)
     return Transfers(gone, owner[gone])
 
 

@@ -12,7 +12,7 @@ from itertools import accumulate, chain
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.layout import of_subscriptions
+from partage.groups.layout import cached_by_subscriptions
 from partage.groups.sticky.kernels import (
     ClaimColumns,
     EncodedNames,
@@ -310,7 +310,7 @@ def read_group_user_data(
         generation, and whether it reports one. None if the slower Python decoder must be used.
     """
     group = sticky.problem.group
-    names = of_subscriptions(sticky.problem, _encoded_names)
+    names = cached_by_subscriptions(sticky.problem, _encoded_names)
     if names is None:
         # A name contains Java's replacement character: malformed bytes could decode to it.
         return None
@@ -337,7 +337,7 @@ def read_group_user_data(
 def _encoded_names(problem: Problem) -> EncodedNames | None:
     # The hash table of the subscribed topics that have partitions; None as above. Kernels write
     # guesses to its field ``after`` and check them at each use, so calls may share it.
-    topics = of_subscriptions(problem, SlotLayout).topics
+    topics = cached_by_subscriptions(problem, SlotLayout).topics
     texts = [problem.index.topics[t] for t in topics.tolist()]
     if any(_REPLACEMENT in text for text in texts):
         return None

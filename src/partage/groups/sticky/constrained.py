@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.layout import by_member, sort_by_member
+from partage.groups.layout import group_by_member, sort_by_member
 from partage.groups.sticky.claims import NO_OWNER, ResolvedClaims
 from partage.groups.sticky.decision import (
     Decision,
@@ -388,7 +388,7 @@ class MemberLists:
             return
         member = owner[slots.by_number]
         place = np.flatnonzero(member >= 0)
-        start, order = by_member(self._members, member[place])
+        start, order = group_by_member(self._members, member[place])
         member, slot = member[place][order], slots.by_number[place[order]]
         nth = np.arange(len(slot), dtype=np.int32) - start[member]
         stays = nth < keep[member]

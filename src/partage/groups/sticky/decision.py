@@ -15,10 +15,10 @@ from partage.errors import PlanInvariantError, UnsupportedProblemError
 from partage.groups.sticky.problem import Slots, StickyProblem
 from partage.model import Assignment, Plan, Unresolved
 from partage.model.index import Int32Array
-from partage.model.repeated_state import EndlessLoop, loop_attributes
+from partage.model.repeated_state import EndlessLoop, endless_loop_fields
 
 __all__ = [
-    "Decision", "StickyAssignorError", "Transfers", "withheld",
+    "Decision", "StickyAssignorError", "Transfers", "must_revoke_first",
 ]  # fmt: skip
 
 
@@ -103,7 +103,7 @@ class Decision:
                 has the result.
         """
         group, index = sticky.problem.group, sticky.problem.index
-        more |= loop_attributes(self.loop, _ALGORITHM)
+        more |= endless_loop_fields(self.loop, _ALGORITHM)
         if self.slots.regular:
             return self._made(Plan, sticky, self.start, sticky.dense[self.slot], **more)
         foreign = self.slot >= self.slots.real
@@ -146,7 +146,9 @@ class Decision:
         return kind(index, ids, start, dense, role, **more)
 
 
-def withheld(owned_by: Int32Array, owned: Int32Array, owner: Int32Array) -> NDArray[np.bool_]:
+def must_revoke_first(
+    owned_by: Int32Array, owned: Int32Array, owner: Int32Array
+) -> NDArray[np.bool_]:
     """Return which partitions must be revoked before the new owner gets them (bool[P]).
 
     Args:

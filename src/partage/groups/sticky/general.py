@@ -11,14 +11,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.layout import by_member, string_hashes
+from partage.groups.layout import group_by_member, string_hashes
 from partage.groups.sticky.claims import ClaimedSlots, ResolvedClaims
 from partage.groups.sticky.decision import Decision
 from partage.groups.sticky.general_problem import (
     GeneralProblem,
-    fixed_members,
-    null_pointer,
-    prepare,
+    build_general_problem,
+    find_fixed_members,
+    null_pointer_error,
 )
 from partage.groups.sticky.kernels import (
     CHECK,
@@ -40,7 +40,7 @@ from partage.groups.sticky.kernels import (
     SlotArrays,
     assign_or_move_each,
 )
-from partage.groups.sticky.problem import Racks, StickyProblem, numbered
+from partage.groups.sticky.problem import Racks, StickyProblem, distinct_with_index
 from partage.groups.sticky.quirks.member_lists import ListBalancer
 from partage.model.index import Int32Array
 from partage.model.repeated_state import EndlessLoop, RepeatedState
@@ -70,7 +70,7 @@ def assign_general(
         StickyAssignorError: Kafka's class throws, because a member reports a partition that it may
             not own.
     """
-    inputs = prepare(sticky, claimed, owned, racks, max_generation)
+    inputs = build_general_problem(sticky, claimed, owned, racks, max_generation)
     regular = sticky.counted and not (inputs.slot >= claimed.slots.real).any()
     if not regular:
         decision = ListBalancer(inputs).decide()
@@ -95,7 +95,7 @@ def _balance(inputs: GeneralProblem) -> Decision:
     owner, seq = balancing.owner, balancing.seq
     assigned = np.flatnonzero(owner >= 0)
     assigned = assigned[np.argsort(seq[assigned], kind="stable")]
-    start, order = by_member(inputs.sticky.members, owner[assigned])
+    start, order = group_by_member(inputs.sticky.members, owner[assigned])
     slot = assigned[order].astype(np.int32)
     return Decision(start, slot, inputs.claimed.slots, loop=balancing.loop)
 
@@ -157,7 +157,7 @@ class ArrayBalancer:
         if self._is_level(self.size):
             return
         assigned = np.flatnonzero(self.owner >= 0).astype(np.int32)
-        self._fixed = fixed_members(inputs, self.size, self.owner[assigned], assigned)
+        self._fixed = find_fixed_members(inputs, self.size, self.owner[assigned], assigned)
         if self._fixed.all() or self._is_level(self.size[~self._fixed]):
             return
         self._prepare_movements()
@@ -272,7 +272,7 @@ class ArrayBalancer:
         # such a member is no longer in its queue of members by load (Q2 in docs/quirks.md).
         previous = self._inputs.previous[slot]
         if previous >= 0 and self._fixed[previous]:
-            raise null_pointer(self._inputs, slot)
+            raise null_pointer_error(self._inputs, slot)
 
     @staticmethod
     def _is_level(size: NDArray[np.int64]) -> bool:
@@ -373,7 +373,7 @@ class MemberQueue:
         rank: Int32Array = inputs.sticky.problem.group.member_rank
         racks = inputs.racks.of_member if inputs.racks.active else np.full(members, -1, np.int32)
         pair = subscriptions.of_member.astype(np.int64) << 32 | (racks.astype(np.int64) + 2)
-        kinds, cell_of = numbered(pair)
+        kinds, cell_of = distinct_with_index(pair)
         cell_start, cell = _cells_by_topic(inputs, (kinds >> 32).astype(np.int32))
         self.arrays = QueueArrays(
             cell_start,

@@ -17,7 +17,7 @@ from partage.groups.sticky.quirks.unassigned import unassigned_along_walk
 from partage.model import NO_GENERATION
 from partage.model.index import Int32Array
 
-__all__ = ["GeneralProblem", "fixed_members", "null_pointer", "prepare"]
+__all__ = ["GeneralProblem", "build_general_problem", "find_fixed_members", "null_pointer_error"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class GeneralProblem:
         )
 
 
-def prepare(
+def build_general_problem(
     sticky: StickyProblem,
     claimed: ClaimedSlots,
     owned: ResolvedClaims,
@@ -152,7 +152,7 @@ def _find_previous_owners(claimed: ClaimedSlots, max_generation: int) -> Int32Ar
     return out
 
 
-def fixed_members(
+def find_fixed_members(
     inputs: GeneralProblem, size: NDArray[np.int64], owner: Int32Array, slot: Int32Array
 ) -> NDArray[np.bool_]:
     """Return which members can neither lose nor get partitions while loads are balanced (bool[M]).
@@ -169,7 +169,7 @@ def fixed_members(
     return (size >= inputs.subscriptions.most) & ~may_lose
 
 
-def null_pointer(inputs: GeneralProblem, slot: int) -> StickyAssignorError:
+def null_pointer_error(inputs: GeneralProblem, slot: int) -> StickyAssignorError:
     """Return the error for an input on which Kafka's class throws a NullPointerException.
 
     It throws if a member reports a partition with an older generation, but no longer subscribes to

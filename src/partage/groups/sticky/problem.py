@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.layout import of_subscriptions
+from partage.groups.layout import cached_by_subscriptions
 from partage.model import Problem
 from partage.model.index import Int32Array
 
@@ -22,8 +22,8 @@ __all__ = [
     "StickyProblem",
     "Subscriptions",
     "distinct",
+    "distinct_with_index",
     "keys_of",
-    "numbered",
 ]
 
 _HALF = 1 << 31
@@ -170,7 +170,7 @@ class StickyProblem:
         self.problem = problem
         self.owned: tuple[Int32Array, Int32Array, Int32Array] | None = None
         self.members = len(problem.group)
-        self.layout = of_subscriptions(problem, SlotLayout)
+        self.layout = cached_by_subscriptions(problem, SlotLayout)
         self.topics, self.start, self.dense = (
             self.layout.topics, self.layout.start, self.layout.dense,
         )  # fmt: skip
@@ -365,12 +365,12 @@ def distinct(values: NDArray[Numbers]) -> NDArray[Numbers]:
     return ordered[first]
 
 
-def numbered(values: NDArray[Numbers]) -> tuple[NDArray[Numbers], NDArray[np.int32]]:
+def distinct_with_index(values: NDArray[Numbers]) -> tuple[NDArray[Numbers], NDArray[np.int32]]:
     """Return the distinct values of an array in ascending order, and each value's index in it.
 
     It is a faster ``np.unique`` with ``return_inverse``.
 
-    >>> [part.tolist() for part in numbered(np.array([30, 10, 30]))]
+    >>> [part.tolist() for part in distinct_with_index(np.array([30, 10, 30]))]
     [[10, 30], [1, 0, 1]]
     """
     ordered = distinct(values)

@@ -18,7 +18,7 @@ from partage.groups.sticky.claims import (
     resolve_claims,
 )
 from partage.groups.sticky.general import _balance
-from partage.groups.sticky.general_problem import prepare
+from partage.groups.sticky.general_problem import build_general_problem
 from partage.groups.sticky.problem import Racks, StickyProblem
 from partage.groups.sticky.quirks.member_lists import ListBalancer
 from partage.kernels import form
@@ -246,7 +246,7 @@ def test_lists_and_arrays_decide_alike() -> None:
         sticky = StickyProblem(random_group(rng))
         claimed = claims_of_owned(sticky)
         owned, racks = resolve_claims(sticky, claimed), Racks(sticky, claimed.slots)
-        table = prepare(sticky, claimed, owned, racks, max_generation=3)
+        table = build_general_problem(sticky, claimed, owned, racks, max_generation=3)
         expected, got = (
             outcome(ListBalancer(table).decide),
             outcome(lambda t=table: _balance(t)),

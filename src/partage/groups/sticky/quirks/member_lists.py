@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 
 from partage.groups.sticky.decision import Decision, StickyAssignorError
-from partage.groups.sticky.general_problem import GeneralProblem, null_pointer
+from partage.groups.sticky.general_problem import GeneralProblem, null_pointer_error
 from partage.groups.sticky.problem import StickyProblem
 from partage.java.hash_order import DEFAULT_TABLE, table_for_capacity
 from partage.java.strings import string_hash
@@ -268,7 +268,7 @@ class ListBalancer:
         return int((weights * sizes).sum())
 
     def _null(self, slot: int) -> StickyAssignorError:
-        return null_pointer(self._inputs, slot)
+        return null_pointer_error(self._inputs, slot)
 
 
 class _JavaSet:
