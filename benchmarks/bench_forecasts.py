@@ -5,7 +5,8 @@
 Each recorded restart of one member, with no other event of its group shortly before and after it,
 is forecast as a deployment that replaces one member. Earlier rebalances of the group scale it, as
 in `pg.forecast`. The truth is what the clients logged.
-docs/guides/forecast.md has the table.
+docs/guides/forecast.md has the table. Records read twice have no truth: clients log their
+callbacks, not the records that they read.
 """
 
 from __future__ import annotations
@@ -43,9 +44,13 @@ _QUIET = {"admin.describe"}
 
 
 class Restart(NamedTuple):
-    """One isolated restart: what was forecast and what happened, in partition-seconds.
+    """One isolated restart: what was forecast and what happened.
 
     Attributes:
+        true: unread partition-seconds.
+        true_duration: seconds from the shutdown until the last partition was read again and the new
+            member had started.
+        true_rebalances: number of rebalances in this time and shortly after.
         is_disturbed: whether a fault of the cluster or of another member overlaps with it: a broker
             that stops or starts, a new partition, or a member that is frozen or stalled.
     """
@@ -55,6 +60,8 @@ class Restart(NamedTuple):
     library: str
     forecast: RolloutForecast
     true: float
+    true_duration: float
+    true_rebalances: int
     is_disturbed: bool
     at_ms: int
 
@@ -90,9 +97,15 @@ def restarts(name: str) -> Iterator[Restart]:
                     one.group in (None, group) and one.from_ms <= last and one.to_ms >= first
                     for one in faults
                 )
+                unread = _truth(intervals, group, event, found)
+                end_ms = max([event["ts_ms"] + found, *(one.to_ms for one in unread)])
                 yield Restart(
                     name, group, libraries[event["id"]], forecast,
-                    _truth(intervals, group, event, found), is_disturbed, event["ts_ms"],
+                    sum(one.to_ms - one.from_ms for one in unread) / 1_000,
+                    (end_ms - event["ts_ms"]) / 1_000,
+                    sum(event["ts_ms"] <= one.timestamp_ms <= last
+                        for one in made.rebalances[group]),
+                    is_disturbed, event["ts_ms"],
                 )  # fmt: skip
 
 
@@ -185,10 +198,9 @@ def _forecast(
 
 def _truth(
     intervals: list[UnreadInterval], group: str, event: dict[str, Any], restart_ms: int
-) -> float:
+) -> list[UnreadInterval]:
     first, last = event["ts_ms"] - 500, event["ts_ms"] + restart_ms + _AFTER_MS
-    mine = (one for one in intervals if one.group == group and first <= one.from_ms <= last)
-    return sum(one.to_ms - one.from_ms for one in mine) / 1_000
+    return [one for one in intervals if one.group == group and first <= one.from_ms <= last]
 
 
 def main() -> None:
@@ -205,7 +217,9 @@ def main() -> None:
                 f"{deployment.members} | "
                 f"{deployment.restart.median:.1f} | {unread.best:.0f} ({unread.low:.0f} to "
                 f"{unread.high:.0f}) | {one.true:.0f} | {'yes' if one.is_inside else 'no'}"
-                f"{' (disturbed)' if one.is_disturbed else ''}"
+                f"{' (disturbed)' if one.is_disturbed else ''} | "
+                f"{one.forecast.duration.best:.1f}, {one.true_duration:.1f} s | "
+                f"{one.forecast.rebalances.best:.1f}, {one.true_rebalances}"
             )
         _summary(name, found)
     _summary("all", every)
@@ -221,6 +235,14 @@ def _summary(name: str, found: list[Restart]) -> None:
             f"{sum(one.forecast.unread.best for one in found):.0f}, true {total:.0f}; median "
             f"interval a factor of {median(widths):.2f}"
         )
+        for what, wanted, slack in (("duration", "true_duration", 0.0),
+                                    ("rebalances", "true_rebalances", 0.5)):  # fmt: skip
+            pairs = [(getattr(one.forecast, what), getattr(one, wanted)) for one in found]
+            inside = sum(each.low - slack <= true <= each.high + slack for each, true in pairs)
+            print(
+                f"  {what}: {inside} of {len(found)} inside; total "
+                f"{sum(each.best for each, _ in pairs):.0f}, true {sum(t for _, t in pairs):.0f}"
+            )
 
 
 if __name__ == "__main__":

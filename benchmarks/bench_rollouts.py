@@ -45,7 +45,7 @@ class Rollout(NamedTuple):
         killed: whether members were killed.
         recorded: forecast from the recording; None if it was not possible.
         measured: forecast from a measurement of the running cluster; None likewise.
-        unread, duration: true values.
+        unread, duration, rebalances: true values.
     """
 
     group: str
@@ -55,6 +55,7 @@ class Rollout(NamedTuple):
     measured: RolloutForecast | None
     unread: float
     duration: float
+    rebalances: int
 
 
 def rollouts(folder: Path) -> Iterator[Rollout]:
@@ -87,6 +88,8 @@ def rollouts(folder: Path) -> Iterator[Rollout]:
                          session_timeout=_session_s(made, group)),
                 sum(one.to_ms - one.from_ms for one in mine) / 1_000,
                 (max((one.to_ms for one in mine), default=begin["ts_ms"]) - begin["ts_ms"]) / 1_000,
+                sum(begin["ts_ms"] <= one.timestamp_ms <= end_ms
+                    for one in made.rebalances.get(group, ())),
             )  # fmt: skip
 
 
@@ -171,12 +174,22 @@ def main() -> None:
                 f"{folder.name} | {one.group} | {one.libraries} | {policy}"
                 f"{', killed' if one.killed else ''} | {restart} | "
                 f"{_text(one.recorded, one.unread)} | {_text(one.measured, one.unread)} | "
-                f"{one.unread:.0f} | {one.duration:.0f}",
+                f"{one.unread:.0f} | {_figures(one, 'duration')} | {_figures(one, 'rebalances')}",
                 flush=True,
             )
     for name in ("recorded", "measured"):
-        pairs = [(getattr(one, name), one.unread) for one in every]
-        _summary(name, [(found.unread, true) for found, true in pairs if found is not None])
+        for what in ("unread", "duration", "rebalances"):
+            known = [(getattr(one, name), getattr(one, what)) for one in every]
+            pairs = [(getattr(f, what), true) for f, true in known if f is not None]
+            _summary(f"{name}, {what}", pairs)
+
+
+def _figures(one: Rollout, what: str) -> str:
+    """Return the forecast of a figure from the recording, with its interval, and the true value."""
+    if one.recorded is None:
+        return f"none, {getattr(one, what):.0f}"
+    found = getattr(one.recorded, what)
+    return f"{found.best:.0f} ({found.low:.0f} to {found.high:.0f}), {getattr(one, what):.0f}"
 
 
 def _summary(name: str, pairs: list[tuple[Any, float]]) -> None:

@@ -4,7 +4,7 @@
 
 Four comparisons: record types of the group coordinator, message layouts field by field, class files
 of the algorithms that Partage imitates, and the parity tests with the other release's classes. Jars
-come from Maven's ordinary client; jars that the release does not have stay those of Partage's.
+come from Maven's ordinary client; jars that the release does not have stay those of 4.3.1.
 Exit code 0 if nothing differs, 1 if something does, 3 if no jar is available.
 """
 
@@ -51,7 +51,7 @@ CLASSES = re.compile(
     r"|streams/processor/assignment/assignors/[\w$]+"
     r")\.class"
 )
-#: Parity tests by jar: those of other libraries and old releases say nothing about this one.
+#: Parity tests of Kafka's own classes of this release.
 PARITY = (
     "tests/parity/test_assignors.py", "tests/parity/test_server_assignors.py",
     "tests/parity/test_sticky.py", "tests/parity/test_wire_parity.py",
@@ -62,23 +62,40 @@ PARITY = (
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 
 
-def fetch(version: str) -> tuple[dict[str, Path], list[str]]:
-    """Fetch the release's jars with Maven; return them by artifact, and those it does not have."""
+def fetch(version: str) -> tuple[dict[str, Path], dict[str, str]]:
+    """Fetch the release's jars with Maven; return them by artifact, and why others are missing.
+
+    The reason is Maven's first error line.
+    """
     maven = shutil.which("mvn") or str(ROOT / "jvm" / "mvnw")
     folder = ROOT / "jvm" / "target" / "drift" / version
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[str, Path] = {}
+    missing: dict[str, str] = {}
     for artifact in ARTIFACTS:
         jar = folder / f"{artifact}-{version}.jar"
         if not jar.exists():
             wanted = f"-Dartifact=org.apache.kafka:{artifact}:{version}"
-            subprocess.run(
+            done = subprocess.run(
                 [maven, "-q", "-B", _COPY, wanted, f"-DoutputDirectory={folder}"],
-                cwd=folder, check=False, capture_output=True,
+                cwd=folder, check=False, capture_output=True, text=True,
             )  # fmt: skip
+            missing[artifact] = _first_error(done.stdout + done.stderr)
         if jar.exists():
             found[artifact] = jar
-    return found, [one for one in ARTIFACTS if one not in found]
+            missing.pop(artifact, None)
+    return found, missing
+
+
+def _first_error(output: str) -> str:
+    r"""Return the first error line of Maven's output, in at most 300 characters.
+
+    >>> _first_error("[INFO] x\n[ERROR] Failed: could not transfer artifact\n[ERROR] y")
+    'Failed: could not transfer artifact'
+    """
+    lines = [one for one in output.splitlines() if one.strip()]
+    errors = [one.partition("[ERROR]")[2].strip() for one in lines if "[ERROR]" in one]
+    return next(filter(None, [*errors, *lines[-1:]]), "no output")[:300]
 
 
 def layout_changes(
@@ -181,6 +198,7 @@ def main() -> int:
     found, missing = fetch(given.version)
     if not found:
         print(f"no jar of Kafka {given.version} is available", file=sys.stderr)
+        print(f"Maven: {next(iter(missing.values()))}", file=sys.stderr)
         return 3
     lib = ROOT / "jvm" / "target" / "lib"
     theirs = list(found.values())
@@ -216,7 +234,7 @@ def main() -> int:
         for line in lines[:-1]:
             print(f"  {line}")
         for name, count in counts.items():
-            print(f"  {name}: {count} tests differ")
+            print(f"  {name}: {count} test{'' if count == 1 else 's'} failed")
     return int(bool(layouts or classes or code))
 
 
