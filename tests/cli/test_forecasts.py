@@ -320,14 +320,27 @@ def test_streams_groups_are_refused(tmp_path: Path) -> None:
 
 
 def test_migrate_lists_groups_and_prints_one(folder: Path) -> None:
-    """A line for each group; with --group findings, steps and the way back."""
+    """A line for each group; with --group findings, steps and the rollback."""
     assert "ready after changes" in run("migrate", str(folder)).stdout
     one = run("migrate", str(folder), "--group", "billing").stdout
-    for words in ("group.protocol=consumer", "to go back", "2 java", "check"):
+    for words in ("group.protocol=consumer", "rollback", "2 java", "check"):
         assert words in one, words
     found = json.loads(run("migrate", str(folder), "--protocol", "cooperative", "--json").stdout)
     assert found["groups"][0]["protocol"] == "cooperative"
     assert pg.migrate(folder)[0].status == "ready after changes"
+
+
+def test_migrate_has_a_style_for_each_status_and_kind() -> None:
+    """A status or kind without a style would be a KeyError in the output."""
+    from partage.cli import migrate
+    from partage.forecasts import migration
+
+    statuses = {migration.READY, migration.CHANGES, migration.BLOCKED, migration.DONE}
+    kinds = {migration.BLOCKER, migration.CHANGE, migration.CHECK, migration.NOTE}
+    assert (set(migrate._STYLES), set(migrate._FINDINGS)) == (statuses, kinds)
+    assert migrate._LISTED == {
+        migration.CHANGES: migration.CHANGE, migration.BLOCKED: migration.BLOCKER,
+    }  # fmt: skip
 
 
 def test_migrate_lists_groups_in_short_cells(folder: Path) -> None:

@@ -137,7 +137,7 @@ def _print(found: Migration) -> None:
         show(name(f"  effect  {_describe_effect(found.effect)}"))
         if found.effect.deployment is not None and found.effect.deployment_now is not None:
             show(name(f"  effect  {_describe_deployment(found.effect)}"))
-    for title, steps in (("steps", found.steps), ("to go back", found.back)):
+    for title, steps in (("steps", found.steps), ("rollback", found.back)):
         if steps:
             show(name(title, "bold"))
         for number, step in enumerate(steps, 1):

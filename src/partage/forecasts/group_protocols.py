@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from math import ceil, cos, log, pi, sqrt
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from partage.errors import UnsupportedProblemError
 from partage.history.records import MemberState, Subscription
@@ -46,10 +46,41 @@ __all__ = [
 
 #: Longest time until a member handles a heartbeat's answer: it must call ``poll``.
 _POLL_MS = 200
+#: Latencies of the stop model do not depend on the time of the record or heartbeat: time 0 gives
+#: the milliseconds until a member reads, and until it revokes.
+_READ_AFTER_RECORD_MS = after_record(0.0).mean
+_READ_AFTER_HEARTBEAT_MS = after_heartbeat(0.0).mean
+_REVOKE_AFTER_HEARTBEAT_MS = after_heartbeat(0.0, revokes=True).mean
 
 
-#: Assignments by generation and state of the members: follow-up, then what each member has.
-KnownAssignments: TypeAlias = dict[tuple[int, Any], tuple[bool, tuple[tuple[Any, Any, Any], ...]]]
+class KnownMember(NamedTuple):
+    """What a member has after a computed assignment.
+
+    Attributes:
+        owned: the partitions of its assignment.
+        last_owned: those that it owned last.
+        memory: the strategy's memory of it.
+    """
+
+    owned: Any
+    last_owned: Any
+    memory: Any
+
+
+class KnownAssignment(NamedTuple):
+    """A computed assignment.
+
+    Attributes:
+        needs_follow_up: whether a second rebalance must follow.
+        members: what each member has, in join order.
+    """
+
+    needs_follow_up: bool
+    members: tuple[KnownMember, ...]
+
+
+#: Cache of computed assignments, by generation and state of the members.
+KnownAssignments: TypeAlias = dict[tuple[int, Any], KnownAssignment]
 
 
 class RandomDraws:
@@ -135,6 +166,7 @@ class DeploymentCosts:
             commits: whether the reader commits its offsets first; otherwise the next reader reads
                 some records twice.
         """
+        # Drawn in any case, so that forecasts with and without commits have equal random numbers.
         interval_s = self._draws.uniform(0, self._settings.commit_ms) / 1_000
         for p in partitions:
             self._since.setdefault(p, self._clock.now_ms)
@@ -161,11 +193,11 @@ class SimulatedGroup(Protocol):
 
     Attributes:
         rebalances: number of rebalances so far.
-        unread: total time without a reader, and records read twice.
+        costs: total time without a reader, and records read twice.
     """
 
     rebalances: int
-    unread: DeploymentCosts
+    costs: DeploymentCosts
 
     def create_members(self, keys: Iterable[str]) -> None:
         """Create the group's initial members, without simulating their rebalance.
@@ -187,25 +219,27 @@ class SimulatedGroup(Protocol):
 
 
 @dataclass
-class _GroupState:
+class _SimulatedGroupBase:
     """Members and owned partitions of a simulated consumer group, for either rebalance protocol.
 
     Attributes:
         known: cache of computed assignments, by generation and state of the members.
         members: dict from key (instance id or pod name) to member, in join order.
         consumed: dict from key to the partitions that the member reads.
-        away: stopped members that are still in the group: dict from key to the number of the stop.
+        away: stopped members that are still in the group: dict from key to a serial number, which
+            invalidates timers of earlier stops.
         partitions_of_away: dict from the same keys to the partitions that the member read when it
             stopped.
         expires_ms: dict from the same keys to the time of the session timeout.
-        heartbeats_ms: dict from key to the time of one heartbeat; the others are periodic.
+        heartbeats_ms: dict from key to the time of the member's last timer start; its heartbeats
+            follow at equal intervals.
     """
 
     settings: GroupSettings
     clock: Clock
     draws: RandomDraws
     known: KnownAssignments
-    unread: DeploymentCosts = field(init=False)
+    costs: DeploymentCosts = field(init=False)
     members: dict[str, SimulatedMember] = field(default_factory=dict)
     consumed: dict[str, set[int]] = field(default_factory=dict)
     away: dict[str, int] = field(default_factory=dict)
@@ -217,7 +251,7 @@ class _GroupState:
     _named: int = 0
 
     def __post_init__(self) -> None:
-        self.unread = DeploymentCosts(self.clock, self.settings, self.draws)
+        self.costs = DeploymentCosts(self.clock, self.settings, self.draws)
         policy = self.settings.policy
         if policy.strategy is None:
             raise UnsupportedProblemError("the policy names no strategy")
@@ -249,22 +283,23 @@ class _GroupState:
             if not self._assign():
                 break
         self.consumed = {key: _owned(one) for key, one in self.members.items()}
+        # Each assignment gives its number to all members. Their generations are equal after it, so
+        # that the count may begin anew.
         self.rebalances = 0
 
     def _new_member(self, key: str) -> SimulatedMember:
-        """Create a group member with a member id in Kafka's format (a random UUID).
+        """Create a group member with a unique member id.
 
         ``key`` is its instance id or pod name.
         """
-        # The id is drawn from a seeded generator, so that it is the same in each simulation.
+        # The id begins with a pseudo-random number, so that the order of ids is arbitrary as in
+        # Kafka, and equal in each simulation.
         self._named += 1
         number, _ = JavaRandom.from_seed(self._named).next_int()
         member_id = f"{number & 0xFFFFFFFF:08x}-{self._named}"
-        counts: dict[str, None] = {}
         index = self.settings.cluster.index
-        for p in range(index.partitions):
-            counts.setdefault(index.name(p)[0])
-        subscription = Subscription(3, tuple(counts))
+        topics = dict.fromkeys(index.name(p)[0] for p in range(index.partitions))
+        subscription = Subscription(3, tuple(topics))
         session = int(self.settings.session_ms)
         state = MemberState(
             member_id, None, "", "", session, session, subscription, (), 3, None, None
@@ -296,8 +331,8 @@ class _GroupState:
             )
             if result.status != DONE:
                 raise UnsupportedProblemError(result.detail or "the strategy has no plan")
-            after = tuple((one.owned, one.last_owned, one.memory) for one in members)
-            self.known[self.rebalances, state] = result.needs_follow_up, after
+            after = tuple(KnownMember(one.owned, one.last_owned, one.memory) for one in members)
+            self.known[self.rebalances, state] = KnownAssignment(result.needs_follow_up, after)
             return result.needs_follow_up
         needs_follow_up, after = found
         for one, (owned, last, memory) in zip(members, after, strict=True):
@@ -356,7 +391,7 @@ class _GroupState:
         """
         stopped = self.consumed.pop(key, set())
         commits = self.settings.commits_on_stop and not crashes
-        self.unread.stop_reading(sorted(stopped), commits=commits)
+        self.costs.stop_reading(sorted(stopped), commits=commits)
         return stopped
 
 
@@ -364,7 +399,7 @@ def _owned(member: SimulatedMember) -> set[int]:
     return set(member.owned.tolist())
 
 
-class SimulatedClassicGroup(_GroupState):
+class SimulatedClassicGroup(_SimulatedGroupBase):
     """Simulated group of the classic rebalance protocol (JoinGroup, SyncGroup).
 
     A rebalance ends when all known members have rejoined; then each gets its partitions. A member
@@ -404,7 +439,8 @@ class SimulatedClassicGroup(_GroupState):
             self._round += 1
             return
         self._begin_rebalance()
-        (self._joined or set()).discard(key)
+        if self._joined is not None:
+            self._joined.discard(key)
         self._complete_if_all_joined()
 
     def _begin_rebalance(self, revoked: Iterable[str] = ()) -> None:
@@ -456,7 +492,7 @@ class SimulatedClassicGroup(_GroupState):
         for key, member in self.members.items():
             target = _owned(member)
             if lost := self.consumed.get(key, set()) - target:
-                self.unread.stop_reading(sorted(lost), commits=self.settings.commits_on_stop)
+                self.costs.stop_reading(sorted(lost), commits=self.settings.commits_on_stop)
                 revoked.append(key)
             self._read_partitions(key, target)
         if needs_follow_up:
@@ -471,10 +507,10 @@ class SimulatedClassicGroup(_GroupState):
         """
         self.consumed[key] = target
         self.heartbeats_ms[key] = self.clock.now_ms
-        self.unread.resume_reading(sorted(target), after_record(0.0).mean)
+        self.costs.resume_reading(sorted(target), _READ_AFTER_RECORD_MS)
 
 
-class SimulatedConsumerGroup(_GroupState):
+class SimulatedConsumerGroup(_SimulatedGroupBase):
     """Simulated group of the consumer protocol (KIP-848), whose members reconcile one by one.
 
     The coordinator computes target assignments. A member learns of its target with its next
@@ -494,6 +530,7 @@ class SimulatedConsumerGroup(_GroupState):
         rejects its replacement (UNRELEASED_INSTANCE_ID) until the session times out.
         """
         if key in self.away and not self.settings.leaves:
+            # Rank 1: after the timer of the same time that evicts the old member.
             self.clock.schedule_at(self.expires_ms[key], partial(self.start, key), rank=1)
             return
         if self.away.pop(key, None) is None:
@@ -519,7 +556,7 @@ class SimulatedConsumerGroup(_GroupState):
     def _await_heartbeat(self, key: str) -> None:
         if key not in self._waiting and key not in self.away:
             self._waiting.add(key)
-            # Rounded up: a moment before its heartbeat a member would wait for 0 ms for ever.
+            # Without rounding up, a fraction of a millisecond becomes a wait of 0 ms, without end.
             self.clock.after(ceil(self.until_heartbeat(key)), partial(self._heartbeat, key))
 
     def _heartbeat(self, key: str) -> None:
@@ -536,8 +573,7 @@ class SimulatedConsumerGroup(_GroupState):
         # its target that no other member reads.
         target, consumed = _owned(self.members[key]), self.consumed.get(key, set())
         if lost := consumed - target:
-            latency_ms = after_heartbeat(0.0, revokes=True).mean
-            self.clock.after(int(latency_ms), partial(self._revoke, key, lost))
+            self.clock.after(int(_REVOKE_AFTER_HEARTBEAT_MS), partial(self._revoke, key, lost))
             return
         others: set[int] = set()
         for other, partitions in self.consumed.items():
@@ -547,7 +583,7 @@ class SimulatedConsumerGroup(_GroupState):
             others |= self.partitions_of_away[other]
         taken = target - others
         self.consumed[key] = taken
-        self.unread.resume_reading(sorted(taken - consumed), after_heartbeat(0.0).mean)
+        self.costs.resume_reading(sorted(taken - consumed), _READ_AFTER_HEARTBEAT_MS)
         if taken != consumed:  # it acknowledges a change at once, and its timer starts again
             self.heartbeats_ms[key] = self.clock.now_ms
         if taken != target:
@@ -562,7 +598,7 @@ class SimulatedConsumerGroup(_GroupState):
         """
         if key not in self.consumed or key in self.away:
             return
-        self.unread.stop_reading(
+        self.costs.stop_reading(
             sorted(lost & self.consumed[key]), commits=self.settings.commits_on_stop
         )
         self.consumed[key] -= lost

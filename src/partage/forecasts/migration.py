@@ -125,7 +125,7 @@ class Migration:
         findings: blockers first, then changes, checks and notes.
         effect: the simulated effect; None if nothing is left to do or the run did not simulate it.
         steps: the order of steps.
-        back: how to go back.
+        back: steps of the rollback.
     """
 
     group: str
@@ -208,7 +208,8 @@ def plan_migration(
         findings = [
             *_client_findings(members), *(_kind_findings(kind) or _strategy_findings(strategy)),
             *_mixed_group_findings(clients, strategy),
-            *_sessions(members), *_ignored(members), *_racks(members), *_statics(members),
+            *_session_findings(members), *_setting_findings(members),
+            *_rack_findings(members), *_static_findings(members),
             *_code_findings(set(causes), members), *_pattern_findings(members),
         ]  # fmt: skip
         policy = target_policy(protocol, strategy) if effect is None else effect.policy
@@ -349,7 +350,7 @@ def _mixed_group_findings(clients: Mapping[str, int], strategy: str | None) -> l
     return [Finding(CHANGE, "no mixed group", text)]
 
 
-def _sessions(members: Sequence[_Row]) -> list[Finding]:
+def _session_findings(members: Sequence[_Row]) -> list[Finding]:
     sent = _session_timeouts(members)
     if not sent:
         return []
@@ -378,7 +379,7 @@ def _session_timeouts(members: Sequence[_Row]) -> list[int]:
     return sorted({int(row["session_timeout_ms"]) for row in members} - {-1, SESSION_TIMEOUT_MS})
 
 
-def _ignored(members: Sequence[_Row]) -> list[Finding]:
+def _setting_findings(members: Sequence[_Row]) -> list[Finding]:
     if not members:
         return []
     text = (
@@ -389,7 +390,7 @@ def _ignored(members: Sequence[_Row]) -> list[Finding]:
     return [Finding(CHANGE, "settings", text)]
 
 
-def _racks(members: Sequence[_Row]) -> list[Finding]:
+def _rack_findings(members: Sequence[_Row]) -> list[Finding]:
     racks = {row["rack"] for row in members} - {None, ""}
     if not racks:
         return []
@@ -400,7 +401,7 @@ def _racks(members: Sequence[_Row]) -> list[Finding]:
     return [Finding(NOTE, "racks", text)]
 
 
-def _statics(members: Sequence[_Row]) -> list[Finding]:
+def _static_findings(members: Sequence[_Row]) -> list[Finding]:
     static = sum(row["instance"] is not None for row in members)
     if not static:
         return []

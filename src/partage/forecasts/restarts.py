@@ -89,7 +89,7 @@ def learn_restarts(tables: Mapping[str, Sequence[_Row]], session_s: float = 0.0)
     seconds = _restart_seconds(ordered, tables.get("unread", ()), session_s, is_classic=is_classic)
     unread_s, rebalances = _unread_time(tables.get("unread", ()), rebalances_of)
     return RestartEvidence(
-        RestartTime.learnt(seconds),
+        RestartTime.fit(seconds),
         # Static members of the classic protocol send no LeaveGroup: nothing shows how they stopped.
         leaves=(static and is_classic) or left >= died,
         members=_usual_members(rebalances_of, [row["time_ms"] for row in ordered]),

@@ -111,12 +111,12 @@ class RestartTime:
         return cls(sqrt(low * high), low, high)
 
     @classmethod
-    def learnt(cls, seconds: Sequence[float]) -> RestartTime | None:
+    def fit(cls, seconds: Sequence[float]) -> RestartTime | None:
         """Fit the distribution of restart times to recorded ones; return None if there are none.
 
         ``seconds`` are the recorded restart times.
 
-        >>> round(RestartTime.learnt([4.0, 5.0, 6.25]).median, 3)
+        >>> round(RestartTime.fit([4.0, 5.0, 6.25]).median, 3)
         5.0
         """
         known = [log(max(one, 0.001)) for one in seconds]
@@ -191,13 +191,13 @@ class Deployment:
         if not 1 <= self.pods <= self.members:
             what = f"must be 1 to {self.members}, the number of members"
             raise InvalidConfigError("replaced", what, self.replaced)
-        missing, more = self.max_unavailable, self.max_surge
-        if missing < 0 or more < 0 or missing + more < 1:
+        unavailable, surge = self.max_unavailable, self.max_surge
+        if unavailable < 0 or surge < 0 or unavailable + surge < 1:
             what = "must not be negative, and it or max_surge must be at least 1"
-            raise InvalidConfigError("max_unavailable", what, (missing, more))
-        if self.policy.static and missing < 1:
+            raise InvalidConfigError("max_unavailable", what, (unavailable, surge))
+        if self.policy.static and unavailable < 1:
             what = "must be at least 1 for static members: a new pod takes its predecessor's id"
-            raise InvalidConfigError("max_unavailable", what, missing)
+            raise InvalidConfigError("max_unavailable", what, unavailable)
         times = {"session_timeout": self.session_s, "commit_interval": self.commit_s}
         for name, seconds in times.items():
             if not 0 < seconds < float("inf"):
@@ -344,7 +344,7 @@ def _with_model_error(estimate: Estimate) -> Estimate:
 
     The error was determined by comparison with measurements.
     """
-    if estimate.low <= 0:
+    if estimate.low <= 0:  # an interval that begins at 0 is wider than the error of the model
         return estimate
     own = _TENTH * _MODEL_ERROR
     below = hypot(log(estimate.best / estimate.low), own)
@@ -353,9 +353,10 @@ def _with_model_error(estimate: Estimate) -> Estimate:
 
 
 def _mean_and_interval(values: Sequence[float]) -> Estimate:
-    """Return the mean and the 80 % interval of values from repeated simulations."""
-    # The interval is wider than that of the values, because real latencies have heavier tails than
-    # simulated ones.
+    """Return the mean of values from repeated simulations, with a widened 80 % interval.
+
+    It is a third wider than that of the values, because real latencies have heavier tails.
+    """
     low, high = (float(end) for end in np.percentile(values, (10, 90)))
     mean = float(np.mean(values))
     below, above = (_TAILS * max(0.0, end) for end in (mean - low, high - mean))
@@ -387,13 +388,13 @@ def _simulate(deployment: Deployment, seed: int, known: KnownAssignments) -> Rol
     rollout = _Rollout(deployment, group, clock, times, notice)
     rollout.begin()
     clock.run()
-    end_ms = max(group.unread.last_ms, rollout.last_ms)
+    end_ms = max(group.costs.last_ms, rollout.last_ms)
     return RolloutCost(
-        group.unread.unread_ms / 1_000,
+        group.costs.unread_ms / 1_000,
         end_ms / 1_000,
         group.rebalances,
-        group.unread.reread,
-        group.unread.resumed,
+        group.costs.reread,
+        group.costs.resumed,
     )
 
 

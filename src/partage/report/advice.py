@@ -504,8 +504,8 @@ def _client_family(group: GroupFigures) -> str:
 def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
     """Return configuration lines that switch a group's clients to a policy (protocol, strategy)."""
     # The result is () if there are no such lines: Python clients have no setting for the protocol,
-    # different client libraries have no common settings, and a group of the consumer protocol
-    # cannot return to the classic protocol.
+    # different client libraries have no common settings, and the report recommends no return from
+    # the consumer protocol to the classic one.
     if group.strategy not in _KNOWN or group.traits.protocol not in {"classic", "consumer"}:
         return ()
     protocol, strategy, options = parse_policy(policy)

@@ -29,9 +29,9 @@ def costs_of_restart(policy: str, seed: int) -> tuple[float, float]:
     clock.schedule_at(10_000, lambda: group.stop("d"))
     clock.schedule_at(40_000, lambda: group.start("e"))
     clock.run(before_ms=40_000)
-    left = group.unread.unread_ms / 1_000
+    left = group.costs.unread_ms / 1_000
     clock.run()
-    return left, group.unread.unread_ms / 1_000 - left
+    return left, group.costs.unread_ms / 1_000 - left
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -34,7 +34,7 @@ def texts(found: Migration, kind: str) -> str:
 
 
 def test_a_java_group_is_ready_after_changes() -> None:
-    """Settings that the client rejects are removed; steps and the way back are listed."""
+    """Settings that the client rejects are removed; steps and the rollback are listed."""
     found = plan("consumer", member(), member())
     assert found.status == CHANGES
     assert "heartbeat.interval.ms" in texts(found, CHANGE)

@@ -139,14 +139,14 @@ def test_a_partial_deployment_costs_its_share() -> None:
 
 def test_restart_times_are_learnt_with_a_prior_spread() -> None:
     """Few restarts widen the interval; a given time has a default spread."""
-    one = RestartTime.learnt([10.0])
-    many = RestartTime.learnt([9.5, 10.0, 10.5] * 20)
+    one = RestartTime.fit([10.0])
+    many = RestartTime.fit([9.5, 10.0, 10.5] * 20)
     assert one is not None
     assert many is not None
     assert (one.median, one.count) == (pytest.approx(10.0), 1)
     assert one.high / one.low > many.high / many.low
     assert many.high == pytest.approx(10.7, abs=0.3)
-    assert RestartTime.learnt([]) is None
+    assert RestartTime.fit([]) is None
     with pytest.raises(InvalidConfigError, match="restart_time"):
         RestartTime.from_range(30.0, 10.0)
 
