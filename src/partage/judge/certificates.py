@@ -41,8 +41,9 @@ class ClaimedBest:
     on.
 
     Attributes:
-        owner: int[P], the plan: index of each partition's owner in the group, -1 for none.
-        topic_level: int[T], the certificate: one level per topic, see `verify_load_certificate`.
+        owner: int[partitions], the plan: index of each partition's owner in the group, -1 for none.
+        topic_level: int[topics], the certificate: one level per topic, see
+            `verify_load_certificate`.
     """
 
     owner: NDArray[np.integer]
@@ -56,8 +57,9 @@ class ClaimedFewest:
     It is compared with all plans that are at least as even.
 
     Attributes:
-        owner: int[P], the plan: index of each partition's owner in the group, -1 for none.
-        price: int[M], the certificate: a dual price per member, see `verify_moves_certificate`.
+        owner: int[partitions], the plan: index of each partition's owner in the group, -1 for none.
+        price: int[members], the certificate: a dual price per member, see
+            `verify_moves_certificate`.
     """
 
     owner: NDArray[np.integer]

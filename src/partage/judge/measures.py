@@ -107,8 +107,8 @@ class AssignmentCounts:
 
     Attributes:
         partition, member: int64[n], the distinct (partition, owner) pairs.
-        owner: int64[P], the owner of each partition, -1 for none and -2 for several.
-        loads: int64[M], number of partitions of each member.
+        owner: int64[partitions], the owner of each partition, -1 for none and -2 for several.
+        loads: int64[members], number of partitions of each member.
         valid: whether each existing partition with subscribers has one owner, which subscribes, and
             no other partition has an owner, not even one that is not in the group.
     """

@@ -377,12 +377,13 @@ class WeightedFigures:
     """Measured loads of a group's members under a plan whose partitions have different weights.
 
     Attributes:
-        weight: float64[P], weight of each partition.
-        load: float64[M], total weight of each member's partitions.
-        speed: float64[M], weight of each member: its desired share of the load relative to others.
-        counts: bool[M], members whose load counts: they subscribe to something, and their weight is
-            not zero.
-        capacity: float64[M], the greatest load that each member should have; 0 for members of
+        weight: float64[partitions], weight of each partition.
+        load: float64[members], total weight of each member's partitions.
+        speed: float64[members], weight of each member: its desired share of the load relative to
+            others.
+        counts: bool[members], members whose load counts: they subscribe to something, and their
+            weight is not zero.
+        capacity: float64[members], the greatest load that each member should have; 0 for members of
             weight 0.
         overload: total load beyond capacities.
         misplaced: number of partitions with an owner of weight 0 although another member

@@ -144,8 +144,8 @@ class PreviousOwners:
     """Members that owned each partition before a rebalance, and may keep it without a move.
 
     Attributes:
-        owned: bool[P], whether the partition had an owner.
-        start: int64[P + 1], where each partition's members begin in ``claimant`` (CSR).
+        owned: bool[partitions], whether the partition had an owner.
+        start: int64[partitions + 1], where each partition's members begin in ``claimant`` (CSR).
         claimant: int64[n], the members that may keep each partition, ascending; a partition whose
             owner left the group has none.
     """

@@ -26,8 +26,8 @@ class RackMinima:
     The rack rule limits the number of a partition's replicas on each rack.
 
     Attributes:
-        breach: int64[P], the fewest replicas that violate the rack rule.
-        newcomers: int64[P], the fewest replicas on new brokers in any plan with ``breach``
+        breach: int64[partitions], the fewest replicas that violate the rack rule.
+        newcomers: int64[partitions], the fewest replicas on new brokers in any plan with ``breach``
             violations.
     """
 

@@ -154,9 +154,9 @@ class _MeasuredPlan:
     """Reassignment plan and current replicas as arrays, to measure costs and find violated rules.
 
     Attributes:
-        key: int64[S], an id of each new replica's (partition, broker) pair.
+        key: int64[replicas], an id of each new replica's (partition, broker) pair.
         old_key: int64, the same id for each current replica.
-        is_new: bool[S], whether the broker has no replica of the partition yet.
+        is_new: bool[replicas], whether the broker has no replica of the partition yet.
     """
 
     def __init__(self, task: ReplicaTask, plan: NewReplicas) -> None:

@@ -65,9 +65,9 @@ class Bands:
     Attributes:
         cluster: the cluster before the reassignment.
         limits: the user's balance tolerances, and the excluded topics.
-        factor: int64[P], new replication factor of each partition.
-        counted: bool[P], partitions that count for balance.
-        alive: bool[B], brokers that may hold replicas after the reassignment.
+        factor: int64[partitions], new replication factor of each partition.
+        counted: bool[partitions], partitions that count for balance.
+        alive: bool[brokers], brokers that may hold replicas after the reassignment.
     """
 
     cluster: ReplicaCluster

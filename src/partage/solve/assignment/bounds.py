@@ -52,7 +52,7 @@ class Bound:
             of their subscribers), "heaviest" (one heavy partition), "crowd" (one member gets at
             least ``most`` heavy partitions), "moves" (too few moves to lower the loads further) or
             "none".
-        topics: bool[B], the topics that the argument concerns (B classes of topics with equal
+        topics: bool[topic classes], the topics that the argument concerns (a class has equal
             subscribers).
         most: for a crowd, the number of partitions that one member gets at least.
     """
@@ -73,9 +73,9 @@ class WeightedProblem:
     Attributes:
         classes: classes of topics and members.
         weight: float64[n], the weight of each item; kind: int64[n], the topic class of each item.
-        speed: float64[M], the share of each member, relative to the others; zero for members that
-            should get nothing.
-        capacity: float64[M], in units of weight.
+        speed: float64[members], the share of each member, relative to the others; zero for members
+            that should get nothing.
+        capacity: float64[members], in units of weight.
         spilled: maximum weight that members without share may get.
     """
 

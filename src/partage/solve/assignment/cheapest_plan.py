@@ -52,7 +52,7 @@ class TransportProblem:
 
     Attributes:
         supply: int64[C], partitions of each class.
-        group: int64[M], group of each member, -1 for a member that may own nothing.
+        group: int64[members], group of each member, -1 for a member that may own nothing.
         groups: number of groups of members with equal costs.
         keep_class, keep_member, keep_most, keep_cost: int64[K], the claims: class, claimant,
             maximum number of partitions that it may keep, and the cost of each. Claims on one class
@@ -85,11 +85,11 @@ class CheapestPlan:
     Attributes:
         kept: int64[K], how many partitions stay with each claimant (previous owner that may keep
             them). free: int64[A], how many move along each arc from a class to a group of members.
-        received: int64[M], how many of the partitions moved to its group each member gets.
-        price: int64[M], the dual prices of members, which are the certificate: the cost of a plan
-            plus its owners' prices is at least the sum over partitions of the least cost + price;
-            and these prices are at most the sum of the i-th highest price times the i-th largest of
-            the loads.
+        received: int64[members], how many of the partitions moved to its group each member gets.
+        price: int64[members], the dual prices of members, which are the certificate: the cost of a
+            plan plus its owners' prices is at least the sum over partitions of the least cost +
+            price; and these prices are at most the sum of the i-th highest price times the i-th
+            largest of the loads.
     """
 
     kept: IntArray
@@ -147,9 +147,9 @@ class Layout:
     separate unit.
 
     Attributes:
-        unit: int64[M], unit of each member, -1 for a member that may own nothing.
-        size: int64[U], members of each unit; group: int64[U], its group of members with equal
-            costs.
+        unit: int64[members], unit of each member, -1 for a member that may own nothing.
+        size: int64[units], members of each unit; group: int64[units], its group of members with
+            equal costs.
         steps: the upper limits of the sorted loads.
         first_group, first_unit, first_step: numbers of the first node of each kind.
         source: number of the source node, where all flow begins.

@@ -42,15 +42,15 @@ class BestLoads:
     largest, and so on.
 
     Attributes:
-        load: int64[M], partitions of each member. Only the sorted vector is unique; an equivalent
-            member might have one more or less.
+        load: int64[members], partitions of each member. Only the sorted vector is unique; an
+            equivalent member might have one more or less.
         owner: int32[sum of partitions], a plan with these loads, topic after topic; -1 for the
             partitions of topics without subscribers.
-        topic_level: int64[T], the certificate. For any k let A be the topics of a level above k,
-            and N(A) the members that may own some of them. In every valid plan the sum of max(load
-            - k, 0) is at least partitions(A) - k * size(N(A)), because the partitions of A can only
-            go to N(A). Here the two are equal for every k. The least-majorised vector is the one
-            that minimises all these sums.
+        topic_level: int64[topics], the certificate. For any k let A be the topics of a level above
+            k, and N(A) the members that may own some of them. In every valid plan the sum of
+            max(load - k, 0) is at least partitions(A) - k * size(N(A)), because the partitions of A
+            can only go to N(A). Here the two are equal for every k. The least-majorised vector is
+            the one that minimises all these sums.
     """
 
     load: IntArray
@@ -63,8 +63,9 @@ class _Result:
     """Partition counts of the most even assignment, filled in while the solver splits the problem.
 
     Attributes:
-        total: int64[G], partitions of each class of members with equal subscriptions.
-        level: int64[B], a load for each class of topics, which proves optimality (see `BestLoads`).
+        total: int64[member classes], partitions of each class of members with equal subscriptions.
+        level: int64[topic classes], a load for each class of topics, which proves optimality (see
+            `BestLoads`).
         share: int64[A], partitions that go from each class of topics to each class of members.
     """
 

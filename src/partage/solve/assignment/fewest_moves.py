@@ -60,13 +60,13 @@ class FewestMoves:
     Attributes:
         moves: number of partitions that do not stay with a claimant (a previous owner that may keep
             them).
-        owner: int32[P], the member of each partition, -1 where no member is eligible.
-        price: int64[M], the certificate: a dual price of each member. A partition costs 0 with a
-            member where it stays and 1 where it moves. The moves of a plan plus the prices of all
-            its owners are at least the sum over partitions of the least cost + price. And the
-            owners' prices are at most the sum of the i-th highest price times the i-th largest of
-            the loads L, since the plan's loads are majorised by L. The difference bounds the moves
-            of every such plan from below; here it equals ``moves``.
+        owner: int32[partitions], the member of each partition, -1 where no member is eligible.
+        price: int64[members], the certificate: a dual price of each member. A partition costs 0
+            with a member where it stays and 1 where it moves. The moves of a plan plus the prices
+            of all its owners are at least the sum over partitions of the least cost + price. And
+            the owners' prices are at most the sum of the i-th highest price times the i-th largest
+            of the loads L, since the plan's loads are majorised by L. The difference bounds the
+            moves of every such plan from below; here it equals ``moves``.
     """
 
     moves: int

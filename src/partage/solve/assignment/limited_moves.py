@@ -46,7 +46,7 @@ class LimitedLoads:
     Attributes:
         loads: int64[n], largest first.
         proofs: pairs of a load, such that no fewer members can have at least this load, and the
-            dual prices of members that prove it (int64[M]).
+            dual prices of members that prove it (int64[members]).
     """
 
     loads: IntArray
@@ -196,7 +196,8 @@ class _LevelLowering:
                 size = len(block) // 2
 
     def _members_reaching(self, index: int) -> int:
-        """Return how many members may have at least a certain number of partitions.
+        """Return how many members the network allows to own at least a certain number of
+        partitions.
 
         ``index`` is the position of that number among the load limits of the network.
         """

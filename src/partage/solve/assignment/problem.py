@@ -29,11 +29,11 @@ class Eligibility:
     """Topics that each member may own, and the number of partitions of each topic.
 
     Attributes:
-        partitions: int[T], number of partitions of each topic.
-        start: int[S + 1]; topic: int[n], the distinct topics of each subscription, as compressed
-            sparse rows (CSR).
-        subscription: int[M], the subscription of each member; all subscriptions are used. None if
-            member i has subscription i.
+        partitions: int[topics], number of partitions of each topic.
+        start: int[subscriptions + 1]; topic: int[n], the distinct topics of each subscription, as
+            compressed sparse rows (CSR).
+        subscription: int[members], the subscription of each member; all subscriptions are used.
+            None if member i has subscription i.
 
     >>> two_topics = Eligibility(np.array([4, 2]), np.array([0, 1, 3]), np.array([0, 0, 1]))
     >>> two_topics.members
@@ -56,12 +56,13 @@ class Ownership:
     """Previous owners of each partition; a partition that stays with one of them does not move.
 
     Attributes:
-        topic_of: int[P], topic of each partition.
-        owned: bool[P], whether a member owned it; assigning a partition without owner is no move.
-        start: int[P + 1]; claimant: int[n], the claimants of each partition: members that may keep
-            it without a move (CSR). There are several if members contradict each other in what they
-            report as owned. An owned partition without claimants was owned by a member that has
-            left.
+        topic_of: int[partitions], topic of each partition.
+        owned: bool[partitions], whether a member owned it; assigning a partition without owner is
+            no move.
+        start: int[partitions + 1]; claimant: int[n], the claimants of each partition: members that
+            may keep it without a move (CSR). There are several if members contradict each other in
+            what they report as owned. An owned partition without claimants was owned by a member
+            that has left.
 
     >>> kept = Ownership(np.array([0]), np.array([True]), np.array([0, 1]), np.array([3]))
     >>> kept.claimant.tolist()
@@ -81,11 +82,11 @@ class SubscriptionClasses:
     Solvers treat the members and the topics of a class as interchangeable.
 
     Attributes:
-        partitions: int64[T], partitions of each topic.
-        topic: int64[T], class of each topic, -1 if it has no partition or no subscriber.
-        member: int64[M], class of each member, -1 if it subscribes to no such topic.
-        supply: int64[B], partitions of each topic class.
-        size: int64[G], members of each member class.
+        partitions: int64[topics], partitions of each topic.
+        topic: int64[topics], class of each topic, -1 if it has no partition or no subscriber.
+        member: int64[members], class of each member, -1 if it subscribes to no such topic.
+        supply: int64[topic classes], partitions of each topic class.
+        size: int64[member classes], members of each member class.
         arc_topic, arc_member: int64[A], the eligible pairs of classes, by topic class.
     """
 
@@ -189,15 +190,16 @@ class ClaimClasses:
     claimant.
 
     Attributes:
-        topic: int64[P], topic class of each partition, -1 if no member may own it.
-        owned: bool[P], whether the partition had an owner and a member may own it now.
+        topic: int64[partitions], topic class of each partition, -1 if no member may own it.
+        owned: bool[partitions], whether the partition had an owner and a member may own it now.
         arc_topic, arc_member, arc_supply: int64[A], topic class, its only claimant, and the number
             of partitions.
-        arc_of: int64[P], index of a partition's group in these arrays, -1 if it has none.
+        arc_of: int64[partitions], index of a partition's group in these arrays, -1 if it has none.
         class_topic, class_supply: int64[C], partitions of one topic class with the same claimants,
             two or more.
         class_start: int64[C + 1]; class_claimant: int64[n], those claimants (CSR).
-        class_of: int64[P], index of a partition's group in these arrays, -1 if it has none.
+        class_of: int64[partitions], index of a partition's group in these arrays, -1 if it has
+            none.
     """
 
     topic: IntArray

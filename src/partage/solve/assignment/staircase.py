@@ -32,8 +32,8 @@ class Steps:
     second and third: these are two ranges.
 
     Attributes:
-        reaching: int64[S], number of members that may reach each range.
-        width: int64[S], number of partitions in each range.
+        reaching: int64[ranges], number of members that may reach each range.
+        width: int64[ranges], number of partitions in each range.
 
     >>> steps = Steps.of(np.array([5, 2, 2, 0]))
     >>> steps.reaching.tolist(), steps.width.tolist()

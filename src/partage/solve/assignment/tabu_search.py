@@ -120,13 +120,13 @@ class _TabuSearch:
         plan: weights of the items, shares of the members, and the limit of moves.
         work: how many more candidate changes may be evaluated.
         seed: state of the random number generator.
-        owner: int64[n], member of each item; load: float64[M]; moves: owned partitions that are not
-            with a previous owner.
-        ceiling: float64[M], the load that each member may have under the current target.
+        owner: int64[n], member of each item; load: float64[members]; moves: owned partitions that
+            are not with a previous owner.
+        ceiling: float64[members], the load that each member may have under the current target.
         penalty: cost of one unit of load above the ceiling, in moves.
-        moves_to: int64[n, M], moves that each pair of item and member costs.
-        move_cost: float64[n, M], the same; infinite if the member may not own the item.
-        tabu_until: int64[n, M], the iteration until which an item must not go to a member.
+        moves_to: int64[n, members], moves that each pair of item and member costs.
+        move_cost: float64[n, members], the same; infinite if the member may not own the item.
+        tabu_until: int64[n, members], the iteration until which an item must not go to a member.
     """
 
     plan: WeightedPlan

@@ -59,12 +59,12 @@ class Members:
     Members of one group differ only in what they owned before.
 
     Attributes:
-        group: int64[M], the group of each member, -1 for a member that may own nothing.
+        group: int64[members], the group of each member, -1 for a member that may own nothing.
         column: the column of rack costs (`Items.cost`) of each group.
-        speed: float64[M], the share of each member, above zero; capacity: float64[M], in units of
-            weight, may be infinite.
-        draining: bool[M], members of weight 0; None for no such member. They own only items that no
-            other member may own, and owned items for which no move is left.
+        speed: float64[members], the share of each member, above zero; capacity: float64[members],
+            in units of weight, may be infinite.
+        draining: bool[members], members of weight 0; None for no such member. They own only items
+            that no other member may own, and owned items for which no move is left.
     """
 
     group: IntArray
@@ -122,9 +122,9 @@ class WeightedPlan:
         most_moves: maximum number of moves, at least the number of unavoidable moves.
         tolerance: least decrease of a relative load that counts as a gain.
         owner: int64[n], member of each item, -1 for none yet.
-        load: float64[M]; moves: owned partitions that are not with a previous owner.
+        load: float64[members]; moves: owned partitions that are not with a previous owner.
         work: how many more candidate steps may be evaluated.
-        open: bool[K, M], whether a member may receive items of a class.
+        open: bool[K, members], whether a member may receive items of a class.
         content: the items of each member.
         costly: whether rack costs differ, so that they matter.
     """

@@ -177,8 +177,8 @@ class _Dual:
 
     Attributes:
         moves: whether the cost is the bytes moved; otherwise it is the imbalance of one resource.
-        scale: float64[4, B + Z], converts a step of the search into prices. A mean replica has the
-            same weight in each resource, and a rack as much as all its brokers.
+        scale: float64[4, brokers + racks], converts a step of the search into prices. A mean
+            replica has the same weight in each resource, and a rack as much as all its brokers.
         parts: (kind, columns of its prices, name of its figure, rank of that figure), for brokers
             and racks.
     """

@@ -73,10 +73,11 @@ class DualPlan:
     A dual price is the cost that one unit of a broker's or rack's balance limit saves.
 
     Attributes:
-        prices: float64[4, B + Z], the dual prices of balance limits, which the judge verifies.
-        replica: int32[S], the broker of each replica in the rounded optimum; it misses some balance
-            limits.
-        choice: int32[S], the cheapest brokers of each partition at these prices.
+        prices: float64[4, brokers + racks], the dual prices of balance limits, which the judge
+            verifies.
+        replica: int32[replicas], the broker of each replica in the rounded optimum; it misses some
+            balance limits.
+        choice: int32[replicas], the cheapest brokers of each partition at these prices.
         master: the linear programme, for `diving`.
         reachable: an estimate of the fewest bytes that a plan moves (not a proven bound).
     """
@@ -126,9 +127,9 @@ class Boxstep:
 
     Attributes:
         master: the linear programme.
-        prices: float64[4, B + Z], the best dual prices so far.
+        prices: float64[4, brokers + racks], the best dual prices so far.
         center: float64[n], the same in the programme's scale.
-        choice: int32[S], the cheapest brokers of each partition at these prices.
+        choice: int32[replicas], the cheapest brokers of each partition at these prices.
         value: the lower bound of the bytes moved that these prices prove, for plans with the
             ``fixed`` brokers.
         fixed: dict from each fixed single to its brokers.
@@ -228,19 +229,20 @@ class RestrictedMaster:
     of each group's variables; singles also have rows for the rack rule. HiGHS solves it.
 
     Attributes:
-        group: int64[P], the group of each partition; the largest ones are groups of their own.
+        group: int64[partitions], the group of each partition; the largest ones are groups of their
+            own.
         singles: the number of groups of one partition each, in order of size.
         single: int64[singles], their partitions.
         kind, place: int64[n], of each band, in order of rows.
-        row: int64[4, B + Z], the row of each band, -1 for none.
+        row: int64[4, brokers + racks], the row of each band, -1 for none.
         unit: bytes of a mean move.
         scale: float64[n], the mean weight of each band's kind.
-        arc: int64[singles, B], the column of each broker of a single, -1 for none.
-        is_current: bool[singles, B], whether a broker has a replica of a single now.
+        arc: int64[singles, brokers], the column of each broker of a single, -1 for none.
+        is_current: bool[singles, brokers], whether a broker has a replica of a single now.
         is_fixed: bool[singles], which singles are fixed.
-        owned: (group, broker of a single or position in ``history``) of each column that stands
-            for a choice.
-        history: int32[S] each, the choices that were added.
+        owned: (group, broker of a single or position in ``history``) of each column that stands for
+            a choice.
+        history: int32[replicas] each, the choices that were added.
         first: the number of the first column that stands for a choice.
         values: the columns' values in the last optimum, None before the first.
         iterations: simplex iterations so far, a measure of the work.

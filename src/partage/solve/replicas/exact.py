@@ -37,9 +37,9 @@ class RackLimits(NamedTuple):
     necessary.
 
     Attributes:
-        newcomers: int64[P], the most replicas that may move, for partitions that may make only
-            unavoidable moves.
-        low, high: int64[P, racks], how many replicas of a partition a rack may hold.
+        newcomers: int64[partitions], the most replicas that may move, for partitions that may make
+            only unavoidable moves.
+        low, high: int64[partitions, racks], how many replicas of a partition a rack may hold.
     """
 
     newcomers: Ints
@@ -51,7 +51,7 @@ class ExactPlan(NamedTuple):
     """Best plan that HiGHS found for the integer programme of a reassignment.
 
     Attributes:
-        replica: int32[S], the broker of each replica, in no order within a partition.
+        replica: int32[replicas], the broker of each replica, in no order within a partition.
         bound: HiGHS's own lower bound of the bytes moved.
         iterations: simplex iterations, a measure of HiGHS's effort that needs no clock.
     """

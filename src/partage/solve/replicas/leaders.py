@@ -75,11 +75,11 @@ class _LeaderBalancer:
     broker.
 
     Attributes:
-        ordered: int32[S], the broker of each replica.
-        slot: int64[P], the index of each partition's leader in ``ordered``.
-        count: int64[B], how many partitions each broker leads.
+        ordered: int32[replicas], the broker of each replica.
+        slot: int64[partitions], the index of each partition's leader in ``ordered``.
+        count: int64[brokers], how many partitions each broker leads.
         slots_of_broker, first: the indices of each broker's replicas and their offsets (CSR).
-        free: uint8[P], 1 if the partition's leadership may change.
+        free: uint8[partitions], 1 if the partition's leadership may change.
     """
 
     def __init__(self, task: ReplicaTask, ordered: NDArray[np.int32]) -> None:
@@ -140,21 +140,21 @@ class LeaderArrays(NamedTuple):
     A *slot* is a replica's index in ``broker``.
 
     Attributes:
-        start: int64[P + 1], offsets of each partition's replicas (compressed rows, CSR).
-        broker: int32[S], the broker of each replica.
-        owner: int64[S], the partition of each replica.
-        free: uint8[P], 1 if the partition's leadership may change.
-        lead: int64[P], the slot of each partition's leader; changes.
-        led: int64[B], how many partitions each broker leads; changes.
-        low, high: int64[B], the fewest and the most that a broker may lead meanwhile.
-        rack: int32[B], the rack of each broker.
+        start: int64[partitions + 1], offsets of each partition's replicas (compressed rows, CSR).
+        broker: int32[replicas], the broker of each replica.
+        owner: int64[replicas], the partition of each replica.
+        free: uint8[partitions], 1 if the partition's leadership may change.
+        lead: int64[partitions], the slot of each partition's leader; changes.
+        led: int64[brokers], how many partitions each broker leads; changes.
+        low, high: int64[brokers], the fewest and the most that a broker may lead meanwhile.
+        rack: int32[brokers], the rack of each broker.
         sums: int64[racks], how many partitions each rack leads; changes.
         least, most: int64[racks], the fewest and the most that a rack should lead.
-        slots, first: int64[S] and int64[B + 1], the slots of each broker (CSR).
-        parent: int64[B], the slot by which a broker was reached, -1 at the beginning of a path, -2
-            if it was not reached, -3 - c if broker c of its rack was reached; changes.
-        queue: int64[B], brokers in the order in which they were reached; changes.
-        reached, full: uint8[B] and uint8[racks], 1 for those that prove that no path is left.
+        slots, first: int64[replicas] and int64[brokers + 1], the slots of each broker (CSR).
+        parent: int64[brokers], the slot by which a broker was reached, -1 at the beginning of a
+            path, -2 if it was not reached, -3 - c if broker c of its rack was reached; changes.
+        queue: int64[brokers], brokers in the order in which they were reached; changes.
+        reached, full: uint8[brokers] and uint8[racks], 1 for those that prove that no path is left.
     """
 
     start: Int64s

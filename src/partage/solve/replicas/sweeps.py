@@ -59,11 +59,12 @@ class SweepArrays(NamedTuple):
     """Work arrays of one sweep (a pass of the local search over the partitions).
 
     Attributes:
-        excess: int64[3, K, B + Z], how far each broker or rack is above, below and outside its
-            balance limits.
-        added: float64[B + Z], the penalty that one more replica of the current partition adds.
-        move_cost: float64[B], 0 for a new broker, minus the cost of a copy for a broker with a
-            current replica of the partition, `_FORBIDDEN` for a broker that must not get one.
+        excess: int64[3, K, brokers + racks], how far each broker or rack is above, below and
+            outside its balance limits.
+        added: float64[brokers + racks], the penalty that one more replica of the current partition
+            adds.
+        move_cost: float64[brokers], 0 for a new broker, minus the cost of a copy for a broker with
+            a current replica of the partition, `_FORBIDDEN` for a broker that must not get one.
         rack_cost: float64[racks], the penalty of one more replica in a rack.
         rack_count: int64[racks], the number of the partition's replicas in a rack.
     """
@@ -281,9 +282,10 @@ class MoveCandidates:
 
     Attributes:
         state: the placement that the search changes.
-        is_current: bool[S], the replica is on a current broker of its partition.
-        breaks_rule: bool[P], the partition breaks the rack rule.
-        has_vacancy: bool[P], some current broker of the partition has no planned replica of it.
+        is_current: bool[replicas], the replica is on a current broker of its partition.
+        breaks_rule: bool[partitions], the partition breaks the rack rule.
+        has_vacancy: bool[partitions], some current broker of the partition has no planned replica
+            of it.
     """
 
     def __init__(self, state: SearchState) -> None:
