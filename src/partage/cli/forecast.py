@@ -265,9 +265,9 @@ def _print(
         show(name(f"The {source.label} settings are the best of these."))
         return
     saved = 1 - best.unread.best / now.unread.best
-    doubt = ", but the intervals overlap" if best.unread.high >= now.unread.low else ""
+    caveat = ", but the intervals overlap" if best.unread.high >= now.unread.low else ""
     text = best.deployment.text_beside(deployment)
-    show(name(f"{text}: {saved:.0%} less unread time{doubt}. Set", "bold"))
+    show(name(f"{text}: {saved:.0%} less unread time{caveat}. Set", "bold"))
     lines = _client_lines(best.deployment, deployment, group)
     if lines and source.is_measured:
         show(

@@ -275,8 +275,8 @@ class RebalanceCollector:
     def _take_complete(self) -> Iterator[SpilledRebalance]:
         """Remove and yield the rebalances that are complete, with their pauses and table rows.
 
-        A rebalance is complete once it has a row, and it is known whether departed members have
-        rejoined.
+        A rebalance is complete once it has a row, and once the log shows whether departed members
+        have rejoined.
         """
         while self._rebalances and self._rows:
             rebalance, row = self._rebalances.popleft(), self._rows.popleft()
