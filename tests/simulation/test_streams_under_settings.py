@@ -23,7 +23,7 @@ from tests.support.streams_traces import (
 from partage.history.streams_application import decode_streams_rebalance
 from partage.jobs.replay.streams_settings import (
     StreamsFacts,
-    _described,
+    _describe_application,
     observed_settings,
     streams_settings_rows,
 )
@@ -258,7 +258,7 @@ def test_the_trace_of_a_streams_group_is_what_happened(name: str) -> None:
     recording = read(name)
     truth = recorded_streams_group.application(recording)
     rebalances = streams_rebalances(recording)
-    described = _described(
+    described = _describe_application(
         recording["name"], rebalances, clusters_of(recording), facts_of(recording)
     )
     assert described is not None

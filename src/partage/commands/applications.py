@@ -238,14 +238,14 @@ def _cells(
     for key, values in (sweeps or {}).items():
         if isinstance(values, str) or not values:
             raise InvalidConfigError("sweeps", f"must have a list of values for {key}", values)
-    listed = {key: [_text(one) for one in values] for key, values in (sweeps or {}).items()}
+    listed = {key: [_setting_text(one) for one in values] for key, values in (sweeps or {}).items()}
     return sweep_cells(names, listed)
 
 
-def _text(value: object) -> str:
+def _setting_text(value: object) -> str:
     """Format a setting's value as Kafka's properties files do (``true`` for True).
 
-    >>> _text(True), _text(2)
+    >>> _setting_text(True), _setting_text(2)
     ('true', '2')
     """
     return str(value).lower() if isinstance(value, bool) else str(value)

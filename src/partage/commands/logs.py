@@ -79,7 +79,7 @@ def decode(
         if value is not None:
             raise InvalidConfigError("value", "must be left out if source is a path", value)
         patterns = [groups] if isinstance(groups, str) else groups
-        numbers = _type_numbers(types)
+        numbers = _to_type_numbers(types)
         return _read_log(_slices(Path(source)), numbers, patterns)
     if source is None or isinstance(source, bytes | bytearray | memoryview):
         return _decoded(_bytes(source, "source"), _bytes(value, "value"), {})
@@ -88,10 +88,10 @@ def decode(
 
 def _decode_columns(source: Any, value: Any) -> list[dict[str, Any]]:
     if value is not None:
-        columns = {"key": _column(source, "source"), "value": _column(value, "value")}
+        columns = {"key": _to_list(source, "source"), "value": _to_list(value, "value")}
     else:
-        table = _table(source)
-        columns = {name: _column(table[name], name) for name in _COLUMNS if name in table}
+        table = _to_table(source)
+        columns = {name: _to_list(table[name], name) for name in _COLUMNS if name in table}
         missing = [name for name in ("key", "value") if name not in columns]
         if missing:
             what = f"must have columns key and value; {missing[0]} is missing"
@@ -103,7 +103,7 @@ def _decode_columns(source: Any, value: Any) -> list[dict[str, Any]]:
     return [_record_to_json(row) for row in rows]
 
 
-def _table(source: Any) -> Any:
+def _to_table(source: Any) -> Any:
     """Convert a mapping, a data frame or an Arrow table to a table with named columns.
 
     Raises:
@@ -124,7 +124,7 @@ def _table(source: Any) -> Any:
     return dict(zip(found.column_names, found.columns, strict=True))
 
 
-def _column(column: Any, argument: str) -> list[Any]:
+def _to_list(column: Any, argument: str) -> list[Any]:
     """Convert a column of pandas, polars, NumPy or Arrow to a list, with None for missing values.
 
     ``argument`` is the caller's argument name, for the error.
@@ -215,7 +215,7 @@ def _matches_group(key: Mapping[str, Any], patterns: Sequence[str]) -> bool:
     )
 
 
-def _type_numbers(types: Sequence[str | int] | None) -> set[int] | None:
+def _to_type_numbers(types: Sequence[str | int] | None) -> set[int] | None:
     """Convert record types (names or numbers) to a set of type numbers; None means all.
 
     Raises:

@@ -302,8 +302,8 @@ def split_plan(
         "led_by_others": len(elected) - len(every),
         "throttle": throttle,
         "seconds": sum(row["seconds"] for row in rows) if throttle is not None and sized else None,
-        "gone": _missing_brokers(planned, every),
-        "leaderless": _leaderless(planned),
+        "gone": _find_missing_brokers(planned, every),
+        "leaderless": _find_leaderless(planned),
         "emptied": [
             b.id for b, alive in zip(task.cluster.brokers, task.alive, strict=True) if not alive
         ],
@@ -359,7 +359,7 @@ def _where(found: Reassignment, directory: NDArray[np.int32] | None) -> dict[str
     }
 
 
-def _leaderless(planned: Reassignment) -> list[str]:
+def _find_leaderless(planned: Reassignment) -> list[str]:
     """Return the names of partitions that are planned to be copied but have no leader to
     copy from.
     """
@@ -368,7 +368,7 @@ def _leaderless(planned: Reassignment) -> list[str]:
     return [cluster.name(p) for p in copied if cluster.leader[p] < 0]
 
 
-def _missing_brokers(planned: Reassignment, partitions: list[int]) -> list[int]:
+def _find_missing_brokers(planned: Reassignment, partitions: list[int]) -> list[int]:
     """Return the ids of brokers that have replicas but are missing in the cluster metadata.
 
     ``planned`` has the cluster; only replicas of the given partitions are checked.
@@ -430,11 +430,11 @@ def read_cluster(
     )
     sizes = live
     if log_dirs is not None:
-        sizes = sizes_from_log_dirs(_parsed(_last_object(Path(log_dirs)), log_dirs))
+        sizes = sizes_from_log_dirs(_parsed(_read_last_object(Path(log_dirs)), log_dirs))
     if earlier is not None and sizes is not None and seconds is not None:
         from partage.capture.replicas import set_write_loads
 
-        before = sizes_from_log_dirs(_parsed(_last_object(Path(earlier)), earlier))
+        before = sizes_from_log_dirs(_parsed(_read_last_object(Path(earlier)), earlier))
         set_write_loads(given.get("topics", {}), before, sizes, seconds)
     elif seconds is not None and live is None:
         what = "needs a running cluster, which is looked at twice; for a file give log_dirs_before"
@@ -473,7 +473,7 @@ def _read_source(
     if path.is_dir():
         path /= "cluster.jsonl"
     lines = path.suffix == ".jsonl"
-    return _parsed(_last_object(path) if lines else _text(path), path), None
+    return _parsed(_read_last_object(path) if lines else _text(path), path), None
 
 
 def _read_brokers(
@@ -499,7 +499,7 @@ def _text(path: Path) -> str:
         raise InvalidCaptureError(f"{path}: {e.strerror}") from None
 
 
-def _last_object(path: Path) -> str:
+def _read_last_object(path: Path) -> str:
     """Return the last line of a text file (``path``) that is a JSON object; skip all other lines.
 
     Kafka's tools print text around their JSON.

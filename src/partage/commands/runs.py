@@ -153,7 +153,7 @@ def owner(
     from partage.report.owners import gaps_at, owners_at
 
     at_ms = parse_time(str(at), "at")
-    folder, known_id = _folder_and_id(run, "run")
+    folder, known_id = _to_folder_and_id(run, "run")
     published = PublishedRun(folder, run_id or known_id)
     names = (
         None if groups is None else _matching(groups, _distinct_names(published, "groups", "group"))
@@ -210,7 +210,7 @@ def _matching(groups: Sequence[str] | str | None, known: Iterable[str]) -> list[
     return matching_names([groups] if isinstance(groups, str) else groups, known)
 
 
-def _folder_and_id(run: Run | str | Path, argument: str) -> tuple[Path, str | None]:
+def _to_folder_and_id(run: Run | str | Path, argument: str) -> tuple[Path, str | None]:
     """Return the output folder and the id of a finished run; the id is None for the newest run.
 
     ``argument`` is the name of the caller's argument, for the error.
@@ -228,7 +228,7 @@ def _folder_and_id(run: Run | str | Path, argument: str) -> tuple[Path, str | No
 def _recording(run: Run | str | Path, argument: str, run_id: str | None = None) -> Recording:
     from partage.report.rates import read_recording
 
-    folder, known_id = _folder_and_id(run, argument)
+    folder, known_id = _to_folder_and_id(run, argument)
     return read_recording(folder, run_id or known_id)
 
 

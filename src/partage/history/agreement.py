@@ -416,9 +416,9 @@ def _check_target(generation: Generation, clusters: ClusterHistory) -> Verdict:
         return Verdict(agrees=None, why=why, judged_by=name)
     target = generation.target.target
     is_streams = generation.protocol == "streams"
-    record = _recorded_tasks(target) if is_streams else _recorded_targets(target)
+    record = _tasks_by_role(target) if is_streams else _targets_by_topic_id(target)
     if is_streams:
-        fitting = _fitting_releases(generation, clusters.at(at), record)
+        fitting = _find_fitting_releases(generation, clusters.at(at), record)
         if fitting:
             return Verdict(agrees=True, judged_by=" or ".join(fitting), counts=True)
     elif plan == record:
@@ -526,7 +526,7 @@ def _bucket_pairs(ids: list[str]) -> Iterator[tuple[int, int]]:
 # --- consumer and share groups ----------------------------------------------------------------
 
 
-def _recorded_targets(target: Mapping[str, Roles]) -> _Targets:
+def _targets_by_topic_id(target: Mapping[str, Roles]) -> _Targets:
     """Return the assignment that the group coordinator recorded, by member and topic id.
 
     Topics without partitions are left out.
@@ -608,7 +608,7 @@ def _mask(
 # --- streams groups (KIP-1071) ----------------------------------------------------------------
 
 
-def _recorded_tasks(target: Mapping[str, Roles]) -> _Tasks:
+def _tasks_by_role(target: Mapping[str, Roles]) -> _Tasks:
     """Return the recorded tasks of a Kafka streams group (KIP-1071), by member and role."""
     return {
         member: {role: _task_set(roles, role) for role in (ACTIVE, STANDBY, WARMUP)}
@@ -616,7 +616,7 @@ def _recorded_tasks(target: Mapping[str, Roles]) -> _Tasks:
     }
 
 
-def _fitting_releases(
+def _find_fitting_releases(
     generation: Generation, cluster: Cluster, record: _Targets | _Tasks
 ) -> list[str]:
     """Return the Kafka releases whose task assignor reproduces a streams group's recorded tasks.

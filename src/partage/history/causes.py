@@ -139,7 +139,7 @@ class CauseFinder:
                 else "consumer to classic"
             )
             return (Cause("migration", RECORDED, time_ms=generation.timestamp_ms, detail=words),)
-        topics = self._topic_changes(generation, before)
+        topics = self._find_topic_changes(generation, before)
         self._note_active(generation, before)
         if before is None:
             causes = [Cause("first", INFERRED, time_ms=generation.timestamp_ms)]
@@ -148,9 +148,12 @@ class CauseFinder:
             causes = [*self._infer_causes(generation, before), *topics]
         else:
             is_recorded = any(c.kind == "topics" for c in generation.causes)
-            causes = [*self._recorded_causes(generation, before), *([] if is_recorded else topics)]
+            causes = [
+                *self._list_recorded_causes(generation, before),
+                *([] if is_recorded else topics),
+            ]
         if not causes or self._is_missing_rack_of_failed_broker(generation, causes, topics):
-            causes = [self._without_changes(generation, before)]
+            causes = [self._explain_without_changes(generation, before)]
         if len(causes) > 1 and generation.protocol != "classic":
             # The coordinator replaces a static member without a rebalance (KIP-848).
             causes = [c for c in causes if c.kind != "bounce" or c.instance is None] or causes
@@ -202,7 +205,7 @@ class CauseFinder:
             yield Cause("bounce", INFERRED, b.id, b.instance, at, f"was {a.id}", a.id)
         yield from _other_changes(change, at)
 
-    def _without_changes(self, generation: Generation, before: Generation | None) -> Cause:
+    def _explain_without_changes(self, generation: Generation, before: Generation | None) -> Cause:
         """Return the cause of a new generation in which neither members nor topics changed."""
         cause = cause_without_changes(generation, before)
         if cause.kind not in ("request", "unknown"):
@@ -248,7 +251,7 @@ class CauseFinder:
         )
         return None if fault is None else fault[1]
 
-    def _recorded_causes(self, generation: Generation, before: Generation) -> Iterator[Cause]:
+    def _list_recorded_causes(self, generation: Generation, before: Generation) -> Iterator[Cause]:
         """Yield the causes of a new generation that the records of a consumer group (KIP-848)
         state.
         """
@@ -354,7 +357,9 @@ class CauseFinder:
             seen = self.state.active.get(member.id)  # the newest commit is one of a later owner
         began = at if recorded is not None else self._rebalance_start_ms(member, generation)
         joined = None if recorded is not None else alive
-        if seen is not None and self._exceeded_poll(member, generation, seen, began, joined):
+        if seen is not None and self._exceeded_poll_interval(
+            member, generation, seen, began, joined
+        ):
             self.state.departures.mark_evicted(member.id)
             words = (
                 f"{member.client_id}: silent for longer than its max.poll.interval.ms "
@@ -387,7 +392,7 @@ class CauseFinder:
         )
         return replace(cause, kind="expiry", source=INFERRED, detail=words)
 
-    def _exceeded_poll(
+    def _exceeded_poll_interval(
         self,
         member: MemberState,
         generation: Generation,
@@ -603,7 +608,7 @@ class CauseFinder:
             return member.session_timeout_ms
         return self._timeout_ms if self._timeout_ms is not None else SESSION_TIMEOUT_MS
 
-    def _topic_changes(self, generation: Generation, before: Generation | None) -> list[Cause]:
+    def _find_topic_changes(self, generation: Generation, before: Generation | None) -> list[Cause]:
         """Return causes for topics of the group that were created, deleted or got partitions.
 
         The list is empty if they did not change since the rebalance ``before``.

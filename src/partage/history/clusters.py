@@ -323,20 +323,22 @@ def alternative_clusters(
     now = clusters.state(position)
     hidden = [name for name in unseen if now.topic(name) >= 0]
     if hidden:
-        late = max(0, time_ms - max(_existing_since(clusters, position, name) for name in hidden))
+        late = max(
+            0, time_ms - max(_find_existing_since(clusters, position, name) for name in hidden)
+        )
         words = f"{observer}'s metadata was {late} ms behind: topic {', '.join(hidden)} missing"
         yield words, _without_topics(now, [now.topic(name) for name in hidden])
-    yield from _other_racks(clusters, position, observer)
+    yield from _clusters_with_other_racks(clusters, position, observer)
     for step in range(1, _STEPS + 1):
         if position - step >= 0:
             other = clusters.state(position - step)
             late = max(0, time_ms - clusters.times[position - step + 1])
-            difference = _difference(now, other, topics)
+            difference = _describe_difference(now, other, topics)
             yield f"{observer}'s metadata was {late} ms behind: {difference}", other
         if position + step < len(clusters.times):
             other = clusters.state(position + step)
             early = clusters.times[position + step] - time_ms
-            difference = _difference(now, other, topics)
+            difference = _describe_difference(now, other, topics)
             yield f"recorded {early} ms after the {observer} saw it: {difference}", other
 
 
@@ -369,7 +371,7 @@ def smaller_clusters(
         )
 
 
-def _existing_since(clusters: ClusterHistory, position: int, topic: str) -> int:
+def _find_existing_since(clusters: ClusterHistory, position: int, topic: str) -> int:
     """Return the time (ms) since which a topic has existed without interruption.
 
     Args:
@@ -384,7 +386,7 @@ def _existing_since(clusters: ClusterHistory, position: int, topic: str) -> int:
     return clusters.times[first]
 
 
-def _difference(cluster: Cluster, other: Cluster, topics: Sequence[str]) -> str:
+def _describe_difference(cluster: Cluster, other: Cluster, topics: Sequence[str]) -> str:
     """Describe in words how two states of a cluster differ in some topics and in the brokers.
 
     Args:
@@ -417,7 +419,7 @@ def _without_topics(cluster: Cluster, topics: list[int]) -> Cluster:
     return replace(cluster, topic_exists=exists, partition_exists=alive)
 
 
-def _other_racks(
+def _clusters_with_other_racks(
     clusters: ClusterHistory, position: int, observer: str
 ) -> Iterator[tuple[str, Cluster]]:
     """Yield copies of cluster metadata with more or fewer broker racks, as (description, cluster).

@@ -255,7 +255,7 @@ def _compute_run_columns_by_sorting(source: Commits, minute: Int64Array) -> dict
     first, last = order[start], order[np.append(start[1:], len(order))[: len(start)] - 1]
     real, time_ms = source.real[order], source.time_ms[order]
     commits = _count(real, start)
-    first_real, last_real = _first_and_last_commits(real, start)
+    first_real, last_real = _find_first_and_last(real, start)
     return {
         "first": first,
         "last": last,
@@ -264,8 +264,8 @@ def _compute_run_columns_by_sorting(source: Commits, minute: Int64Array) -> dict
         "commits": commits,
         "transactional": _count(real & source.transactional[order], start),
         "tombstones": _count(~real, start),
-        "gap": _largest_gaps(time_ms, real, np.cumsum(is_new) - 1, len(start)),
-        "advanced": _last_advances(source, order, np.cumsum(is_new) - 1, len(start)),
+        "gap": _compute_largest_gaps(time_ms, real, np.cumsum(is_new) - 1, len(start)),
+        "advanced": _find_last_advances(source, order, np.cumsum(is_new) - 1, len(start)),
     }
 
 
@@ -274,7 +274,7 @@ def _count(flags: BoolArray, start: Int64Array) -> Int64Array:
     return sums
 
 
-def _first_and_last_commits(real: BoolArray, start: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _find_first_and_last(real: BoolArray, start: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Return the indices of the first and the last offset commit in each block of consecutive rows.
 
     Args:
@@ -290,7 +290,9 @@ def _first_and_last_commits(real: BoolArray, start: Int64Array) -> tuple[Int64Ar
     return np.where(last >= 0, first, 0), np.maximum(last, 0)
 
 
-def _largest_gaps(time_ms: Int64Array, real: BoolArray, run: Int64Array, count: int) -> Int64Array:
+def _compute_largest_gaps(
+    time_ms: Int64Array, real: BoolArray, run: Int64Array, count: int
+) -> Int64Array:
     """Return the longest time between two successive offset commits in each block of rows (ms).
 
     Args:
@@ -307,7 +309,9 @@ def _largest_gaps(time_ms: Int64Array, real: BoolArray, run: Int64Array, count: 
     return gaps
 
 
-def _last_advances(source: Commits, order: Int64Array, run: Int64Array, count: int) -> Int64Array:
+def _find_last_advances(
+    source: Commits, order: Int64Array, run: Int64Array, count: int
+) -> Int64Array:
     """Return the index of the last commit in each block that increased the offset; -1 for none.
 
     Args:

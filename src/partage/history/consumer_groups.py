@@ -312,7 +312,7 @@ class EpochGroup:
         """
         members = tuple(self._member_of(m, decision, time_ms) for m in decision.target)
         return ClassicState(
-            self.state.kind, epoch, self._strategy(), None, decision.decided_ms, members
+            self.state.kind, epoch, self._strategy_name(), None, decision.decided_ms, members
         )
 
     def _member_of(self, member: str, decision: TargetInput, time_ms: int) -> MemberState:
@@ -357,7 +357,7 @@ class EpochGroup:
                 for p in numbers:
                     yield role, topic_id, name, p
 
-    def _strategy(self) -> str | None:
+    def _strategy_name(self) -> str | None:
         """Return the name of the group's server-side assignor, such as ``server:uniform``,
         or None.
         """
@@ -432,7 +432,7 @@ class EpochGroup:
                 else m
                 for m in first.members
             )
-            strategy = first.strategy or self._strategy()
+            strategy = first.strategy or self._strategy_name()
             first = replace(first, members=members, strategy=strategy)
         successors = {
             value["instanceId"]: member

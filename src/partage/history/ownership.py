@@ -84,15 +84,15 @@ class OwnershipIntervals:
         if isinstance(item, Generation) and item.protocol != "classic":
             return  # a target becomes ownership when members acknowledge it
         time_ms = item.time_ms if isinstance(item, CurrentAssignment) else item.timestamp_ms
-        time_ms = self._corrected_time(time_ms)
+        time_ms = self._correct_time(time_ms)
         yield from self._take_final_intervals(time_ms)
         if isinstance(item, CurrentAssignment):
-            self._replace(item.epoch, time_ms, self._current(item), item.owner)
+            self._replace_intervals(item.epoch, time_ms, self._current(item), item.owner)
         elif isinstance(item, LifecycleEvent):
             if item.what in ("deleted", "migrated"):
-                self._replace(item.generation, time_ms, {}, None)
+                self._replace_intervals(item.generation, time_ms, {}, None)
         else:
-            self._replace(item.number, time_ms, self._assigned(item), None)
+            self._replace_intervals(item.number, time_ms, self._assigned(item), None)
             yield from self._rename_restarted_members(item)
 
     def _rename_restarted_members(self, generation: Generation) -> Iterator[Interval]:
@@ -107,7 +107,7 @@ class OwnershipIntervals:
         if states and states[-1][1] != generation.last:
             states.append((states[-1][0], generation.last))
         for at_ms, state in states:
-            time_ms = self._corrected_time(at_ms)
+            time_ms = self._correct_time(at_ms)
             yield from self._take_final_intervals(time_ms)
             ids = {m.owner: m.id for m in state.members if m.instance is not None}
             renamed = {
@@ -117,9 +117,9 @@ class OwnershipIntervals:
                 for key, one in self._open.items()
                 if ids.get(key[3], one.member) != one.member
             }
-            self._replace(generation.number, time_ms, self._open | renamed, None)
+            self._replace_intervals(generation.number, time_ms, self._open | renamed, None)
 
-    def _corrected_time(self, time_ms: int) -> int:
+    def _correct_time(self, time_ms: int) -> int:
         """Return the time of a log record, corrected so that times never go back in the log."""
         # A time outside the recording, from a wrong clock, is replaced by the time of the record
         # before. If a record is older than the one before, the earlier record's time was wrong: the
@@ -176,7 +176,7 @@ class OwnershipIntervals:
             for role, topic_id, topic, p in assignment.parts
         }  # fmt: skip
 
-    def _replace(
+    def _replace_intervals(
         self, number: int, time_ms: int, now: dict[_Key, Interval], owner: str | None
     ) -> None:
         """End the ownership spans of partitions that members lost, and begin those of new

@@ -306,7 +306,7 @@ def _plain_assumptions(
     rebalance: StreamsRebalance, topology: ObservedTopology, cluster: Cluster
 ) -> Iterator[Assumption]:
     counts = counts_of(topology, cluster)
-    for assignor in _assignors(rebalance):
+    for assignor in _assignors_of_release(rebalance):
         for stateful in _stateful_choices(topology):
             tasks = stateful_tasks(topology, stateful, counts)
             copies = {task: rebalance.copies()[task] for task in tasks}
@@ -346,7 +346,7 @@ def _with_lags(assumption: Assumption, copies: Mapping[TaskId, int]) -> Iterator
             yield replace(assumption, behind=behind, settings=settings, everywhere=everywhere)
 
 
-def _assignors(rebalance: StreamsRebalance) -> Sequence[TaskAssignor]:
+def _assignors_of_release(rebalance: StreamsRebalance) -> Sequence[TaskAssignor]:
     """Return the task assignors of the Kafka Streams release that a rebalance's members run.
 
     The version of the members' user data shows the release.
@@ -421,7 +421,7 @@ class _Comparison:
         """Return the number of differences between recorded tasks and those computed under an
         assumption.
         """
-        sent = self._computed_messages(assumption)
+        sent = self._compute_messages(assumption)
         if sent is None:
             return LONG_MAX
         return sum(
@@ -490,7 +490,7 @@ class _Comparison:
         """
         # Tasks that another consumer must revoke first are not in the record, so the recorded tasks
         # may be a subset.
-        planned, sent = self._assign(assumption), self._computed_messages(assumption)
+        planned, sent = self._assign(assumption), self._compute_messages(assumption)
         if planned is None or planned.plan is None or sent is None:
             return False
         infos = self.now.infos
@@ -537,7 +537,7 @@ class _Comparison:
         except PartageError:
             return None
 
-    def _computed_messages(self, assumption: Assumption) -> _Sent | None:
+    def _compute_messages(self, assumption: Assumption) -> _Sent | None:
         """Return the assignment that the leader would send to each consumer under an assumption.
 
         It is None if there is none, or if the record has other consumers.

@@ -282,7 +282,7 @@ def shared_changelogs(
     tasks = {
         key: max(topology.counts[topic] for topic in topology.sources[key]) for key in stateful
     }
-    names = _changelog_topics(rebalance, topology, cluster)
+    names = _find_changelog_topics(rebalance, topology, cluster)
     choices = [
         [key for key in sorted(tasks, key=str) if tasks[key] == len(cluster.partitions_of(name))]
         for name in names
@@ -296,7 +296,7 @@ def shared_changelogs(
             yield shared
 
 
-def _changelog_topics(
+def _find_changelog_topics(
     rebalance: StreamsRebalance, topology: ObservedTopology, cluster: Cluster
 ) -> list[str]:
     """Return the cluster's changelog topics of a Streams application, recognised by their names.

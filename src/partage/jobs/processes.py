@@ -84,7 +84,7 @@ class WorkerProcesses:
             from loky import ProcessPoolExecutor
 
             self._executor = ProcessPoolExecutor(
-                count, initializer=_prepare, initargs=(os.getpid(), modules), env=_SAFE_PATH
+                count, initializer=_set_up_worker, initargs=(os.getpid(), modules), env=_SAFE_PATH
             )
             with environment(_SAFE_PATH):  # loky also starts a process that removes semaphores
                 self._starts = [self._executor.submit(os.getpid) for _ in range(count)]
@@ -291,7 +291,7 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = old
 
 
-def _prepare(caller: int, modules: Sequence[str]) -> None:
+def _set_up_worker(caller: int, modules: Sequence[str]) -> None:
     """Set up a worker process after its start: signals, output, imports and garbage collection.
 
     ``caller`` is the process id of the calling process, ``modules`` are the modules to import.

@@ -143,7 +143,7 @@ def read_streams_application(source: str | Path, application_id: str) -> Recorde
         raise InvalidCaptureError(f"{what}; record it with partage capture")
     clusters = ClusterHistory(states)
     logs = topic_sizes(folder)
-    found = _streams_group(records, clusters, folder) or _classic_group(
+    found = _state_of_streams_group(records, clusters, folder) or _state_of_classic_group(
         records, clusters, application_id, logs
     )
     if found is None:
@@ -175,7 +175,7 @@ def application_of(
     state.notes.append(_RATE_NOTE)
     return RecordedApplication(
         application_id, state.is_streams_group, state.at_ms, state.subtopologies, state.clients,
-        sizes, state.settings, _racks(state), source_lag, tuple(state.notes),
+        sizes, state.settings, _replica_racks(state), source_lag, tuple(state.notes),
     )  # fmt: skip
 
 
@@ -200,18 +200,18 @@ def _group_records(folder: Path, group: str) -> tuple[list[_Record], dict[TopicP
                 if key[:2] in _COMMIT_KEYS:
                     newest = commits.get(key, (-1, None))
                     commits[key] = max(newest, (offset, value), key=itemgetter(0))
-                elif (one := _decoded(key, value, group)) is not None:
+                elif (one := _decode_group_record(key, value, group)) is not None:
                     found.append(_Record(offset, row["timestamp_ms"], one))
     found.sort(key=lambda one: one.offset)
     committed: dict[TopicPartition, int] = {}
     for key, (_, value) in commits.items():
-        one = _decoded(key, value, group)
+        one = _decode_group_record(key, value, group)
         if one is not None and one.value is not None:
             committed[one.key["topic"], one.key["partition"]] = one.value["offset"]
     return found, committed
 
 
-def _decoded(key: bytes, value: bytes | None, group: str) -> DecodedRecord | None:
+def _decode_group_record(key: bytes, value: bytes | None, group: str) -> DecodedRecord | None:
     """Decode a record's key and value; return None if it is damaged or not of the given group."""
     try:
         found = decode_record(key, value)
@@ -240,7 +240,7 @@ class _StreamsMembers:
         return found
 
 
-def _streams_group(
+def _state_of_streams_group(
     records: Sequence[_Record], clusters: ClusterHistory, folder: Path
 ) -> StreamsState | None:
     """Derive the state of a Kafka Streams application from the records of its streams group
@@ -329,12 +329,12 @@ def _streams_clients(application: str, found: _StreamsMembers) -> tuple[Recorded
         clients[name] = RecordedClient(
             name, process, len(members), first["rackId"],
             {row["key"]: row["value"] for row in first["clientTags"] or ()},
-            _task_ids(assigned, "activeTasks"), _task_ids(assigned, "standbyTasks"),
+            _list_task_ids(assigned, "activeTasks"), _list_task_ids(assigned, "standbyTasks"),
         )  # fmt: skip
     return tuple(clients.values())
 
 
-def _task_ids(assigned: Iterable[Mapping[str, Any]], kind: str) -> tuple[str, ...]:
+def _list_task_ids(assigned: Iterable[Mapping[str, Any]], kind: str) -> tuple[str, ...]:
     """Return the Streams task ids in a member's assignment; ``kind`` is active, standby or
     warm-up.
     """
@@ -375,7 +375,7 @@ class ClassicGeneration(NamedTuple):
     rebalance: StreamsRebalance
 
 
-def _classic_group(
+def _state_of_classic_group(
     records: Sequence[_Record], clusters: ClusterHistory, application: str, logs: TopicSizes
 ) -> StreamsState | None:
     """Derive the state of a Kafka Streams application from the records of its classic group.
@@ -385,7 +385,7 @@ def _classic_group(
     Raises:
         UnsupportedProblemError: the application has named topologies.
     """
-    generations = list(_generations(records))
+    generations = list(_decode_generations(records))
     if not generations:
         return None
     return classic_state(generations, records[-1].time_ms, clusters, application, logs)
@@ -447,11 +447,11 @@ def classic_state(
         settings["session.timeout.ms"] = str(session)
     return StreamsState(
         False, chosen.at_ms, subtopologies, _classic_clients(application, chosen, seen), settings,
-        cluster, _reported_sizes(seen, generations, subtopologies, notes), notes,
+        cluster, _estimate_reported_sizes(seen, generations, subtopologies, notes), notes,
     )  # fmt: skip
 
 
-def _generations(records: Iterable[_Record]) -> Iterator[ClassicGeneration]:
+def _decode_generations(records: Iterable[_Record]) -> Iterator[ClassicGeneration]:
     """Yield the generations in records of a classic Streams group whose user data can be
     decoded.
     """
@@ -550,7 +550,7 @@ def _classic_clients(
     return tuple(clients.values())
 
 
-def _reported_sizes(
+def _estimate_reported_sizes(
     seen: ObservedTopology,
     generations: Sequence[ClassicGeneration],
     subtopologies: Iterable[RecordedSubtopology],
@@ -581,18 +581,18 @@ def _reported_sizes(
         mean = round(sum(ends.values()) / len(ends))
         missing += sub.tasks - len(ends)
         for p in range(sub.tasks):
-            rate = _growth(times.get(TaskId(sub.number, p), []))
+            rate = _estimate_growth(times.get(TaskId(sub.number, p), []))
             sizes[sub.changelogs[0], p] = ChangelogSize(ends.get(p, mean), None, rate)
     if missing:
         notes.append(f"{missing} tasks have the mean size of the others: no client reported them.")
     return sizes
 
 
-def _growth(reports: Sequence[tuple[int, int]]) -> float:
+def _estimate_growth(reports: Sequence[tuple[int, int]]) -> float:
     """Return how fast a Streams task's changelog grew (records per second), from its reported
     sizes.
 
-    >>> _growth([(0, 100), (5_000, 90), (10_000, 150)])
+    >>> _estimate_growth([(0, 100), (5_000, 90), (10_000, 150)])
     5.0
     """
     if len(reports) < 2:
@@ -679,7 +679,7 @@ def _source_lag(
     return sum(max(0, end - committed.get(place, end - size.records)) for place, size, end in known)
 
 
-def _racks(found: StreamsState) -> dict[str, list[list[str]]]:
+def _replica_racks(found: StreamsState) -> dict[str, list[list[str]]]:
     """Return the racks of each partition's replicas, by topic; topics with an unknown rack are left
     out.
     """

@@ -165,12 +165,12 @@ def _advise_best_settings(rule: str, group: GroupFigures) -> Advice | None:
     less = percent(min(best.saved.best, whole), whole)
     why = (
         f"In the simulation {best.policy} has {less} less downtime than the present "
-        f"settings: {how}. {_error_sentence(group)}"
+        f"settings: {how}. {_simulation_error_sentence(group)}"
     )
     return Advice(rule, title, why, lines, policy=best.policy, saves=best.saved)
 
 
-def _error_sentence(group: GroupFigures) -> str:
+def _simulation_error_sentence(group: GroupFigures) -> str:
     """Return a sentence with the difference between a group's simulated and recorded downtime."""
     error = simulation_error(group) or 0.0
     if error < _SMALLEST_ERROR:
@@ -406,7 +406,7 @@ def _advise_to_keep_strategy(group: GroupFigures) -> Advice | None:
     why += "" if most is None else f" Main cause: {cause_clause(most.kind)}."
     return Advice(
         "as-it-is", "Keep the assignment strategy",
-        f"{why} {_error_sentence(group)} Avoid rebalances instead.",
+        f"{why} {_simulation_error_sentence(group)} Avoid rebalances instead.",
     )  # fmt: skip
 
 

@@ -149,7 +149,7 @@ def _outcomes(group: GroupRates, limits: Limits) -> Iterator[CheckResult]:
         yield _storms(group)
 
 
-def _status(group: GroupRates, *, exceeds: bool, certainly: bool) -> str:
+def _check_status(group: GroupRates, *, exceeds: bool, certainly: bool) -> str:
     """Return `PASSED`, `VIOLATED` or `UNKNOWN` for one consumer group and one limit.
 
     Args:
@@ -171,7 +171,7 @@ def _unread(group: GroupRates, bound: float) -> CheckResult:
     value = rate.per_hour / _HOUR_S
     ends = [end / rate.hours / _HOUR_S if rate.hours else 0.0
             for end in (rate.interval.low, rate.interval.high)]  # fmt: skip
-    status = _status(group, exceeds=value > bound, certainly=ends[0] > bound)
+    status = _check_status(group, exceeds=value > bound, certainly=ends[0] > bound)
     text = f"{share_text(value)} of its consuming time unread"
     if rate.total:
         text += f" ({share_text(ends[0])} to {share_text(ends[1])})"
@@ -186,7 +186,7 @@ def _rebalances(group: GroupRates, bound: float) -> CheckResult:
     if rate is None:
         return _unknown(group, "max-rebalances", bound)
     value = rate.per_hour
-    status = _status(group, exceeds=value > bound, certainly=value > bound)
+    status = _check_status(group, exceeds=value > bound, certainly=value > bound)
     text = (
         f"{plural(int(rate.total), 'rebalance')} in {digits(rate.hours)} h are {digits(value)}/h, "
         f"limit {digits(bound)}/h{_excess_text(status, value, bound)}"
@@ -198,7 +198,7 @@ def _storms(group: GroupRates) -> CheckResult:
     storms = group.storms
     if storms is None:
         return _unknown(group, "no-storms", 0)
-    status = _status(group, exceeds=storms > 0, certainly=storms > 0)
+    status = _check_status(group, exceeds=storms > 0, certainly=storms > 0)
     text = "no rebalance storm"
     if storms:
         of = plural(group.group.traits.stormy, "rebalance")

@@ -193,7 +193,7 @@ def load_run(folder: PublishedRun) -> RunFigures:
     run = RunFigures(
         summary,
         tuple(replace(group, anchor=f"g{i}") for i, group in enumerate(groups)),
-        _policy_order(folder.summary, figures), figures, _overall(other),
+        _order_policies(folder.summary, figures), figures, _overall(other),
         _all_causes(causes), _bad(folder), tuple(back_tests(rebalances, replays)),
     )  # fmt: skip
     return _mark_downtime_unknown(run)
@@ -228,7 +228,7 @@ def back_tests(rebalances: pa.Table, replays: pa.Table) -> Iterator[BackTest]:
         costs = _costs_by_rebalance(replays, changed)
         for of in changed.values():
             for old, new in pairwise(of):
-                found = _back_test(old, new, costs)
+                found = _test_change(old, new, costs)
                 if found is not None:
                     yield found
 
@@ -258,7 +258,7 @@ def _costs_by_rebalance(
     return found
 
 
-def _back_test(
+def _test_change(
     old: Sequence[Mapping[str, Any]],
     new: Sequence[Mapping[str, Any]],
     costs: Mapping[tuple[Any, ...], list[Estimate]],
@@ -555,13 +555,13 @@ def _group(row: Mapping[str, Any], tables: _Tables) -> GroupFigures:
         causes=tables.causes.get(name, ()),
         traits=tables.traits.get(name, Traits()),
         assigned_ps=tables.assigned.get(name, 0.0),
-        span_ms=_observed_ms(row["first_ms"], tables.cover),
+        span_ms=_observed_time_ms(row["first_ms"], tables.cover),
         streams=tables.streams.get(name, ()),
         **{column: row[column] for column in same},
     )
 
 
-def _observed_ms(first: int | None, cover: Mapping[str, Any]) -> int:
+def _observed_time_ms(first: int | None, cover: Mapping[str, Any]) -> int:
     """Return the time (ms) for which the log covers a consumer group; 0 if unknown.
 
     Args:
@@ -574,7 +574,7 @@ def _observed_ms(first: int | None, cover: Mapping[str, Any]) -> int:
     return int(max(0, end - max(first, begin)))
 
 
-def _policy_order(summary: Mapping[str, Any], figures: Mapping[str, Figures]) -> tuple[str, ...]:
+def _order_policies(summary: Mapping[str, Any], figures: Mapping[str, Figures]) -> tuple[str, ...]:
     """Return the names of all simulated policies in display order.
 
     Policies from the command line come first, in the order given there.

@@ -100,7 +100,7 @@ def _table(columns: Sequence[str]) -> Table:
     return table
 
 
-def _rows(diff: RunDiff) -> Iterator[tuple[Text, GroupDiff]]:
+def _build_rows(diff: RunDiff) -> Iterator[tuple[Text, GroupDiff]]:
     """Yield the table rows of a comparison of two runs: first for all groups, then for each group.
 
     A row is a label with the changes.
@@ -113,7 +113,7 @@ def _rows(diff: RunDiff) -> Iterator[tuple[Text, GroupDiff]]:
 
 def _unread(diff: RunDiff) -> Table:
     table = _table(("group", "unread %\nbefore", "unread %\nafter", "change %", "verdict"))
-    for label, one in _rows(diff):
+    for label, one in _build_rows(diff):
         change = one.changes[UNREAD]
         verdict = _text(one.verdict, _STYLES[one.verdict])
         ends = _unread_percent(change.before), _unread_percent(change.after)
@@ -124,7 +124,7 @@ def _unread(diff: RunDiff) -> Table:
 def _counts_by_hour(diff: RunDiff) -> Table:
     table = _table(("group", "rebalances/h\nbefore → after", "verdict", "moved/h\nbefore → after",
                     "verdict"))  # fmt: skip
-    for label, one in _rows(diff):
+    for label, one in _build_rows(diff):
         cells = []
         for figure in (REBALANCES, MOVED):
             change = one.changes[figure]

@@ -132,7 +132,7 @@ def gain_of(
         return None
     lengths = relative_downtime(group.lost, group.unread)
     low, best, high = (saved.low + one * (saved.high - saved.low) for one in lengths)
-    estimated = _estimated_gain(group, known[OWN], found)
+    estimated = _estimate_gain(group, known[OWN], found)
     if estimated is not None:  # both methods have to agree
         best = estimated.best
         low, high = min(low, estimated.low), max(high, estimated.high)
@@ -144,7 +144,7 @@ def gain_of(
     return Estimate(best, low, high)
 
 
-def _estimated_gain(group: GroupFigures, own: Figures, policy_figures: Figures) -> Estimate | None:
+def _estimate_gain(group: GroupFigures, own: Figures, policy_figures: Figures) -> Estimate | None:
     """Return the downtime that other settings save a group, with an interval; None if unknown.
 
     Args:

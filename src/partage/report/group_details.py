@@ -80,19 +80,25 @@ def details(folder: PublishedRun, run: RunFigures) -> Iterator[tuple[GroupFigure
     )
     each = max(5, min(MAX_STEPS, MAX_STEPS_IN_ALL // max(len(groups), 1)))
     kept = {g.name: _select_listed(rebalances.rows(g.name), each) for g in groups}
-    worst = {name: _worst(rows) for name, rows in kept.items()}
-    simulated = _simulated(replays, [kept[name][i] for name, of in worst.items() for i in of])
+    worst = {name: _find_worst(rows) for name, rows in kept.items()}
+    simulated = _simulated_downtimes(
+        replays, [kept[name][i] for name, of in worst.items() for i in of]
+    )
     cover = run.summary.get("coverage", {})
     boxes = max(100, _MAX_BOXES_IN_ALL // max(len(groups), 1))
     for number, group in enumerate(groups):
         rows, all_rows = kept[group.name], rebalances.rows(group.name)
-        intervals, gaps = owned.rows(group.name), _gaps(all_rows)
+        intervals, gaps = owned.rows(group.name), _find_gaps(all_rows)
         first, last = _time_span(rows, intervals, gaps, cover)
-        ownership = _ownership(intervals, last)
+        ownership = _to_owned_intervals(intervals, last)
         budget = _MAX_BOXES if number < _LARGE_TIMELINES else min(boxes, _MAX_BOXES)
-        times = _unread(unread.rows(group.name), ownership) if "unread" in folder.tables else None
+        times = (
+            _to_unread_times(unread.rows(group.name), ownership)
+            if "unread" in folder.tables
+            else None
+        )
         unit = common_unit(map(_downtime_sort_key, rows))
-        changes = _changes(rows, all_rows["time_ms"].to_pylist(), ownership, last)
+        changes = _count_partition_changes(rows, all_rows["time_ms"].to_pylist(), ownership, last)
         yield (
             group,
             {
@@ -118,7 +124,9 @@ def details(folder: PublishedRun, run: RunFigures) -> Iterator[tuple[GroupFigure
                 "worst": [
                     {
                         "step": i,
-                        "cheapest": columns_of(_cheapest(simulated.get(_key(rows[i]), {}), unit)),
+                        "cheapest": columns_of(
+                            _list_cheapest(simulated.get(_key(rows[i]), {}), unit)
+                        ),
                     }
                     for i in worst[group.name]
                 ],
@@ -198,11 +206,11 @@ def _select_listed(table: pa.Table, most: int) -> list[dict[str, Any]]:
     """
     rows: list[dict[str, Any]] = table.to_pylist()
     newest = max(0, len(rows) - most)
-    some = {*_worst(rows[:newest]), *range(newest, len(rows))} if newest else range(len(rows))
+    some = {*_find_worst(rows[:newest]), *range(newest, len(rows))} if newest else range(len(rows))
     return [rows[i] for i in sorted(some)]
 
 
-def _worst(rows: Sequence[dict[str, Any]]) -> list[int]:
+def _find_worst(rows: Sequence[dict[str, Any]]) -> list[int]:
     """Return the row numbers of the few rebalances in ``rows`` with the largest downtime."""
     # Rebalances without known downtime are ordered by the number of partitions that they moved.
     some = [
@@ -221,7 +229,7 @@ def _downtime_sort_key(row: Mapping[str, Any]) -> float | None:
     return found
 
 
-def _simulated(
+def _simulated_downtimes(
     replays: pa.Table, rebalances: Sequence[Mapping[str, Any]]
 ) -> dict[tuple[Any, ...], dict[str, Any]]:
     """Return the simulated downtime of each listed rebalance under several policies.
@@ -250,7 +258,7 @@ def _simulated(
     return found
 
 
-def _gaps(table: pa.Table) -> list[_Gap]:
+def _find_gaps(table: pa.Table) -> list[_Gap]:
     """Return the largest gaps in a group's history (a table of rebalances), in order of time."""
     times, missing = table["time_ms"].to_pylist(), table["gap_before"].to_pylist()
     before: list[int | None] = [None, *times]
@@ -296,7 +304,7 @@ def _history_span(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, 
     return first, max(last, first + 1)
 
 
-def _ownership(table: pa.Table, last: int) -> OwnedIntervals:
+def _to_owned_intervals(table: pa.Table, last: int) -> OwnedIntervals:
     """Convert a group's ownership intervals from a table to arrays.
 
     Args:
@@ -328,7 +336,7 @@ def _ownership(table: pa.Table, last: int) -> OwnedIntervals:
     )
 
 
-def _unread(table: pa.Table, owned: OwnedIntervals) -> UnreadTimes:
+def _to_unread_times(table: pa.Table, owned: OwnedIntervals) -> UnreadTimes:
     """Convert the times in which partitions of a group had no consumer from a table to arrays.
 
     Args:
@@ -384,7 +392,7 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 1)
 
 
-def _changes(
+def _count_partition_changes(
     rows: Sequence[Mapping[str, Any]], times: Sequence[int], owned: OwnedIntervals, last_ms: int
 ) -> Iterator[dict[str, int]]:
     """Yield each member's number of partitions before and after each listed rebalance.
@@ -439,7 +447,9 @@ def _intervals_by_owner(owned: OwnedIntervals, last_ms: int) -> Iterator[tuple[_
         yield np.sort(start[begins & of]), np.sort(end[ends & of])
 
 
-def _cheapest(policies: Mapping[str, Mapping[str, Any]], unit: TimeUnit) -> list[dict[str, str]]:
+def _list_cheapest(
+    policies: Mapping[str, Mapping[str, Any]], unit: TimeUnit
+) -> list[dict[str, str]]:
     """Return the protocols and strategies with the least simulated downtime for a rebalance, as
     texts in the given unit.
     """

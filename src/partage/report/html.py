@@ -170,7 +170,7 @@ def _details_json(run: RunFigures, details: Details) -> dict[str, Markup]:
     found: dict[str, Markup] = {}
     room = _MAX_CHARACTERS
     for group, values in details:
-        text = _json(view_model.group_data(run, group, values))
+        text = _to_script_json(view_model.group_data(run, group, values))
         room -= len(text)
         if room < 0:
             break
@@ -224,12 +224,12 @@ def environment() -> Environment:
         downtime=messages.format_range,
         estimate=partial(messages.format_estimate, short=True),
         when=_when,
-        data=_json,
+        data=_to_script_json,
         raw_script=_raw_script,
     )
     made.globals.update(
         percent=messages.percent,
-        bar=_bar,
+        bar=_bar_percent,
         causes={kind: text._asdict() for kind, text in messages.CAUSES.items()},
         glossary={key: term._asdict() for key, term in messages.GLOSSARY.items()},
     )
@@ -241,7 +241,7 @@ def _finalized(value: Any) -> Any:
     return escape_document_text(value) if type(value) is str else value
 
 
-def _json(value: Any) -> Markup:
+def _to_script_json(value: Any) -> Markup:
     """Return a value as JSON that is safe inside an HTML script element.
 
     The JSON can neither end the element nor open a comment. Control and bidirectional characters
@@ -288,7 +288,7 @@ def _when(ms: int | None) -> str:
     return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _bar(part: float, whole: float) -> float:
+def _bar_percent(part: float, whole: float) -> float:
     """Return the length of a chart bar in percent of the longest bar.
 
     ``part`` is the bar's value, ``whole`` the value of the longest bar.

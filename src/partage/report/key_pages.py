@@ -55,11 +55,11 @@ def write_keys_page(
         headline=_keys_headline(document),
         lead=_keys_lead(document),
         counts=[
-            {"load": load, "bars": _bars(load, loads.get(load["partitions"], ()))}
+            {"load": load, "bars": _build_bars(load, loads.get(load["partitions"], ()))}
             for load in document["spread"]
         ],
         hottest=hottest,
-        hours=_worst_hours(document["hours"]),
+        hours=_find_worst_hours(document["hours"]),
         advice=advice,
     )  # fmt: skip
 
@@ -80,7 +80,9 @@ def _keys_lead(found: Mapping[str, Any]) -> str:
     return f"{keys}{found['records']:,} records{without}."
 
 
-def _bars(load: Mapping[str, Any], records: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
+def _build_bars(
+    load: Mapping[str, Any], records: Sequence[tuple[int, int]]
+) -> list[dict[str, Any]]:
     """Return the bars of a chart with the number of records in each partition of a topic.
 
     Args:
@@ -106,7 +108,7 @@ def _bars(load: Mapping[str, Any], records: Sequence[tuple[int, int]]) -> list[d
     ]
 
 
-def _worst_hours(hours: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _find_worst_hours(hours: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return, for each partition count, the hour in which one partition got the most records.
 
     Args:

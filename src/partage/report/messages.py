@@ -256,7 +256,7 @@ def common_unit(times: Iterable[float | None]) -> TimeUnit:
     >>> common_unit([3, 600, None]).brief, common_unit([]).brief
     ('min', 's')
     """
-    return _unit(max((abs(one) for one in times if one is not None), default=0.0))
+    return _choose_unit(max((abs(one) for one in times if one is not None), default=0.0))
 
 
 def format_range(
@@ -279,7 +279,7 @@ def format_range(
     low, high = bounds.low, bounds.high
     if low == high == 0:
         return "0" if short else "none"
-    chosen = unit or _unit(max(abs(low), abs(high)))
+    chosen = unit or _choose_unit(max(abs(low), abs(high)))
     a, b = (_number(v / chosen.seconds, small=unit is not None) for v in (low, high))
     name = f"p·{chosen.brief}" if short else f"partition-{chosen.long}"
     if a == b:
@@ -315,7 +315,7 @@ def format_estimate(
     if estimate is None and single is None:
         return "unknown"
     best = estimate.best if estimate is not None else single or 0.0
-    chosen = unit or _unit(abs(best))
+    chosen = unit or _choose_unit(abs(best))
     value, *ends = (
         _number(one / chosen.seconds, small=unit is not None)
         for one in (best, *((estimate.low, estimate.high) if estimate is not None else ()))
@@ -348,7 +348,7 @@ def downtime_text(
     return format_range(bounds, short=short, unit=unit)
 
 
-def _unit(size: float) -> TimeUnit:
+def _choose_unit(size: float) -> TimeUnit:
     """Return the unit in which to show a time of ``size`` partition-seconds."""
     if size < 120:
         return TimeUnit(1, "seconds", "s")

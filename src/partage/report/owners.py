@@ -150,11 +150,11 @@ def owners_at(
         matching &= pc.field("group").isin(list(groups))
     rows = _read_rows(run, "ownership", _COLUMNS, where=matching)
     rows.sort(key=lambda r: (r["group"], r["topic"], r["partition"], r["role"], r["member"]))
-    clients = _clients(run, {row["member"] for row in rows})
+    clients = _look_up_clients(run, {row["member"] for row in rows})
     return [Owner(**row, **clients.get((row["group"], row["member"]), {})) for row in rows]
 
 
-def _clients(run: PublishedRun, members: set[str]) -> dict[tuple[str, str], dict[str, Any]]:
+def _look_up_clients(run: PublishedRun, members: set[str]) -> dict[tuple[str, str], dict[str, Any]]:
     """Look up the client id and host of group members in a run's table.
 
     Return a dict from (group, member id) to client id and host.

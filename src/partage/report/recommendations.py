@@ -164,7 +164,7 @@ def _sort_key(one: Recommendation) -> tuple[int, float]:
 
 
 def _recommendation(group: GroupFigures, advice: Advice) -> Recommendation:
-    gain_ps, gain_note = _gain(group, advice)
+    gain_ps, gain_note = _format_gain(group, advice)
     names, risk, rollout = _deployment(group, advice)
     return Recommendation(
         advice, gain_ps, gain_note, _confidence(group, advice),
@@ -173,7 +173,7 @@ def _recommendation(group: GroupFigures, advice: Advice) -> Recommendation:
     )  # fmt: skip
 
 
-def _gain(group: GroupFigures, advice: Advice) -> tuple[float, str]:
+def _format_gain(group: GroupFigures, advice: Advice) -> tuple[float, str]:
     """Return the downtime that a recommended change would save a group, and what it consists of.
 
     The downtime is in partition-seconds; 0 if it is unknown.

@@ -37,10 +37,10 @@ def write_replicas_page(plan: Mapping[str, Any], path: Path) -> Path:
         headline=_headline(plan),
         lead=_lead(plan),
         figures=_figures(plan),
-        kinds=[_chart(plan, kind) for kind in plan["brokers"][0]["before"]],
+        kinds=[_build_chart(plan, kind) for kind in plan["brokers"][0]["before"]],
         hidden=max(0, len(plan["brokers"]) - _MAX_BROKERS),
-        racks=_racks(plan),
-        disks=_disks(plan),
+        racks=_rack_bars(plan),
+        disks=_disk_bars(plan),
         more_disks=max(0, len(plan["disks"]) - _MAX_BROKERS),
         network=_network(plan),
         batches=[_batch(i, row) for i, row in enumerate(plan["batches"][:_MAX_MOVES], 1)],
@@ -48,8 +48,8 @@ def write_replicas_page(plan: Mapping[str, Any], path: Path) -> Path:
             {
                 **one,
                 "size": _amount(one["bytes"]) if "bytes" in one else "",
-                "source": _location(one, "from"),
-                "target": _location(one, "to"),
+                "source": _format_location(one, "from"),
+                "target": _format_location(one, "to"),
             }
             for one in plan["moves"][:_MAX_MOVES]
         ],
@@ -70,7 +70,7 @@ def _shown(kind: str, value: float) -> str:
     return f"{_amount(value)}/s" if kind == "load" else f"{value:,.0f}"
 
 
-def _location(move: Mapping[str, Any], side: str) -> str:
+def _format_location(move: Mapping[str, Any], side: str) -> str:
     """Return the source or the target of a replica move as text: the broker and its log directory.
 
     Args:
@@ -136,7 +136,7 @@ def _figures(plan: Mapping[str, Any]) -> list[dict[str, str]]:
     return rows
 
 
-def _chart(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def _build_chart(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Return a bar chart of each broker's use of one resource, before and after a reassignment.
 
     Args:
@@ -152,7 +152,7 @@ def _chart(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return {"kind": kind, "bars": _bars(rows, kind)}
 
 
-def _racks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _rack_bars(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the bars of charts that show each rack's use of resources in a plan, such as disk
     space.
     """
@@ -172,7 +172,7 @@ def _racks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _disks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _disk_bars(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the bars of a chart that shows the bytes in each broker's log directories in
     a plan.
     """

@@ -129,7 +129,7 @@ class GroupDiff:
     def causes(self) -> dict[str, RateChange]:
         """Change of the rebalances per hour for each kind of cause, the largest change first."""
         found = {f.removeprefix(CAUSE): c for f, c in self.changes.items() if f.startswith(CAUSE)}
-        return dict(sorted(found.items(), key=lambda one: (-_difference(one[1]), one[0])))
+        return dict(sorted(found.items(), key=lambda one: (-_rate_difference(one[1]), one[0])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +188,13 @@ def diff_runs(before: Recording, after: Recording, names: Iterable[str] | None =
     pairs = [(one, second[name]) for name, one in first.items() if name in second]
     groups = [_group_diff(pair, len(pairs)) for pair in pairs]
     return RunDiff(
-        before, after, _whole(pairs, (before.hours, after.hours)),
+        before, after, _compare_totals(pairs, (before.hours, after.hours)),
         tuple(sorted(groups, key=_sort_key)), tuple(sorted(first.keys() - second.keys())),
         tuple(sorted(second.keys() - first.keys())), tuple(_notes(before, after)),
     )  # fmt: skip
 
 
-def _difference(change: RateChange) -> float:
+def _rate_difference(change: RateChange) -> float:
     """Return the absolute change of a rate per hour between two runs; 0 if that is unknown."""
     if change.before is None or change.after is None:
         return 0.0
@@ -207,7 +207,7 @@ def _sort_key(diff: GroupDiff) -> tuple[int, float, str]:
     Downtime is the time in which partitions have no consumer. Larger changes precede smaller ones.
     """
     rank = {WORSE: 0, BETTER: 0, NOISE: 1, UNKNOWN: 2}[diff.verdict]
-    return rank, -_difference(diff.changes[UNREAD]), diff.name
+    return rank, -_rate_difference(diff.changes[UNREAD]), diff.name
 
 
 def _notes(before: Recording, after: Recording) -> Iterator[str]:
@@ -248,7 +248,7 @@ def _group_diff(pair: _Pair, groups: int) -> GroupDiff:
         many = _count_comparisons(figure, figures, groups)
         changes[figure] = _compare_metric(figure, before, after, many if covered else 0)
     why = _why_unknown(pair) if changes[UNREAD].verdict == UNKNOWN else ""
-    return GroupDiff(pair[0].name, changes, _changed_settings(*pair), why)
+    return GroupDiff(pair[0].name, changes, _find_changed_settings(*pair), why)
 
 
 def _why_unknown(pair: _Pair) -> str:
@@ -262,7 +262,7 @@ def _why_unknown(pair: _Pair) -> str:
     return "; ".join(f"{run}: {why}" for run, why in (("before", before), ("after", after)) if why)
 
 
-def _whole(pairs: Sequence[_Pair], hours: tuple[float, float]) -> GroupDiff:
+def _compare_totals(pairs: Sequence[_Pair], hours: tuple[float, float]) -> GroupDiff:
     """Compare the total of two runs, over the groups whose metrics are known in both runs.
 
     Args:
@@ -343,10 +343,10 @@ def compare_rates(
     if not before.hours or not after.hours:
         return RateChange(before, after, None, UNKNOWN)
     size = math.sqrt((before.squares + after.squares) / max(1, before.episodes + after.episodes))
-    (shape, scale), (other_shape, other_scale) = (_gamma(one, size) for one in (before, after))
+    (shape, scale), (other_shape, other_scale) = (_fit_gamma(one, size) for one in (before, after))
     tail = _ALPHA / 2 / comparisons
     low, high = (
-        math.exp(_beta_logit(chance, other_shape, shape)) * other_scale / scale
+        math.exp(_beta_quantile_logit(chance, other_shape, shape)) * other_scale / scale
         for chance in (tail, 1 - tail)
     )
     verdict = NOISE
@@ -355,7 +355,7 @@ def compare_rates(
     return RateChange(before, after, FigureRange(low, high), verdict)
 
 
-def _gamma(rate: Rate, size: float) -> tuple[float, float]:
+def _fit_gamma(rate: Rate, size: float) -> tuple[float, float]:
     """Return shape and scale of the gamma distribution that models an uncertain rate per hour.
 
     Args:
@@ -369,7 +369,7 @@ def _gamma(rate: Rate, size: float) -> tuple[float, float]:
     return mean * mean / variance, variance / mean / rate.hours
 
 
-def _beta_logit(chance: float, a: float, b: float) -> float:
+def _beta_quantile_logit(chance: float, a: float, b: float) -> float:
     """Return a quantile of the beta distribution with parameters ``a`` and ``b``, on the logit
     scale.
 
@@ -419,14 +419,14 @@ def _continued_fraction(x: float, a: float, b: float) -> float:
     return value
 
 
-def _changed_settings(
+def _find_changed_settings(
     before_rates: GroupRates, after_rates: GroupRates
 ) -> tuple[SettingChange, ...]:
     """Return the settings of a group, and its size, that differ between two runs.
 
     ``before_rates`` and ``after_rates`` are the group in the first and in the second run.
     """
-    before, after = (_settings(rates.group) for rates in (before_rates, after_rates))
+    before, after = (_settings_of_group(rates.group) for rates in (before_rates, after_rates))
     names = dict.fromkeys((*before, *after))
     found = [SettingChange(name, before.get(name, "-"), after.get(name, "-")) for name in names]
     return tuple(
@@ -436,7 +436,7 @@ def _changed_settings(
     )
 
 
-def _settings(group: GroupFigures) -> dict[str, str]:
+def _settings_of_group(group: GroupFigures) -> dict[str, str]:
     """Return a group's settings, client libraries and size as a dict, for a comparison of
     two runs.
     """

@@ -56,7 +56,7 @@ def write_streams_page(
         f"{plural(len(cells), 'combination')} of assignor and settings.",
         heads=heads,
         rows=rows,
-        cells=[_timeline(cell, seconds) for cell in cells],
+        cells=[_build_timeline(cell, seconds) for cell in cells],
         ticks=_ticks(seconds),
         events=[
             {
@@ -91,7 +91,7 @@ def _name(cell: Mapping[str, Any]) -> str:
     return ", ".join([cell["assignor"].removeprefix("streams:"), *settings])
 
 
-def _timeline(cell: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+def _build_timeline(cell: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     """Return the timeline of the tasks of a simulated Kafka Streams application, for the HTML page.
 
     Args:

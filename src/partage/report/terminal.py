@@ -83,7 +83,7 @@ def summary(run: RunFigures) -> Iterator[RenderableType]:
             what = "no plan for some rebalances, or partitions without an owner"
             yield Text(f"* not comparable: {what}", "dim")
     for group in run.applications[:MAX_APPLICATIONS]:
-        yield from _application(streams_card(group))
+        yield from _format_application(streams_card(group))
     if len(run.applications) > MAX_APPLICATIONS:
         more = len(run.applications) - MAX_APPLICATIONS
         yield Text(f"{plural(more, 'more Streams application')} on the page", "dim")
@@ -225,7 +225,7 @@ def _recommendation_lines(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator
 
     some = [row for row in rows if row.first is not None]
     for number, row in enumerate(some[:MAX_ADVICE]):
-        yield from _recommendation(row, in_full=not number)
+        yield from _format_recommendation(row, in_full=not number)
     if len(some) > MAX_ADVICE:
         yield Text(f"{plural(len(some) - MAX_ADVICE, 'more recommendation')} on the page", "dim")
     record = coverage_advice(run)
@@ -237,7 +237,7 @@ def _recommendation_lines(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator
             yield Text(f"    {line}", "cyan")
 
 
-def _recommendation(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
+def _format_recommendation(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
     """Yield the terminal lines with the best recommendation in a group's row.
 
     ``in_full`` adds its evidence, configuration lines, risk and rollout.
@@ -267,7 +267,7 @@ def _recommendation(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
             yield Text(clean(f"  {label}: {text}"))
 
 
-def _application(card: StreamsCard) -> Iterator[RenderableType]:
+def _format_application(card: StreamsCard) -> Iterator[RenderableType]:
     """Yield the terminal output of a Kafka Streams application's card: results under other
     settings.
     """

@@ -183,7 +183,7 @@ def draw_timeline(
     row, owner, start, end = (a[seen] for a in (owned.row, owned.owner, start, end))
     size = len(owned.partitions)
     rows = _row_count(size, budget)
-    exact = rows == size and len(row) <= budget and not _overlapping(row, start, end)
+    exact = rows == size and len(row) <= budget and not _has_overlaps(row, start, end)
     if exact:
         boxes = np.column_stack([row, start, end, owner, np.full(len(row), 100)])
     else:
@@ -218,7 +218,7 @@ def _row_count(partitions: int, budget: int) -> int:
     return partitions if partitions <= min(MAX_ROWS, most) else min(MAX_BINNED_ROWS, most)
 
 
-def _overlapping(row: _Ints, start: _Ints, end: _Ints) -> bool:
+def _has_overlaps(row: _Ints, start: _Ints, end: _Ints) -> bool:
     """Return whether a partition has two owners at the same time, as share groups allow.
 
     Args:
@@ -257,7 +257,7 @@ def _draw_unread(
     _, start, end = unread.span(unread.best)
     exact = rows == size and sum(len(part[1]) for part in parts) <= budget
     drawn = [
-        _exact_unread(*part) if exact else _binned_unread(*part, span, partitions, budget // 2)
+        _exact_unread(*part) if exact else _bin_unread(*part, span, partitions, budget // 2)
         for part in parts
     ]
     columns = np.concatenate(drawn).T.tolist()
@@ -281,7 +281,7 @@ def _exact_unread(certain: int, row: _Ints, start: _Ints, end: _Ints) -> _Ints:
     return np.column_stack([row, start, end, np.full(len(row), certain), full])
 
 
-def _binned_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
+def _bin_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
     certain: int, row: _Ints, start: _Ints, end: _Ints, span: int, partitions: _Ints, budget: int
 ) -> _Ints:
     """Return rectangles that show the share of partitions without a consumer over time.
@@ -299,7 +299,7 @@ def _binned_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
     found = np.zeros((0, 5), np.int64)
     for columns in _BINS:
         width = span / columns
-        place, column, weight = _by_bin(start, end, span, columns)
+        place, column, weight = _split_by_bin(start, end, span, columns)
         key, which = np.unique(row[place] * columns + column, return_inverse=True)
         share = np.bincount(which, weight, len(key)) / (width * partitions[key // columns])
         cells = _Bins(key // columns, key % columns, np.zeros_like(key), np.minimum(share, 1))
@@ -323,7 +323,7 @@ def _unread_share(start: _Ints, end: _Ints, span: int, size: int) -> dict[str, l
         The times of its steps (``at``, ms), and the value from each step on (``percent``).
     """
     start, end = np.clip(start, 0, span), np.clip(end, 0, span)
-    _, column, weight = _by_bin(start, end, span, _SHARE_BINS)
+    _, column, weight = _split_by_bin(start, end, span, _SHARE_BINS)
     sums = np.bincount(column, weight, _SHARE_BINS)
     percent = np.round(100 * sums / (span / _SHARE_BINS * size), 1)
     changes = np.flatnonzero(np.append([True], percent[1:] != percent[:-1]))
@@ -345,13 +345,13 @@ def _bin_ownership(spans: _Spans, span: int, budget: int) -> NDArray[np.int64]:
     # The finest time bins within the budget are used, else the coarsest ones.
     found = np.zeros((0, 5), np.int64)
     for columns in _BINS:
-        found = _merge_bins(_bins(spans, span, columns), span, columns)
+        found = _merge_bins(_find_bin_owners(spans, span, columns), span, columns)
         if len(found) <= budget:
             break
     return found
 
 
-def _by_bin(
+def _split_by_bin(
     start: _Ints, end: _Ints, span: int, columns: int
 ) -> tuple[_Ints, _Ints, NDArray[np.float64]]:
     """Split time intervals at the borders of equally long time bins.
@@ -376,7 +376,7 @@ def _by_bin(
     return place, column, np.maximum(weight, 0)
 
 
-def _bins(spans: _Spans, span: int, columns: int) -> _Bins:
+def _find_bin_owners(spans: _Spans, span: int, columns: int) -> _Bins:
     """Find the member that owned a partition longest in each time bin of a timeline.
 
     Args:
@@ -385,7 +385,7 @@ def _bins(spans: _Spans, span: int, columns: int) -> _Bins:
         columns: number of bins.
     """
     row, owner, start, end = spans
-    place, column, weight = _by_bin(start, end, span, columns)
+    place, column, weight = _split_by_bin(start, end, span, columns)
     owners = int(owner.max(initial=0)) + 1
     key = (row[place] * columns + column) * owners + owner[place]
     keys, which = np.unique(key, return_inverse=True)

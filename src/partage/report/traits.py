@@ -46,7 +46,7 @@ def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[
     source = count_flags(pc.equal(rebalances["cause_source"], "recorded"))
     table = rebalances.select(_REBALANCE).append_column("kind", kind)
     table = table.append_column("recorded", source)
-    table = table.append_column("origin", _origin_causes(rebalances, kind))
+    table = table.append_column("origin", _find_origin_causes(rebalances, kind))
     table = table.join(_recorded_downtime(replays), _REBALANCE, join_type="left outer")
     # A migration keeps the number of the previous rebalance, so the join finds that one's downtime.
     migrated = pc.equal(table["kind"], "migration")
@@ -78,7 +78,7 @@ def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[
 _LOSSES = frozenset({"expiry", "poll", "broker", "departure"})
 
 
-def _origin_causes(rebalances: pa.Table, kinds: pa.ChunkedArray) -> pa.Array:
+def _find_origin_causes(rebalances: pa.Table, kinds: pa.ChunkedArray) -> pa.Array:
     """Return the cause to which the downtime of each rebalance is attributed.
 
     For follow-up rebalances it is the cause of an earlier rebalance.
@@ -140,15 +140,15 @@ def traits_by_group(
     """
     newest = _newest(rebalances, "protocol")
     sessions = _most(members, "session_timeout_ms")
-    late = _late_polls(events)
+    late = _count_late_polls(events)
     crowded = _count_crowded(rebalances)
-    dynamic = _most_dynamic_members(members)
+    dynamic = _count_dynamic_members(members)
     silent = _silences_by_group(members, rebalances, broker_session_ms)
     agreement = _agreement(rebalances)
-    together = _copartitioned(ownership)
-    stormy = _storms(rebalances)
+    together = _has_copartitioned_topics(ownership)
+    stormy = _count_storms(rebalances)
     polls = _most(members, "rebalance_timeout_ms")
-    static = _static_members(members, rebalances)
+    static = _count_static_members(members, rebalances)
     known = rebalances["storm"].null_count < rebalances.num_rows
     return {
         group: Traits(
@@ -193,7 +193,7 @@ def _longest_poll_ms(poll_ms: int | None, away: Iterable[int]) -> int | None:
     return None if longest is None or not poll_ms or poll_ms < 0 else poll_ms + max(0, longest)
 
 
-def _late_polls(events: pa.Table) -> dict[str, list[int]]:
+def _count_late_polls(events: pa.Table) -> dict[str, list[int]]:
     """Find the members of each group that exceeded ``max.poll.interval.ms`` and rejoined.
 
     Returns:
@@ -259,7 +259,7 @@ def _agreement(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
     return {row["group"]: (row["judged_sum"], row["agreed_sum"]) for row in found.to_pylist()}
 
 
-def _most_dynamic_members(members: pa.Table) -> dict[str, int]:
+def _count_dynamic_members(members: pa.Table) -> dict[str, int]:
     """Return, for each group, the largest number of dynamic members in a rebalance.
 
     Dynamic members have no ``group.instance.id``.
@@ -273,7 +273,7 @@ def _most_dynamic_members(members: pa.Table) -> dict[str, int]:
     return {row["group"]: row["n_sum_max"] for row in most.to_pylist()}
 
 
-def _static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, tuple[int, int]]:
+def _count_static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, tuple[int, int]]:
     """Return, for each group, its number of static members and of all members.
 
     Static members have a ``group.instance.id``. The numbers are those of the newest rebalance with
@@ -298,7 +298,7 @@ def _static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, tuple[
     return newest
 
 
-def _copartitioned(ownership: pa.Table) -> dict[str, bool]:
+def _has_copartitioned_topics(ownership: pa.Table) -> dict[str, bool]:
     """Return, for each consumer group, whether two of its topics have equal partition counts.
 
     ``ownership`` is the table of this name.
@@ -311,7 +311,7 @@ def _copartitioned(ownership: pa.Table) -> dict[str, bool]:
     return {group: max(counts.values()) > 1 for group, counts in found.items()}
 
 
-def _storms(rebalances: pa.Table) -> dict[str, dict[int, tuple[int, str]]]:
+def _count_storms(rebalances: pa.Table) -> dict[str, dict[int, tuple[int, str]]]:
     """Return the rebalance storms (rebalances in quick succession) of each consumer group.
 
     Returns:

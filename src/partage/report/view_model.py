@@ -119,7 +119,7 @@ def policy_rows(
         f = figures[name]
         label = "as recorded" if name == RECORDED else name
         comparable = f.comparable or name == RECORDED
-        cells = [_cell(metric, f, gains.get(name), unit) for metric in SHOWN[output]]
+        cells = [_metric_cell(metric, f, gains.get(name), unit) for metric in SHOWN[output]]
         if not comparable:
             cells[0] = cells[0]._replace(text=f"{cells[0].text} *")
         affected = f.rows if f.exists else f.claimed
@@ -140,7 +140,7 @@ def _downtime_size(figures: Figures) -> float | None:
     return None if figures.stopped is None else float(figures.stopped.high)
 
 
-def _cell(metric: Metric, figures: Figures, gain: Estimate | None, unit: TimeUnit) -> Cell:
+def _metric_cell(metric: Metric, figures: Figures, gain: Estimate | None, unit: TimeUnit) -> Cell:
     """Return one cell of the table that compares protocols and strategies: a metric as text."""
     # The saving of a policy is its gain against the simulated present settings, shown only if its
     # interval excludes zero. The present settings and the recorded assignments have no saving.
@@ -148,7 +148,7 @@ def _cell(metric: Metric, figures: Figures, gain: Estimate | None, unit: TimeUni
     if how is Aggregation.DIFFERENCE:
         return Cell("", None) if figures.policy in {RECORDED, OWN} else _saving(gain, unit)
     if how is Aggregation.ESTIMATE:
-        return _downtime(figures, unit)
+        return _downtime_cell(figures, unit)
     if value is None:
         return Cell("?", None)
     if isinstance(value, FigureRange):
@@ -174,7 +174,7 @@ def _saving(gain: Estimate | None, unit: TimeUnit) -> Cell:
     return Cell(format_estimate(gain, short=True, unit=unit), gain.best, ends)
 
 
-def _downtime(figures: Figures, unit: TimeUnit) -> Cell:
+def _downtime_cell(figures: Figures, unit: TimeUnit) -> Cell:
     """Return a table cell with the estimated downtime of a simulated policy, or with its bounds."""
     bounds, estimate = figures.stopped, figures.stopped_estimate
     if estimate is not None:
@@ -428,7 +428,7 @@ def streams_card(group: GroupFigures) -> StreamsCard:
         f"clients in {seconds:,.0f} s"
     )
     rows = tuple((_streams_label(group, one), _streams_cells(one)) for one in group.streams)
-    return StreamsCard(group, facts, _best_settings(group), rows)
+    return StreamsCard(group, facts, _best_settings_sentence(group), rows)
 
 
 def _streams_label(group: GroupFigures, one: StreamsOutcome) -> str:
@@ -454,12 +454,12 @@ def _streams_cells(one: StreamsOutcome) -> tuple[Cell, ...]:
         return (Cell("not applicable", None), *(Cell("", None) for _ in STREAMS_HEADINGS[2:]))
     times = (one.worst_outage_s, one.mean_outage_s, one.outage_s, one.rebalances, one.moved)
     texts = [(each, None if each is None else f"{each:,.1f}") for each in times]
-    texts += [(each, None if each is None else _state(each, one.unit))
+    texts += [(each, None if each is None else _format_state_size(each, one.unit))
               for each in (one.restored, one.disk)]  # fmt: skip
     return tuple(Cell("?" if text is None else text, each) for each, text in texts)
 
 
-def _state(size: int, unit: str | None) -> str:
+def _format_state_size(size: int, unit: str | None) -> str:
     """Format the size of a Kafka Streams state store, such as ``1.5 MB`` or ``20,000 records``.
 
     ``unit`` is bytes or records.
@@ -471,7 +471,7 @@ def _state(size: int, unit: str | None) -> str:
     return f"{size / 1_000**power:,.{1 if power else 0}f} {names[power]}"
 
 
-def _best_settings(group: GroupFigures) -> str:
+def _best_settings_sentence(group: GroupFigures) -> str:
     """Return a sentence about a group's Streams settings with the shortest outages, and their
     costs.
     """
@@ -498,7 +498,7 @@ def _best_settings(group: GroupFigures) -> str:
     if best.disk is None or now.disk is None:
         return f"{text}. Costs of disk are unknown: the capture has no state sizes."
     more = best.disk - now.disk
-    return f"{text}; {'+' if more >= 0 else '-'}{_state(abs(more), best.unit)} of disk."
+    return f"{text}; {'+' if more >= 0 else '-'}{_format_state_size(abs(more), best.unit)} of disk."
 
 
 def metric_headings() -> list[dict[str, str]]:

@@ -320,7 +320,7 @@ def size(
         strategy = strategy or check_strategy(source.group, source.strategy)
         outage_s = source.session_s
         if capacity is None:
-            capacity = _learnt_capacity(source)
+            capacity = _estimate_capacity(source)
     return size_group(
         load, strategy=strategy, capacity=capacity, max_lag_s=max_lag,
         outage_s=outage_s if session_timeout is None else session_timeout, all_sizes=all_sizes,
@@ -340,7 +340,7 @@ def _load_to_size(
     return constant_load(topics or tables.topics, tables.load.total if rate is None else rate)
 
 
-def _learnt_capacity(tables: GroupInput) -> float:
+def _estimate_capacity(tables: GroupInput) -> float:
     """Estimate the records per second that one consumer can process, from a recorded group
     (``tables``).
 
@@ -559,11 +559,11 @@ def _migration(tables: RecordedGroup, protocol: str, *, deployments: bool) -> Mi
     return plan_migration(
         tables.group, protocol, kind=row["kind"], strategy=strategy, members=tables.members,
         causes={one["cause_kind"] for one in tables.rebalances},
-        effect=_effect(tables, protocol, strategy, deployments=deployments),
+        effect=_simulated_effect(tables, protocol, strategy, deployments=deployments),
     )  # fmt: skip
 
 
-def _effect(
+def _simulated_effect(
     tables: RecordedGroup, protocol: str, strategy: str | None, *, deployments: bool
 ) -> Effect | None:
     """Return the simulated effect of a consumer group's migration to another rebalance protocol.
@@ -586,12 +586,14 @@ def _effect(
     found = group.figures.get(policy)
     if found is None or not found.comparable or RECORDED not in group.figures:
         return None
-    known = _deployments(tables, policy) if deployments else (None, None)
+    known = _forecast_deployments(tables, policy) if deployments else (None, None)
     gain = gain_of(group, policy)
     return Effect(policy, found.happened, group.recorded.happened, gain, *known)
 
 
-def _deployments(tables: RecordedGroup, policy: str) -> tuple[Estimate | None, Estimate | None]:
+def _forecast_deployments(
+    tables: RecordedGroup, policy: str
+) -> tuple[Estimate | None, Estimate | None]:
     """Forecast the downtime of one rolling deployment of a group under a new and the current
     policy.
 

@@ -213,14 +213,14 @@ class Run:
     def policies(self) -> TableView[PolicyResult]:
         """The metrics of each policy over all groups: first as recorded, then simulated."""
         found = self._figures
-        return _policy_view(found.figures, found.per_rebalance, found.policies, found.groups)
+        return _build_policy_view(found.figures, found.per_rebalance, found.policies, found.groups)
 
     @cached_property
     def advice(self) -> TableView[AdviceResult]:
         """The recommended changes to all consumer groups, those with the largest expected gain
         first.
         """
-        found = [pair for group in self._figures.groups for pair in _advice_rows(group)]
+        found = [pair for group in self._figures.groups for pair in _build_advice_rows(group)]
         found.sort(key=lambda pair: -pair[0])
         return TableView.of(AdviceResult, (row for _, row in found))
 
@@ -293,7 +293,7 @@ class Run:
         names = _fields(row)
         cells = [found[row.COLUMNS.get(name, name)] for name in names]
         cells = [
-            _cause_labels(column) if name == row.CAUSES else column
+            _to_cause_labels(column) if name == row.CAUSES else column
             for name, column in zip(names, cells, strict=True)
         ]
         return TableView(pa.table(cells, names=names), row)
@@ -372,12 +372,12 @@ class GroupRun:
         """The consumer group's metrics under each policy: first as recorded, then simulated."""
         found = self._figures
         order = self._run._figures.policies  # noqa: SLF001 - of its run
-        return _policy_view(found.figures, found.per_rebalance, order, [found])
+        return _build_policy_view(found.figures, found.per_rebalance, order, [found])
 
     @cached_property
     def advice(self) -> TableView[AdviceResult]:
         """The recommended changes to the consumer group, the best first."""
-        return TableView.of(AdviceResult, (row for _, row in _advice_rows(self._figures)))
+        return TableView.of(AdviceResult, (row for _, row in _build_advice_rows(self._figures)))
 
     @cached_property
     def streams_settings(self) -> TableView[StreamsSettingsResult]:
@@ -422,7 +422,7 @@ def _fields(row: type[ResultRow]) -> list[str]:
     return [field.name for field in fields(row)]  # type: ignore[arg-type]  # rows are dataclasses
 
 
-def _cause_labels(kinds: pa.ChunkedArray) -> pa.ChunkedArray:
+def _to_cause_labels(kinds: pa.ChunkedArray) -> pa.ChunkedArray:
     """Replace the kinds of rebalance causes in a column by readable names."""
     # Page and terminal show these names.
     import pyarrow as pa
@@ -453,7 +453,7 @@ def _group_row(group: GroupFigures) -> GroupResult:
     )  # fmt: skip
 
 
-def _policy_view(
+def _build_policy_view(
     cumulative: Mapping[str, Figures],
     per_rebalance: Mapping[str, Figures],
     order: Iterable[str],
@@ -478,7 +478,7 @@ def _policy_view(
     return TableView.of(
         PolicyResult,
         (
-            _policy_row(figures[name], saves.get(name))
+            _build_policy_row(figures[name], saves.get(name))
             for name in names
             for figures, saves in gains
             if name in figures
@@ -486,7 +486,7 @@ def _policy_view(
     )
 
 
-def _policy_row(figures: Figures, saves: Estimate | None) -> PolicyResult:
+def _build_policy_row(figures: Figures, saves: Estimate | None) -> PolicyResult:
     """Build the result row of a simulated policy from its metrics (``figures``).
 
     ``saves`` estimates the downtime that the policy saves against the current settings.
@@ -517,7 +517,7 @@ def _estimate_columns(name: str, estimate: Estimate | None) -> dict[str, Any]:
     return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
 
 
-def _advice_rows(group: GroupFigures) -> list[tuple[float, AdviceResult]]:
+def _build_advice_rows(group: GroupFigures) -> list[tuple[float, AdviceResult]]:
     """Return a table row for each recommendation for a group, with its gain in
     partition-seconds.
     """

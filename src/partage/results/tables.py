@@ -323,7 +323,7 @@ class TableView(Sequence[R], Generic[R]):
 
     def __init__(self, table: pa.Table, row: type[R]) -> None:
         names = [field.name for field in fields(row)]  # type: ignore[arg-type]  # rows are dataclasses
-        self._table, self._row = table.select(names).cast(_schema(row)), row
+        self._table, self._row = table.select(names).cast(_schema_of(row)), row
 
     @classmethod
     def of(cls, row: type[R], rows: Iterable[R]) -> TableView[R]:
@@ -333,9 +333,9 @@ class TableView(Sequence[R], Generic[R]):
         found = list(rows)
         columns = [
             pa.array([getattr(one, field.name) for one in found], field.type)
-            for field in _schema(row)
+            for field in _schema_of(row)
         ]
-        return cls(pa.Table.from_arrays(columns, schema=_schema(row)), row)
+        return cls(pa.Table.from_arrays(columns, schema=_schema_of(row)), row)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -433,7 +433,7 @@ class TableView(Sequence[R], Generic[R]):
         return html_table(count, shown, rows, [f"and {more:,} more rows"] if more else [])
 
 
-def _schema(row: type[ResultRow]) -> pa.Schema:
+def _schema_of(row: type[ResultRow]) -> pa.Schema:
     """Return the Arrow schema of a table whose rows are the dataclass ``row``, by its
     annotations.
     """

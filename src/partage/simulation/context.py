@@ -85,7 +85,7 @@ class SimulationContext:
 
         The result is None if no offset commits show the duration. It is not cached.
         """
-        return self._costs_of(rebalance).length_ms if rebalance.replayable else None
+        return self._compute_costs(rebalance).length_ms if rebalance.replayable else None
 
     def costs(self, rebalance: RecordedRebalance) -> RebalanceCosts:
         """Return the costs of a recorded rebalance: time without a consumer, and records read
@@ -100,10 +100,10 @@ class SimulationContext:
             if is_large or count >= _MOST_CACHED:
                 self._costs.clear()
             # The entry holds the rebalance, so that the id in the key stays its own.
-            cached = self._costs[id(rebalance)] = rebalance, self._costs_of(rebalance)
+            cached = self._costs[id(rebalance)] = rebalance, self._compute_costs(rebalance)
         return cached[1]
 
-    def _costs_of(self, rebalance: RecordedRebalance) -> RebalanceCosts:
+    def _compute_costs(self, rebalance: RecordedRebalance) -> RebalanceCosts:
         """Compute the costs of a recorded rebalance: time without a consumer, and records read
         twice.
         """

@@ -314,7 +314,7 @@ def costs_of(
     """
     cluster = clusters.at(rebalance.generation.timestamp_ms)
     given = recorded_assignment(rebalance.generation.first, cluster)
-    stopped = _stopped_in_record(rebalance, given, cluster)
+    stopped = _find_recorded_stops(rebalance, given, cluster)
     stops = RecordedStops.of(rebalance, stopped)
     located = list(_add_partition_indices(pauses, clusters, cluster))
     rewinds = {p: pause.rewind for p, pause in located if pause.rewind is not None}
@@ -386,14 +386,14 @@ def recorded_stops(rebalance: RecordedRebalance, clusters: ClusterHistory) -> Re
     cluster = clusters.at(generation.timestamp_ms)
     if rebalance.replayable:
         given = recorded_assignment(generation.first, cluster)
-        return RecordedStops.of(rebalance, _stopped_in_record(rebalance, given, cluster))
+        return RecordedStops.of(rebalance, _find_recorded_stops(rebalance, given, cluster))
     pairs = sorted(recorded_pauses.stopped_partitions(generation))
     topics = np.array(cluster.topic_all([topic for topic, _ in pairs]), np.int32)
     dense = cluster.index.locate_all(topics, np.array([p for _, p in pairs], np.int32))
     return RecordedStops.of(rebalance, dense[dense >= 0])
 
 
-def _stopped_in_record(
+def _find_recorded_stops(
     rebalance: RecordedRebalance, given: Assignment, cluster: Cluster
 ) -> Int32Array:
     """Return the indices of the partitions that a recorded rebalance stopped (int32).

@@ -146,18 +146,18 @@ def _simulate(
             waiting.append((newest_ms, position))
             for one in simulations:
                 one.schedule(position, rebalance, newest_ms)
-            _advance(simulations, waiting, newest_ms - _LOOKAHEAD_MS)
+            _run_until(simulations, waiting, newest_ms - _LOOKAHEAD_MS)
             for one in simulations:
                 if one.is_full(len(simulations)):
                     yield from one.take_rows(len(one.rows) // 2)
         for one in simulations:
             one.schedule_last_rows(position)
-        _advance(simulations, waiting, None)
+        _run_until(simulations, waiting, None)
         for one in simulations:
             yield from one.take_rows(len(one.rows))
 
 
-def _advance(
+def _run_until(
     simulations: Sequence[_Simulation], waiting: deque[tuple[int, int]], before_ms: int | None
 ) -> None:
     """Run the simulations of all policies up to the time ``before_ms``; None means to the end.
@@ -473,13 +473,13 @@ class _Simulation:
         ``session_ms`` is its session timeout if it was evicted, ``delay_ms`` the time from its
         recorded to its simulated departure.
         """
-        ids = self._ids(key)
+        ids = self._recent_member_ids(key)
         partitions = self.state.members.pop(key).last_owned
         self.state.released.append(DepartedOwner(partitions, ids, session_ms, delay_ms))
         self.state.absent.pop(key, None)
         self.consumption.remove(key)
 
-    def _ids(self, key: str) -> tuple[str, ...]:
+    def _recent_member_ids(self, key: str) -> tuple[str, ...]:
         """Return a member's Kafka member ids since the last rebalance (by its key), newest
         first.
         """
@@ -606,7 +606,7 @@ class _Simulation:
         found = stops_of(
             (stops, result.last_owner),
             self.cluster.index,
-            [self._ids(member.key) for member in members],
+            [self._recent_member_ids(member.key) for member in members],
             self.state.released,
             longer_ms.high if longer_ms is not None else 0.0,
             protocol=protocol if is_other else None,

@@ -99,7 +99,9 @@ def joined_group(
     for member in members:
         topics, user_data, claims = member.topics, None, Claims.of(())
         if not policy.eager and len(member.owned):
-            claims = surviving_claims(cluster.index, _claimed(member, policy, cluster), cluster)
+            claims = surviving_claims(
+                cluster.index, _reported_as_owned(member, policy, cluster), cluster
+            )
         if policy.eager or policy.cooperative:
             user_data = strategy.subscription_user_data(topics, member.memory)
         made.append(
@@ -116,7 +118,7 @@ def joined_group(
     return Group(made)
 
 
-def _claimed(member: SimulatedMember, policy: Policy, cluster: Cluster) -> Int32Array:
+def _reported_as_owned(member: SimulatedMember, policy: Policy, cluster: Cluster) -> Int32Array:
     """Return the partition indices that a member reports as owned when it joins a rebalance
     (int32).
 

@@ -270,11 +270,11 @@ class CachedJudge:
             best_spread=found.best_spread,
             rack_mismatches=found.rack_mismatches,
             colocation=found.colocation,
-            breaches=self._breaches(plan, group, cluster, found, old_owners),
+            breaches=self._count_breaches(plan, group, cluster, found, old_owners),
             load_spread=found.load_spread,
         )
 
-    def _breaches(
+    def _count_breaches(
         self,
         plan: Assignment,
         group: Group,

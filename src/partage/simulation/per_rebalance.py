@@ -63,7 +63,7 @@ def simulate_rebalance(
         return
     yield recorded_row(rebalance, context)
     is_reported = False
-    for row in _rows(rebalance, policies, context):
+    for row in _simulate_each_policy(rebalance, policies, context):
         if not is_reported and row.claimed and "+" not in row.policy:
             is_reported, found = (
                 True,
@@ -80,7 +80,7 @@ def simulate_rebalance(
             yield row
 
 
-def _rows(
+def _simulate_each_policy(
     rebalance: RecordedRebalance, policies: Sequence[Policy], context: SimulationContext
 ) -> Iterator[SimulatedRebalance]:
     """Simulate one recorded rebalance under each policy and yield the output rows.
@@ -124,10 +124,10 @@ def _rows_of_policy(
     elif policy.static and _avoids_rebalance(rebalance, policy):
         yield rows.no_rebalance_row(policy, resolved, _AWAY)
     else:
-        yield from _simulated_rows(rebalance, policy, resolved, rows)
+        yield from _simulate_policy(rebalance, policy, resolved, rows)
 
 
-def _simulated_rows(
+def _simulate_policy(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy, rows: RowBuilder
 ) -> Iterator[SimulatedRebalance]:
     """Simulate a rebalance and its second phase under one policy; yield an output row for each.

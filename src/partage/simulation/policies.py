@@ -113,7 +113,7 @@ class Policy:
             return policy
         if isinstance(policy, str):
             return cls.parse(policy)
-        return cls(_preferred(policy), policy)
+        return cls(_preferred_protocol(policy), policy)
 
     @property
     def name(self) -> str:
@@ -181,7 +181,7 @@ def _parse_without_options(name: str, text: str) -> Policy:
     # The name of a plug-in may contain a slash.
     if "/" not in name or name in registry.strategies():
         strategy = _strategy(name, name)
-        return _build_checked(_preferred(strategy), strategy, text)
+        return _build_checked(_preferred_protocol(strategy), strategy, text)
     protocol, _, short = name.partition("/")
     if protocol not in _PROTOCOLS:
         close = difflib.get_close_matches(protocol, _PROTOCOLS, n=1)
@@ -204,7 +204,7 @@ def _strategy(wanted: str, given: str) -> Strategy:
         raise UnknownStrategyError(given, known=e.known, close=close) from None
 
 
-def _preferred(strategy: Strategy) -> str:
+def _preferred_protocol(strategy: Strategy) -> str:
     """Return the rebalance protocol that is used for a strategy which is named without one."""
     if strategy.name.startswith(_SERVER):
         return CONSUMER

@@ -108,7 +108,7 @@ class ResolvedPolicy:
         If the strategy raises an exception, a placeholder is returned, and the next `rebalance`
         reports the failure. ``index`` numbers the partitions.
         """
-        if not _remembers(self.strategy):
+        if not _stores_member_data(self.strategy):
             return None
         part: Assignment = Assignment.from_lists(index, (member.state.id,), [member.owned])
         try:
@@ -224,7 +224,7 @@ def _apply_plan(
     if leader is not None and plan.memory is not None:
         leader.memory = plan.memory
     before = {member.key: member.last_owned for member in members}
-    remembers = _remembers(strategy)
+    remembers = _stores_member_data(strategy)
     for i, member in enumerate(members):
         member.owned = member.last_owned = plan.partitions_of(i)
         member.generation = generation
@@ -241,7 +241,7 @@ def _apply_plan(
             member.last_owned = last[member.key]
 
 
-def _remembers(strategy: object) -> bool:
+def _stores_member_data(strategy: object) -> bool:
     """Return whether an assignment strategy stores data for members between rebalances.
 
     Such a strategy defines ``on_assignment``.
@@ -344,7 +344,7 @@ class SharedProblems:
             InvalidProblemError: the record has values that no member can send.
         """
         shared = self.problem_without_claims(members, cluster, static=policy.static)
-        built_in = _as_built_in(strategy)
+        built_in = _built_in_or_none(strategy)
         nothing_sent = JoinedProblem(shared, shared, ())
         if built_in is not None and not built_in.reads_claims and not policy.cooperative:
             return nothing_sent
@@ -388,7 +388,7 @@ class SharedProblems:
         return known[2]
 
 
-def _as_built_in(strategy: object) -> PlainStrategy | None:
+def _built_in_or_none(strategy: object) -> PlainStrategy | None:
     """Return the assignment strategy if it is built into Partage, or None for a plug-in.
 
     Only built-in strategies declare the inputs that they use.
@@ -417,12 +417,12 @@ def _reported_partitions(
     member = np.repeat(np.arange(len(members)), [len(one.owned) for one in members])
     sent = problem.cluster.partition_exists[owned]
     if policy.cooperative:
-        sent &= _subscribes(problem, member, problem.index.topic_of[owned])
+        sent &= _is_subscribed(problem, member, problem.index.topic_of[owned])
     np.cumsum(np.bincount(member[sent], minlength=len(members)), out=start[1:])
     return start, owned[sent]
 
 
-def _subscribes(
+def _is_subscribed(
     problem: Problem, member: NDArray[np.int64], topic: Int32Array
 ) -> NDArray[np.bool_]:
     """Return, for each given pair of a member and a topic, whether the member subscribes to it

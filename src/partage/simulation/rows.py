@@ -72,7 +72,7 @@ class RowBuilder:
         costs = context.costs(rebalance)
         return cls(rebalance, context, costs, costs.cluster, costs.given, reading)
 
-    def _row(
+    def _build_row(
         self,
         policy: Policy,
         resolved: ResolvedPolicy | None,
@@ -124,7 +124,7 @@ class RowBuilder:
         Only policy `own` (the group's recorded settings) has such rows. ``place`` is the row's
         number and simulated time.
         """
-        return self._row(policy, None, NOT_YET, place)
+        return self._build_row(policy, None, NOT_YET, place)
 
     def no_rebalance_row(
         self,
@@ -146,7 +146,7 @@ class RowBuilder:
             stopped: bounds on partition-seconds without a consumer.
             unread: best estimate of these partition-seconds.
         """
-        return self._row(
+        return self._build_row(
             policy,
             resolved,
             DONE,
@@ -187,7 +187,7 @@ class RowBuilder:
             is_stored: whether the row gets `RecomputeInputs` in a cumulative simulation too.
         """
         if result.plan is None or result.group is None or result.last_owner is None:
-            return self._row(policy, resolved, result.status, place, detail=result.detail)
+            return self._build_row(policy, resolved, result.status, place, detail=result.detail)
         on = cluster or self.cluster
         plan = result.plan
         context = self.context
@@ -201,7 +201,7 @@ class RowBuilder:
         owners = (result.last_owner, plan.owner, on.partition_exists)
         stops = stopped_partitions(*owners, eager=resolved.policy.eager)
         stopped = self.costs.stopped_seconds(stops, context.usual_ms, longer_ms=longer_ms)
-        return self._row(
+        return self._build_row(
             policy,
             resolved,
             result.status,
@@ -212,7 +212,7 @@ class RowBuilder:
             stopped=None if stopped is None or extra is None else stopped + extra,
             unread=None if unread is None else unread(stops, result),
             reread=self.costs.reread(stops),
-            changed=self._changed_owners(plan),
+            changed=self._count_changed_owners(plan),
             unread_at_once=len(stops),
             plan=_to_json(_numbers_by_topic(plan)),
             detail=None if plan.loop is None else plan.loop.warning(resolved.strategy.name),
@@ -223,7 +223,7 @@ class RowBuilder:
             else None,
         )
 
-    def _changed_owners(self, plan: Plan) -> int:
+    def _count_changed_owners(self, plan: Plan) -> int:
         """Count the partitions that a plan (assignment) gives to another member than the recorded
         one.
         """

@@ -12,9 +12,9 @@ lengths is taken that is known:
 The record has no such length for a partition that one live member hands over to another under the
 cooperative or the consumer protocol, if the group used another one: eager members stop for part of
 a heartbeat interval, cooperative ones hand over after a whole one. Such a length follows from the
-policy's protocol (`_cooperative_handover`, `_consumer_handover`). So does that of a member's
-partitions under the consumer protocol if it sends LeaveGroup: the coordinator assigns them without
-a rebalance of the others.
+policy's protocol (`_estimate_cooperative_handover`, `_estimate_consumer_handover`). So does that of
+a member's partitions under the consumer protocol if it sends LeaveGroup: the coordinator assigns
+them without a rebalance of the others.
 """
 
 from __future__ import annotations
@@ -212,14 +212,14 @@ class StopLengths:
         """
         members = rebalance.generation.first.members
         longest_ms = max(map(session_timeout_ms, members), default=0)
-        recorded = self._recorded_length(stop, rebalance, means)
+        recorded = self._find_recorded_length(stop, rebalance, means)
         if stop.protocol == COOPERATIVE:
-            return _cooperative_handover(longest_ms, recorded)
+            return _estimate_cooperative_handover(longest_ms, recorded)
         if stop.protocol is not None:
-            return _consumer_handover(self._server_session_ms)
+            return _estimate_consumer_handover(self._server_session_ms)
         return recorded or _estimate_by_model(stop.session_ms, longest_ms, len(members))
 
-    def _recorded_length(
+    def _find_recorded_length(
         self, stop: Stop, rebalance: RecordedRebalance, means: _RebalanceMeans
     ) -> _Length | None:
         """Return the time (ms) in which a partition had no consumer during the recorded rebalance.
@@ -285,7 +285,7 @@ def _of(one: UnreadInterval) -> _Length:
     return _Length(one.unread_ms, one.unread_p10_ms, one.unread_p90_ms)
 
 
-def _cooperative_handover(session_ms: float, recorded: _Length | None) -> _Length:
+def _estimate_cooperative_handover(session_ms: float, recorded: _Length | None) -> _Length:
     """Estimate the time in which a partition that moves in a cooperative rebalance has no consumer.
 
     Args:
@@ -300,7 +300,7 @@ def _cooperative_handover(session_ms: float, recorded: _Length | None) -> _Lengt
     return usual if recorded is None else _Length(*map(max, zip(usual, recorded, strict=True)))
 
 
-def _consumer_handover(session_ms: float) -> _Length:
+def _estimate_consumer_handover(session_ms: float) -> _Length:
     """Estimate the time in which a partition that moves under the consumer protocol has no
     consumer.
 

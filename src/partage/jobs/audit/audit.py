@@ -119,7 +119,7 @@ def _find_subscribed_topics(
         for number in batch.column(0).to_pylist():
             for table in read_slice(slices[number]):
                 for key, value in _group_records(table):
-                    found.update(dict.fromkeys(_subscribed_topics(key, value)))
+                    found.update(dict.fromkeys(_decode_subscribed_topics(key, value)))
     rows = list(found)
     yield pa.RecordBatch.from_arrays(
         [
@@ -141,7 +141,7 @@ def _group_records(table: pa.Table) -> Iterator[tuple[bytes | None, bytes | None
     yield from zip(mine["key"].to_pylist(), mine["value"].to_pylist(), strict=True)
 
 
-def _subscribed_topics(
+def _decode_subscribed_topics(
     key: bytes | None, value: bytes | None
 ) -> Iterator[tuple[str, tuple[str, ...], bool]]:
     """Decode a group metadata record, and yield each set of topics that the group reads together.
@@ -463,13 +463,13 @@ def _find_broken_joins(
     }
     out = []
     for pair, readers in sorted(pairs.items()):
-        sides = _sides(pair, tables, audits, verdicts)
-        meant = readers.joined or _likely_joined(*sides)
+        sides = _sample_both_topics(pair, tables, audits, verdicts)
+        meant = readers.joined or _is_join_likely(*sides)
         out += [BrokenJoin(broken, readers.groups, meant) for broken in broken_joins(sides)]
     return out, len(pairs)
 
 
-def _likely_joined(one: JoinSide, other: JoinSide) -> bool:
+def _is_join_likely(one: JoinSide, other: JoinSide) -> bool:
     """Return whether an application probably joins two topics (``one`` and ``other``).
 
     This is so if their partition counts are equal and their key samples have enough keys in common.
@@ -500,7 +500,7 @@ def _is_partition_count_certain(topic: TopicAudit, verdict: TopicVerdict) -> boo
     return by_writers == {topic.counts[-1]} and verdict.explained >= _MOSTLY
 
 
-def _sides(
+def _sample_both_topics(
     pair: tuple[str, str],
     tables: dict[str, pa.Table],
     audits: dict[str, TopicAudit],

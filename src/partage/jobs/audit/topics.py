@@ -135,7 +135,7 @@ def open_topics(where: str, kafka: Mapping[str, str] | None = None) -> TopicSour
     if not rows:
         raise InvalidCaptureError(f"{where}: has no records; {_HOLDS}")
     metadata = (path if path.is_dir() else path.parent) / "cluster.jsonl"
-    counts = _partition_counts(metadata) if metadata.is_file() else {}
+    counts = _read_partition_counts(metadata) if metadata.is_file() else {}
     return TopicSource(where, tuple(pieces), counts, rows)
 
 
@@ -160,7 +160,7 @@ def _groups(file: Path) -> Iterator[tuple[int, int]]:
         yield group, metadata.row_group(group).num_rows
 
 
-def _partition_counts(path: Path) -> dict[str, tuple[int, ...]]:
+def _read_partition_counts(path: Path) -> dict[str, tuple[int, ...]]:
     """Read each topic's partition counts over time from a capture's ``cluster.jsonl``.
 
     Return a dict from topic to its counts in order of time; equal consecutive counts appear once.
@@ -483,7 +483,7 @@ def _topic(
     seen = key_pairs(pairs)
     highest = max([*rows["partition"].to_pylist(), 0])
     verdict = who_wrote(
-        seen, _possible_counts(known, highest, pairs), known_families(), partitions_of
+        seen, _list_possible_counts(known, highest, pairs), known_families(), partitions_of
     )
     # Without metadata: the fewest partitions that all records and producers fit into.
     now = known[-1] if known else max([highest + 1, *(w.partitions for w in verdict.writers)])
@@ -512,7 +512,7 @@ def _topic(
     return found, pairs
 
 
-def _possible_counts(
+def _list_possible_counts(
     known: tuple[int, ...] | None, highest: int, pairs: pa.Table
 ) -> tuple[int, ...]:
     """Return the partition counts that a topic may have had when its records were written.

@@ -285,7 +285,7 @@ def _count_and_search(
                 raise InvalidConfigError("--max-rate", reason, spread.max_rate)
             if spread.max_rate is not None and spread.hours:
                 limits.append(_limit_busiest_hour(run, job, spread))
-            spread.smallest, spread.tried = _fewest_partitions(limits, job)
+            spread.smallest, spread.tried = _find_fewest_partitions(limits, job)
     return spread
 
 
@@ -334,7 +334,7 @@ def _limit_busiest_hour(run: LocalJob | SparkJob, job: KeyJob, spread: KeySpread
     return _limit_records(run, within, allowed / max(1, within.keyed))
 
 
-def _fewest_partitions(limits: Sequence[_RecordLimit], job: KeyJob) -> tuple[int | None, int]:
+def _find_fewest_partitions(limits: Sequence[_RecordLimit], job: KeyJob) -> tuple[int | None, int]:
     """Find the smallest partition count at which no partition exceeds one of the limits.
 
     Return this count (None if there is none) and the largest count that was tried (0 if one key

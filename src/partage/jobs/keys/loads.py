@@ -218,7 +218,7 @@ def merge_bucket(
             yield rows.filter(~blocks)
     yield row_batch(RowKind.DISTINCT, [len(table)])
     places, heads = table.heads()
-    yield from _hottest(table, places, heads, top)
+    yield from _rows_of_hottest_keys(table, places, heads, top)
     loads = PartitionLoads(job)
     for first in range(0, len(places), _KEYS_AT_ONCE):
         part = slice(first, first + _KEYS_AT_ONCE)
@@ -235,7 +235,9 @@ def _buffers(keys: pa.LargeBinaryArray) -> tuple[NDArray[np.uint8], _Longs]:
     return raw, np.frombuffer(starts, np.int64)[: len(keys) + 1].copy()
 
 
-def _hottest(table: Distinct, slots: _Longs, heads: _Longs, top: int) -> Iterator[pa.RecordBatch]:
+def _rows_of_hottest_keys(
+    table: Distinct, slots: _Longs, heads: _Longs, top: int
+) -> Iterator[pa.RecordBatch]:
     """Yield result rows with the ``top`` keys that have the most records.
 
     Args:

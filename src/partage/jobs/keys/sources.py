@@ -142,11 +142,15 @@ def open_source(
         reason = f"holds files of {len(formats)} formats: {formats}"
         raise InvalidConfigError("INPUT", reason, where)
     if formats == ["parquet"]:
-        parts = tuple(part for file, _ in files for part in _row_groups(file, columns, serializer))
+        parts = tuple(
+            part for file, _ in files for part in _row_group_parts(file, columns, serializer)
+        )
         rows = sum(part.rows for part in parts)
         return KeySource("parquet", where, columns, serializer, parts, rows)
     (text,) = formats
-    parts = tuple(_text_part(f, text, columns, serializer, lenient=by_spark) for f, _ in files)
+    parts = tuple(
+        _checked_text_part(f, text, columns, serializer, lenient=by_spark) for f, _ in files
+    )
     if not any(part.size for part in parts):
         raise InvalidConfigError("INPUT", "is empty: it has no columns and no records", where)
     return KeySource(text, where, columns, serializer, parts)
@@ -204,7 +208,9 @@ def _is_parquet(file: Path) -> bool:
         return opened.read(4) == b"PAR1"
 
 
-def _row_groups(file: Path, columns: InputColumns, serializer: str | None) -> Iterator[InputPart]:
+def _row_group_parts(
+    file: Path, columns: InputColumns, serializer: str | None
+) -> Iterator[InputPart]:
     """Check that a Parquet file has the needed columns; yield each of its row groups.
 
     ``serializer`` is the Kafka serializer for keys that are numbers.
@@ -235,7 +241,7 @@ def _row_groups(file: Path, columns: InputColumns, serializer: str | None) -> It
         raise InvalidConfigError("INPUT", f"cannot be read as Parquet ({e})", str(file)) from None
 
 
-def _text_part(
+def _checked_text_part(
     file: Path, file_format: str, columns: InputColumns, serializer: str | None, *, lenient: bool
 ) -> InputPart:
     """Check the columns of a CSV or JSON file, and return the file as one part of the input.
@@ -250,7 +256,7 @@ def _text_part(
     size = file.stat().st_size
     schema = None
     with suppress(InvalidConfigError) if lenient else nullcontext():
-        schema = _text_schema(str(file), file_format, columns.names) if size else None
+        schema = _read_text_schema(str(file), file_format, columns.names) if size else None
     if schema is not None:
         expect_columns(schema, columns, serializer, str(file))
     size = _COMPRESSION_RATIO * size if file.suffix in _COMPRESSED else size
@@ -306,7 +312,7 @@ def _parse_errors(path: str, file_format: str) -> Iterator[None]:
         raise InvalidConfigError("INPUT", reason, path) from None
 
 
-def _text_schema(path: str, file_format: str, names: Sequence[str]) -> pa.Schema:
+def _read_text_schema(path: str, file_format: str, names: Sequence[str]) -> pa.Schema:
     """Return the Arrow schema of a CSV or JSON file (``file_format``); CSV columns are text.
 
     A JSON file is read until all fields in ``names`` have appeared, because early rows may lack
@@ -391,7 +397,7 @@ def _read_schema(path: str, names: Sequence[str]) -> pa.Schema:
     import pyarrow as pa
 
     found = pa.schema([])
-    for lines in _line_blocks(path):
+    for lines in _read_line_blocks(path):
         fields = [
             (column.name, _timestamps_as_text(column.type)) for column in _parse_json(lines).schema
         ]
@@ -401,7 +407,7 @@ def _read_schema(path: str, names: Sequence[str]) -> pa.Schema:
     return found
 
 
-def _line_blocks(path: str) -> Iterator[bytes]:
+def _read_line_blocks(path: str) -> Iterator[bytes]:
     """Yield the bytes of a text file in blocks of some megabytes that end at the end of a line."""
     rest = b""
     with _open_stream(path) as file:
@@ -451,5 +457,5 @@ def _read_lines(path: str, columns: InputColumns) -> Iterator[pa.RecordBatch]:
     wanted = {n if n in found.names else n.split(".")[0] for n in columns.names}
     schema = pa.schema([column for column in found if column.name in wanted])
     parse = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    for lines in _line_blocks(path):
+    for lines in _read_line_blocks(path):
         yield from _parse_json(lines, parse).to_batches()

@@ -300,7 +300,7 @@ class SparkJob:
         if self._source.format == "parquet":
             work = partial(read_and_count, job, self._source.parts, self.tasks)
             return self.spark.range(0, self.tasks, 1, self.tasks).mapInArrow(work, ROWS_DDL)
-        frame = _key_frame(self.spark, self._source)
+        frame = _load_key_columns(self.spark, self._source)
         return frame.mapInArrow(partial(_count_batches, job), ROWS_DDL)
 
 
@@ -350,7 +350,7 @@ def _loads(keys: DataFrame, job: KeyJob, counts: range) -> pa.Table:
     return keys.mapInArrow(partial(loads_at, job, counts), LOADS_DDL).toArrow()
 
 
-def _key_frame(spark: SparkSession, source: KeySource) -> DataFrame:
+def _load_key_columns(spark: SparkSession, source: KeySource) -> DataFrame:
     """Return a source's key, value and time as Spark data frame with columns ``0``, ``1`` and
     ``2``.
 

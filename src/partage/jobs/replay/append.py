@@ -94,7 +94,7 @@ class Appender:
         self, run: ReplayRun, source: Capture, past: tuple[str, ReplayState] | None, reason: str
     ) -> None:
         self._run, self._whole = run, source
-        self._files = _input_files(source)
+        self._files = _describe_input_files(source)
         #: What the settings of Streams applications are simulated with, beside the records.
         self._beside = streams_facts_digest(source.beside or source.folder)
         self.past_id: str = "" if past is None else past[0]
@@ -125,12 +125,12 @@ class Appender:
             what = f"needs Parquet files; Spark reads {source.table.name} as a table"
             raise InvalidConfigError("--append", what, True)
         try:
-            past = newest_state(run.out, _settings(run))
+            past = newest_state(run.out, _settings_of_run(run))
         except StaleStateError as e:
             return cls(run, source, None, str(e))
         if past is not None and (STREAM in past[1].positions) != (source.decoded is not None):
             return cls(run, source, None, "its input was of another kind")
-        if past is not None and _batches_digest(source, past[1].positions) != past[1].batches:
+        if past is not None and _digest_of_batches(source, past[1].positions) != past[1].batches:
             why = "batches.parquet differs for records that were read before"
             return cls(run, source, None, why)
         return cls(run, source, past, "")
@@ -305,7 +305,7 @@ class Appender:
             return None
         copied = sorted(clean.intersection(g for n in mixed for g in past.parts[n]))
         where = (str(self._run.out), self._run.id)
-        job = partial(_copy_task, where, tuple(files), tuple(copied))
+        job = partial(_copy_group_rows, where, tuple(files), tuple(copied))
         return engine.run(job, 1, 1, RECEIPT_DDL)
 
     # -- results -----------------------------------------------------------------------------------
@@ -370,8 +370,8 @@ class Appender:
                 "simulations": done.stored_simulations.get(name, {}),
             }  # fmt: skip
         return ReplayState(
-            settings=_settings(self._run), files=self._file_states(), positions=positions,
-            batches=_batches_digest(self._whole, positions), tally=tally.to_json(),
+            settings=_settings_of_run(self._run), files=self._file_states(), positions=positions,
+            batches=_digest_of_batches(self._whole, positions), tally=tally.to_json(),
             decoded=self._decoded,
             open_commits=self._open_commits,
             receipts=[asdict(r) for r in done.receipts if r.rows and r.table != "runs"],
@@ -409,7 +409,7 @@ def _with_stored_results(history: SpilledHistory, group: Mapping[str, Any]) -> S
     )
 
 
-def _settings(run: ReplayRun) -> dict[str, Any]:
+def _settings_of_run(run: ReplayRun) -> dict[str, Any]:
     """Return the options of a run that affect its output tables, as a dict by name.
 
     A run can only be continued with the same options.
@@ -429,7 +429,7 @@ def _relative_path(source: Capture, path: str) -> str:
     return Path(os.path.relpath(path, folder if folder.is_dir() else folder.parent)).as_posix()
 
 
-def _input_files(source: Capture) -> dict[str, dict[str, Any]]:
+def _describe_input_files(source: Capture) -> dict[str, dict[str, Any]]:
     """Return rows, size, modification time and footer digest of a capture's files (``source``).
 
     The result is a dict by path relative to the capture.
@@ -454,7 +454,7 @@ def _footer(path: Path) -> dict[str, Any]:
         return {"size": size, "modified_ns": modified_ns, "footer": footer}
 
 
-def _batches_digest(source: Capture, positions: Mapping[int, int]) -> str | None:
+def _digest_of_batches(source: Capture, positions: Mapping[int, int]) -> str | None:
     """Return a digest of the transactional batches that affect the log records read so far.
 
     ``positions`` is a dict from log partition to the highest offset read. The result is None if the
@@ -527,7 +527,7 @@ def _distinct_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
     yield pa.RecordBatch.from_arrays([pa.array(sorted(names), pa.string())], names=["group"])
 
 
-def _copy_task(
+def _copy_group_rows(
     where: tuple[str, str],
     files: tuple[tuple[str, str], ...],
     groups: tuple[str, ...],

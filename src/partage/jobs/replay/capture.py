@@ -145,7 +145,7 @@ def open_capture(
         return _open_stream(at)
     records = at / "consumer_offsets.parquet"
     inside = at if at.is_dir() else at.parent
-    if not records.exists() and any(_files_in(at)):
+    if not records.exists() and any(_find_record_files(at)):
         records = at
     slices = cut_slices(_parquet_files(records))
     count = sum(s.rows for s in slices)
@@ -155,7 +155,7 @@ def open_capture(
             "with a consumer that may read internal topics"
         )
     return Capture(
-        at, slices, count, _states(inside), _batches(inside), notes=_torn_line_notes(inside)
+        at, slices, count, _states(inside), _batches(inside), notes=_warn_about_torn_line(inside)
     )
 
 
@@ -199,7 +199,7 @@ def open_records(source: str | Path) -> tuple[Slice, ...]:
     return cut_slices(_parquet_files(inside if inside.exists() else at))
 
 
-def _files_in(path: Path) -> list[Path]:
+def _find_record_files(path: Path) -> list[Path]:
     """Return the sorted paths of all Parquet files below a path that contain records of the log.
 
     Left out are hidden files, folders of table formats (such as ``_delta_log``), and a capture's
@@ -240,7 +240,7 @@ def files_of(table: Path) -> list[Path]:
         return [table]
     manifest = Manifest.load(table.parent)
     if manifest is None or table.name not in {"consumer_offsets.parquet", "batches.parquet"}:
-        return _files_in(table)
+        return _find_record_files(table)
     return [table / one.name for one in manifest.parts]
 
 
@@ -254,7 +254,7 @@ def read_metadata(
     Raises:
         InvalidCaptureError: a file cannot be read.
     """
-    return _states(folder), _batches(folder), _torn_line_notes(folder)
+    return _states(folder), _batches(folder), _warn_about_torn_line(folder)
 
 
 def _find_file(folder: Path | None, name: str) -> Path | None:
@@ -273,7 +273,7 @@ def _states(folder: Path | None) -> tuple[Mapping[str, Any], ...]:
         return ()
     states = []
     data = path.read_bytes()
-    if (path.parent / MANIFEST).is_file() or _torn_line_notes(folder):
+    if (path.parent / MANIFEST).is_file() or _warn_about_torn_line(folder):
         data = data[: data.rfind(b"\n") + 1]  # a line that is being written, or was torn by a kill
     for number, line in enumerate(data.splitlines(), 1):
         if not line.strip():
@@ -289,7 +289,7 @@ def _states(folder: Path | None) -> tuple[Mapping[str, Any], ...]:
     return tuple(states)
 
 
-def _torn_line_notes(folder: Path | None) -> tuple[str, ...]:
+def _warn_about_torn_line(folder: Path | None) -> tuple[str, ...]:
     """Return a warning for the user if the last line of ``cluster.jsonl`` is incomplete.
 
     The result is a tuple with one text, or an empty tuple.

@@ -235,7 +235,7 @@ def decode_table(
     tally.commit_types(found.key_version, found.value_version)
     tally.outcomes(effects.outcome[found.row])
     tally.topic_ids = _infer_topic_ids(found)
-    commits, number = _effective_commits(good, found, effects, others, selection, gaps=gaps)
+    commits, number = _select_effective_commits(good, found, effects, others, selection, gaps=gaps)
     commits = _split_at_clock_jumps(commits, tally)
     if raw is not None:
         raw.add(found, number, commits)
@@ -243,7 +243,7 @@ def decode_table(
         yield batch_of_records(good, others)
     made = reduce_to_runs(commits)
     if len(made.pair):
-        tally.highest = _highest_partitions(made, found.pairs)
+        tally.highest = _find_highest_partitions(made, found.pairs)
         yield batch_of_runs(made, found.pairs)
     rows.append({"kind": DecodedKind.TALLY, "text": tally.to_json()})
     yield batch_of_rows(rows)
@@ -321,7 +321,7 @@ def _infer_topic_ids(found: OffsetCommits) -> dict[str, str]:
     return {found.topic_ids[found.topic_id[i]]: names[topic_of[found.pair[i]]] for i in some}
 
 
-def _highest_partitions(runs: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
+def _find_highest_partitions(runs: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
     """Return the highest valid partition number of each topic in offset commits (``runs``), as a
     dict.
     """
@@ -358,7 +358,7 @@ def _find_effects(log_columns: LogColumns, transactions: Transactions, tally: Ta
     return made
 
 
-def _effective_commits(
+def _select_effective_commits(
     log_columns: LogColumns,
     found: OffsetCommits,
     effects: Effects,
@@ -374,12 +374,12 @@ def _effective_commits(
     """
     # Commits between the same two records of their group get the same stretch number, by which they
     # are merged later (`history.commits.number_stretches`).
-    at = _as_slice(found.row, len(log_columns.partition))
+    at = _slice_if_all(found.row, len(log_columns.partition))
     outcome = effects.outcome[at]
     counts = (outcome == Outcome.PLAIN) | (outcome == Outcome.COMMITTED)
     wanted = selection.commits(found.pairs, found.pair, effects.time_ms[at])
     number = np.flatnonzero(counts if wanted is None else counts & wanted)
-    kept = _as_slice(number, len(found))
+    kept = _slice_if_all(number, len(found))
     row = at if isinstance(kept, slice) else found.row[kept]
     log_partition, log_offset = log_columns.partition[row], effects.offset[row]
     if not is_sorted(log_partition, log_offset):
@@ -417,7 +417,7 @@ def _split_at_clock_jumps(commits: Commits, tally: Tally) -> Commits:
     return replace(commits, stretch=before + number)
 
 
-def _as_slice(rows: NDArray[np.int64], count: int) -> NDArray[np.int64] | slice:
+def _slice_if_all(rows: NDArray[np.int64], count: int) -> NDArray[np.int64] | slice:
     """Return row indices as a slice if they select all ``count`` rows, to avoid a copy by indexing.
 
     The indices are ascending.

@@ -90,7 +90,7 @@ def _types() -> dict[str, pa.DataType]:
     return {name: types[kind] for name, kind in OUT_COLUMNS.items()}
 
 
-def _batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
+def _build_batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
     """Build an Arrow batch with ``count`` result rows of the decode job; missing columns
     are null.
     """
@@ -107,7 +107,7 @@ def batch_of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
     import pyarrow as pa
 
     columns = {n: pa.array([row.get(n) for row in rows], kind) for n, kind in _types().items()}
-    return _batch(columns, len(rows))
+    return _build_batch(columns, len(rows))
 
 
 class BlockRows(NamedTuple):
@@ -148,7 +148,7 @@ def batch_of_records(log_columns: LogColumns, records: BlockRows) -> pa.RecordBa
         "log_offset": pa.array(log_columns.offset[rows]),
         "timestamp_ms": pa.array(log_columns.timestamp_ms[rows]),
     }  # fmt: skip
-    return _batch(columns, len(rows))
+    return _build_batch(columns, len(rows))
 
 
 def batch_of_runs(runs: Runs, pairs: list[tuple[str, str]]) -> pa.RecordBatch:
@@ -162,7 +162,7 @@ def batch_of_runs(runs: Runs, pairs: list[tuple[str, str]]) -> pa.RecordBatch:
     columns = pack_runs(runs, pairs)
     count = len(columns["group"])
     kind = pa.array(np.full(count, int(DecodedKind.COMMIT_RUNS), np.int32))
-    return _batch({**columns, "kind": kind}, count)
+    return _build_batch({**columns, "kind": kind}, count)
 
 
 #: Numbers of a run: where it belongs, where it begins, and what `RUN` has of it.

@@ -355,7 +355,7 @@ class _PartitionedRows(LocalRows):
     def __init__(
         self, rows: LocalRows, key: str, order: Sequence[str], workers: WorkerProcesses
     ) -> None:
-        super().__init__(lambda: chain.from_iterable(self._parts()), workers=workers)
+        super().__init__(lambda: chain.from_iterable(self._divide_rows()), workers=workers)
         self._unsorted, self._key, self._order = rows, key, order
 
     def run(self, job: Job, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark needs the columns
@@ -366,12 +366,12 @@ class _PartitionedRows(LocalRows):
         return self._rows(lambda: self._results(job))
 
     def _results(self, job: Job) -> Iterator[pa.RecordBatch]:
-        parts = self._parts()
+        parts = self._divide_rows()
         if self._workers is None or len(parts) < 2:
             return job(chain.from_iterable(parts))
         return chain.from_iterable(self._workers.map(partial(_run_part, job), parts))
 
-    def _parts(self) -> list[list[pa.RecordBatch]]:
+    def _divide_rows(self) -> list[list[pa.RecordBatch]]:
         """Return the sorted rows of each worker process, as lists of Arrow batches.
 
         The rows of each key go to the process that has the fewest rows so far.

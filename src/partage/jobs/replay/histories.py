@@ -333,7 +333,7 @@ def mark_failed(out: Path, done: JobResults) -> None:
     receipts = enumerate(done.receipts)
     for i in [i for i, one in receipts if one.table == "groups"]:
         one = done.receipts[i]
-        done.receipts[i] = replace(one, bytes=_rewrite(out / one.path, failed))
+        done.receipts[i] = replace(one, bytes=_rewrite_groups_file(out / one.path, failed))
 
 
 def _mark_totals(text: str, failed: Mapping[str, GroupFailure]) -> str:
@@ -342,7 +342,7 @@ def _mark_totals(text: str, failed: Mapping[str, GroupFailure]) -> str:
     return text if failure is None else json.dumps(totals | failure.cells())
 
 
-def _rewrite(path: Path, failed: Mapping[str, GroupFailure]) -> int:
+def _rewrite_groups_file(path: Path, failed: Mapping[str, GroupFailure]) -> int:
     """Rewrite a Parquet file of table ``groups`` with failed consumer groups marked.
 
     ``failed`` is a dict from group to its failure. Return the file's new size in bytes.

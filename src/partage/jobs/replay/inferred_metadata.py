@@ -44,7 +44,7 @@ def inferred_states(decoded: Rows, tally: Tally) -> tuple[Mapping[str, Any], ...
     """
     counts = {topic: highest + 1 for topic, highest in tally.highest.items()}
     records = decoded.filter_kinds(DecodedKind.GROUP_RECORD)
-    found = records.run(_highest_task, "topic string, highest int")
+    found = records.run(_find_highest_assigned, "topic string, highest int")
     for topic, highest in found.collect("topic", "highest"):
         counts[topic] = max(counts.get(topic, 0), highest + 1)
     for topic_id in [i for i in tally.topic_ids if i in counts]:
@@ -194,7 +194,7 @@ def state_of(
     return {"ts_ms": ts_ms, "brokers": [], "topics": topics}
 
 
-def _highest_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _find_highest_assigned(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Return the highest partition of each topic that a member was assigned, in a Spark task.
 
     ``batches`` are decoded rows.
@@ -202,7 +202,7 @@ def _highest_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
     import pyarrow as pa
 
     highest: dict[str, int] = {}
-    for record in _records(batches):
+    for record in _unpack_records(batches):
         for topic, number in assigned_counts(record):
             highest[topic] = max(highest.get(topic, -1), number)
     columns = [pa.array(list(highest), pa.string()), pa.array(list(highest.values()), pa.int32())]
@@ -218,7 +218,7 @@ def _find_partitions(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterat
     import pyarrow as pa
 
     first: dict[tuple[str, int], int] = {}
-    for record in _records(batches):
+    for record in _unpack_records(batches):
         for seen in shown_partitions(record) if record.timestamp_ms < until_ms else ():
             first[seen] = min(first.get(seen, record.timestamp_ms), record.timestamp_ms)
     rows = [(topic, highest, time_ms) for (topic, highest), time_ms in first.items()]
@@ -227,7 +227,7 @@ def _find_partitions(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterat
     yield pa.RecordBatch.from_arrays(columns, names=["topic", "highest", "time_ms"])
 
 
-def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[GroupRecord]:
+def _unpack_records(batches: Iterable[pa.RecordBatch]) -> Iterator[GroupRecord]:
     """Yield the group records that are packed in rows of the decode job (``batches``), in order."""
     reader = BlockReader()
     for batch in batches:
@@ -249,7 +249,7 @@ def shown_partitions(record: GroupRecord) -> Iterator[tuple[str, int]]:
         yield from assigned_counts(record)
         return
     highest: dict[str, int] = {}
-    members = _members(record)
+    members = _members_of(record)
     # Before the leader has assigned anything, unassigned partitions say nothing of the topics.
     decided = any(member.assigned for member in members)
     for member in members:
@@ -272,13 +272,13 @@ def assigned_counts(record: GroupRecord) -> Iterator[tuple[str, int]]:
         for row in (record.value or {}).get("topicPartitions", ()):
             if row["partitions"] and 0 <= max(row["partitions"]) < _MOST:
                 yield row["topicId"], max(row["partitions"])
-    for member in _members(record) if record.type == _CLASSIC else ():
+    for member in _members_of(record) if record.type == _CLASSIC else ():
         for topic, numbers in member.assigned:
             if numbers and 0 <= max(numbers) < _MOST:
                 yield topic, max(numbers)
 
 
-def _members(record: GroupRecord) -> tuple[MemberState, ...]:
+def _members_of(record: GroupRecord) -> tuple[MemberState, ...]:
     """Return the members in the record of a classic consumer group; none if the group was
     deleted.
     """

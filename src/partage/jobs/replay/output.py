@@ -298,7 +298,7 @@ def run_lock(out: Path, run_id: str) -> Iterator[None]:
     path = out / _FOLDER / f"{run_id}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
-        pid, locked = os.getpid(), _lock(file)
+        pid, locked = os.getpid(), _try_lock(file)
         own = {"host": socket.gethostname(), "pid": pid, "began": _start_time(pid)}
         json.dump({**own, "locked": locked}, file)
         file.flush()
@@ -333,7 +333,7 @@ def _is_dead(path: Path) -> bool:
     try:
         with path.open("r+", encoding="utf-8") as file:
             text = file.read()
-            free = _lock(file)
+            free = _try_lock(file)
     except OSError:
         return False
     try:
@@ -345,7 +345,7 @@ def _is_dead(path: Path) -> bool:
     return bool(owner.get("locked")) and free
 
 
-def _lock(file: IO[Any]) -> bool:
+def _try_lock(file: IO[Any]) -> bool:
     """Try to lock a file against other processes; return whether this succeeded.
 
     The result is False if another process has the lock, or if the file system has no locks.

@@ -406,14 +406,14 @@ class RepeatedPlaces:
         again = np.flatnonzero(same)
         if not len(again):
             return
-        differ = _differ(rows.take(again), rows.take(again + 1))
+        differ = _find_differences(rows.take(again), rows.take(again + 1))
         for at, differs in zip(again.tolist(), differ, strict=True):
             one = self.found.setdefault(int(partition[at]), [0, int(offset[at]), 0])
             one[0] += int(is_first[at])
             one[2] |= int(differs and int(offset[at]) == one[1])
 
 
-def _differ(some: pa.Table, others: pa.Table) -> list[bool]:
+def _find_differences(some: pa.Table, others: pa.Table) -> list[bool]:
     """Return a mask of the record pairs whose keys or values differ (bool[n]).
 
     A pair is the rows with the same index in the tables ``some`` and ``others``.

@@ -149,7 +149,7 @@ def replay(
             opened.enter_context(write_errors(run.out))
             running: Engine = opened.enter_context(LocalEngine(count))
         else:
-            started_spark = _spark_engine(
+            started_spark = _start_spark_engine(
                 source, run, stages, given=spark, master=master, conf=conf
             )
             running, source = opened.enter_context(started_spark)
@@ -168,7 +168,7 @@ def replay(
 
 
 @contextmanager
-def _spark_engine(
+def _start_spark_engine(
     source: Capture,
     run: ReplayRun,
     stages: Stages,
@@ -308,7 +308,7 @@ def _run_header(
 ) -> dict[str, Any]:
     from importlib.metadata import version
 
-    unmatched = _unmatched_groups(done, run.selection)
+    unmatched = _list_unmatched_groups(done, run.selection)
     misspelt = (f"--group {name!r}: {_no_group(near)}." for name, near in unmatched.items())
     notes = [*source.notes, *filter(None, [choice.note]), *misspelt]
     spark = {"spark": engine.spark.version} if isinstance(engine, SparkEngine) else {}
@@ -525,12 +525,12 @@ def _expect_groups(done: JobResults, selection: Selection) -> None:
     """
     if selection.groups and not done.groups:
         when = "" if selection.to_ms is None else " before --to"
-        near = chain.from_iterable(_unmatched_groups(done, selection).values())
+        near = chain.from_iterable(_list_unmatched_groups(done, selection).values())
         what = _no_group(list(dict.fromkeys(near)), when)
         raise InvalidConfigError("--group", what, ", ".join(selection.groups))
 
 
-def _unmatched_groups(done: JobResults, selection: Selection) -> dict[str, list[str]]:
+def _list_unmatched_groups(done: JobResults, selection: Selection) -> dict[str, list[str]]:
     """Return the selection's group names and patterns that match no group, each with similar ids.
 
     ``done`` has the groups of the capture.

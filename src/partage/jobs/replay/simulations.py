@@ -237,7 +237,7 @@ class _UnitSimulation:
                 store.rebalances.add(key, verdict, rows)
         else:
             verdict, rows = known
-        self.writers.add("rebalances", row | _verdict_columns(verdict))
+        self.writers.add("rebalances", row | _columns_of_verdict(verdict))
         self.totals.add_verdict(self.unit.history.group, rebalance.generation, verdict)
         for found in rows:
             self._write(found)
@@ -291,7 +291,7 @@ class _SelectedRebalances:
         return key not in self._earlier
 
 
-def _verdict_columns(verdict: Verdict) -> dict[str, Any]:
+def _columns_of_verdict(verdict: Verdict) -> dict[str, Any]:
     """Return the output columns that say whether the group's strategy reproduces a recorded
     assignment.
 
@@ -350,12 +350,12 @@ def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -
     The most expensive unit comes first. ``policies`` is the number of policies, ``cores`` the
     number of tasks that run at the same time.
     """
-    total = sum(map(_cost, groups))
+    total = sum(map(_estimate_cost, groups))
     share = max(_ORDINARY, total // (_SHARES * cores))
     made: list[WorkUnit] = []
     every = tuple(range(policies))
     for one in groups:
-        cost = _cost(one)
+        cost = _estimate_cost(one)
         if cost <= share or cores == 1:  # policies that are simulated together are cheaper
             whole = tuple(range(len(one.chunks)))
             made.append(WorkUnit(one, whole, every, 2 * cost * policies))
@@ -365,7 +365,7 @@ def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -
     return sorted(made, key=lambda u: (-u.cost, u.history.group, u.chunks, u.policies))
 
 
-def _cost(history: SpilledHistory) -> int:
+def _estimate_cost(history: SpilledHistory) -> int:
     """Estimate the work of simulating a consumer group's history under one policy.
 
     It is the number of rebalances, weighted by their size.

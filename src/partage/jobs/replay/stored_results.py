@@ -161,7 +161,7 @@ _CLASSES = (
 )  # fmt: skip
 
 
-def _stored_row(row: SimulatedRebalance, loads: PlanLoads) -> _StoredRow:
+def _to_stored_row(row: SimulatedRebalance, loads: PlanLoads) -> _StoredRow:
     """Convert a row of the output table ``replays`` to the form that is stored for the next run.
 
     Columns that depend on the group's whole history are replaced by their inputs. ``loads`` is a
@@ -289,7 +289,7 @@ class RebalanceStore:
         groups = (one.recompute.group for one in rows if one.recompute is not None)
         if any(member.weight != 1 for group in groups for member in group):
             return  # `load_spread` is for members of weight 1
-        self._writer.add(key, (verdict, tuple(_stored_row(row, self._loads) for row in rows)))
+        self._writer.add(key, (verdict, tuple(_to_stored_row(row, self._loads) for row in rows)))
 
     def finish(self) -> list[StoredBlock]:
         """Return the places of all stored results that the next run may need, old and new.
@@ -576,14 +576,14 @@ class PolicyStore:
         if not checkpoints:
             return StoredSimulation()
         first, blocks = checkpoints[0].blocks, self._blocks[: checkpoints[-1].blocks]
-        merged = self._merged(blocks[:first]) if first > _MOST_BLOCKS else None
+        merged = self._merge_blocks(blocks[:first]) if first > _MOST_BLOCKS else None
         if merged is not None:
             less = first - len(merged)
             blocks = merged + blocks[first:]
             checkpoints = [one._replace(blocks=one.blocks - less) for one in checkpoints]
         return StoredSimulation(tuple(blocks), tuple(checkpoints))
 
-    def _merged(self, blocks: Sequence[StoredBlock]) -> list[StoredBlock] | None:
+    def _merge_blocks(self, blocks: Sequence[StoredBlock]) -> list[StoredBlock] | None:
         """Merge several blocks of stored rows into one new block; return None if one cannot be
         read.
         """

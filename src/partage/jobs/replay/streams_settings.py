@@ -169,29 +169,30 @@ def streams_settings_rows(
         facts: sizes of changelogs, and the broker's settings.
         from_ms: time of the first rebalance to use; None for all.
     """
-    mine = _newest_application(rebalances, from_ms)
+    mine = _select_newest_rebalances(rebalances, from_ms)
     if not mine:
         return
     newest = mine[-1].generation
     head: dict[str, Any] = {"group": group, "incarnation": newest.incarnation}
     try:
-        found = _described(group, mine, clusters, facts)
+        found = _describe_application(group, mine, clusters, facts)
     except PartageError as e:
-        yield {**head, **_no_figures(str(e))}
+        yield {**head, **_row_without_result(str(e))}
         return
     if found is None:
-        yield {**head, **_no_figures("the log lacks its topology, or its members")}
+        yield {**head, **_row_without_result("the log lacks its topology, or its members")}
         return
     application, trace = found.application, found.trace
     head |= {
         "from_ms": trace.from_ms, "to_ms": trace.to_ms, "events": len(trace.events),
         "clients": len(trace.clients), "tasks": len(application.layout.partitions_of),
-        "standbys": application.settings.num_standby_replicas, "unit": _unit(found.described),
+        "standbys": application.settings.num_standby_replicas,
+        "unit": _unit_of_sizes(found.described),
     }  # fmt: skip
-    yield {**head, **_recorded_row(mine, found.described, trace, newest.protocol)}
+    yield {**head, **_build_recorded_row(mine, found.described, trace, newest.protocol)}
     cells = settings_to_compare(application, found.assignor, has_racks=_has_racks(found.described))
     for position, cell in enumerate(cells, 1):
-        yield {**head, "position": position, **_simulated_row(application, cell, head["unit"])}
+        yield {**head, "position": position, **_simulate_row(application, cell, head["unit"])}
 
 
 class _Described(NamedTuple):
@@ -211,7 +212,7 @@ class _Described(NamedTuple):
     assignor: str
 
 
-def _described(
+def _describe_application(
     group: str,
     rebalances: Sequence[RecordedRebalance],
     clusters: ClusterHistory,
@@ -233,17 +234,17 @@ def _described(
     if not rebalances:
         return None
     is_server = rebalances[-1].generation.protocol == "streams"
-    make = _streams_group if is_server else _classic_group
+    make = _describe_streams_group if is_server else _describe_classic_group
     found = make(group, rebalances, clusters, facts)
     if found is None:
         return None
     described, changes, assignor = found
     application = read_application(describe(described))
-    trace = _trace(group, changes, application, is_server=is_server)
+    trace = _derive_trace(group, changes, application, is_server=is_server)
     return _Described(described, with_trace(application, trace), trace, assignor)
 
 
-def _newest_application(
+def _select_newest_rebalances(
     rebalances: Iterable[RecordedRebalance], from_ms: int | None
 ) -> list[RecordedRebalance]:
     """Return the newest consecutive rebalances of a Streams application with the same group
@@ -269,7 +270,7 @@ def _newest_application(
     return found
 
 
-def _trace(
+def _derive_trace(
     group: str,
     changes: Sequence[RecordedChange],
     application: SimulatedApplication,
@@ -297,7 +298,7 @@ def _trace(
     )  # fmt: skip
 
 
-def _stops(
+def _find_stops(
     rebalance: RecordedRebalance, session_ms: int | None = None
 ) -> dict[str, tuple[int, bool]]:
     """Return when each member that left before a rebalance stopped, and whether it timed out.
@@ -331,7 +332,7 @@ def _stops(
 _Found = tuple[RecordedApplication, list[RecordedChange], str]
 
 
-def _classic_group(
+def _describe_classic_group(
     group: str,
     rebalances: Sequence[RecordedRebalance],
     clusters: ClusterHistory,
@@ -358,7 +359,7 @@ def _classic_group(
             for member in decoded.members:
                 thread = ClientThread(member.id, client_ids[member.id], member.rack, member.tags)
                 clients[member.process] = (*clients.get(member.process, ()), thread)
-        changes.append(RecordedChange(at_ms, clients, _stops(one)))
+        changes.append(RecordedChange(at_ms, clients, _find_stops(one)))
     if not generations:
         return None
     state_of_group = classic_state(
@@ -420,7 +421,7 @@ def observed_settings(
 # -- streams groups --------------------------------------------------------------------------------
 
 
-def _streams_group(
+def _describe_streams_group(
     group: str,
     rebalances: Sequence[RecordedRebalance],
     clusters: ClusterHistory,
@@ -452,7 +453,7 @@ def _streams_group(
                     thread = ClientThread(member.id, member.client_id, rack)
                     at = ProcessId.parse(name)
                     clients[at] = (*clients.get(at, ()), thread)
-        stops = _stops(one, session_ms)
+        stops = _find_stops(one, session_ms)
         changes.append(RecordedChange(one.generation.timestamp_ms, clients, stops))
     last = next((one for one in reversed(changes) if one.clients), None)
     if topology is None or last is None:
@@ -474,7 +475,7 @@ def _streams_group(
 # -- rows ------------------------------------------------------------------------------------------
 
 
-def _unit(application: RecordedApplication) -> str | None:
+def _unit_of_sizes(application: RecordedApplication) -> str | None:
     """Return the unit of a Streams application's state sizes: bytes, records, or None if
     unknown.
     """
@@ -491,7 +492,7 @@ def _has_racks(application: RecordedApplication) -> bool:
     return all(one.rack for one in application.clients) and topics <= application.racks.keys()
 
 
-def _no_figures(why: str) -> dict[str, Any]:
+def _row_without_result(why: str) -> dict[str, Any]:
     """Return the output columns of a Streams group that cannot be simulated, with the reason
     ``why``.
     """
@@ -499,7 +500,7 @@ def _no_figures(why: str) -> dict[str, Any]:
             "settings": "", "detail": why}  # fmt: skip
 
 
-def _simulated_row(
+def _simulate_row(
     application: SimulatedApplication, cell: SweepCell, unit: str | None
 ) -> dict[str, Any]:
     """Simulate a Streams application under other settings, and return the result as output columns.
@@ -528,7 +529,7 @@ def _simulated_row(
     return row
 
 
-def _recorded_row(
+def _build_recorded_row(
     rebalances: Sequence[RecordedRebalance],
     application: RecordedApplication,
     trace: RecordedTrace,
@@ -552,7 +553,7 @@ def _recorded_row(
         for topic, count in one.sources.items()
         for p in range(count)
     }
-    lengths = [length for one in inside for length in _outages(one.unread_intervals, task_of)]
+    lengths = [length for one in inside for length in _task_outages(one.unread_intervals, task_of)]
     total = sum(lengths) / 1_000
     return {
         "position": 0, "simulated": False, "protocol": protocol, "assignor": RECORDED,
@@ -562,7 +563,7 @@ def _recorded_row(
     }  # fmt: skip
 
 
-def _outages(
+def _task_outages(
     intervals: Iterable[UnreadInterval], task_of: Mapping[tuple[str, int], tuple[int, int]]
 ) -> list[float]:
     """Return how long (ms) each Streams task had no owner, from the times of its partitions.

@@ -448,7 +448,7 @@ def coverage(done: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str, An
         "cluster": INFERRED if done.inferred else "recorded",
         "cluster_states": len(done.states),
         "cluster_from_ms": _first_recorded_metadata_ms(done),
-        "log_partitions": _log_partitions(tally),
+        "log_partitions": _describe_log_partitions(tally),
     }
 
 
@@ -478,7 +478,7 @@ def _transaction_coverage(capture: Capture) -> str:
 INFERRED = "inferred: partition counts from assignments and commits, racks unknown"
 
 
-def _log_partitions(tally: Tally) -> dict[str, dict[str, Any]]:
+def _describe_log_partitions(tally: Tally) -> dict[str, dict[str, Any]]:
     """Return the first and last offset and the number of records of each log partition.
 
     Field ``in_order`` says whether tasks have read offset ranges without overlaps.

@@ -144,7 +144,7 @@ def find_wrong_clocks(strands: Mapping[int, Iterable[Strand]]) -> Clocks:
         high += [one.high_ms for one, good in zip(joined, kept, strict=True) if good]
         misdated += sum(one.records for one, good in zip(joined, kept, strict=True) if not good)
         if not all(kept):
-            wrong[partition] = tuple(_wrong_ranges(joined, kept))
+            wrong[partition] = tuple(_find_wrong_ranges(joined, kept))
     return Clocks(wrong, misdated, (min(low), max(high)) if low else None)
 
 
@@ -196,7 +196,7 @@ def _correct_strands(strands: list[Strand]) -> list[bool]:
 _LATEST = (1 << 63) - 1 - _LEAP_MS
 
 
-def _wrong_ranges(strands: list[Strand], kept: list[bool]) -> Iterable[tuple[int, int, int]]:
+def _find_wrong_ranges(strands: list[Strand], kept: list[bool]) -> Iterable[tuple[int, int, int]]:
     """Yield the offset ranges with wrong timestamps, each with the time (ms) that replaces them.
 
     A range is (first offset, offset after the last record, time). ``kept`` says which of the

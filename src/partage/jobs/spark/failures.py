@@ -130,7 +130,7 @@ def worker_errors() -> Iterator[None]:
     try:
         yield
     except (Py4JJavaError, PySparkException) as e:
-        found = _partage_error(str(e))
+        found = _find_partage_error(str(e))
         if found is not None:
             raise found from None
         if "Python worker exited" in str(e):
@@ -139,7 +139,7 @@ def worker_errors() -> Iterator[None]:
         raise
 
 
-def _partage_error(trace: str) -> PartageError | None:
+def _find_partage_error(trace: str) -> PartageError | None:
     """Return the Partage error at the end of a worker's traceback (``trace``), or None."""
     said = re.findall(r"^partage\.errors\.(\w+): (.+)$", trace, re.MULTILINE)
     if not said:

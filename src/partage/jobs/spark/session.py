@@ -103,7 +103,7 @@ def session(
     with ExitStack() as opened:
         start = partial(_start, brief=brief, master=master or DEFAULT_MASTER, conf=asked)
         spark = found or opened.enter_context(start())
-        opened.enter_context(_settings(spark, asked))
+        opened.enter_context(_apply_settings(spark, asked))
         ship_package(spark.sparkContext)
         yield spark
 
@@ -128,7 +128,7 @@ def _expect_master(spark: SparkSession, master: str | None) -> None:
 
 
 @contextmanager
-def _settings(spark: SparkSession, asked: Mapping[str, str]) -> Iterator[None]:
+def _apply_settings(spark: SparkSession, asked: Mapping[str, str]) -> Iterator[None]:
     """Apply Partage's Spark SQL settings to a session during the ``with`` block.
 
     ``asked`` are the user's settings, which take precedence.
@@ -168,7 +168,7 @@ def _start(*, brief: bool, master: str, conf: Mapping[str, str]) -> Iterator[Spa
             wanted["SPARK_WORKER_DIR"] = folder
         # Workers must be this Python: another one would not have Partage, nor pyarrow.
         opened.enter_context(environment(wanted))
-        spark = SparkSession(_context(brief=brief, master=master, asked=conf))
+        spark = SparkSession(_start_context(brief=brief, master=master, asked=conf))
         try:
             spark.sparkContext.setLogLevel("ERROR")
             yield spark
@@ -176,7 +176,7 @@ def _start(*, brief: bool, master: str, conf: Mapping[str, str]) -> Iterator[Spa
             spark.stop()
 
 
-def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkContext:
+def _start_context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkContext:
     """Start a Spark context whose JVM writes its messages to a file instead of the terminal.
 
     The messages matter only if Spark does not start. ``brief`` says whether the job is short,

@@ -37,12 +37,12 @@ def ship_package(context: SparkContext) -> bool:
     """
     if is_local(str(context.master)):
         return False
-    context.addPyFile(str(_archive()))
+    context.addPyFile(str(_write_archive()))
     return True
 
 
 @lru_cache(maxsize=1)
-def _archive() -> Path:
+def _write_archive() -> Path:
     """Write the Partage package to a zip file that exists until this process ends, and return its
     path.
     """
@@ -97,7 +97,7 @@ def load_kernels() -> None:
         fold_minutes, fold_stretches, close_minutes,
     )  # fmt: skip
     if not all(one.ready for one in needed):
-        with _node_lock():
+        with _lock_node():
             for one in needed:
                 one.compile()
     if current_task() is not None:  # garbage of the user's own process is not ours to keep
@@ -120,7 +120,7 @@ def _freeze(_numba: bool) -> None:  # noqa: FBT001 - the argument is the cache's
 
 
 @contextmanager
-def _node_lock() -> Iterator[None]:
+def _lock_node() -> Iterator[None]:
     """Hold a lock file during the ``with`` block: one process of this user on this node at a time.
 
     Where file locks do not work, nothing is locked.

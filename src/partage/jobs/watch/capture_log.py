@@ -124,8 +124,8 @@ def read_piece(piece: LogPiece) -> Iterator[pa.RecordBatch]:
         partition, offset = table["partition"], table["offset"]
         where = partition.fill_null(-1).to_numpy(), offset.fill_null(-1).to_numpy()
         if piece.late is None:
-            wanted = (where[1] >= _look_up(piece.start, where[0])) & (
-                where[1] < _look_up(piece.end, where[0])
+            wanted = (where[1] >= _look_up_offsets(piece.start, where[0])) & (
+                where[1] < _look_up_offsets(piece.end, where[0])
             )
         else:
             wanted = _is_in(piece.late, *where)
@@ -167,7 +167,7 @@ def decoded_rows(
         yield pa.RecordBatch.from_arrays(columns, names=list(STREAM_COLUMNS))
 
 
-def _look_up(offsets: Mapping[int, int], partition: _Ints) -> _Ints:
+def _look_up_offsets(offsets: Mapping[int, int], partition: _Ints) -> _Ints:
     """Return the offset stored for each record's log partition (int64[n]); 0 if there is none.
 
     Args:
@@ -278,7 +278,7 @@ class CaptureLog:
                 break
             if all(last < start.offsets.get(p, 0) for p, (_, last) in ranges.items()):
                 continue
-            for p, found in _offsets(path, number).items():
+            for p, found in _read_offsets(path, number).items():
                 new = found[found >= start.offsets.get(p, 0)]
                 if len(new):
                     waiting.setdefault(p, []).append(new)
@@ -296,7 +296,7 @@ class CaptureLog:
         """Divide the log records between two positions (``start`` and ``end``) into inputs of Spark
         tasks.
         """
-        late, batches = self._batches_between(start, end)
+        late, batches = self._find_deciding_batches(start, end)
         moves = {p: moves_text([m for m in some if m.position.offset < end.offsets.get(p, 0)])
                  for p, some in self._moves.items()}  # fmt: skip
         moves = {p: text for p, text in moves.items() if text}
@@ -350,7 +350,7 @@ class CaptureLog:
                 what += f"{start.offsets[p]} were read: the cluster has lost records"
                 raise InvalidCaptureError(f"{what}; watch into a new folder")
 
-    def _batches_between(
+    def _find_deciding_batches(
         self, start: Position, end: Position
     ) -> tuple[tuple[tuple[int, int, int], ...], tuple[Mapping[str, Any], ...]]:
         """Find the transactional batches and markers that decide about a micro-batch's commits.
@@ -399,7 +399,8 @@ class CaptureLog:
         columns = [table[name].fill_null(-1).to_numpy().astype(np.int64) for name in names]
         new = (
             columns[1]
-            > _look_up({p: base + 1 for p, (base, _) in self._newest.items()}, columns[0]) - 1
+            > _look_up_offsets({p: base + 1 for p, (base, _) in self._newest.items()}, columns[0])
+            - 1
         )
         rows = np.stack([column[new] for column in columns])
         before = [(p, base, epoch, 0) for p, (base, epoch) in self._newest.items()]
@@ -428,12 +429,12 @@ def whole_lines(path: Path) -> int:
 def _file(path: Path) -> _File:
     count = open_parquet(path, {}).metadata.num_row_groups
     return _File(path, [
-        {p: (int(some.min()), int(some.max())) for p, some in _offsets(path, number).items()}
+        {p: (int(some.min()), int(some.max())) for p, some in _read_offsets(path, number).items()}
         for number in range(count)
     ])  # fmt: skip
 
 
-def _offsets(path: Path, row_group: int) -> dict[int, _Ints]:
+def _read_offsets(path: Path, row_group: int) -> dict[int, _Ints]:
     """Read the offsets of all log records in a row group of a Parquet file.
 
     The result is a dict from log partition to int64[n].

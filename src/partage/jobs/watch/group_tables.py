@@ -175,7 +175,7 @@ def update_history(
     Raises:
         InvalidCaptureError: the state is of another version of Partage, or damaged.
     """
-    batches, found = _sorted(decoded)
+    batches, found = _sort_decoded(decoded)
     digests: dict[str, str] = {} if stored is None else json.loads(stored.digests)
     if stored is not None and stored.history is None:
         return GroupUpdate(stored, found)
@@ -193,9 +193,9 @@ def update_history(
         raise
     except Exception as e:  # noqa: BLE001 - one group's error must not end the others
         still_open = rows.failed(GroupFailure.of(name, e))
-        changed, digests = _changed_open_rows(still_open, digests)
+        changed, digests = _select_changed_open_rows(still_open, digests)
         return GroupUpdate(StoredGroup(None, json.dumps(digests)), found + changed)
-    changed, digests = _changed_open_rows(still_open, digests)
+    changed, digests = _select_changed_open_rows(still_open, digests)
     new = StoredGroup(history, json.dumps(digests), _compact(values))
     return GroupUpdate(new, found + changed, values["deleted_ms"])
 
@@ -223,7 +223,7 @@ def update_commits(
     kinds = (batch.column("kind").to_numpy() for batch in decoded)
     if not stored.commits or any((kind == DecodedKind.GROUP_RECORD).any() for kind in kinds):
         return None
-    batches, found = _sorted(decoded)
+    batches, found = _sort_decoded(decoded)
     values = json.loads(stored.commits)
     inputs = list(read_group_inputs(batches))
     if _needs_history(values, inputs, context or LogContext()):
@@ -241,7 +241,7 @@ def update_commits(
     rows.add("groups", row)
     digests: dict[str, str] = json.loads(stored.digests)
     ours = {table: digests.pop(table) for table in _COMMIT_TABLES if table in digests}
-    changed, ours = _changed_open_rows(rows.take(final=False), ours)
+    changed, ours = _select_changed_open_rows(rows.take(final=False), ours)
     new |= {"row": row, "deleted_ms": values["deleted_ms"]}
     after = stored._replace(digests=json.dumps(digests | ours), commits=_compact(new))
     return GroupUpdate(after, found + changed, values["deleted_ms"])
@@ -314,7 +314,9 @@ def close_group(
     return found + [TableRows(table, False, 0, b"") for table in json.loads(stored.digests)]
 
 
-def _sorted(decoded: Sequence[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], list[TableRows]]:
+def _sort_decoded(
+    decoded: Sequence[pa.RecordBatch],
+) -> tuple[list[pa.RecordBatch], list[TableRows]]:
     """Sort the decoded records of one consumer group by log position.
 
     Return the group's records and commits, and the table rows of damaged records.
@@ -345,7 +347,7 @@ def _table_rows(table: str, rows: pa.Table, *, final: bool) -> TableRows:
     return TableRows(table, final, rows.num_rows, sink.getvalue().to_pybytes())
 
 
-def _changed_open_rows(
+def _select_changed_open_rows(
     still_open: list[TableRows], digests: Mapping[str, str]
 ) -> tuple[list[TableRows], dict[str, str]]:
     """Return the provisional output rows of those tables in which they changed, with new digests.

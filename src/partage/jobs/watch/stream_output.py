@@ -154,7 +154,7 @@ class StreamFolder:
         if len(some) < 2:
             return
         opened = self._read(OPEN_ROWS, _open_schema(), some)
-        newest = _newest_open_batches(opened)
+        newest = _find_newest_open_batches(opened)
         files: dict[str, list[str]] = {}
         for table in _STORED:
             rows = self._read(table, stored_schema(table), some)
@@ -187,7 +187,7 @@ class StreamFolder:
         """
         some = self._current()
         rows = self._read(name, stored_schema(name), some)
-        newest = _newest_open_batches(self._read(OPEN_ROWS, _open_schema(), some))
+        newest = _find_newest_open_batches(self._read(OPEN_ROWS, _open_schema(), some))
         return rows.filter(_current_rows_mask(rows, name, newest)).select(stream_schema(name).names)
 
     def _read(self, table: str, wanted: pa.Schema, some: Sequence[StreamManifest]) -> pa.Table:
@@ -205,7 +205,7 @@ class StreamFolder:
         return pa.concat_tables(found) if found else wanted.empty_table()
 
 
-def _newest_open_batches(opened: pa.Table) -> dict[tuple[str, str], int]:
+def _find_newest_open_batches(opened: pa.Table) -> dict[tuple[str, str], int]:
     """Return the newest micro-batch with provisional rows of each (group, table).
 
     Provisional ("open") rows may still change; each micro-batch replaces those of earlier ones.
@@ -222,7 +222,7 @@ def _current_rows_mask(rows: pa.Table, table: str, newest: Mapping[tuple[str, st
     """Return a mask of the rows of an output table that are still valid (bool[n]).
 
     These are all final rows, and each group's newest provisional rows, which may still change.
-    ``newest`` is the result of `_newest_open_batches`.
+    ``newest`` is the result of `_find_newest_open_batches`.
     """
     import pyarrow as pa
 

@@ -1,8 +1,8 @@
 """`partage watch`: follow a cluster's groups as a stream. This is the entry point.
 
 1. A source reads and decodes the log: a growing capture (`CaptureSource`, positions in
-   `capture_log`), or the topic itself through Spark's Kafka source (`_kafka_rows`). Workers decode
-   as in a replay, so that keys and values do not pass between JVM and Python twice.
+   `capture_log`), or the topic itself through Spark's Kafka source (`_stream_kafka_rows`). Workers
+   decode as in a replay, so that keys and values do not pass between JVM and Python twice.
 2. `GroupProcessor` updates one group (`group_tables`). Spark keeps its state in RocksDB: what
    offset commits change, and the history, which most micro-batches do not need.
 3. `_Publisher` writes the tables of each micro-batch (`stream_output`).
@@ -208,7 +208,7 @@ def watch(
             context = read_context(name)
         opened.enter_context(jvm_errors())
         running = opened.enter_context(
-            session(spark, master=master, conf=_settings(conf, master, spark))
+            session(spark, master=master, conf=_stream_settings(conf, master, spark))
         )
         opened.enter_context(worker_errors())
         lake = None
@@ -218,7 +218,7 @@ def watch(
         rows = (
             _capture_rows(running, name, wanted)
             if topic is None
-            else _kafka_rows(running, topic, metadata, wanted)
+            else _stream_kafka_rows(running, topic, metadata, wanted)
         )
         processor = GroupProcessor(str(metadata), context, keeps_decoded=topic is not None)
         publisher = _Publisher(folder, lake, report)
@@ -275,7 +275,7 @@ def _run(
         query.stop()
 
 
-def _settings(
+def _stream_settings(
     conf: Mapping[str, str] | None, master: str | None, given: SparkSession | None
 ) -> dict[str, str]:
     """Return the Spark settings of a stream; the user's settings (``conf``) take precedence.
@@ -383,7 +383,7 @@ def _capture_rows(spark: SparkSession, path: str, wanted: StreamSettings) -> Dat
     return reader.option("path", path).option("records", str(wanted.most_records)).load()
 
 
-def _kafka_rows(
+def _stream_kafka_rows(
     spark: SparkSession, topic: KafkaTable, metadata: Path, wanted: StreamSettings
 ) -> DataFrame:
     """Return decoded rows of the cluster's ``__consumer_offsets`` as a streaming data frame."""

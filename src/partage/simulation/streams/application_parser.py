@@ -426,9 +426,9 @@ def _subtopology(
         in_bytes = "bytes" in its
         size = its.get("bytes" if in_bytes else "records", 0)
         if in_bytes:
-            size = _records_of_bytes(size, record_bytes, f"{at}.bytes")
+            size = _bytes_to_records(size, record_bytes, f"{at}.bytes")
         if isinstance(size, list):
-            listed.append(_records_by_task(size, f"{at}.records", listed))
+            listed.append(_parse_records_by_task(size, f"{at}.records", listed))
         else:
             records += check_int(size, f"{at}.records", 0, _MOST_RECORDS)
         writes += check_number(its.get("writesPerSecond", 0), f"{at}.writesPerSecond", 0, 1e12)
@@ -450,7 +450,7 @@ def _subtopology(
     )
 
 
-def _records_of_bytes(value: object, record_bytes: int, path: str) -> int | list[int]:
+def _bytes_to_records(value: object, record_bytes: int, path: str) -> int | list[int]:
     """Convert a store's size in bytes, or a list of sizes, to numbers of records, rounded up.
 
     ``record_bytes`` is the size of one record. ``path`` names the value in errors.
@@ -462,7 +462,7 @@ def _records_of_bytes(value: object, record_bytes: int, path: str) -> int | list
     return -(-check_int(value, path, 0, most) // record_bytes)
 
 
-def _records_by_task(
+def _parse_records_by_task(
     value: list[Any], path: str, other_stores: list[tuple[int, ...]]
 ) -> tuple[int, ...]:
     """Parse a JSON list with the number of records that a state store has in each Streams task.

@@ -324,7 +324,7 @@ class ClassicGroupSimulation(StreamsSimulation):
             self.state.apply_observed(observed)
             joined = self._with_observed_lags(joined, observed)
             leader = self.state.up.get(observed.leader or "", leader)
-        self._remember_reporters(joined)
+        self._store_reporters(joined)
         members = [joined[one] for client in self.state.up.values() for one in client.consumers]
         assignment = self._compute_assignment(members, leader)
         if assignment.plan is None:
@@ -382,7 +382,7 @@ class ClassicGroupSimulation(StreamsSimulation):
             found |= {one: self.state.subscription(client, one, tasks[one]) for one in tasks}
         return found
 
-    def _remember_reporters(self, joined: dict[str, StreamsMember]) -> None:
+    def _store_reporters(self, joined: dict[str, StreamsMember]) -> None:
         """Store the thread that reported each task whose state is on disk but not open.
 
         The same thread reports it again in an immediate follow-up rebalance. ``joined`` are the

@@ -136,19 +136,21 @@ def record_trace(
     [(15000, 'crash', ('h2',))]
     """
     lead_ms = 0.0 if is_streams_group else heartbeat_ms
-    first = _first_change(changes, lead_ms, most_events)
+    first = _find_first_change(changes, lead_ms, most_events)
     from_ms = changes[first].at_ms
-    runs = _runs(changes[first:], lead_ms)
+    runs = _find_runs(changes[first:], lead_ms)
     names = _names(application, runs)
     return RecordedTrace(
         from_ms,
         max(end_ms, changes[-1].at_ms + 1),
-        _clients(names, runs, from_ms),
-        tuple(replace(one, clients=(names[process],)) for process, one in _events(runs, from_ms)),
+        _list_clients(names, runs, from_ms),
+        tuple(
+            replace(one, clients=(names[process],)) for process, one in _list_events(runs, from_ms)
+        ),
     )
 
 
-def _first_change(changes: Sequence[RecordedChange], lead_ms: float, most_events: int) -> int:
+def _find_first_change(changes: Sequence[RecordedChange], lead_ms: float, most_events: int) -> int:
     """Return the index of the recorded rebalance with which a simulation begins.
 
     It is the first one with clients that has at most ``most_events`` starts and stops after it. A
@@ -161,14 +163,14 @@ def _first_change(changes: Sequence[RecordedChange], lead_ms: float, most_events
     if not with_clients:
         raise ValueError("no rebalance has a client")
     first = with_clients[0]
-    events = _events(_runs(changes[first:], lead_ms), changes[first].at_ms)
+    events = _list_events(_find_runs(changes[first:], lead_ms), changes[first].at_ms)
     if len(events) <= most_events:
         return first
     cut_ms = changes[first].at_ms + events[-most_events][1].at_ms
     return next((i for i in with_clients if changes[i].at_ms >= cut_ms), with_clients[-1])
 
 
-def _runs(changes: Sequence[RecordedChange], lead_ms: float) -> dict[ProcessId, list[_Run]]:
+def _find_runs(changes: Sequence[RecordedChange], lead_ms: float) -> dict[ProcessId, list[_Run]]:
     """Return the time spans in which each Streams client ran, derived from recorded rebalances.
 
     ``changes`` are the rebalances. A client starts up to ``lead_ms`` before its first one.
@@ -181,7 +183,7 @@ def _runs(changes: Sequence[RecordedChange], lead_ms: float) -> dict[ProcessId, 
             run = runs[process][-1]
             old = {one.member for one in threads}
             if process not in now.clients or not old & _ids(now.clients[process]):
-                run.stop_ms, run.expired = _stop(now, old)
+                run.stop_ms, run.expired = _find_stop(now, old)
                 run.stop_ms = max(run.start_ms + 1, run.stop_ms)
         for process, threads in now.clients.items():
             known = runs.setdefault(process, [])
@@ -209,7 +211,7 @@ def _ids(threads: Iterable[ClientThread]) -> set[str]:
     return {one.member for one in threads}
 
 
-def _stop(now: RecordedChange, members: Iterable[str]) -> tuple[int, bool]:
+def _find_stop(now: RecordedChange, members: Iterable[str]) -> tuple[int, bool]:
     """Return the time at which a Streams client stopped, and whether its session timed out.
 
     If the rebalance does not show it, the client left with a LeaveGroup.
@@ -224,7 +226,7 @@ def _stop(now: RecordedChange, members: Iterable[str]) -> tuple[int, bool]:
     return min(at_ms for at_ms, _ in known), any(expired for _, expired in known)
 
 
-def _events(
+def _list_events(
     runs: Mapping[ProcessId, Sequence[_Run]], from_ms: int
 ) -> list[tuple[ProcessId, TraceEvent]]:
     """Return the starts and stops of all Streams clients after the time ``from_ms``, in time order.
@@ -250,7 +252,7 @@ def _names(application: str, runs: Mapping[ProcessId, Sequence[_Run]]) -> dict[P
     return names
 
 
-def _clients(
+def _list_clients(
     names: Mapping[ProcessId, str], runs: Mapping[ProcessId, Sequence[_Run]], from_ms: int
 ) -> dict[str, SimulatedClient]:
     """Return the Streams clients to simulate, with the recorded member ids of each start.

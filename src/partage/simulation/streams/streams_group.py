@@ -123,10 +123,10 @@ class StreamsGroupSimulation(StreamsSimulation):
         """Let the threads of a client join the group as new members, one after the other."""
         for consumer in client.consumers:
             if not self._members and not self._is_delayed:
-                self._delay()
+                self._delay_first_assignment()
             self._add_member(client, consumer)
             self._request_target(f"{client.name} joined")
-            self._heartbeat(self._members[consumer], joining=True)
+            self._process_heartbeat(self._members[consumer], joining=True)
             self._slots = timeline_slots(len(self._members), self._slots)
 
     def remove_consumers(self, name: str, consumers: Sequence[str], how: str) -> None:
@@ -160,7 +160,7 @@ class StreamsGroupSimulation(StreamsSimulation):
             member.offsets = {task: int(copy.position) for task, copy in client.disk.items()}
         self._members[consumer] = member
 
-    def _delay(self) -> None:
+    def _delay_first_assignment(self) -> None:
         """Delay the first task assignment of an empty streams group, so that more members
         can join.
         """
@@ -207,7 +207,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         self._assigned_ms = self.clock.now_ms
         if not self._members:
             return
-        members = [self._assignor_input(member) for member in self._in_map_order(joining)]
+        members = [self._to_assignor_input(member) for member in self._in_map_order(joining)]
         standbys = str(self.app.settings.num_standby_replicas)
         configs = {"num.standby.replicas": standbys}
         plan = self._assignor.assign(self._subtopologies, members, configs)
@@ -218,7 +218,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         for member in self._members.values():
             self._schedule_heartbeat(member)
 
-    def _assignor_input(self, member: _Member) -> ServerMember:
+    def _to_assignor_input(self, member: _Member) -> ServerMember:
         """Convert a member to the type that the task assignor takes as input."""
         offsets: dict[str, dict[int, int]] = {}
         if self._assignor.is_4_3:
@@ -294,12 +294,12 @@ class StreamsGroupSimulation(StreamsSimulation):
         def heartbeat() -> bool:
             is_up = self.state.up.get(member.client.name) is member.client
             if member.due_ms == due_ms and is_up and self._members.get(member.id) is member:
-                return self._heartbeat(member)
+                return self._process_heartbeat(member)
             return False
 
         self.schedule(due_ms, heartbeat)
 
-    def _heartbeat(self, member: _Member, *, joining: bool = False) -> bool:
+    def _process_heartbeat(self, member: _Member, *, joining: bool = False) -> bool:
         """Process a member's heartbeat; return whether the member's tasks have changed.
 
         ``joining`` says whether it is the member's first one.

@@ -237,7 +237,9 @@ def standby_gain(application: SimulatedApplication, assignor: str) -> StandbyGai
         interval_ms = runtime.streams_heartbeat_interval_ms
         handover_ms = interval_ms if found.is_4_3 else 0
     (worst, total), (worst_with, total_with) = (
-        _mean_outages(application, SweepCell(assignor, ((_STANDBYS, str(count)),)), interval_ms)
+        _simulate_mean_outages(
+            application, SweepCell(assignor, ((_STANDBYS, str(count)),)), interval_ms
+        )
         for count in (standbys - 1, standbys)
     )
     states = [application.state_of(task) for task in application.layout.changelogs_of]
@@ -249,7 +251,7 @@ def standby_gain(application: SimulatedApplication, assignor: str) -> StandbyGai
     )  # fmt: skip
 
 
-def _mean_outages(
+def _simulate_mean_outages(
     application: SimulatedApplication, cell: SweepCell, interval_ms: int
 ) -> tuple[float, float]:
     """Return the longest and the total outage of Streams tasks in seconds, as means over several
@@ -260,7 +262,7 @@ def _mean_outages(
     settings.
     """
     found = [
-        simulate_cell(_delayed(application, i * interval_ms // _PHASES), cell)[1]
+        simulate_cell(_delay_events(application, i * interval_ms // _PHASES), cell)[1]
         for i in range(_PHASES)
     ]
     return mean(one.worst_unavailable for one in found), mean(
@@ -268,7 +270,7 @@ def _mean_outages(
     )
 
 
-def _delayed(application: SimulatedApplication, by_ms: int) -> SimulatedApplication:
+def _delay_events(application: SimulatedApplication, by_ms: int) -> SimulatedApplication:
     """Return the application with all events and the simulation's end delayed by ``by_ms``."""
     events = tuple(replace(one, at_ms=one.at_ms + by_ms) for one in application.events)
     return replace(application, events=events, length_ms=application.length_ms + by_ms)
@@ -340,7 +342,7 @@ def settings_outcome(
     )
     rows = []
     for i in range(phases):
-        delayed = _delayed(application, i * interval_ms // phases)
+        delayed = _delay_events(application, i * interval_ms // phases)
         result, metrics = simulate_cell(delayed, cell)
         lengths = outages(result)
         rows.append((
