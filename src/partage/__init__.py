@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from partage.commands.runs import diff as diff
     from partage.commands.runs import owner as owner
     from partage.errors import *  # noqa: F403 - its __all__ is the tree of errors
+    from partage.forecasts.growth import drain_time as drain_time
     from partage.forecasts.growth import plan_growth as plan_growth
     from partage.groups.negotiation import negotiate as negotiate
     from partage.groups.registry import strategies as strategies
@@ -99,6 +100,7 @@ _HOME = {
     "check_access": "partage.commands.clusters",
     "check_run": "partage.commands.runs",
     "count_keys": "partage.commands.logs",
+    "drain_time": "partage.forecasts.growth",
     "plan_growth": "partage.forecasts.growth",
     "decide_streams": "partage.commands.applications",
     "decode": "partage.commands.logs",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -454,6 +456,37 @@ def test_patterns_name_groups_of_a_running_cluster(monkeypatch: pytest.MonkeyPat
     done = run("size", "-b", "b:1", "--group", "b-*", "--capacity", "100", "--json")
     assert done.exit_code == 0, done.stderr
     assert [one["group"] for one in json.loads(done.stdout)] == measured == ["b-1", "b-2"]
+
+
+def test_each_group_drains_at_its_own_rate() -> None:
+    """A rate without a group is that of the others."""
+    done = run("keys", "--grow", "6", "12", "--lag", "a=100", "--lag", "b=100",
+               "--drain-rate", "10", "--drain-rate", "b=50", "--json")  # fmt: skip
+    found = json.loads(done.stdout)["drain_times"]
+    assert [one["seconds"] for one in found] == [10, 2]
+    wrong = run("keys", "--grow", "6", "12", "--lag", "a=100", "--drain-rate", "c=50")
+    assert (wrong.exit_code, "--drain-rate: names a group without --lag" in wrong.stderr) == (
+        1, True,
+    )  # fmt: skip
+
+
+def test_lags_of_a_running_cluster_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --topic the lag of each group on this topic is that of the cluster."""
+    from partage.cli import keys
+
+    places = {("orders", 0): 9, ("orders", 1): 50, ("other", 0): 1_000}
+    found = [
+        SimpleNamespace(id="a", committed={("orders", 0): 5, ("orders", 1): 20, ("other", 0): 0}),
+        SimpleNamespace(id="b", committed={("other", 0): 0}),
+    ]
+    monkeypatch.setattr("partage.capture.groups.live_groups", lambda *_: (found, places, None))
+    monkeypatch.setattr("partage.capture.connection.ClusterConnection", lambda *_: nullcontext())
+    assert live_groups.topic_lags("b:1", "orders") == {"a": 34}
+    spread: list[object] = []
+    monkeypatch.setattr(keys, "spread", lambda *_, **more: spread.append(more["more"]))
+    done = run("keys", "-b", "b:1", "--topic", "orders", "--grow", "2", "4", "--json")
+    assert done.exit_code == 0, done.stderr
+    assert [one["lag"] for one in spread[0]["drain_times"]] == [34]
 
 
 @pytest.mark.parametrize(

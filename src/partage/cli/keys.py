@@ -60,12 +60,14 @@ def keys(
     lag: Annotated[
         list[str] | None,
         typer.Option("--lag", metavar="GROUP=RECORDS", show_default=False,
-                     help="Lag of a consumer group on the topic, for --grow; repeatable."),
+                     help="Lag of a consumer group on the topic, for --grow; repeatable. With "
+                     "--topic, that of all groups by default."),
     ] = None,
     drain_rate: Annotated[
-        float | None,
-        typer.Option("--drain-rate", metavar="RATE", show_default=False,
-                     help="Records per second that a group reads when it catches up, for --lag."),
+        list[str] | None,
+        typer.Option("--drain-rate", metavar="[GROUP=]RATE", show_default=False,
+                     help="Records per second that each group reads when it catches up, or one "
+                     "group; repeatable."),
     ] = None,
     picture: Annotated[
         Path | None,
@@ -125,7 +127,9 @@ def keys(
     growth: dict[str, Any] = {}
     if grow is not None:
         options = replace(options, partitions=f"{grow[0]},{grow[1]}")
-        growth = show_growth(grow, lag or [], drain_rate, output, picture)
+        if not lag and topic is not None and cluster.bootstrap_server is not None:
+            lag = _read_lags(cluster, topic)
+        growth = show_growth(grow, lag or [], drain_rate or [], output, picture)
         if where is None and topic is None:
             if output.as_json:
                 write_json(growth)
@@ -154,7 +158,7 @@ def keys(
 def show_growth(
     counts: tuple[int, int],
     lags: Sequence[str],
-    drain_rate: float | None,
+    drain_rates: Sequence[str],
     output: OutputOptions,
     picture: Path | None = None,
 ) -> dict[str, Any]:
@@ -166,18 +170,18 @@ def show_growth(
         counts: the old and the new number of partitions.
         lags: ``GROUP=RECORDS`` texts; the time that each group needs to read these records is
             printed.
-        drain_rate: records per second that a group reads.
+        drain_rates: ``RATE`` or ``GROUP=RATE`` texts, in records per second.
         output: whether to print tables or JSON.
         picture: path of an SVG picture; None for none.
 
     Raises:
-        InvalidConfigError: the counts do not grow, a lag is not GROUP=RECORDS, or the picture
-            cannot be written.
+        InvalidConfigError: the counts do not grow, a lag is not GROUP=RECORDS, a rate is not
+            positive or names an unknown group, or the picture cannot be written.
     """
     from partage.forecasts.growth import plan_growth
 
     with named_options(lag="--lag", drain_rate="--drain-rate", grow="--grow"):
-        drains = [_parse_lag(one, drain_rate) for one in lags]
+        drains = _parse_drains(lags, drain_rates)
         found = plan_growth(*counts, drains)
     if picture is not None:
         from partage.forecasts.pictures import growth_picture
@@ -241,22 +245,47 @@ def _check_growth_options(
         raise typer.BadParameter(what, param_hint="--key")
 
 
-def _parse_lag(text: str, drain_rate: float | None) -> DrainTime:
-    """Parse ``GROUP=RECORDS``, and compute how long the group needs to read these records.
+def _read_lags(cluster: ClusterOptions, topic: str) -> list[str]:
+    """Return the lags of a running cluster's groups on a topic, as values of ``--lag``."""
+    from partage.commands.live_groups import topic_lags
+
+    found = topic_lags(cluster.brokers(), topic, properties=cluster.client_properties())
+    return [f"{group}={records}" for group, records in found.items()]
+
+
+def _parse_drains(lags: Sequence[str], drain_rates: Sequence[str]) -> list[DrainTime]:
+    """Parse lags and rates, and compute how long each group needs to read its old records.
 
     Args:
-        text: value of the option ``--lag``.
-        drain_rate: number of records per second that the group reads.
+        lags: values of the option ``--lag``.
+        drain_rates: values of the option ``--drain-rate``.
 
     Raises:
-        InvalidConfigError: the text has another form.
+        InvalidConfigError: a text has another form, or a rate names a group without a lag.
     """
     from partage.forecasts.growth import drain_time
 
-    group, _, records = text.rpartition("=")
-    if not group or not records.isdecimal():
-        raise InvalidConfigError("lag", "must be GROUP=RECORDS, such as billing=40000", text)
-    return drain_time(group, int(records), drain_rate=drain_rate)
+    records: dict[str, int] = {}
+    for text in lags:
+        group, _, number = text.rpartition("=")
+        if not group or not number.isdecimal():
+            raise InvalidConfigError("lag", "must be GROUP=RECORDS, such as billing=40000", text)
+        records[group] = int(number)
+    rates: dict[str, float] = {}
+    for text in drain_rates:
+        group, _, number = text.rpartition("=")
+        try:
+            rates[group] = float(number)
+        except ValueError:
+            what = "must be RATE or GROUP=RATE, such as billing=800"
+            raise InvalidConfigError("drain_rate", what, text) from None
+        if group and group not in records:
+            raise InvalidConfigError("drain_rate", "names a group without --lag", text)
+    common = rates.get("")
+    return [
+        drain_time(group, number, drain_rate=rates.get(group, common))
+        for group, number in records.items()
+    ]
 
 
 def _reject_input_options(options: Mapping[str, object]) -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "measure_group",
     "measure_groups",
     "measure_live_group",
+    "topic_lags",
     "unknown_group_error",
 ]  # fmt: skip
 
@@ -334,6 +335,41 @@ def matching_live_groups(
         if not found:
             raise unknown_group_error(connection, list(patterns))
     return sorted(one.id for one in found)
+
+
+def topic_lags(
+    bootstrap: str, topic: str, *, properties: Mapping[str, str] | None = None
+) -> dict[str, int]:
+    """Return the lag of each group on one topic of a running cluster, in records, by group.
+
+    Groups without committed offsets on the topic are left out.
+
+    Args:
+        bootstrap: brokers of the cluster, ``host:port,...``.
+        topic: name of the topic.
+        properties: client properties, by Kafka's names.
+
+    Raises:
+        ClusterUnreachableError, NotAuthorizedError: the cluster cannot be read.
+        MissingExtraError: kafka-python is not installed.
+    """
+    from partage.capture.connection import ClusterConnection
+    from partage.capture.groups import live_groups as read_groups
+    from partage.capture.security import Properties, connection_settings
+
+    settings = connection_settings(Properties(properties or {}))
+    with ClusterConnection(bootstrap, settings) as connection:
+        found, ends, _ = read_groups(connection)
+    lags: dict[str, int] = {}
+    for group in found:
+        behind = [
+            max(0, ends[place] - at)
+            for place, at in group.committed.items()
+            if place[0] == topic and place in ends
+        ]
+        if behind:
+            lags[group.id] = sum(behind)
+    return lags
 
 
 @checked
