@@ -86,7 +86,7 @@ class UnreadState:
         java: members that are Java consumers.
         is_classic: whether the newest rebalance is one of the classic protocol.
         stalled: dict from the client of a member that exceeded its max.poll.interval.ms to the time
-            of its departure (ms).
+            of its departure (ms) and its topics.
     """
 
     owner: dict[_Pair, str] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class UnreadState:
     clients: dict[str, ClientKey] = field(default_factory=dict)
     java: dict[str, None] = field(default_factory=dict)
     is_classic: bool = True
-    stalled: dict[ClientKey, int] = field(default_factory=dict)
+    stalled: dict[ClientKey, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
 
 
 class UnreadTracker:
@@ -172,7 +172,7 @@ class UnreadTracker:
             before: the rebalance before it, None for the first.
         """
         state, at = self.state, generation.timestamp_ms
-        self._note_stalled(generation)
+        self._note_stalled(generation, before)
         if before is None:
             state.owner, state.reads, state.stopped = {}, {}, {}
         state.rewrites = generation.records
@@ -385,17 +385,25 @@ class UnreadTracker:
 
     # -- stops ---------------------------------------------------------------------------------
 
-    def _note_stalled(self, generation: Generation) -> None:
-        """Store which members left because they exceeded max.poll.interval.ms."""
+    def _note_stalled(self, generation: Generation, before: Generation | None) -> None:
+        """Store which members left because they exceeded max.poll.interval.ms.
+
+        Args:
+            generation: the rebalance without them, with its causes.
+            before: the rebalance before it, with their subscriptions.
+        """
         # Such a member owns its partitions until it polls again. In the consumer protocol its
         # heartbeats go on meanwhile: the coordinator assigns it partitions that it never reads, and
         # asks for partitions that it does not revoke.
         state = self.state
         self._stalled = frozenset(c.member for c in generation.causes if c.kind == "poll")
+        former = () if before is None or not self._stalled else before.last.members
+        topics_of = {m.id: subscribed_topics(m) for m in former}
         for member in self._stalled:
             client = state.clients.get(member or "")
             if client is not None:
-                state.stalled[client] = generation.timestamp_ms
+                topics = topics_of.get(member or "", ())
+                state.stalled[client] = (generation.timestamp_ms, topics)
         for pair, stop in state.stopped.items() if self._stalled else ():
             if stop.member not in self._stalled:
                 continue
@@ -522,29 +530,39 @@ class UnreadTracker:
         """
         # The client was alive all the time, so it was expected to consume.
         state = self.state
-        joined = [m for m in members if m.id not in state.subscribed]
-        ids, clients = {m.id for m in joined}, {_client(m) for m in joined}
-        is_alive = any(
-            time_ms - stop.seen_ms <= _REJOIN_MS
-            and (
-                stop.member in ids  # a process keeps its member id in the consumer protocol
-                or (
-                    stop.client in clients
-                    and (stop.stalled or stop.start.mean < stop.seen_ms - _EVICTED_MS)
-                )
-            )
-            for stop in state.stopped.values()
-        )
+        alive: set[str] = set()
         # A client that stalled was alive, too, even if others join before it polls again.
-        is_alive |= any(time_ms - at <= _REJOIN_MS for at in state.stalled.values())
-        for client in clients:
-            state.stalled.pop(client, None)
-        for stop in state.stopped.values() if is_alive else ():
-            if stop.apart_from_ms is not None and time_ms - stop.seen_ms <= _REJOIN_MS:
+        for since_ms, topics in state.stalled.values():
+            alive.update(topics if time_ms - since_ms <= _REJOIN_MS else ())
+        for m in members:
+            if m.id not in state.subscribed:
+                state.stalled.pop(_client(m), None)
+                alive.update(subscribed_topics(m) if self._was_alive(m, time_ms) else ())
+        for pair, stop in state.stopped.items():
+            if pair[0] in alive and time_ms - stop.seen_ms <= _REJOIN_MS:
                 stop.apart_from_ms = None
         state.clients |= {m.id: _client(m) for m in members}
         alive = {m.id for m in members} | {stop.member for stop in state.stopped.values()}
         state.clients = {name: one for name, one in state.clients.items() if name in alive}
+
+    def _was_alive(self, member: MemberState, time_ms: int) -> bool:
+        """Return whether a joining member is a client that was evicted shortly before.
+
+        Args:
+            member: the member that joins.
+            time_ms: when it joins.
+        """
+        return any(
+            time_ms - stop.seen_ms <= _REJOIN_MS
+            and (
+                stop.member == member.id  # a process keeps its member id in the consumer protocol
+                or (
+                    stop.client == _client(member)
+                    and (stop.stalled or stop.start.mean < stop.seen_ms - _EVICTED_MS)
+                )
+            )
+            for stop in self.state.stopped.values()
+        )
 
     def _note_subscribers(self, time_ms: int, joined: Instant) -> None:
         """Exclude the time in which no member subscribes to a topic from the downtime of its

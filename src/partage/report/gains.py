@@ -116,7 +116,7 @@ def gain_of(
     """Return the downtime that other settings would save a group (partition-seconds), or None.
 
     The interval of the result includes the simulation's error. A group cannot save more than its
-    downtime.
+    downtime, so the interval ends at the best estimate of it.
 
     Args:
         group: the consumer group.
@@ -140,7 +140,7 @@ def gain_of(
     for limit in (group.unread, group.lost):
         if limit is not None:
             most = limit.best if isinstance(limit, Estimate) else limit.high
-            low, best, high = min(low, most), min(best, most), min(high, limit.high)
+            low, best, high = min(low, most), min(best, most), min(high, most)
     return Estimate(best, low, high)
 
 

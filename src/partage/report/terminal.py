@@ -44,7 +44,7 @@ MAX_APPLICATIONS = 5
 _LONGEST = 2_000
 _CAUSE = "main\ncause"
 _LEGEND = (
-    "downtime: time without consumption, added up over partitions (p·min: partition-minute), best "
+    "downtime: time without consumption, added up over partitions (p·min: partition-minutes), best "
     "estimate (80 % interval); saved: against own, the interval includes the error of the "
     "simulation; within error: no measurable difference; moved: from one live member to another; "
     "avoidable: beyond the minimum"

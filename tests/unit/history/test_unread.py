@@ -304,3 +304,17 @@ def test_an_empty_group_waits_for_the_brokers_initial_delay(delay_ms, best) -> N
     group.generation(1_000, member("a", 0))
     group.generation(5_000)
     assert group.generation(60_000, member("b", 0)).best == pytest.approx(best, abs=0.01)
+
+
+def test_a_stalled_client_does_not_count_for_topics_of_others() -> None:
+    """Nobody subscribes to `u` from 5 s on; a client that reads `t` stalls and rejoins meanwhile."""
+    group = Group()
+    other = Subscription(3, ("u",), None, (), 1, None)
+    reader = replace(member("b", topic="u"), assigned=(("u", (0,)),), subscription=other)
+    group.generation(1_000, member("a", 0), reader)
+    group.generation(5_000, member("a", 0))
+    group.generation(21_000, member("c", 0), cause="poll")
+    group.generation(25_000, member("c"), replace(member("a-2", 0), client_id="a"))
+    found = group.generation(45_000, member("c", 0), replace(reader, id="d"))
+    assert found.no_consumer == pytest.approx(40.0, abs=1.0)
+    assert found.best < 6.0
