@@ -182,9 +182,7 @@ class Boxstep:
         return optimum
 
     def fix(self, single: int, brokers: Ints) -> None:
-        """Fix the brokers of a large partition (a single); later bounds hold only for such
-        plans.
-        """
+        """Fix the brokers of a single (large partition); later bounds hold only for such plans."""
         self.master.fix(single, brokers)
         self.fixed[single] = brokers
         self.value, self.choice = self._evaluate(self.prices)
@@ -431,7 +429,7 @@ class RestrictedMaster:
                 )  # fmt: skip
 
     def _add_rack_rows(self, singles: Ints) -> None:
-        """Add rows for the rack rule of large partitions (singles) whose variables could break
+        """Add rows for the rack rule of singles (large partitions) whose variables could break
         it.
         """
         begin: list[int] = []
@@ -561,9 +559,7 @@ class RestrictedMaster:
         self.highs.setOptionValue("simplex_iteration_limit", iterations)
 
     def values_of(self, single: int) -> Floats:
-        """Return each broker's value in the last optimum for a large partition (a single;
-        float64[brokers]).
-        """
+        """Return each broker's value for a single (large partition) in the last optimum."""
         column, out = self.arc[single], np.zeros(self.arc.shape[1])
         if self.values is not None:
             is_known = (column >= 0) & (column < len(self.values))
@@ -571,10 +567,7 @@ class RestrictedMaster:
         return out
 
     def fix(self, single: int, brokers: NDArray[np.integer]) -> None:
-        """Fix the brokers of a large partition (a single) in the linear programme.
-
-        Each of the brokers must have a variable.
-        """
+        """Fix the brokers of a single (large partition); each must have a variable."""
         column = self.arc[single]
         known = np.flatnonzero(column >= 0)
         value = np.isin(known, brokers).astype(np.float64)
@@ -592,8 +585,8 @@ class RestrictedMaster:
         self.is_fixed[single] = False
 
     def keeps_rack_rule(self, single: int, brokers: Ints) -> bool:
-        """Return whether a set of brokers is within the rack limits of a large partition (a
-        single).
+        """Return whether a set of brokers is within the rack limits of a single (large
+        partition).
         """
         if self._rack is None:
             return True
@@ -611,7 +604,7 @@ class RestrictedMaster:
         return out
 
     def scaled(self, prices: Floats) -> Floats:
-        """Convert dual prices of one unit (float64[4, brokers + racks]) to the linear programme's
+        """Convert dual prices of one unit (float64[4, brokers + racks]) to the programme's
         scale.
         """
         out: Floats = prices[self.kind, self.place] * self.scale / self.unit
@@ -662,9 +655,7 @@ class RestrictedMaster:
         return list(sets.values()), target
 
     def _used_choices(self, values: Floats) -> list[list[tuple[float, int]]]:
-        """Return, for each group, the choices in the last optimum: (fraction, number in
-        history).
-        """
+        """Return the choices of each group in the last optimum: (fraction, number in history)."""
         out: list[list[tuple[float, int]]] = [[] for _ in range(self.groups)]
         for value, (group, number) in zip(values[self.first :], self.owned, strict=False):
             if value > _LEAST_PART and group >= self.singles:
