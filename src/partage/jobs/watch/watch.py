@@ -343,9 +343,7 @@ class _CaptureReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._records)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's
-        """Return the log position at which the next micro-batch, which begins at
-        ``start``, ends.
-        """
+        """Return the log position at which the micro-batch that begins at ``start`` ends."""
         at = Position.of_json(start)
         if not self._is_fixed:
             self._log.refresh()
@@ -359,9 +357,7 @@ class _CaptureReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_fixed = True
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[_Piece]:
-        """Return the parts of the log from ``start`` to ``end``; a Spark task reads each
-        of them.
-        """
+        """Return the parts of the log from ``start`` to ``end``, one for each Spark task."""
         if not self._log.is_listed:
             self._log.refresh()
         return [_Piece(p) for p in self._log.pieces(Position.of_json(start), Position.of_json(end))]
