@@ -180,20 +180,20 @@ class ProblemMeasurement:
 
 
 def _find_optima(
-    problem: _SolverProblem, counts: AssignmentCounts, known: _ClaimedOptima | None = None
+    problem: _SolverProblem, counts: AssignmentCounts, earlier: _ClaimedOptima | None = None
 ) -> _ClaimedOptima:
     """Compute the most even loads and the fewest moves, for comparison with a plan.
 
     Args:
         problem: the assignment problem.
         counts: the plan's loads and whether it is valid.
-        known: optima from another plan of the same problem, which are reused.
+        earlier: optima from another plan of the same problem, which are reused.
     """
     claims = _ClaimedOptima()
     try:
-        if known is not None and known.best is not None and known.fewest_to_best is not None:
-            claims.best, claims.fewest_to_best = known.best, known.fewest_to_best
-            load = known.load
+        if earlier is not None and earlier.best is not None and earlier.fewest_to_best is not None:
+            claims.best, claims.fewest_to_best = earlier.best, earlier.fewest_to_best
+            load = earlier.load
         else:
             best = solve.least_majorised(problem.eligibility)
             load = best.load

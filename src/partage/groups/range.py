@@ -210,14 +210,14 @@ def _assign_topic(
 
 
 def _assign_co_partitioned(
-    quotas: _Quotas, racks: list[int], common: list[list[int]], count: int
+    quotas: _Quotas, racks: list[int], common_racks: list[list[int]], count: int
 ) -> list[int]:
     """Assign equal partition numbers of several topics to one consumer on a common rack.
 
     Args:
         quotas: the number of partitions of each topic that each member may get; updated.
         racks: rack of each member.
-        common: for each partition number the racks that have a replica in every topic.
+        common_racks: for each partition number the racks that have a replica in every topic.
         count: number of partitions of each topic.
 
     Returns:
@@ -229,7 +229,7 @@ def _assign_co_partitioned(
         waiting[racks[member]].append(member)
     for nth in range(count):
         # The first member below its quota whose rack has a replica of all these partitions.
-        best = _first_with_room(quotas, waiting, [_ANYWHERE, *common[nth]])
+        best = _first_with_room(quotas, waiting, [_ANYWHERE, *common_racks[nth]])
         if best >= 0:
             owner[nth] = best
             quotas.take(best, 1)

@@ -462,7 +462,7 @@ class _GroupSimulation:
         generation: int,
         change: Change | None,
         group: Group,
-        before: dict[tuple[str, int], str],
+        previous_owner: dict[tuple[str, int], str],
         reason: str,
     ) -> None:
         """Record a rebalance without a plan, because the assignor raised an error.
@@ -471,7 +471,7 @@ class _GroupSimulation:
             generation: the group's generation.
             change: the event that caused the rebalance.
             group: the members as they joined.
-            before: the previous owner of each partition.
+            previous_owner: the previous owner of each partition.
             reason: the message of the error.
         """
         for one, member in zip(self.consumers.values(), group, strict=True):
@@ -486,23 +486,25 @@ class _GroupSimulation:
         topic_number = {t: self.cluster.topic(t) for m in group for t in m.owned.topics}
         warnings = (reason, *contested)
         left: Plan = Plan.of(self.cluster.index, owned, topic_number, warnings=warnings)
-        self.rounds.append(Round(generation, change, group, self.cluster, left, before, reason))
+        self.rounds.append(
+            Round(generation, change, group, self.cluster, left, previous_owner, reason)
+        )
 
-    def _joining_member(self, one: _Consumer) -> Member:
+    def _joining_member(self, consumer: _Consumer) -> Member:
         """Return a consumer as a `Member` that joins: with owned partitions and user data.
 
         Owned partitions of topics to which it no longer subscribes are left out.
         """
-        topics = set(one.member.topics)
-        owned = [p for p in one.owned if p[0] in topics] if self._keeps_partitions else []
-        data = one.member.user_data
+        topics = set(consumer.member.topics)
+        owned = [p for p in consumer.owned if p[0] in topics] if self._keeps_partitions else []
+        data = consumer.member.user_data
         # A member's initial user data counts until its strategy remembers an assignment.
-        if data is None or one.memory is not None:
+        if data is None or consumer.memory is not None:
             with registry.plug_in_errors(self.strategy):
-                own = with_member_settings(self.strategy, one.member)
-                data = own.subscription_user_data(one.member.topics, one.memory)
+                own = with_member_settings(self.strategy, consumer.member)
+                data = own.subscription_user_data(consumer.member.topics, consumer.memory)
         if data is None:
-            data = one.member.user_data
-        return one.member.replaced(
-            owned=Claims.of(owned), generation=one.generation, user_data=data
+            data = consumer.member.user_data
+        return consumer.member.replaced(
+            owned=Claims.of(owned), generation=consumer.generation, user_data=data
         )

@@ -116,15 +116,15 @@ def subscribed(
     return Subscribed(Group(members), tuple(warnings))
 
 
-def _would_send_other_data(own: Strategy, strategy: Strategy, member: Member) -> bool:
+def _would_send_other_data(configured: Strategy, strategy: Strategy, member: Member) -> bool:
     """Return whether the user data that a consumer sent contradicts its settings.
 
     Args:
-        own: the assignor with the consumer's settings.
+        configured: the assignor with the consumer's settings.
         strategy: the assignor without them.
         member: the consumer.
     """
-    configured_data = own.subscription_user_data(member.topics, None)
+    configured_data = configured.subscription_user_data(member.topics, None)
     default = strategy.subscription_user_data(member.topics, None)
     # They do if they produce other bytes than it sent, and are not the default settings.
     return configured_data not in {default, member.user_data}

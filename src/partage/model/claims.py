@@ -31,7 +31,7 @@ class Claims:
 
     Attributes:
         topics: the distinct topic names, in order of first appearance.
-        topic_ix: int32[n], topic of each claim, as an index of ``topics``.
+        topic_ix: int32[n], topic of each reported partition, as an index of ``topics``.
         partition: int32[n], partition numbers.
         shared: whether several members share the tuple ``topics``, so that it also has names which
             this member does not claim.

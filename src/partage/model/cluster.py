@@ -52,8 +52,8 @@ class Cluster:
 
     T, P, R are the numbers of topics, partitions and replicas.
 
-    The arrays have the numbering of an `Index`. It may also have topics and partitions that exist
-    at other times only.
+    The arrays are numbered by an `Index`, which may also have topics and partitions that exist at
+    other times only.
 
     Attributes:
         index: the numbering of topics and partitions.

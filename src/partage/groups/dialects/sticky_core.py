@@ -367,10 +367,10 @@ class SortedMembers:
         """Remove a member from the queue, for example because it can no longer get partitions."""
         del self._keys[bisect_left(self._keys, (self.load[member], self._rank[member]))]
 
-    def change_load(self, member: int, by: int) -> None:
-        """Change a member's number of partitions by the number ``by`` and update its place."""
+    def change_load(self, member: int, change: int) -> None:
+        """Change a member's number of partitions by ``change`` (may be negative), and its place."""
         self.remove(member)
-        self.load[member] += by
+        self.load[member] += change
         insort(self._keys, (self.load[member], self._rank[member]))
 
     def first(self, fits: Callable[[int], bool]) -> int:

@@ -431,24 +431,24 @@ class _Placement:
         self.standbys: list[set[int]] = [set() for _ in owner]
         self._existing: list[set[int]] = [set() for _ in owner]
 
-    def keep_existing(self, previous: PreviousCopies, standbys_wanted: int) -> None:
+    def keep_existing(self, previous: PreviousCopies, replicas: int) -> None:
         """Make members that already have a copy of a partition its standbys.
 
         Args:
             previous: the previous active members and standbys of each partition.
-            standbys_wanted: the greatest number of standbys of a partition.
+            replicas: the greatest number of standbys of a partition.
         """
         for p in self._order:
             # If more members have a copy, those are kept that spread standbys most evenly.
             copies = {*previous.standbys[p], previous.owner[p]} - {-1, self._owner[p]}
-            self._add(p, self._best_members(p, np.array(sorted(copies), np.intp), standbys_wanted))
+            self._add(p, self._best_members(p, np.array(sorted(copies), np.intp), replicas))
             self._existing[p] = set(self.standbys[p])
 
-    def add_missing(self, wanted: int) -> None:
-        """Add standbys on the best members until each partition has ``wanted`` of them."""
+    def add_missing(self, replicas: int) -> None:
+        """Add standbys on the best members until each partition has ``replicas`` of them."""
         is_candidate = np.ones(self._members, np.bool_)
         for p in self._order:
-            missing = wanted - len(self.standbys[p])
+            missing = replicas - len(self.standbys[p])
             if missing > 0:
                 excluded = [self._owner[p], *self.standbys[p]]
                 is_candidate[excluded] = False
@@ -498,15 +498,15 @@ class _Placement:
                 return int(has_more[:, column].argmax()), source, int(smaller[column])
         return None
 
-    def _best_members(self, p: int, candidates: NDArray[np.intp], limit: int) -> list[int]:
+    def _best_members(self, partition: int, candidates: NDArray[np.intp], limit: int) -> list[int]:
         """Return the best members for standbys of a partition, at most ``limit``, the best first.
 
         Args:
-            p: the partition.
+            partition: the partition.
             candidates: int64[n], the members to choose from.
             limit: the greatest number of members to return.
         """
-        owner = self._owner[p]
+        owner = self._owner[partition]
         keys = (
             self._random[owner, candidates],
             self._total[candidates],

@@ -154,8 +154,8 @@ class TransportArcs:
         classes: PartitionClasses,
         claims: NewestClaims,
         subscription_classes: SubscriptionClasses,
-        weight: int,
-        move: int = 1,
+        rack_weight: int,
+        move_weight: int = 1,
     ) -> TransportArcs:
         """Build the arcs of the minimum-cost flow from partitions to members, with their costs.
 
@@ -163,8 +163,8 @@ class TransportArcs:
             classes: classes of equivalent partitions, and groups of equivalent members.
             claims: the members that may keep each partition.
             subscription_classes: which classes of members subscribe to which classes of topics.
-            weight: cost of one unit of rack cost.
-            move: cost of one move.
+            rack_weight: cost of one unit of rack cost.
+            move_weight: cost of one move.
         """
         of_row, base, class_keepers = _add_contested_classes(classes, claims)
         supply = np.bincount(of_row, minlength=len(base))
@@ -179,14 +179,16 @@ class TransportArcs:
         keep_member = np.concatenate([cells % members, several[:, 1]])
         keep_most = np.concatenate([most, supply[several[:, 0]]])
         column = classes.column[classes.group[keep_member]] if len(keep_member) else keep_member
-        # The cost of assigning a partition is its rack cost times the weight, minus ``move`` if it
-        # stays.
-        keep_cost = classes.cost[classes.profile[base[keep_class]], column] * weight - move
+        # The cost of assigning a partition is its rack cost times the rack weight, minus the move
+        # weight if it stays.
+        keep_cost = (
+            classes.cost[classes.profile[base[keep_class]], column] * rack_weight - move_weight
+        )
         free_class, free_group = _eligible_pairs(classes, subscription_classes, base)
         free_cost = classes.cost[classes.profile[base[free_class]], classes.column[free_group]]
         return cls(
             of_row, cell, supply, keep_class, keep_member, keep_most, keep_cost,
-            free_class, free_group, free_cost * weight,
+            free_class, free_group, free_cost * rack_weight,
         )  # fmt: skip
 
 
@@ -471,15 +473,15 @@ def _balance_equivalent(
     return CountPlan(owner, level, price, int(np.count_nonzero(claims.owned)) + 1)
 
 
-def release_excess(owner: Int32Array, has: Int64Array, quota: Int64Array) -> None:
+def release_excess(owner: Int32Array, counts: Int64Array, quota: Int64Array) -> None:
     """Remove partitions from members that own more than their quota; each keeps its first ones.
 
     Args:
         owner: int32[n], owner of each partition; set to -1 for a removed one.
-        has: int64[M], number of partitions of each member.
+        counts: int64[M], number of partitions of each member.
         quota: int64[M], number of partitions that each member may keep.
     """
-    over = has > quota
+    over = counts > quota
     if not over.any():
         return
     mine = np.flatnonzero(np.append(over, False)[owner])

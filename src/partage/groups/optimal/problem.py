@@ -152,24 +152,26 @@ class CanonicalProblem:
         even = base * base * (sizes - extra) + (base + 1) * (base + 1) * extra
         return int(even[sizes > 0].sum())
 
-    def may_own(self, place: Int64Array, row: Int64Array) -> NDArray[np.bool_]:
+    def may_own(self, member: Int64Array, partition: Int64Array) -> NDArray[np.bool_]:
         """Return for each (member, partition) pair whether the member subscribes to the topic.
 
         Args:
-            place: int64[n], the members of the pairs, as indices in canonical order.
-            row: int64[n], the partitions of the pairs, as indices in canonical order.
+            member: int64[n], the members of the pairs, as indices in canonical order.
+            partition: int64[n], the partitions of the pairs, as indices in canonical order.
         """
         if len(self.topics_of) * len(self.rows.topics) > 1 << 26:
             start, topic = self.eligibility.start, self.eligibility.topic
             width = max(len(self.rows.topics), 1)
             of = np.repeat(np.arange(len(self.topics_of)), np.diff(start))
-            return np.isin(self.subscription[place] * width + self.topic[row], of * width + topic)
+            return np.isin(
+                self.subscription[member] * width + self.topic[partition], of * width + topic
+            )
         wants = np.zeros((len(self.topics_of), len(self.rows.topics)), bool)
         for s, topics in enumerate(self.topics_of):
             wants[s, topics] = True
         if wants.all():
-            return np.ones(len(place), bool)
-        found: NDArray[np.bool_] = wants[self.subscription[place], self.topic[row]]
+            return np.ones(len(member), bool)
+        found: NDArray[np.bool_] = wants[self.subscription[member], self.topic[partition]]
         return found
 
     @cached_property
@@ -307,7 +309,7 @@ def _member_order(problem: Problem) -> Int32Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionClasses:
-    """Classes of equivalent partitions, and groups of equivalent members.
+    """Classes of equivalent partitions and groups of equivalent members, for a small flow problem.
 
     Partitions are equivalent if they have the same subscribers and rack costs, members if they have
     the same subscription and rack costs. Previous owners do not matter.

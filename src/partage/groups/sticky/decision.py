@@ -147,17 +147,17 @@ class Decision:
 
 
 def must_revoke_first(
-    owned_by: Int32Array, owned: Int32Array, owner: Int32Array
+    previous_owner: Int32Array, owned: Int32Array, owner: Int32Array
 ) -> NDArray[np.bool_]:
     """Return which partitions must be revoked before the new owner gets them (bool[P]).
 
     Args:
-        owned_by: int32[n], previous owners, -1 for a member that left.
+        previous_owner: int32[n], previous owners, -1 for a member that left.
         owned: int32[n], the partition of each previous owner; it may occur several times.
         owner: int32[P], the new owner of each partition, -1 for none.
     """
     # A partition is withheld if it has a previous owner and the new owner is not a previous one.
-    stays = owner[owned] == owned_by
+    stays = owner[owned] == previous_owner
     owns_already = np.zeros(len(owner), bool)
     owns_already[owned[stays]] = True
     owned_elsewhere = np.zeros(len(owner), bool)
@@ -166,7 +166,7 @@ def must_revoke_first(
 
 
 class StickyAssignorError(UnsupportedProblemError):
-    """Raised for an input on which Kafka's class throws, or assigns a partition to two members.
+    """Raised for an input on which Kafka's sticky assignor throws, or gives a partition two owners.
 
     Attributes:
         java_exception: simple class name of Java's exception; None if the class returns an

@@ -244,14 +244,14 @@ def _add_movement(movements, state, topic, slot, source, target):
 
 
 @piece
-def _partition_to_move(movements, topic, slot, holder, target):
+def _partition_to_move(movements, topic, slot, owner, target):
     """Return a partition of the topic that can move back to member ``target``, else ``slot``.
 
-    It can move back if it moved from ``target`` to ``holder`` before; the first in Java's order is
+    It can move back if it moved from ``target`` to ``owner`` before; the first in Java's order is
     taken (Kafka's ``getTheActualPartitionToBeMoved``).
     """
     net, sets = movements.net, movements.sets
-    source = net[FROM, slot] if net[TO, slot] >= 0 else holder
+    source = net[FROM, slot] if net[TO, slot] >= 0 else owner
     s = _find(sets, topic, target, source)
     if s < 0:
         return slot
@@ -266,9 +266,9 @@ def _partition_to_move(movements, topic, slot, holder, target):
 
 
 @piece
-def _record_move(movements, state, topic, slot, holder, target):
-    """Record in ``movements`` that a partition moves from member ``holder`` to ``target``."""
-    source = holder
+def _record_move(movements, state, topic, slot, owner, target):
+    """Record in ``movements`` that a partition moves from member ``owner`` to ``target``."""
+    source = owner
     if movements.net[TO, slot] >= 0:
         source = movements.net[FROM, slot]
         _remove(movements, state, topic, slot)
