@@ -190,7 +190,7 @@ def with_leader_settings(strategy: Strategy, group: Group) -> Strategy:
 
 
 def ineffective_config(strategies: Sequence[Strategy], group: Group) -> tuple[str, ...]:
-    """Return a warning for each member's ``assignment.*`` setting that none of the strategies uses.
+    """Return a warning for each ``assignment.*`` setting of a group's member that no strategy uses.
 
     Other settings are not checked, and nothing is checked if a strategy is a plug-in.
 

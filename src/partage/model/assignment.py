@@ -356,8 +356,7 @@ def _none() -> Int32Array:
 
 @kernel("int64(int32[::1], int32[::1], int32[::1])")
 def fill_owners(start: Int32Array, partition: Int32Array, owner: Int32Array) -> int:
-    """Write the member that owns each partition to ``owner``; return the number of owned
-    partitions.
+    """Fill an array with the owner of each partition; return the number of owned partitions.
 
     Args:
         start: int32[M + 1], where each member's partitions begin in ``partition`` (CSR).
@@ -542,7 +541,10 @@ class Plan(Assignment):
 
 
 def _is_int32_row(values: Int32Array) -> bool:
-    """Return whether a kernel accepts an array: int32, one-dimensional, contiguous, writeable."""
+    """Return whether an array has the form that compiled kernels accept.
+
+    ``values`` must be int32, one-dimensional, contiguous and writeable.
+    """
     flags = values.flags
     return values.dtype == np.int32 and flags.c_contiguous and values.ndim == 1 and flags.writeable
 

@@ -113,10 +113,9 @@ class Index:
 
     @cached_property
     def _extent_keys(self) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-        """Sorted keys of all extents (ranges of partition numbers) for binary search, and the
-        order.
+        """Sorted keys of all extents (ranges of partition numbers) for binary search.
 
-        A key combines the topic and the first partition number; the second array is the permutation
+        A key combines the topic and the first partition number; a second array is the permutation
         that sorts the extents.
         """
         keys = (self.extent_topic.astype(np.int64) << 32) | self.extent_number.astype(np.int64)

@@ -73,8 +73,7 @@ class EndlessLoop:
     moving: tuple[str, ...]
 
     def warning(self, algorithm: str) -> str:
-        """Return a warning that an algorithm never returns on this input, with the moving
-        partitions.
+        """Return a warning that an algorithm never returns, with the partitions that keep moving.
 
         ``algorithm`` is the subject of the sentence, such as "The assignor".
 

@@ -144,7 +144,7 @@ def _assign_fresh(spec: GroupSpec, free: Int32Array) -> GroupAssignment:
     Each member gets consecutive partitions; the last members in the coordinator's map get one more.
 
     Args:
-        spec: the assignor's input.
+        spec: the assignor's input: subscriptions and topics.
         free: int32[n], the partitions, in the order in which Kafka's assignor iterates them.
     """
     members, order = spec.members, spec.order

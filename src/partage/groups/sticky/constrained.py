@@ -110,6 +110,10 @@ def _assign_in_turn(sticky: StickyProblem, slots: Slots) -> Decision:
     """Assign partitions round robin, as Kafka does if no member owns any and none has a rack.
 
     Members take turns in the order of their ids.
+
+    Args:
+        sticky: members, topics and partitions of the rebalance.
+        slots: the numbering of partitions.
     """
     # Steps 1 to 6 give this result in several passes. The member of rank r gets the partitions
     # r, r + M, r + 2 M, ... of M members.

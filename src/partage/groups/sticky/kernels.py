@@ -166,7 +166,7 @@ def _first_key(topic, slot, racks, slots, queue):
 
 @piece
 def _bucket(movements, topic, slot, table):
-    """Return the bucket of a topic's partition in a Java ``HashMap`` with ``table`` buckets."""
+    """Return the bucket of a partition (``slot``) in a ``HashMap`` with ``table`` buckets."""
     h = (31 * (31 + movements.number[slot]) + movements.hashed[topic]) & 0xFFFFFFFF
     return (h ^ (h >> 16)) & (table - 1)
 
@@ -210,7 +210,7 @@ def _remove(movements, state, topic, slot):
 
 @piece
 def _add_movement(movements, state, topic, slot, source, target):
-    """Record in ``movements`` that a partition moved from member ``source`` to ``target``."""
+    """Record in ``movements`` that partition ``slot`` moved from ``source`` to ``target``."""
     net, sets = movements.net, movements.sets
     s = _find(sets, topic, source, target)
     if s < 0:
@@ -245,7 +245,7 @@ def _add_movement(movements, state, topic, slot, source, target):
 
 @piece
 def _partition_to_move(movements, topic, slot, owner, target):
-    """Return a partition of the topic that can move back to member ``target``, else ``slot``.
+    """Return a partition of ``topic`` that can move back to member ``target``, else ``slot``.
 
     It can move back if it moved from ``target`` to ``owner`` before; the first in Java's order is
     taken (Kafka's ``getTheActualPartitionToBeMoved``).
@@ -267,7 +267,7 @@ def _partition_to_move(movements, topic, slot, owner, target):
 
 @piece
 def _record_move(movements, state, topic, slot, owner, target):
-    """Record in ``movements`` that a partition moves from member ``owner`` to ``target``."""
+    """Record in ``movements`` that partition ``slot`` moves from ``owner`` to ``target``."""
     source = owner
     if movements.net[TO, slot] >= 0:
         source = movements.net[FROM, slot]
