@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from os import PathLike
 
 __all__ = ["LEAST_LOAD", "MOST_LOAD", "NO_GENERATION", "Group", "Member"]
+
+_rack_of = attrgetter("rack")
 
 _MEMBER_FIELDS = (
     "id", "topics", "instance", "rack", "owned", "generation", "userData", "weight", "capacity",
@@ -310,11 +313,15 @@ class Group:
         seen: dict[tuple[str, ...], int] = {}
         # By identity: hashing 2,000 names 2,000 times takes a while.
         lists = [m.topics for m in self.members]
+        if len(set(map(id, lists))) == 1:
+            self.subscriptions: tuple[tuple[str, ...], ...] = (lists[0],)
+            self.subscription_of: Int32Array = np.zeros(len(lists), np.int32)
+            return
         by_identity = {id(topics): topics for topics in lists}
         at = {key: seen.setdefault(topics, len(seen)) for key, topics in by_identity.items()}
         of = list(map(at.__getitem__, map(id, lists)))
-        self.subscriptions: tuple[tuple[str, ...], ...] = tuple(seen)
-        self.subscription_of: Int32Array = np.array(of, np.int32)
+        self.subscriptions = tuple(seen)
+        self.subscription_of = np.array(of, np.int32)
 
     @classmethod
     def from_json(cls, problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> Group:
@@ -441,7 +448,7 @@ class Group:
     @cached_property
     def has_racks(self) -> bool:
         """True if any consumer of the group has a rack (``client.rack``) that is not empty."""
-        return any(m.rack for m in self.members)
+        return any(map(_rack_of, self.members))
 
     @cached_property
     def has_claims(self) -> bool:
@@ -461,7 +468,7 @@ class Group:
     @cached_property
     def user_data_size(self) -> int:
         """Total bytes of user data that all group members sent."""
-        return sum(len(m.user_data) for m in self.members if m.user_data)
+        return sum([len(m.user_data) for m in self.members if m.user_data])
 
     @cached_property
     def members_by_instance(self) -> Int32Array:

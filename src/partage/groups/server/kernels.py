@@ -46,20 +46,24 @@ def read_claims(at, name_start, name, number, extent, size, partition, given):
     # The conversion stops at the first special case: a partition that the topic does not have, a
     # partition that is reported twice, or partitions of one topic that are not consecutive.
     for m in range(len(at) - 1):
-        last = name_start[m]
-        for i in range(at[m], at[m + 1]):
-            one = name_start[m] + name[i]
-            if one < last or one >= name_start[m + 1] or number[i] < 0:
+        i, end, last = at[m], at[m + 1], name_start[m]
+        while i < end:
+            same, begin = name[i], i
+            one = name_start[m] + same
+            if one < last or one >= name_start[m + 1]:
                 return i
-            if number[i] >= extent[one, 1]:
-                return i
-            last = one
-            dense = extent[one, 0] + number[i]
-            if given[dense]:
-                return i
-            given[dense] = True
-            size[one] += 1
-            partition[i] = dense
+            last = one + 1
+            first, limit = extent[one, 0], extent[one, 1]
+            while i < end and name[i] == same:
+                if number[i] < 0 or number[i] >= limit:
+                    return i
+                dense = first + number[i]
+                if given[dense]:
+                    return i
+                given[dense] = True
+                partition[i] = dense
+                i += 1
+            size[one] += i - begin
     return len(number)
 
 

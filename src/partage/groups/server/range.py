@@ -123,13 +123,15 @@ def _blocks(subscribers: SubscriberSets, start: Int32Array, partition: Int32Arra
 def _by_slices(blocks: list[_Block], members: int) -> GroupAssignment:
     # Copies each member's range of each topic, which is fast for few ranges.
     pieces: list[list[Int32Array]] = [[] for _ in range(members)]
+    sizes = np.zeros(members, np.int64)
     for block in blocks:
         cut = block.cut.tolist()
+        sizes[block.members] += np.diff(block.cut) * len(block.rows)
         for m, begin, end in zip(block.members.tolist(), cut, cut[1:], strict=False):
             if end > begin:
                 pieces[m].append(block.rows[:, begin:end].ravel())
     start = np.zeros(members + 1, np.int32)
-    np.cumsum([sum(map(len, runs)) for runs in pieces], out=start[1:])
+    np.cumsum(sizes, out=start[1:])
     flat = [run for runs in pieces for run in runs]
     return GroupAssignment(start, np.concatenate(flat) if flat else np.zeros(0, np.int32))
 

@@ -272,16 +272,20 @@ def _find_revoked_in_order(
         kept: number of first partitions that stay in each set.
     """
     before, index = spec.previous, spec.problem.index
-    entries, rank = _expand_rows(before.start, sets)
-    number = index.number_of[before.partition[entries]]
+    kept, sets = kept[before.size[sets] > 0], sets[before.size[sets] > 0]
+    begin, end = before.start[sets], before.start[sets + 1]
+    number = before.partition if spec.plain else index.number_of[before.partition]
+    falls = (number[1:] <= number[:-1]).nonzero()[0]
+    if (falls.searchsorted(begin) < falls.searchsorted(end - 1)).any():
+        return None
     # The order is ascending if all partition numbers are smaller than the set's number of buckets,
     # so that each is alone in its bucket, and than 65,536, where hash mixing begins.
     room = np.maximum(before.size[sets] * 4 // 3, _DEFAULT_TABLE - 1)
     slots = np.int64(1) << np.frexp(room)[1]  # the least power of two above
-    alone = (number < slots[rank]) & (number < _MIXED_FROM)
-    if not bool(alone.all()) or bool((np.diff(number)[np.diff(rank) == 0] <= 0).any()):
+    largest = index.number_of[before.partition[end - 1]]
+    if not bool(((largest < slots) & (largest < _MIXED_FROM)).all()):
         return None
-    begin, end = before.start[:-1][sets] + kept, before.start[1:][sets]
+    begin = begin + kept
     left = np.maximum(end - begin, 0)
     first = np.repeat(begin - (np.cumsum(left) - left), left)
     return (first + np.arange(len(first))).astype(np.int32)
