@@ -75,8 +75,8 @@ def assign(
 
     Args:
         strategy: a name of `strategies`, a class name, ``package.module:Class``, or a strategy.
-        group: the members.
-        cluster: the partitions.
+        group: the members of the consumer group.
+        cluster: the topics and partitions of the Kafka cluster.
         memory: the strategy's state from the previous rebalance (``plan.memory``), if it keeps one.
         config: the strategy's settings; a member's own settings are in its ``config``.
 
@@ -121,9 +121,9 @@ def decide(
     Members without user data first get the data that their client would send.
 
     Args:
-        strategy: the strategy.
-        group: the members.
-        cluster: the partitions.
+        strategy: the strategy to run.
+        group: the members of the consumer group.
+        cluster: the topics and partitions of the Kafka cluster.
         memory: the strategy's state from the previous rebalance, if it keeps one.
         config: the strategy's settings. With ``compared`` the caller checks that they have an
             effect.
@@ -296,7 +296,7 @@ def compare(
 
     Args:
         group: the members, with the partitions that each reports as owned.
-        cluster: the partitions.
+        cluster: the topics and partitions of the Kafka cluster.
         strategies: names or strategies; None for all registered ones except those of share groups
             and variants of other clients.
         previous: the previous assignment; None to take it from the members' reports.

@@ -37,7 +37,7 @@ def measure(
     Args:
         plan: the plan of a strategy, or any other assignment, such as a recorded one.
         group: the members. Moves are counted from the partitions that they report as owned.
-        cluster: the partitions.
+        cluster: the topics and partitions of the Kafka cluster.
         previous: the previous assignment, if known; moves are then counted from it. It also has the
             partitions of members that left.
         partition_weight: float[P], the load of each partition, for ``load_spread``.
@@ -270,8 +270,8 @@ class MeasurementCache:
 
         Args:
             plan: the plan of a strategy, or any other assignment, such as a recorded one.
-            group: the members.
-            cluster: the partitions.
+            group: the members of the consumer group.
+            cluster: the topics and partitions of the Kafka cluster.
             partition_weight: float[P], the load of each partition, for ``load_spread``.
             old_owners: the previous owners; None to take them from the members' reports.
 
@@ -295,9 +295,9 @@ class MeasurementCache:
         """Return how many breaches of Kafka's rules an assignment has, such as a second owner.
 
         Args:
-            plan: the assignment.
-            group: the members.
-            cluster: the partitions.
+            plan: the assignment to check.
+            group: the members of the consumer group.
+            cluster: the topics and partitions of the Kafka cluster.
             old_owners: the previous owners.
         """
         return judge.count_breaches(plan, self._facts_of(group, cluster).facts, old_owners)

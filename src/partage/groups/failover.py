@@ -369,7 +369,7 @@ def _parse_int32(setting: str, value: object) -> int:
 
     Args:
         setting: name of the setting, for the error message.
-        value: the value.
+        value: the configured value.
 
     Raises:
         InvalidConfigError: the value is no int32.
@@ -387,7 +387,7 @@ def _parse_switch(setting: str, value: object) -> bool:
 
     Args:
         setting: name of the setting, for the error message.
-        value: the value.
+        value: the configured value.
 
     Raises:
         InvalidConfigError: the value is neither true nor false.

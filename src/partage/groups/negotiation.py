@@ -60,7 +60,7 @@ class Negotiation:
         support. A group without members accepts any.
 
         Args:
-            member_id: the member.
+            member_id: id of the member that joins.
             supported: names of its assignors, preferred one first; a member that rejoins must keep
                 one.
             protocol_type: "consumer", "connect", ...
@@ -143,7 +143,7 @@ def _expect_first_member(member_id: str, names: tuple[str, ...], protocol_type: 
     """Raise an error if a group's first member lacks a protocol type or supports no assignor.
 
     Args:
-        member_id: the member.
+        member_id: id of the member that joins.
         names: the assignors that it supports.
         protocol_type: its protocol type, such as "consumer".
 

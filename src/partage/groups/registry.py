@@ -295,7 +295,7 @@ def assign_with(strategy: Strategy, problem: Problem, memory: object = None) -> 
     """Run an assignor on a consumer group; if it is a plug-in, check that it returns a plan.
 
     Args:
-        strategy: the assignor.
+        strategy: the assignor to run.
         problem: the consumer group and the cluster.
         memory: the assignor's state from the previous rebalance, if any.
 
@@ -347,7 +347,7 @@ def describe_strategy(strategy: Strategy, name: str, source: str) -> StrategyRow
     """Build the description of an assignor for the list that `partage strategies` prints.
 
     Args:
-        strategy: the assignor.
+        strategy: the assignor to describe.
         name: name to print.
         source: module and class to print.
     """

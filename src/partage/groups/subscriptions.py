@@ -77,7 +77,7 @@ def subscribed(
     Args:
         strategy: the assignor that will run.
         group: the members of the problem.
-        cluster: the partitions.
+        cluster: the topics and partitions of the Kafka cluster.
         sender: name of the assignor whose members sent the user data, if known.
         compared: whether several assignors are compared. Members with different user data of four
             bytes then sent priorities (``failover``), because the other meaning, the generation
@@ -122,7 +122,7 @@ def _would_send_other_data(configured: Strategy, strategy: Strategy, member: Mem
     Args:
         configured: the assignor with the consumer's settings.
         strategy: the assignor without them.
-        member: the consumer.
+        member: the consumer that sent the user data.
     """
     configured_data = configured.subscription_user_data(member.topics, None)
     default = strategy.subscription_user_data(member.topics, None)
@@ -144,9 +144,9 @@ def memory_after_assignment(strategy: Strategy, member: Member, cluster: Cluster
     It is None if the consumer owns none, or if the assignor stores nothing.
 
     Args:
-        strategy: the assignor.
-        member: the consumer.
-        cluster: the partitions.
+        strategy: the consumer's assignor.
+        member: the consumer, with its owned partitions.
+        cluster: the topics and partitions of the Kafka cluster.
     """
     # A plain strategy remembers nothing; to build its claims takes longer than some plans.
     if not len(member.owned) or _remembers_nothing(strategy):
@@ -329,7 +329,7 @@ def _has_other_format(
 
     Args:
         strategy: the assignor that will run.
-        group: the members.
+        group: the members of the consumer group.
         sender: name of the assignor that the members used; None infers it from the bytes.
         compared: whether several assignors are compared on the same group.
     """

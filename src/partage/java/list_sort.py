@@ -56,10 +56,10 @@ def _find_run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
     ``countRunAndMakeAscending``.
 
     Args:
-        a: the list.
+        a: the list that is sorted.
         begin: index of the first item.
         end: index after the last item to consider.
-        compare: the comparator.
+        compare: the comparator; the sign of its result orders two items.
     """
     at = begin + 1
     if at >= end:
@@ -80,7 +80,7 @@ def _binary_insertion_sort(
     """Sort a section of a list in place by binary insertion, as a step of Java's TimSort.
 
     Args:
-        a: the list.
+        a: the list that is sorted.
         begin: index of the section's first item.
         end: index after the section's last item.
         sorted_to: index after the beginning of the section that is sorted already.
@@ -112,7 +112,7 @@ def _gallop(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
 
     Args:
         precedes: the condition, a function of an item; the items that satisfy it come first.
-        a: the list.
+        a: the list to search.
         hint: index at which the exponential search starts; a binary search follows.
     """
     before, step = 0, 1

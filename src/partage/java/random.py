@@ -62,7 +62,7 @@ def shuffle(items: MutableSequence[Any], random: JavaRandom) -> JavaRandom:
     """Shuffle a list in place like Java's ``Collections.shuffle``; return the next generator.
 
     Args:
-        items: the list.
+        items: the list to shuffle.
         random: the generator, which is not changed.
 
     >>> items = [0, 1, 2, 3]

@@ -27,7 +27,7 @@ class Problem:
     Members are numbered in join order, topics and partitions by the cluster's index.
 
     Attributes:
-        group: the members.
+        group: the members of the consumer group.
         cluster: the topics and partitions.
         sent_claims: the owned partitions and the generation (None if absent) that each member's
             user data report, if they are decoded already; strategies that need them otherwise

@@ -143,7 +143,7 @@ def reject_text(value: object, setting: str, kind: str = "names") -> None:
     """Raise an error if an argument is a single string where a list is expected.
 
     Args:
-        value: the argument.
+        value: the argument to check.
         setting: name of the argument, for the message.
         kind: noun for the items of the list, for the message.
 
@@ -189,8 +189,8 @@ def expect_kind(value: object, kind: type, path: str) -> None:
     """Raise an error if an argument is not an instance of a class.
 
     Args:
-        value: the argument.
-        kind: the class.
+        value: the argument to check.
+        kind: the class that it must have.
         path: the argument's name in the error message.
 
     Raises:
@@ -272,7 +272,7 @@ def expect_list(value: object, path: str, what: str) -> Sequence[Any]:
     """Return a value if it is a JSON list; raise an error otherwise.
 
     Args:
-        value: the value.
+        value: the value to check.
         path: place of the value in the JSON, for the error message.
         what: what the value must be, for the error message.
 

@@ -572,7 +572,7 @@ class _MovedSlots:
     Attributes:
         key: the `_Direction` under which librdkafka stores the list. A defect may free this object
             while it is still the key.
-        slots: the partitions.
+        slots: the partitions that moved.
     """
 
     key: _Direction

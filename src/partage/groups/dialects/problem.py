@@ -211,8 +211,8 @@ class LibrdkafkaProblem(PeerProblem):
         It does if a replica is on a member's rack, and some rack lacks replicas of some partition.
 
         Args:
-            topics: the topics.
-            members: the members.
+            topics: the topics to assign.
+            members: the members that may get them.
         """
         member_racks = {self.problem.group[m].rack for m in members} - {None, ""}
         if not member_racks:

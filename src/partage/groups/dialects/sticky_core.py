@@ -278,7 +278,7 @@ class GeneralAssignment(ABC):
         ``getTheActualPartitionToBeMoved``).
 
         Args:
-            slot: the partition.
+            slot: the partition, as an index of the sorted partitions.
             topic: its topic.
             target: the member that gets it.
         """

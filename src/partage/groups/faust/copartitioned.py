@@ -502,7 +502,7 @@ class _Placement:
         """Return the best members for standbys of a partition, at most ``limit``, the best first.
 
         Args:
-            partition: the partition.
+            partition: the partition that needs standbys.
             candidates: int64[n], the members to choose from.
             limit: the greatest number of members to return.
         """

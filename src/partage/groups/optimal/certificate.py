@@ -225,7 +225,7 @@ def certify_weights(
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
-        found: the plan.
+        found: the plan that the search found.
         weight: float64[P], the weight of each partition, as given.
         scale: the factor by which weights were multiplied to find the plan.
         shares: the share and capacity of each member, in units of ``weight``.

@@ -97,7 +97,7 @@ def sort_by_load(members, sizes, line, other, count, bits):
     """Sort a group's members by their number of partitions (stable radix sort).
 
     Args:
-        members: the members.
+        members: the members to sort.
         sizes: number of partitions of each member.
         line: output: the sorted members.
         other: buffer as long as ``line``.

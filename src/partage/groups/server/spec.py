@@ -602,8 +602,8 @@ class GroupSpec:
         """Return for each (member, topic) pair whether the member subscribes to the topic.
 
         Args:
-            member: int32[n], the members.
-            topic: int32[n], the topics; for -1 the result is False.
+            member: int32[n], the member of each pair.
+            topic: int32[n], the topic of each pair; for -1 the result is False.
         """
         if self._subscribes is not None:
             return self._subscribes[self.problem.group.subscription_of[member], topic]

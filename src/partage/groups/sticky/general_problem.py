@@ -177,7 +177,7 @@ def null_pointer_error(inputs: GeneralProblem, slot: int) -> StickyAssignorError
 
     Args:
         inputs: the input of the sticky algorithm.
-        slot: the partition.
+        slot: the partition, as an index of the sorted partitions.
     """
     (name,) = inputs.names(np.array([slot]))
     what = (

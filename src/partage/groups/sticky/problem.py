@@ -457,8 +457,8 @@ class Racks:
         It is False for members without a rack, and for all pairs if racks do not matter.
 
         Args:
-            member: int32[n], the members.
-            slot: int32[n], the partitions.
+            member: int32[n], the member of each pair.
+            slot: int32[n], the partition of each pair.
         """
         if not self.active:
             return np.zeros(len(member), bool)

@@ -202,7 +202,7 @@ class ListBalancer:
         """Move a partition, or another one of its topic back; return the one that was moved.
 
         Args:
-            slot: the partition.
+            slot: the partition, as an index of the sorted partitions.
             target: the member that gets it.
         """
         # Kafka may move another partition of the topic back to the target instead.
