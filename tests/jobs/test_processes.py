@@ -210,6 +210,6 @@ def test_another_process_needs_enough_work(monkeypatch: pytest.MonkeyPatch) -> N
 
     assert local_processes(Capture(), policies=1) == 1
     assert local_processes(Capture(), policies=11) == 2
-    assert local_processes(Capture(), policies=1, asked=3) == 3
+    assert local_processes(Capture(), policies=1, requested=3) == 3
     with pytest.raises(InvalidConfigError, match="--processes"):
-        local_processes(Capture(), policies=1, asked=0)
+        local_processes(Capture(), policies=1, requested=0)

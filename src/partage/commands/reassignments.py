@@ -127,11 +127,11 @@ def _expect_source(source: object) -> None:
         raise InvalidConfigError("source", what, type(source).__name__)
 
 
-def _expect_arguments(command: str, given: Mapping[str, object]) -> None:
+def _expect_arguments(command: str, arguments: Mapping[str, object]) -> None:
     """Check that a subcommand of ``partage reassign`` exists and gets exactly the arguments it
     needs.
 
-    ``given`` are the caller's arguments by name; missing ones and ones without effect are errors.
+    ``arguments`` are those of the caller by name; missing or useless ones are errors.
 
     Raises:
         InvalidConfigError: names the command or the argument.
@@ -139,7 +139,7 @@ def _expect_arguments(command: str, given: Mapping[str, object]) -> None:
     if command not in _ARGUMENTS:
         raise InvalidConfigError("command", f"must be one of {', '.join(_ARGUMENTS)}", command)
     needed, optional = _ARGUMENTS[command]
-    for name, value in given.items():
+    for name, value in arguments.items():
         if name in needed and value is None:
             raise InvalidConfigError(name, f"is missing: {command} needs it", value)
         if value is not None and name not in needed + optional:
@@ -263,18 +263,22 @@ def plan_task(
 
     if throttle is not None and throttle < 1:
         raise InvalidConfigError("throttle", "must be at least 1 byte a second", throttle)
-    return split_plan(plan(task, proof=proof), command, most=max_moves, throttle=throttle)
+    return split_plan(plan(task, proof=proof), command, max_moves=max_moves, throttle=throttle)
 
 
 def split_plan(
-    planned: Reassignment, command: str, *, most: int | None = None, throttle: int | None = None
+    planned: Reassignment,
+    command: str,
+    *,
+    max_moves: int | None = None,
+    throttle: int | None = None,
 ) -> PlannedReassignment:
     """Split the replica copies of a reassignment plan into batches, and summarize the plan.
 
     Args:
         planned: the plan of a reassignment task.
         command: name of the subcommand, for the summary.
-        most: maximum number of replicas that one batch copies.
+        max_moves: maximum number of replicas that one batch copies.
         throttle: rate limit of each broker in bytes per second; None for none.
     """
     from partage.replicas.batches import batches
@@ -283,7 +287,7 @@ def split_plan(
     from partage.replicas.tables import batch_rows
 
     task, moves = planned.task, planned.moves
-    split = batches(moves, most=most)
+    split = batches(moves, most=max_moves)
     rows = batch_rows(moves, split, throttle)
     directory = directories(moves)
     every = sorted({p for batch in split for p in batch})

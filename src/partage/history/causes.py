@@ -396,8 +396,8 @@ class CauseFinder:
         self,
         member: MemberState,
         generation: Generation,
-        seen: int,
-        began: int,
+        last_commit_ms: int,
+        began_ms: int,
         joined_ms: int | None,
     ) -> bool:
         """Return whether a member left its group because it exceeded its ``max.poll.interval.ms``.
@@ -405,8 +405,8 @@ class CauseFinder:
         Args:
             member: the member.
             generation: the rebalance without it.
-            seen: time of its last commit (ms).
-            began: when that rebalance began (ms).
+            last_commit_ms: time of its last commit (ms).
+            began_ms: when that rebalance began (ms).
             joined_ms: when it joined the generation before, which needs a call of ``poll``; None if
                 unknown.
         """
@@ -419,10 +419,10 @@ class CauseFinder:
             return False
         limit = poll + (timeout if member.instance is not None else 0)
         is_classic = generation.protocol == "classic"
-        if is_classic and self._is_stalled(member, seen, usual, began):
+        if is_classic and self._is_stalled(member, last_commit_ms, usual, began_ms):
             return True
         # Commits before it joined are those of former owners of its partitions.
-        last = max(seen, joined_ms if joined_ms is not None else seen)
+        last = max(last_commit_ms, joined_ms if joined_ms is not None else last_commit_ms)
         library = identify_client(member).name
         own = self.state.active.get(member.id)
         if is_classic and library == LIBRDKAFKA and own is not None and member.instance is None:
@@ -430,7 +430,7 @@ class CauseFinder:
         elif joined_ms is not None and generation.timestamp_ms - joined_ms < timeout:
             return False
         # The rebalance may have waited for it: then it left when the rebalance ended.
-        silence = (generation.timestamp_ms if is_classic else began) - last
+        silence = (generation.timestamp_ms if is_classic else began_ms) - last
         heartbeat = timeout // _HEARTBEATS
         from_expiry = silence - timeout - usual - heartbeat // 2
         # Commits in the background follow the last poll by half an interval on average.
@@ -440,31 +440,33 @@ class CauseFinder:
         late = usual + _LATE_COMMIT_MS
         if abs(from_poll) < from_expiry and -early - _LATE_COMMIT_MS <= from_poll <= late:
             return True
-        silence = began - last
+        silence = began_ms - last
         longest = limit + timeout + max(member.rebalance_timeout_ms, 0) + _SILENT_INTERVALS * usual
         if is_classic and self._lost_all_members(generation):
             longest = limit + 2 * usual
         return silence - timeout > usual and limit - _LATE_COMMIT_MS <= silence <= longest
 
-    def _is_stalled(self, member: MemberState, seen: int, usual: int, began: int) -> bool:
+    def _is_stalled(
+        self, member: MemberState, last_commit_ms: int, usual_ms: int, began_ms: int
+    ) -> bool:
         """Return whether a consumer stopped polling but repeated its last offset commit in the
         background.
 
         Args:
             member: the member.
-            seen: time of its last commit (ms).
-            usual: its usual commit interval (ms).
-            began: when the rebalance without it began (ms).
+            last_commit_ms: time of its last commit (ms).
+            usual_ms: its usual commit interval (ms).
+            began_ms: when the rebalance without it began (ms).
         """
         # aiokafka commits in the background, also while its poll loop is stalled. The last commit
         # that advanced an offset follows the last ``poll`` within a commit interval.
         advanced, poll = self.state.active.get(member.id), member.rebalance_timeout_ms
         if advanced is None or member.instance is not None or identify_client(member).name == JAVA:
             return False
-        earliest = poll - usual - _LATE_COMMIT_MS
-        longest = poll + self._shortest_session_timeout(member) + _REPEATS * usual
-        repeats = seen - advanced >= max(earliest - usual, usual + 1)
-        return repeats and earliest <= began - advanced <= longest
+        earliest = poll - usual_ms - _LATE_COMMIT_MS
+        longest = poll + self._shortest_session_timeout(member) + _REPEATS * usual_ms
+        repeats = last_commit_ms - advanced >= max(earliest - usual_ms, usual_ms + 1)
+        return repeats and earliest <= began_ms - advanced <= longest
 
     def _lost_all_members(self, generation: Generation) -> bool:
         """Return whether all members (at least two) of the previous generation left in this one."""
@@ -520,13 +522,13 @@ class CauseFinder:
             return None  # a static member stays in a generation that it did not join
         return before.timestamp_ms - _SYNC_DELAY_MS
 
-    def _is_outage(self, member: MemberState, generation: Generation, began: int) -> bool:
+    def _is_outage(self, member: MemberState, generation: Generation, began_ms: int) -> bool:
         """Return whether a consumer group lost all its members because its coordinator moved.
 
         Args:
             member: one of the lost members.
             generation: the rebalance without them.
-            began: when the rebalance began (ms).
+            began_ms: when the rebalance began (ms).
         """
         # At least two members are required, because a single one may have died by coincidence.
         before = generation.previous
@@ -535,8 +537,9 @@ class CauseFinder:
         if len(left) < _LOST_AT_ONCE or before is None or len(left) < len(before.last.members):
             return False
         fault = self._faults.last(
-            generation.position.partition, began - self._session_timeout(member) - _SYNC_DELAY_MS,
-            began + _METADATA_DELAY_MS, only_coordinator=True,
+            generation.position.partition,
+            began_ms - self._session_timeout(member) - _SYNC_DELAY_MS,
+            began_ms + _METADATA_DELAY_MS, only_coordinator=True,
         )  # fmt: skip
         if fault is None:
             return False
@@ -637,20 +640,20 @@ def _other_changes(change: StateChange, time_ms: int) -> Iterable[Cause]:
 # --- rebalances of the same members with the same topics --------------------------------------
 
 
-def is_follow_up(generation: Generation, before: Generation | None) -> bool:
+def is_follow_up(generation: Generation, previous: Generation | None) -> bool:
     """Return whether a generation is the second half of a cooperative rebalance (KIP-429).
 
     It then assigns the partitions that members revoked in the first half, the generation
-    ``before``.
+    ``previous``.
     """
     # Cooperative members send the partitions that they keep; eager members send none.
     has_owned = any(m.subscription and m.subscription.owned for m in generation.first.members)
-    if before is None or generation.protocol != "classic" or not has_owned:
+    if previous is None or generation.protocol != "classic" or not has_owned:
         return False
-    return len(_assigned(generation.first.members)) > len(_assigned(before.last.members))
+    return len(_assigned(generation.first.members)) > len(_assigned(previous.last.members))
 
 
-def cause_without_changes(generation: Generation, before: Generation | None) -> Cause:
+def cause_without_changes(generation: Generation, previous: Generation | None) -> Cause:
     """Return the cause of a new generation in which no member joined, left or changed
     subscriptions.
 
@@ -659,13 +662,13 @@ def cause_without_changes(generation: Generation, before: Generation | None) -> 
     ``enforceRebalance``, or a leader that saw other racks.
     """
     at = generation.timestamp_ms
-    if before is None or generation.protocol != "classic":
+    if previous is None or generation.protocol != "classic":
         return Cause("unknown", INFERRED, time_ms=at, detail="same members, same topics")
-    assigned_before = _assigned(before.last.members)
+    assigned_before = _assigned(previous.last.members)
     assigned = _assigned(generation.first.members)
     known = assigned_before | {
         (topic, p)
-        for m in before.first.members
+        for m in previous.first.members
         if m.subscription is not None
         for topic, numbers in m.subscription.owned
         for p in numbers
@@ -679,9 +682,9 @@ def cause_without_changes(generation: Generation, before: Generation | None) -> 
     if topics:
         words = f"given out otherwise than before: {', '.join(sorted(topics))}"
         return Cause("topics", INFERRED, time_ms=at, detail=words)
-    if is_follow_up(generation, before):
-        kind = before.causes[0].kind if before.causes else "unknown"
-        words = f"second step of generation {before.number} ({kind})"
+    if is_follow_up(generation, previous):
+        kind = previous.causes[0].kind if previous.causes else "unknown"
+        words = f"second step of generation {previous.number} ({kind})"
         return Cause("follow-up", INFERRED, time_ms=at, detail=words)
     return Cause("request", INFERRED, time_ms=at, detail="a client requested it, or joined again")
 

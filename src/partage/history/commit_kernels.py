@@ -40,7 +40,7 @@ _MOST_STEPS = 64
 
 
 @piece
-def _find_run(row, series, minute, stretch, newest, found, count):
+def _find_run(row, series, minute, stretch, newest, summaries, count):
     """Return the number of the summary (commit run) to which an offset commit belongs.
 
     A commit run covers the commits of one partition within one minute.
@@ -51,7 +51,7 @@ def _find_run(row, series, minute, stretch, newest, found, count):
         minute: start of each commit's minute.
         stretch: number of each commit's interval between two group records.
         newest: the newest run of each series, -1 for none.
-        found: the runs so far, one per column (`NUMBERS`).
+        summaries: the runs so far, one per column (`NUMBERS`).
         count: number of runs so far.
     """
     # The result is `count` if the commit begins a new run, and -1 if the search takes more than
@@ -59,12 +59,12 @@ def _find_run(row, series, minute, stretch, newest, found, count):
     run = newest[series]
     steps = 0
     while run >= 0:
-        head = found[0, run]
+        head = summaries[0, run]
         if stretch[head] != stretch[row]:
             break
         if minute[head] == minute[row]:
             return run
-        run = found[4, run]
+        run = summaries[4, run]
         steps += 1
         if steps > _MOST_STEPS:
             return -1
@@ -72,29 +72,29 @@ def _find_run(row, series, minute, stretch, newest, found, count):
 
 
 @piece
-def _begin_run(row, run, before, found):
+def _begin_run(row, run, before, summaries):
     """Begin a new summary of a partition's offset commits (a "commit run") with one commit.
 
     Args:
         row: index of the commit.
         run: index of the new summary.
         before: the partition's previous summary, -1 for none.
-        found: all summaries, one per column; changed.
+        summaries: all summaries, one per column; changed.
     """
-    found[0, run] = row
-    found[2, run] = row
-    found[3, run] = row
-    found[4, run] = before
+    summaries[0, run] = row
+    summaries[2, run] = row
+    summaries[3, run] = row
+    summaries[4, run] = before
     for i in range(5, 9):
-        found[i, run] = 0
-    found[9, run] = -1
+        summaries[i, run] = 0
+    summaries[9, run] = -1
 
 
 @kernel(
     "int64(int32[::1], int64[::1], int64[::1], int64[::1], int64[::1], uint8[::1], int64[::1], "
     "int64[:, ::1])"
 )
-def reduce_commits(series, minute, stretch, time_ms, offset, kind, newest, found):
+def reduce_commits(series, minute, stretch, time_ms, offset, kind, newest, summaries):
     """Summarise offset commits per partition and minute; return the number of summaries.
 
     A summary ("commit run") does not extend over a record of the commits' consumer group. The
@@ -108,34 +108,34 @@ def reduce_commits(series, minute, stretch, time_ms, offset, kind, newest, found
         offset: committed offset.
         kind: 0 for a tombstone, 1 for a commit, 3 for a transactional commit.
         newest: newest run of each series, initially -1.
-        found: receives the rows `NUMBERS`, with one column per run.
+        summaries: receives the rows `NUMBERS`, with one column per run.
     """
     count = 0
     for row in range(len(series)):
         own = series[row]
-        run = _find_run(row, own, minute, stretch, newest, found, count)
+        run = _find_run(row, own, minute, stretch, newest, summaries, count)
         if run < 0:
             return -1
         if run == count:
-            _begin_run(row, run, newest[own], found)
+            _begin_run(row, run, newest[own], summaries)
             newest[own] = run
             count += 1
-        found[1, run] = row
+        summaries[1, run] = row
         if kind[row] == 0:
-            found[7, run] += 1
-            if found[5, run] == 0:  # only tombstones so far: the last one is the latest
-                found[3, run] = row
+            summaries[7, run] += 1
+            if summaries[5, run] == 0:  # only tombstones so far: the last one is the latest
+                summaries[3, run] = row
             continue
-        if found[5, run] == 0:
-            found[2, run] = row
+        if summaries[5, run] == 0:
+            summaries[2, run] = row
         else:
-            wait = time_ms[row] - time_ms[found[3, run]]
-            found[8, run] = max(found[8, run], wait)
-            if offset[row] > offset[found[3, run]]:
-                found[9, run] = row
-        found[3, run] = row
-        found[5, run] += 1
-        found[6, run] += kind[row] >> 1
+            wait = time_ms[row] - time_ms[summaries[3, run]]
+            summaries[8, run] = max(summaries[8, run], wait)
+            if offset[row] > offset[summaries[3, run]]:
+                summaries[9, run] = row
+        summaries[3, run] = row
+        summaries[5, run] += 1
+        summaries[6, run] += kind[row] >> 1
     return count
 
 
@@ -213,7 +213,7 @@ _MOST = 1 << 61
 
 
 @piece
-def _close_minute(series, slot, state, out, made):
+def _close_minute(series, slot, state, out, column):
     """Write a partition's offset commit statistics of one minute to the output.
 
     Args:
@@ -221,7 +221,7 @@ def _close_minute(series, slot, state, out, made):
         slot: column in ``state`` with the minute; it becomes free.
         state: statistics of incomplete minutes; changed.
         out: receives the complete minute.
-        made: column of ``out`` to write.
+        column: column of ``out`` to write.
     """
     # The longest wait between commits includes the wait since the minute before.
     at = 9 * slot
@@ -230,14 +230,14 @@ def _close_minute(series, slot, state, out, made):
         gap = max(gap, state[at + 1, series] - state[28, series], 0)
     state[27, series], state[28, series] = commits, state[at + 2, series]
     state[at + 5, series] = -1
-    out[0, made] = series
-    out[1, made] = state[at, series]
+    out[0, column] = series
+    out[1, column] = state[at, series]
     for i in range(2):
-        out[2 + i, made] = state[at + 3 + i, series]
-    out[4, made] = commits
+        out[2 + i, column] = state[at + 3 + i, series]
+    out[4, column] = commits
     for i in range(2):
-        out[5 + i, made] = state[at + 6 + i, series]
-    out[7, made] = gap
+        out[5 + i, column] = state[at + 6 + i, series]
+    out[7, column] = gap
 
 
 @piece
@@ -332,37 +332,37 @@ def close_minutes(state, out):
 
 
 @piece
-def _add_run_to_stretch(run, made, runs, out):
+def _add_run_to_stretch(run, column, runs, out):
     """Add a summary of offset commits in one minute to a longer one, between two group records.
 
     Args:
         run: index of the summary of one minute (commit run).
-        made: column of ``out`` with the longer summary.
+        column: column of ``out`` with the longer summary.
         runs: all summaries of minutes, one per column.
         out: the longer summaries; changed.
     """
-    last = out[3, made]
+    last = out[3, column]
     if last < 0:
-        out[2, made] = run
-        out[8, made] = runs[4, run]
+        out[2, column] = run
+        out[8, column] = runs[4, run]
     else:
         wait = runs[3, run] - runs[4, last]
         if wait >= 0:
-            out[4, made] = min(out[4, made] + wait, _MOST)
-            out[5, made] += 1
+            out[4, column] = min(out[4, column] + wait, _MOST)
+            out[5, column] += 1
         # The caller clips offsets to _MOST, so the difference fits into int64.
-        out[9, made] = min(out[9, made] + max(0, runs[5, run] - runs[6, last]), _MOST)
-        if runs[5, run] > runs[6, last] or out[7, made] == 1:
-            out[11, made] = runs[3, run]
-    out[4, made] = min(out[4, made] + max(0, runs[4, run] - runs[3, run]), _MOST)
-    out[5, made] += runs[7, run] - 1
-    out[8, made] = max(out[8, made], runs[4, run])
-    out[9, made] = min(out[9, made] + max(0, runs[6, run] - runs[5, run]), _MOST)
-    out[3, made] = run
-    out[7, made] = 0
-    out[10, made] += runs[7, run]
+        out[9, column] = min(out[9, column] + max(0, runs[5, run] - runs[6, last]), _MOST)
+        if runs[5, run] > runs[6, last] or out[7, column] == 1:
+            out[11, column] = runs[3, run]
+    out[4, column] = min(out[4, column] + max(0, runs[4, run] - runs[3, run]), _MOST)
+    out[5, column] += runs[7, run] - 1
+    out[8, column] = max(out[8, column], runs[4, run])
+    out[9, column] = min(out[9, column] + max(0, runs[6, run] - runs[5, run]), _MOST)
+    out[3, column] = run
+    out[7, column] = 0
+    out[10, column] += runs[7, run]
     if runs[11, run] != NEVER:
-        out[11, made] = runs[11, run]
+        out[11, column] = runs[11, run]
 
 
 @kernel("int64(int64[:, ::1], int64[::1], int64[:, ::1])")

@@ -160,29 +160,29 @@ class PauseTracker:
             state.fresh = False
         return dropped
 
-    def stretch(self, found: Stretch) -> list[Pause]:
-        """Process a summary (``found``) of a partition's offset commits between two group records.
+    def stretch(self, commits: Stretch) -> list[Pause]:
+        """Process a partition's offset commits between two group records.
 
         Return the pauses (times without commits around a rebalance) that end with these commits.
         """
-        state = self.partitions.setdefault((found.topic, found.partition), PartitionCommits())
-        if found.forgotten or not found.commits:  # a tombstone: the old offset is void
+        state = self.partitions.setdefault((commits.topic, commits.partition), PartitionCommits())
+        if commits.forgotten or not commits.commits:  # a tombstone: the old offset is void
             state.last_offset = None
-        if not found.commits:
+        if not commits.commits:
             return []
-        ended = [self._end(pause, found, state) for pause in state.waiting]
+        ended = [self._end(pause, commits, state) for pause in state.waiting]
         state.waiting = []
-        state.waited_ms += found.waited_ms
-        state.waits += found.waits
-        if state.fresh and state.last_ms is not None and found.first_ms >= state.last_ms:
-            state.waited_ms += found.first_ms - state.last_ms
+        state.waited_ms += commits.waited_ms
+        state.waits += commits.waits
+        if state.fresh and state.last_ms is not None and commits.first_ms >= state.last_ms:
+            state.waited_ms += commits.first_ms - state.last_ms
             state.waits += 1
-        if found.advanced_ms is not None:
-            state.advanced_ms = found.advanced_ms
-        elif state.last_offset is None or found.first_offset > state.last_offset:
-            state.advanced_ms = found.first_ms
-        state.last_ms = found.last_ms
-        state.last_offset = None if found.forgets else found.last_offset
+        if commits.advanced_ms is not None:
+            state.advanced_ms = commits.advanced_ms
+        elif state.last_offset is None or commits.first_offset > state.last_offset:
+            state.advanced_ms = commits.first_ms
+        state.last_ms = commits.last_ms
+        state.last_offset = None if commits.forgets else commits.last_offset
         state.fresh = True
         return ended
 

@@ -123,7 +123,7 @@ def check_streams_agreement(generation: Generation, clusters: ClusterHistory) ->
         elsewhere = replace(comparison, cluster=cluster)
         for one in islice(assumptions(now, seen, cluster), _MOST_TRIED_ELSEWHERE):
             if elsewhere.distance(one) == 0:
-                return comparison.verdict(one, agrees=False, why=words)
+                return comparison.verdict(one, agrees=False, reason=words)
     nearest = min(tried, key=comparison.distance)
     shifted = comparison.with_other_lags(nearest)
     if shifted is not None:
@@ -447,16 +447,16 @@ class _Comparison:
         assumption: Assumption,
         *,
         agrees: bool,
-        why: str | None = None,
+        reason: str | None = None,
         more: str | None = None,
     ) -> StreamsVerdict:
         """Build the comparison's result for a guess, with a description of the guess.
 
-        ``agrees`` is the result, ``why`` its reason, ``more`` are further assumptions to list.
+        ``agrees`` is the result, ``reason`` its reason, ``more`` are further assumptions to list.
         """
         words = "; ".join(filter(None, (assumption.describe(self.now), more)))
         exact = assumption.is_exact(self.now)
-        return StreamsVerdict(agrees, why, words or None, assumption.assignor.name, exact)
+        return StreamsVerdict(agrees, reason, words or None, assumption.assignor.name, exact)
 
     def with_other_lags(self, assumption: Assumption) -> Assumption | None:
         """Search for changelog lengths with which the assignor computes exactly the recorded tasks.

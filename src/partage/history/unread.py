@@ -488,7 +488,7 @@ class UnreadTracker:
         stop.apart_ms = 0.0
 
     def _is_recreated(
-        self, topic: str, before_ms: int, after_ms: int, known: dict[tuple[str, int], bool]
+        self, topic: str, before_ms: int, after_ms: int, cache: dict[tuple[str, int], bool]
     ) -> bool:
         """Return whether a topic was deleted and created again between two times.
 
@@ -498,15 +498,15 @@ class UnreadTracker:
             topic: the topic's name.
             before_ms: when the former owner began to read it.
             after_ms: now.
-            known: cache of results for the same ``after_ms``.
+            cache: cache of results for the same ``after_ms``.
         """
         if after_ms - before_ms < _RECREATION_MS:
             return False
-        found = known.get((topic, before_ms))
+        found = cache.get((topic, before_ms))
         if found is None:
             times = (before_ms, after_ms + _METADATA_DELAY_MS)
             ids = {self._clusters.at(t).topic(topic) for t in times}
-            found = known[topic, before_ms] = len(ids - {-1}) > 1
+            found = cache[topic, before_ms] = len(ids - {-1}) > 1
         return found
 
     def _remove_from_owner(self, owner: str, pair: _Pair) -> float:

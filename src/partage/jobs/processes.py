@@ -164,12 +164,12 @@ class WorkerProcesses:
         """
         error = sent.exception()
         if error is None:
-            queue.finish(position, sent.result(), shared=True)
+            queue.finish(position, sent.result(), by_worker=True)
             self._submit(queue)
         elif isinstance(error, BrokenExecutor | pickle.PicklingError):
             queue.give_back(position)
         else:
-            queue.fail(error, shared=True)
+            queue.fail(error, by_worker=True)
 
 
 class _Queue(Generic[Item, Result]):
@@ -226,14 +226,14 @@ class _Queue(Generic[Item, Result]):
             self._shared -= 1
             self._changed.notify_all()
 
-    def finish(self, position: int, result: Result, *, shared: bool = False) -> None:
+    def finish(self, position: int, result: Result, *, by_worker: bool = False) -> None:
         """Store the result of the item at index ``position``, and report progress.
 
-        ``shared`` says whether a worker process ran it.
+        ``by_worker`` says whether a worker process ran it.
         """
         with self._changed:
             self._results[position] = result
-            self._shared -= shared
+            self._shared -= by_worker
             self._changed.notify_all()
             if self._on_done is not None:
                 try:
@@ -241,14 +241,14 @@ class _Queue(Generic[Item, Result]):
                 except BaseException as e:  # noqa: BLE001 - raised again in the calling thread
                     self._error = self._error or e
 
-    def fail(self, error: BaseException, *, shared: bool = False) -> None:
+    def fail(self, error: BaseException, *, by_worker: bool = False) -> None:
         """Store the first exception (``error``), and stop further items.
 
-        ``shared`` says whether a worker process raised it.
+        ``by_worker`` says whether a worker process raised it.
         """
         with self._changed:
             self._error = self._error or error
-            self._shared -= shared
+            self._shared -= by_worker
             self._changed.notify_all()
 
     def run(self) -> list[Result]:

@@ -468,7 +468,7 @@ def _decode_generations(records: Iterable[_Record]) -> Iterator[ClassicGeneratio
 
 
 def _guess_changelogs(
-    seen: ObservedTopology,
+    observed: ObservedTopology,
     cluster: Cluster,
     counts: Mapping[str, int],
     application: str,
@@ -479,7 +479,7 @@ def _guess_changelogs(
     No record names these topics. Return them, and notes for the user.
 
     Args:
-        seen: sources and stateful sub-topologies that were observed.
+        observed: sources and stateful sub-topologies that were observed.
         cluster: the cluster metadata.
         counts: partition counts by topic.
         application: the application id, which changelog names begin with.
@@ -488,7 +488,7 @@ def _guess_changelogs(
     # A changelog has as many partitions as its sub-topology has tasks. If this fits several sub-
     # topologies, the choice is the one whose sums of end offsets are closest to those that clients
     # reported.
-    tasks = {key[0]: max(counts[t] for t in seen.sources[key]) for key in seen.stateful}
+    tasks = {key[0]: max(counts[t] for t in observed.sources[key]) for key in observed.stateful}
     names = sorted(
         topic for t, topic in enumerate(cluster.index.topics)
         if cluster.topic_exists[t] and topic.startswith(f"{application}-")
@@ -509,7 +509,7 @@ def _guess_changelogs(
         distance = sum(
             abs(total - sum(logs[log, task.partition][1] for log in found.get(task.subtopology, ())
                             if (log, task.partition) in logs))
-            for task, total in seen.ends.items() if total > 0
+            for task, total in observed.ends.items() if total > 0
         )  # fmt: skip
         if least is None or (empty, distance) < least:
             least, best = (empty, distance), found
@@ -551,7 +551,7 @@ def _classic_clients(
 
 
 def _estimate_reported_sizes(
-    seen: ObservedTopology,
+    observed: ObservedTopology,
     generations: Sequence[ClassicGeneration],
     subtopologies: Iterable[RecordedSubtopology],
     notes: list[str],
@@ -573,7 +573,7 @@ def _estimate_reported_sizes(
     missing = 0
     for sub in subtopologies:
         ends = {
-            p: seen.ends[task] for p in range(sub.tasks)
+            p: observed.ends[task] for p in range(sub.tasks)
             if (task := TaskId(sub.number, p)) in times
         }  # fmt: skip
         if not ends or not sub.changelogs:
@@ -663,14 +663,14 @@ def _add_sizes(sums: dict[TopicPartition, list[int]], rows: Any) -> None:
 
 
 def _source_lag(
-    found: StreamsState, logs: TopicSizes, committed: Mapping[TopicPartition, int]
+    application: StreamsState, logs: TopicSizes, committed: Mapping[TopicPartition, int]
 ) -> int | None:
     """Return the number of records in source topics that a Streams application has not read yet.
 
     It is None if the end offsets (``logs``) are unknown.
     """
     places = [
-        (topic, p) for one in found.subtopologies for topic, count in one.sources.items()
+        (topic, p) for one in application.subtopologies for topic, count in one.sources.items()
         for p in range(count)
     ]  # fmt: skip
     known = [(place, *logs[place]) for place in places if place in logs]
@@ -679,13 +679,13 @@ def _source_lag(
     return sum(max(0, end - committed.get(place, end - size.records)) for place, size, end in known)
 
 
-def _replica_racks(found: StreamsState) -> dict[str, list[list[str]]]:
+def _replica_racks(application: StreamsState) -> dict[str, list[list[str]]]:
     """Return the racks of each partition's replicas, by topic; topics with an unknown rack are left
     out.
     """
-    counts = {t: n for one in found.subtopologies for t, n in one.sources.items()}
-    counts |= {log: one.tasks for one in found.subtopologies for log in one.changelogs}
-    known = racks_of(found.cluster, counts)
+    counts = {t: n for one in application.subtopologies for t, n in one.sources.items()}
+    counts |= {log: one.tasks for one in application.subtopologies for log in one.changelogs}
+    known = racks_of(application.cluster, counts)
     return {
         topic: [sorted(known[topic, p]) for p in range(count)]
         for topic, count in counts.items()

@@ -411,22 +411,22 @@ def _move_current_strategy_last(strategies: Iterable[str], current: str | None) 
 _GroupOrRun = TypeVar("_GroupOrRun", GroupFigures, RunFigures)
 
 
-def _mark_downtime_unknown(found: _GroupOrRun) -> _GroupOrRun:
-    """Return a copy of a group or run (``found``) whose downtime of 0 is unknown: records are
+def _mark_downtime_unknown(group_or_run: _GroupOrRun) -> _GroupOrRun:
+    """Return a copy of a group or run whose downtime of 0 is unknown, because records are
     missing.
     """
     # If the log lacks many rebalances, the downtime of the missing ones is unknown, not zero.
     # Otherwise the copy is unchanged.
-    if found.covered or found.recorded.stopped_high:
-        return found
+    if group_or_run.covered or group_or_run.recorded.stopped_high:
+        return group_or_run
     names = ("stopped", "stopped_estimate", "saved", "saved_against_own")
     unknown = {f"{name}_known": 0 for name in names}
     figures, other = (
         {name: replace(one, sums={**one.sums, **unknown}) for name, one in of.items()}
-        for of in (found.figures, found.per_rebalance)
+        for of in (group_or_run.figures, group_or_run.per_rebalance)
     )
-    causes = tuple(replace(one, timed=0) for one in found.causes)
-    return replace(found, figures=figures, per_rebalance=other, causes=causes)
+    causes = tuple(replace(one, timed=0) for one in group_or_run.causes)
+    return replace(group_or_run, figures=figures, per_rebalance=other, causes=causes)
 
 
 def _limited_to_selection(summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -197,15 +197,15 @@ def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
     return table
 
 
-def _select_listed(table: pa.Table, most: int) -> list[dict[str, Any]]:
+def _select_listed(table: pa.Table, limit: int) -> list[dict[str, Any]]:
     """Select the rebalances that the page lists: the newest ones, and those with most downtime.
 
     Args:
         table: all rebalances of the group.
-        most: number of newest rebalances to list.
+        limit: number of newest rebalances to list.
     """
     rows: list[dict[str, Any]] = table.to_pylist()
-    newest = max(0, len(rows) - most)
+    newest = max(0, len(rows) - limit)
     some = {*_find_worst(rows[:newest]), *range(newest, len(rows))} if newest else range(len(rows))
     return [rows[i] for i in sorted(some)]
 

@@ -103,12 +103,12 @@ class GroupRates:
         """Return whether the log has enough of the group's generations for reliable rates."""
         return self.coverage >= MIN_COVERAGE and self.group.status != FAILED
 
-    def rate(self, figure: str) -> Rate | None:
-        """Return the hourly rate of a metric (``figure``) such as `REBALANCES`; None if it is
+    def rate(self, metric: str) -> Rate | None:
+        """Return the hourly rate of a metric (``metric``) such as `REBALANCES`; None if it is
         unknown.
         """
-        found = self.rates.get(figure)
-        if found is None and figure.startswith(CAUSE) and REBALANCES in self.rates:
+        found = self.rates.get(metric)
+        if found is None and metric.startswith(CAUSE) and REBALANCES in self.rates:
             return Rate(hours=self.rates[REBALANCES].hours)
         return found
 

@@ -111,11 +111,11 @@ def _lead(plan: Mapping[str, Any]) -> str:
     return f"Lower bound, verified: at least {bound} of the {moved} must move; {gap}.{line}"
 
 
-def _has_data_for(plan: Mapping[str, Any], figure: str) -> bool:
-    """Return whether the plan has the data that a metric (``figure``) needs, such as disk sizes."""
-    kind = figure.rpartition(" ")[2]
+def _has_data_for(plan: Mapping[str, Any], metric: str) -> bool:
+    """Return whether the plan has the data that a metric (``metric``) needs, such as disk sizes."""
+    kind = metric.rpartition(" ")[2]
     if kind == "capacity":
-        return bool(plan["figures"][figure])
+        return bool(plan["figures"][metric])
     return kind not in {"bytes", "load"} or kind in plan["brokers"][0]["before"]
 
 

@@ -150,16 +150,16 @@ def _cast_to_schema(name: str, table: pa.Table, wanted: Sequence[str] | None) ->
     return table
 
 
-def _can_cast(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether an Arrow type (``found``) can be converted to the type in the schema
-    (``wanted``).
+def _can_cast(actual: pa.DataType, declared: pa.DataType) -> bool:
+    """Return whether an Arrow type (``actual``) can be converted to the type in the schema
+    (``declared``).
 
     They differ if another program has rewritten the table, for example text as ``large_string``.
     """
     from pyarrow import types
 
-    if types.is_dictionary(found):
-        found = found.value_type
+    if types.is_dictionary(actual):
+        actual = actual.value_type
     alike = {
         "int": [types.is_integer],
         "double": [types.is_integer, types.is_floating],
@@ -167,8 +167,8 @@ def _can_cast(found: pa.DataType, wanted: pa.DataType) -> bool:
         "binary": [types.is_binary, types.is_large_binary, types.is_binary_view],
         "list": [types.is_list, types.is_large_list, types.is_list_view],
     }
-    tests = next((of for name, of in alike.items() if str(wanted).startswith(name)), [])
-    return any(test(found) for test in [types.is_null, *tests])
+    tests = next((of for name, of in alike.items() if str(declared).startswith(name)), [])
+    return any(test(actual) for test in [types.is_null, *tests])
 
 
 def _manifest_path(folder: Path, run: str) -> Path:

@@ -184,7 +184,7 @@ def most_reread(commits: CommitStatistics, index: Index) -> FloatArray:
 
 
 def reread_bounds(
-    stops: Int32Array, recorded_reread: FloatArray, most: FloatArray
+    stops: Int32Array, recorded_reread: FloatArray, max_reread: FloatArray
 ) -> Bounds | None:
     """Return bounds on the number of records that are read twice in a simulated rebalance.
 
@@ -194,8 +194,8 @@ def reread_bounds(
     Args:
         stops: indices of the partitions that change owner under the simulated policy (int32).
         recorded_reread: number of records read twice in the recorded rebalance (float64[P]); NaN if
-            unknown. Unknown partitions count from 0 to ``most``.
-        most: the maximum number of records that the new owner of each partition rereads
+            unknown. Unknown partitions count from 0 to ``max_reread``.
+        max_reread: the maximum number of records that the new owner of each partition rereads
             (float64[P]), see `most_reread`.
 
     >>> known, most = np.array([7, np.nan]), np.array([99.0, 10.0])
@@ -206,7 +206,7 @@ def reread_bounds(
         return Bounds(0, 0)
     recorded = recorded_reread[stops]
     is_known = ~np.isnan(recorded)
-    others = most[stops[~is_known]]
+    others = max_reread[stops[~is_known]]
     if not is_known.any() and bool(np.isnan(others).all()):
         return None
     low = int(recorded[is_known].sum())
@@ -394,15 +394,15 @@ def recorded_stops(rebalance: RecordedRebalance, clusters: ClusterHistory) -> Re
 
 
 def _find_recorded_stops(
-    rebalance: RecordedRebalance, given: Assignment, cluster: Cluster
+    rebalance: RecordedRebalance, assignment: Assignment, cluster: Cluster
 ) -> Int32Array:
     """Return the indices of the partitions that a recorded rebalance stopped (int32).
 
-    ``given`` is the recorded assignment. In an eager group, members have revoked all of their
+    ``assignment`` is the recorded assignment. In an eager group, members have revoked all of their
     partitions. ``cluster`` is the metadata of that time.
     """
     members = rebalance.generation.first.members
-    owned = partitions_by_member(given)
+    owned = partitions_by_member(assignment)
     size = cluster.index.partitions
     before = owner_view(
         size,

@@ -279,20 +279,20 @@ class CachedJudge:
         plan: Assignment,
         group: Group,
         cluster: Cluster,
-        found: Measures,
+        metrics: Measures,
         old_owners: PreviousOwners | None,
     ) -> int:
         """Count the violations of validity rules in an assignment, such as a partition with two
         owners.
 
-        The arguments are those of a call. ``found`` are metrics that may already prove that the
+        The arguments are those of a call. ``metrics`` are metrics that may already prove that the
         assignment is valid; then the rules are not checked.
         """
         is_valid = (
-            found.avoidable is not None  # every open partition has one owner, who subscribes
+            metrics.avoidable is not None  # every open partition has one owner, who subscribes
             and plan.members == group.ids
             and not plan.unresolved
-            and len(plan.partition) == found.partitions
+            and len(plan.partition) == metrics.partitions
         )
         if is_valid:
             return 0

@@ -41,7 +41,7 @@ def simulate_rebalance(
     policies: Sequence[Policy],
     context: SimulationContext,
     *,
-    judged: Verdict | None = None,
+    agrees: Verdict | None = None,
 ) -> Iterator[SimulatedRebalance]:
     """Simulate one recorded rebalance under each policy, independently of earlier rebalances.
 
@@ -53,7 +53,7 @@ def simulate_rebalance(
         rebalance: the recorded rebalance, with the ownership before it.
         policies: the policies to simulate.
         context: metadata, metrics and commit statistics that all policies share.
-        judged: whether the recorded assignment equals the result of its own strategy; None if that
+        agrees: whether the recorded assignment equals the result of its own strategy; None if that
             is not known yet.
     """
     # Members send the user data that the policy's strategy would have stored for them, or what they
@@ -67,7 +67,7 @@ def simulate_rebalance(
         if not is_reported and row.claimed and "+" not in row.policy:
             is_reported, found = (
                 True,
-                judged or check_agreement(rebalance.generation, context.clusters),
+                agrees or check_agreement(rebalance.generation, context.clusters),
             )
             yield replace(
                 row,

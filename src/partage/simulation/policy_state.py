@@ -168,14 +168,14 @@ class PolicyState:
         # The first occurrence of a key in a mapping decides its place.
         self.members = first | self.members
 
-    def forget_old(self, most: int) -> None:
+    def forget_old(self, limit: int) -> None:
         """Forget members that left the simulated group long ago, to bound memory.
 
         Args:
-            most: maximum number of evicted members, and of member ids, to keep.
+            limit: maximum number of evicted members, and of member ids, to keep.
         """
-        self.evicted_early = dict.fromkeys(list(self.evicted_early)[-most:])
-        if len(self.key_of) > most:
+        self.evicted_early = dict.fromkeys(list(self.evicted_early)[-limit:])
+        if len(self.key_of) > limit:
             alive = self.members.keys() | self.absent.keys()
             self.key_of = {name: key for name, key in self.key_of.items() if key in alive}
 

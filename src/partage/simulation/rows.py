@@ -130,7 +130,7 @@ class RowBuilder:
         self,
         policy: Policy,
         resolved: ResolvedPolicy,
-        why: str,
+        reason: str,
         *,
         place: RowPlace | None = None,
         stopped: Bounds | None = NOTHING,
@@ -141,7 +141,7 @@ class RowBuilder:
         Args:
             policy: the policy.
             resolved: the policy with its strategy.
-            why: the reason, such as a restart within the session timeout.
+            reason: the reason, such as a restart within the session timeout.
             place: number and simulated time of the row.
             stopped: bounds on partition-seconds without a consumer.
             unread: best estimate of these partition-seconds.
@@ -153,7 +153,7 @@ class RowBuilder:
             place,
             caused=False,
             unread=unread,
-            detail=why,
+            detail=reason,
             measured=_NO_REBALANCE,
             stopped=stopped,
             reread=NOTHING,

@@ -56,7 +56,7 @@ def _histories(out) -> JobResults:
     done = JobResults(SimpleNamespace())
     batches = histories._rebuild_histories(
         SimpleNamespace(value=STATES), Selection(), iter(_batches()),
-        around=None, many=False, out=str(out), run_id="r",
+        log_context=None, use_kernels=False, out=str(out), run_id="r",
     )  # fmt: skip
     done.kept = _received(batches, done)
     return done

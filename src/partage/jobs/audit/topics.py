@@ -513,19 +513,21 @@ def _topic(
 
 
 def _list_possible_counts(
-    known: tuple[int, ...] | None, highest: int, pairs: pa.Table
+    recorded_counts: tuple[int, ...] | None, highest: int, pairs: pa.Table
 ) -> tuple[int, ...]:
     """Return the partition counts that a topic may have had when its records were written.
 
     Args:
-        known: partition counts in the recorded metadata; empty if unknown.
+        recorded_counts: partition counts in the recorded metadata; empty if unknown.
         highest: highest partition with a record.
         pairs: a sample of (key, partition) pairs, which shows whether larger counts are possible.
     """
     # Without metadata the smallest count is ``highest`` plus one. Larger counts are added if a
     # partitioner with that count places the sampled keys as observed.
-    if known:
-        return known if highest < max(known) else (*known, highest + 1)
+    if recorded_counts:
+        return (
+            recorded_counts if highest < max(recorded_counts) else (*recorded_counts, highest + 1)
+        )
     seen = highest + 1
     more = range(seen, min(seen + max(4, min(64, seen // 4)), MOST_PARTITIONS) + 1)
     level = 0

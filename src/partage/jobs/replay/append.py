@@ -164,7 +164,7 @@ class Appender:
         return Tally() if self.past is None else Tally.of_json(self.past.tally)
 
     def with_ended_transactions(
-        self, engine: Engine, decoded: Rows, raw: CommitsTable | None
+        self, engine: Engine, decoded: Rows, commits_table: CommitsTable | None
     ) -> Rows:
         """Add offset commits whose transactions were still open at the end of the last run to the
         new rows.
@@ -174,12 +174,14 @@ class Appender:
         Args:
             engine: runs the job.
             decoded: decoded rows of the new records.
-            raw: where to write table ``commits``; None if it is not written.
+            commits_table: where to write table ``commits``; None if it is not written.
         """
         if self.past is None or self.past.open_commits is None:
             return decoded
         commits = read_open_commits(self._run.out, self.past.open_commits)
-        retried = retry_open_commits(engine, self._whole, commits, self._run.selection, raw=raw)
+        retried = retry_open_commits(
+            engine, self._whole, commits, self._run.selection, commits_table=commits_table
+        )
         return decoded.union(retried)
 
     def check_input(self, decoded: Rows) -> None:
@@ -225,7 +227,7 @@ class Appender:
             return decoded
         return decoded.union(read_decoded(engine, self._run.out, self.past.decoded))
 
-    def group_rows(self, engine: Engine, done: JobResults, around: LogContext) -> Rows:
+    def group_rows(self, engine: Engine, results: JobResults, log_context: LogContext) -> Rows:
         """Return the decoded rows of the consumer groups that must be replayed again.
 
         These are groups with new records, or whose metadata has changed. The new rows are also
@@ -233,13 +235,13 @@ class Appender:
 
         Args:
             engine: runs the jobs.
-            done: results of the run so far.
-            around: information that the log lacks, such as coordinator moves.
+            results: results of the run so far.
+            log_context: information that the log lacks, such as coordinator moves.
         """
         fresh = self._fresh
         if fresh is None:
             raise TypeError("metadata_rows comes first")
-        self._context = _Context(done.states, around)
+        self._context = _Context(results.states, log_context)
         out, run_id = self._run.out, self._run.id
         self._open_commits = write_open_commits(fresh, out, run_id)
         stored = [] if self.past is None else self.past.decoded
@@ -274,12 +276,12 @@ class Appender:
             return True
         return bool(group["failed"]) or self._context.digest(group["seen"]) != group["view"]
 
-    def keep_groups(self, engine: Engine, done: JobResults) -> Rows | None:
+    def keep_groups(self, engine: Engine, results: JobResults) -> Rows | None:
         """Reuse the last run's output rows of consumer groups that have no new records.
 
         A file that also has rows of other groups is copied without these rows by a job. Return the
         job's result rows; None if no file needs copying. The reused groups' totals are added to
-        ``done``.
+        ``results``.
         """
         past = self.past
         if past is None:
@@ -288,17 +290,17 @@ class Appender:
         self._kept = len(clean)
         for name in sorted(clean):
             group = past.groups[name]
-            done.groups.append(json.dumps(group["totals"]))
-            done.simulated.merge(json.dumps(group["simulated"]))
-            done.seen[name] = group["seen"]
+            results.groups.append(json.dumps(group["totals"]))
+            results.simulated.merge(json.dumps(group["simulated"]))
+            results.seen[name] = group["seen"]
         whole = {name for name, groups in past.parts.items() if clean.issuperset(groups)}
         mixed = {n for n, groups in past.parts.items() if n not in whole and clean & set(groups)}
         files = []
         for receipt in (Receipt(**one) for one in past.receipts):
             if receipt.table not in _OF_GROUPS or Path(receipt.path).name in whole:
-                done.receipts.append(receipt)
+                results.receipts.append(receipt)
                 if Path(receipt.path).name in whole:
-                    done.parts[Path(receipt.path).name] = past.parts[Path(receipt.path).name]
+                    results.parts[Path(receipt.path).name] = past.parts[Path(receipt.path).name]
             elif Path(receipt.path).name in mixed:
                 files.append((receipt.table, str(self._run.out / receipt.path)))
         if not files:
@@ -310,38 +312,39 @@ class Appender:
 
     # -- results -----------------------------------------------------------------------------------
 
-    def counts(self, done: JobResults) -> dict[str, Any]:
+    def counts(self, results: JobResults) -> dict[str, Any]:
         """Return the entry of a continued run in ``summary.json``: numbers of new records, replayed
         groups.
 
-        ``done`` has the results of this run.
+        ``results`` has the results of this run.
         """
-        records = done.tally.rows - self.tally().rows
+        records = results.tally.rows - self.tally().rows
         return {
             "from": self.past_id or None, "new_records": records,
-            "groups_replayed": len(done.seen) - self._kept, "groups_kept": self._kept,
+            "groups_replayed": len(results.seen) - self._kept, "groups_kept": self._kept,
             **({"reason": self.reason} if self.reason else {}),
         }  # fmt: skip
 
-    def note(self, done: JobResults) -> str:
+    def note(self, results: JobResults) -> str:
         """Return a message for the user about how the last run was continued, or why it was not.
 
-        ``done`` has the results of this run.
+        ``results`` has the results of this run.
         """
         if self.past is None:
             if not self.reason:
                 return "The folder had no run to continue: all records were read."
             return f"The last run could not be continued: {self.reason}. All records were read."
-        records = done.tally.rows - self.tally().rows
+        records = results.tally.rows - self.tally().rows
         return (
-            f"Run {self.past_id} was continued: {records:,} of {done.tally.rows:,} records were "
-            f"new, and {len(done.seen) - self._kept} of {len(done.seen)} groups were replayed."
+            f"Run {self.past_id} was continued: {records:,} of {results.tally.rows:,} records were "
+            f"new, and {len(results.seen) - self._kept} of {len(results.seen)} groups were "
+            "replayed."
         )
 
-    def state(self, done: JobResults) -> ReplayState:
+    def state(self, results: JobResults) -> ReplayState:
         """Return the state of this run, from which the next run with ``--append`` continues.
 
-        ``done`` has the results of this run.
+        ``results`` has the results of this run.
         """
         assert self._context is not None  # noqa: S101 - group_rows has set it
         past = self.past
@@ -351,31 +354,31 @@ class Appender:
         for partition, offset in self._read.highest.items():
             if partition >= 0 and offset > positions.get(partition, -1):
                 positions[partition] = offset
-        tally = Tally.of_json(done.tally.to_json())
+        tally = Tally.of_json(results.tally.to_json())
         tally.join()
         groups: dict[str, dict[str, Any]] = {}
-        for text in done.groups:
+        for text in results.groups:
             totals = json.loads(text)
             name = totals["group"]
             if past is not None and name in past.groups and name not in self._dirty:
                 groups[name] = past.groups[name]
                 continue
-            seen = done.seen[name]
+            seen = results.seen[name]
             groups[name] = {
                 "totals": totals, "seen": seen,
-                "simulated": json.loads(done.simulated.of_group(name)),
+                "simulated": json.loads(results.simulated.of_group(name)),
                 "view": self._context.digest(seen), "failed": totals["status"] == FAILED,
                 "beside": self._beside if has_streams(totals) else None,
-                "memo": done.stored_rebalances.get(name, []),
-                "simulations": done.stored_simulations.get(name, {}),
+                "memo": results.stored_rebalances.get(name, []),
+                "simulations": results.stored_simulations.get(name, {}),
             }  # fmt: skip
         return ReplayState(
             settings=_settings_of_run(self._run), files=self._file_states(), positions=positions,
             batches=_digest_of_batches(self._whole, positions), tally=tally.to_json(),
             decoded=self._decoded,
             open_commits=self._open_commits,
-            receipts=[asdict(r) for r in done.receipts if r.rows and r.table != "runs"],
-            parts=done.parts, groups=groups,
+            receipts=[asdict(r) for r in results.receipts if r.rows and r.table != "runs"],
+            parts=results.parts, groups=groups,
         )  # fmt: skip
 
     def _file_states(self) -> dict[str, dict[str, Any]]:

@@ -87,7 +87,7 @@ def decode_job(
     capture: Capture,
     selection: Selection = EVERYTHING,
     *,
-    raw: CommitsTable | None = None,
+    commits_table: CommitsTable | None = None,
     sort: bool = False,
 ) -> Rows:
     """Decode every record of ``__consumer_offsets`` in a capture; return the results as lazy rows.
@@ -99,14 +99,14 @@ def decode_job(
         engine: schedules the job.
         capture: the input.
         selection: groups and times; other records are counted, but give no rows.
-        raw: where to write table ``commits``; None if the table is not wanted.
+        commits_table: where to write table ``commits``; None if the table is not wanted.
         sort: whether to sort records by log position first, because the files have another order.
     """
     ddl = ", ".join(f"`{name}` {kind}" for name, kind in OUT_COLUMNS.items())
     count, rows = len(capture.slices), sum(one.rows for one in capture.slices)
     many = capture.records is None or worth_compiling(rows, engine.cores)
     batches = tuple(capture.batches or ())
-    job = _DecodeTask(batches, selection, raw, many, sort, capture.known)
+    job = _DecodeTask(batches, selection, commits_table, many, sort, capture.known)
     if capture.table is not None or sort:
         found = sorted_records(engine, capture) if sort else record_rows(engine, capture)
         return found.run(partial(_decode_table_batches, job), ddl)
@@ -206,7 +206,7 @@ def decode_table(
     table: pa.Table,
     transactions: Transactions,
     selection: Selection = EVERYTHING,
-    raw: CommitsWriter | None = None,
+    commits_writer: CommitsWriter | None = None,
     *,
     keep_open: bool = False,
     gaps: bool = False,
@@ -217,7 +217,7 @@ def decode_table(
         table: the records: partition, offset, timestamp_ms, key and value.
         transactions: transactions of the whole log.
         selection: groups and times to return.
-        raw: writer of table ``commits``, for each commit that took effect; None for no table.
+        commits_writer: writer of table ``commits``; None if the table is not written.
         keep_open: whether to yield the commits of open transactions too, undecoded.
         gaps: whether records between these may be missing, such as those of another task.
     """
@@ -237,8 +237,8 @@ def decode_table(
     tally.topic_ids = _infer_topic_ids(found)
     commits, number = _select_effective_commits(good, found, effects, others, selection, gaps=gaps)
     commits = _split_at_clock_jumps(commits, tally)
-    if raw is not None:
-        raw.add(found, number, commits)
+    if commits_writer is not None:
+        commits_writer.add(found, number, commits)
     if len(others.rows):
         yield batch_of_records(good, others)
     made = reduce_to_runs(commits)
@@ -250,18 +250,18 @@ def decode_table(
 
 
 def _open_commits(
-    columns: LogColumns, found: OffsetCommits, effects: Effects
+    columns: LogColumns, commits: OffsetCommits, effects: Effects
 ) -> list[dict[str, Any]]:
     """Return the offset commits of open transactions as undecoded rows, for a later run.
 
-    ``columns`` are the undecoded records, ``found`` the commits among them, ``effects`` their
+    ``columns`` are the undecoded records, ``commits`` the commits among them, ``effects`` their
     effects.
     """
-    is_open = effects.outcome[found.row] == Outcome.OPEN
+    is_open = effects.outcome[commits.row] == Outcome.OPEN
     return [
         {"kind": DecodedKind.OPEN_COMMIT, "log_partition": raw.partition, "log_offset": raw.offset,
          "timestamp_ms": raw.timestamp_ms, "key": raw.key, "value": raw.value}
-        for raw in map(columns.raw, found.row[is_open].tolist())
+        for raw in map(columns.raw, commits.row[is_open].tolist())
     ]  # fmt: skip
 
 
@@ -271,7 +271,7 @@ def retry_open_commits(
     commits: pa.Table,
     selection: Selection,
     *,
-    raw: CommitsTable | None = None,
+    commits_table: CommitsTable | None = None,
 ) -> Rows:
     """Decode offset commits whose transactions had not ended in an earlier run; return lazy rows.
 
@@ -279,7 +279,9 @@ def retry_open_commits(
     result include only what has changed since that run.
     """
     ddl = ", ".join(f"`{name}` {kind}" for name, kind in OUT_COLUMNS.items())
-    job = _DecodeTask(tuple(capture.batches or ()), selection, raw, many=False, known={}, gaps=True)
+    job = _DecodeTask(
+        tuple(capture.batches or ()), selection, commits_table, many=False, known={}, gaps=True
+    )
     return engine.run(partial(_retry_task, commits, job), 1, 1, ddl)
 
 
@@ -301,24 +303,24 @@ def _retry_task(
                 yield batch_of_rows([{"kind": DecodedKind.TALLY, "text": change.to_json()}])
 
 
-def _infer_topic_ids(found: OffsetCommits) -> dict[str, str]:
+def _infer_topic_ids(commits: OffsetCommits) -> dict[str, str]:
     """Infer topic names by topic id from the first and last offset commit of each topic
-    (``found``).
+    (``commits``).
     """
     # Target assignments of consumer groups contain only topic ids. If no metadata was recorded, the
     # names of these topics occur only in commits.
     number: dict[str, int] = {}
-    topic_of = np.array([number.setdefault(t, len(number)) for _, t in found.pairs], np.int64)
-    named = np.flatnonzero((found.value_version >= _WITH_TOPIC_ID) & (found.topic_id >= 0))
+    topic_of = np.array([number.setdefault(t, len(number)) for _, t in commits.pairs], np.int64)
+    named = np.flatnonzero((commits.value_version >= _WITH_TOPIC_ID) & (commits.topic_id >= 0))
     if not len(named):
         return {}
-    topic = topic_of[found.pair[named]]
+    topic = topic_of[commits.pair[named]]
     ends = np.full((2, len(number)), -1)
     ends[0, topic[::-1]] = named[::-1]  # of what is written twice, the last one stays
     ends[1, topic] = named
     some = np.concatenate([one[one >= 0] for one in ends])
     names = list(number)
-    return {found.topic_ids[found.topic_id[i]]: names[topic_of[found.pair[i]]] for i in some}
+    return {commits.topic_ids[commits.topic_id[i]]: names[topic_of[commits.pair[i]]] for i in some}
 
 
 def _find_highest_partitions(runs: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
@@ -360,40 +362,40 @@ def _find_effects(log_columns: LogColumns, transactions: Transactions, tally: Ta
 
 def _select_effective_commits(
     log_columns: LogColumns,
-    found: OffsetCommits,
+    decoded: OffsetCommits,
     effects: Effects,
-    others: BlockRows,
+    records: BlockRows,
     selection: Selection,
     *,
     gaps: bool,
 ) -> tuple[Commits, NDArray[np.int64]]:
-    """Return the selected offset commits that took effect, and their indices in ``found``.
+    """Return the selected offset commits that took effect, and their indices in ``decoded``.
 
     Commits of aborted or open transactions are left out. ``effects`` says when each record takes
-    effect. ``others`` are the group records, which separate runs of commits.
+    effect. ``records`` are the group records, which separate runs of commits.
     """
     # Commits between the same two records of their group get the same stretch number, by which they
     # are merged later (`history.commits.number_stretches`).
-    at = _slice_if_all(found.row, len(log_columns.partition))
+    at = _slice_if_all(decoded.row, len(log_columns.partition))
     outcome = effects.outcome[at]
     counts = (outcome == Outcome.PLAIN) | (outcome == Outcome.COMMITTED)
-    wanted = selection.commits(found.pairs, found.pair, effects.time_ms[at])
+    wanted = selection.commits(decoded.pairs, decoded.pair, effects.time_ms[at])
     number = np.flatnonzero(counts if wanted is None else counts & wanted)
-    kept = _slice_if_all(number, len(found))
-    row = at if isinstance(kept, slice) else found.row[kept]
+    kept = _slice_if_all(number, len(decoded))
+    row = at if isinstance(kept, slice) else decoded.row[kept]
     log_partition, log_offset = log_columns.partition[row], effects.offset[row]
     if not is_sorted(log_partition, log_offset):
         order = np.lexsort((log_offset, log_partition))
         kept = number = number[order]
-        row = found.row[kept]
+        row = decoded.row[kept]
         log_partition, log_offset = log_partition[order], log_offset[order]
-    pair = found.pair[kept]
+    pair = decoded.pair[kept]
     places = (pair, log_partition, log_offset)
-    stretch = _number_stretches(found.pairs, places, log_columns, others, gaps=gaps)
+    stretch = _number_stretches(decoded.pairs, places, log_columns, records, gaps=gaps)
     return Commits(
-        pair, found.partition[kept], log_partition, log_offset,
-        effects.time_ms[row], found.offset[kept], found.value_version[kept] != TOMBSTONE,
-        outcome[kept] == Outcome.COMMITTED, stretch, found.series[kept],
+        pair, decoded.partition[kept], log_partition, log_offset,
+        effects.time_ms[row], decoded.offset[kept], decoded.value_version[kept] != TOMBSTONE,
+        outcome[kept] == Outcome.COMMITTED, stretch, decoded.series[kept],
     ), number  # fmt: skip
 
 
@@ -429,7 +431,7 @@ def _number_stretches(
     pairs: list[tuple[str, str]],
     commits: tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]],
     log_columns: LogColumns,
-    others: BlockRows,
+    records: BlockRows,
     *,
     gaps: bool,
 ) -> NDArray[np.int64] | None:
@@ -437,8 +439,7 @@ def _number_stretches(
     group.
 
     Commits in one stretch get the same number (int64[n]); the result is None if all are equal.
-    ``commits`` are index into ``pairs``, log partition and offset of each; ``others`` are the group
-    records.
+    ``commits`` are index into ``pairs``, log partition and offset; ``records`` the group records.
     """
     # A transactional commit may take effect at a marker beyond this task's rows, with unknown group
     # records before it. So the commits of each such marker get a separate number.
@@ -446,12 +447,12 @@ def _number_stretches(
     if not len(pair):
         return None
     later = _number_later_markers(partition, offset, log_columns, gaps=gaps)
-    if not len(others.rows):
+    if not len(records.rows):
         return later
     number: dict[str, int] = {}
     group_of = np.array([number.setdefault(g, len(number)) for g, _ in pairs], np.int64)
-    mine = np.array([number.setdefault(g, len(number)) for g in others.groups], np.int64)
-    at = log_columns.partition[others.rows], log_columns.offset[others.rows]
+    mine = np.array([number.setdefault(g, len(number)) for g in records.groups], np.int64)
+    at = log_columns.partition[records.rows], log_columns.offset[records.rows]
     found = number_stretches(
         RecordPositions(group_of[pair], partition, offset), RecordPositions(mine, *at)
     )
@@ -490,18 +491,18 @@ def _number_later_markers(
 
 
 def group_records(
-    log_columns: LogColumns, found: OffsetCommits, tally: Tally, selection: Selection
+    log_columns: LogColumns, commits: OffsetCommits, tally: Tally, selection: Selection
 ) -> BlockRows:
     """Decode all group records (not offset commits) of a task, and pack them by consumer group.
 
-    Their numbers are added to ``tally``. ``found`` are the task's offset commits, whose errors are
-    included in the damaged records.
+    Their numbers are added to ``tally``. The damaged records include those among ``commits``, the
+    task's offset commits.
     """
     decoder = _GroupRecordDecoder(log_columns, tally)
-    damaged = dict(found.errors)
+    damaged = dict(commits.errors)
     rows, groups, numbers, blocks = [], [], [], []
-    unselected = {group for group, _ in found.pairs if not selection.group(group)}
-    for group, block in decoder.split_by_group(found.others, damaged):
+    unselected = {group for group, _ in commits.pairs if not selection.group(group)}
+    for group, block in decoder.split_by_group(commits.others, damaged):
         decoded = decoder.decode(block, damaged)
         if not selection.group(group):
             unselected.add(group)
@@ -525,15 +526,15 @@ def group_records(
                      bad)  # fmt: skip
 
 
-def bad_row(raw: RawRecord, part: str, why: str, group: str | None) -> dict[str, Any]:
-    """Return the result row for a log record that cannot be decoded, with the reason ``why``.
+def bad_row(record: RawRecord, part: str, reason: str, group: str | None) -> dict[str, Any]:
+    """Return the result row for a log record that cannot be decoded, with the reason ``reason``.
 
     ``part`` is "key" or "value". ``group`` is the group's id if the key is readable.
     """
     return {
-        "kind": DecodedKind.BAD_RECORD, "group": group, "part": part, "text": why,
-        "log_partition": raw.partition, "log_offset": raw.offset,
-        "timestamp_ms": raw.timestamp_ms, "key": raw.key, "value": raw.value,
+        "kind": DecodedKind.BAD_RECORD, "group": group, "part": part, "text": reason,
+        "log_partition": record.partition, "log_offset": record.offset,
+        "timestamp_ms": record.timestamp_ms, "key": record.key, "value": record.value,
     }  # fmt: skip
 
 
@@ -656,19 +657,19 @@ class CommitsWriter:
         """Close the Parquet files of the output table ``commits``."""
         self._writers.close()
 
-    def add(self, found: OffsetCommits, indices: NDArray[np.int64], commits: Commits) -> None:
+    def add(self, decoded: OffsetCommits, indices: NDArray[np.int64], commits: Commits) -> None:
         """Write offset commits that took effect to the output table ``commits``.
 
-        ``indices`` are those of the written commits in ``found``, all decoded commits of the task.
+        ``indices`` are the positions of the written commits among all ``decoded`` ones.
         """
         import pyarrow as pa
 
         if not len(indices):
             return
-        names = [pa.array([pair[i] for pair in found.pairs], pa.string()) for i in (0, 1)]
+        names = [pa.array([pair[i] for pair in decoded.pairs], pa.string()) for i in (0, 1)]
         pair, gone = pa.array(commits.pair), ~commits.real
-        code = found.topic_id[indices]
-        ids = pa.array(found.topic_ids, pa.string())
+        code = decoded.topic_id[indices]
+        ids = pa.array(decoded.topic_ids, pa.string())
         columns = {
             "run_id": pa.repeat(pa.scalar(self._writers.run_id), len(indices)),
             "group": names[0].take(pair), "topic": names[1].take(pair),
@@ -676,8 +677,8 @@ class CommitsWriter:
             "log_partition": pa.array(commits.log_partition.astype(np.int32)),
             "log_offset": pa.array(commits.log_offset), "time_ms": pa.array(commits.time_ms),
             "offset": pa.array(commits.offset, mask=gone),
-            "leader_epoch": _negative_to_null(found.leader_epoch[indices]),
-            "commit_ms": _negative_to_null(found.commit_timestamp[indices]),
+            "leader_epoch": _negative_to_null(decoded.leader_epoch[indices]),
+            "commit_ms": _negative_to_null(decoded.commit_timestamp[indices]),
             "topic_id": ids.take(pa.array(np.maximum(code, 0), mask=code < 0)),
             "transactional": pa.array(commits.transactional),
         }  # fmt: skip

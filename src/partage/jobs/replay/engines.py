@@ -524,7 +524,7 @@ class EngineChoice:
 
 
 def choose_engine(
-    asked: str,
+    requested: str,
     capture: Capture,
     *,
     spark: SparkSession | None = None,
@@ -537,7 +537,7 @@ def choose_engine(
     session, a master or a setting of Spark is given.
 
     Args:
-        asked: the user's choice: ``auto``, ``spark`` or ``local``.
+        requested: the user's choice: ``auto``, ``spark`` or ``local``.
         capture: the input.
         spark: the user's session; None for none.
         master: the user's Spark master; None for none.
@@ -547,8 +547,8 @@ def choose_engine(
         InvalidConfigError: no engine has this name, or the local engine cannot do what is
             requested.
     """
-    if asked not in ENGINES:
-        raise InvalidConfigError("--engine", f"must be one of {', '.join(ENGINES)}", asked)
+    if requested not in ENGINES:
+        raise InvalidConfigError("--engine", f"must be one of {', '.join(ENGINES)}", requested)
     needed = [
         (spark is not None, "a Spark session is given"),
         (master is not None, "--master is given"),
@@ -556,11 +556,11 @@ def choose_engine(
         (capture.table is not None, _spark_only(capture.table)),
     ]
     reason = next((why for is_so, why in needed if is_so), None)
-    if asked == "spark":
+    if requested == "spark":
         return EngineChoice("spark", "it was asked for")
-    if asked == "local":
+    if requested == "local":
         if reason is not None:
-            raise InvalidConfigError("--engine", f"must be spark or auto: {reason}", asked)
+            raise InvalidConfigError("--engine", f"must be spark or auto: {reason}", requested)
         note = ""
         if capture.records is not None and capture.records > LOCAL_RECORDS:
             note = (
@@ -583,21 +583,21 @@ def _spark_only(table: SparkTable | None) -> str:
     return "" if table is None else f"only Spark reads {table.name}"
 
 
-def local_processes(capture: Capture, policies: int, asked: int | None = None) -> int:
-    """Return how many processes a replay without Spark uses for a capture.
+def local_processes(capture: Capture, policies: int, requested: int | None = None) -> int:
+    """Return the number of processes that a replay without Spark uses for a capture.
 
     Args:
         capture: the input.
         policies: number of simulated policies.
-        asked: the number that the user wants; None for one per core, or fewer if the input is too
-            small to be worth starting more.
+        requested: the number that the user wants; None for one per core, or fewer for a small
+            input.
 
     Raises:
         InvalidConfigError: the user wants fewer than one.
     """
-    if asked is not None:
-        if asked < 1:
-            raise InvalidConfigError("--processes", "must be at least 1", asked)
-        return asked
+    if requested is not None:
+        if requested < 1:
+            raise InvalidConfigError("--processes", "must be at least 1", requested)
+        return requested
     worth = (capture.records or 0) * (policies + 1) // _WORK_OF_A_PROCESS
     return max(1, min(available_cores(), _MOST_PROCESSES, worth))

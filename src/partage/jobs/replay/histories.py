@@ -68,8 +68,8 @@ def histories_job(
     *,
     out: str,
     run_id: str,
-    around: LogContext | None = None,
-    many: bool = False,
+    log_context: LogContext | None = None,
+    use_kernels: bool = False,
 ) -> Rows:
     """Rebuild the membership history of every consumer group and write its output tables.
 
@@ -83,12 +83,18 @@ def histories_job(
         selection: groups and times that the tables cover.
         out: the output folder.
         run_id: the id of the run.
-        around: information that the log lacks, such as coordinator moves.
-        many: whether there are enough records to load the compiled kernels.
+        log_context: information that the log lacks, such as coordinator moves.
+        use_kernels: whether there are enough records to load the compiled kernels.
     """
     groups = decoded.filter_kinds(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
     job = partial(
-        _rebuild_histories, states, selection, around=around, many=many, out=out, run_id=run_id
+        _rebuild_histories,
+        states,
+        selection,
+        log_context=log_context,
+        use_kernels=use_kernels,
+        out=out,
+        run_id=run_id,
     )
     return sorted_by_group(groups).run(job, RECEIPT_DDL)
 
@@ -116,8 +122,8 @@ def _rebuild_histories(
     selection: Selection,
     batches: Iterable[pa.RecordBatch],
     *,
-    around: LogContext | None,
-    many: bool,
+    log_context: LogContext | None,
+    use_kernels: bool,
     out: str,
     run_id: str,
 ) -> Iterator[pa.RecordBatch]:
@@ -126,7 +132,7 @@ def _rebuild_histories(
     ``batches`` are decoded rows, sorted by group and log position. The other arguments are those of
     `histories_job`.
     """
-    if many:
+    if use_kernels:
         load_kernels()
     clusters = clusters_of(states.value)
     lines: list[tuple[str, str]] = []
@@ -136,13 +142,13 @@ def _rebuild_histories(
         closing(SpillWriter(out, run_id, task_name())) as spill_file,
     ):
         group: _GroupWriter | None = None
-        clocks_right = around.clocks if around is not None else None
+        clocks_right = log_context.clocks if log_context is not None else None
         for found in read_group_inputs(batches, clocks_right):
             if group is None or found.group != group.rows.name:
                 if group is not None:
                     lines += group.finish()
                 group = _GroupWriter(
-                    found.group, clusters, selection, (writers, spill_file), around
+                    found.group, clusters, selection, (writers, spill_file), log_context
                 )
                 names.append(found.group)
             group.process_input(found)
@@ -316,24 +322,24 @@ class GroupFailure:
         return {"status": FAILED, "why": self.why, "traceback": self.traceback}
 
 
-def mark_failed(out: Path, done: JobResults) -> None:
+def mark_failed(out: Path, results: JobResults) -> None:
     """Mark consumer groups whose simulation failed, in table ``groups`` and in the run's totals.
 
     Args:
         out: the output folder.
-        done: results of the run's jobs; its files, groups and simulation totals are updated.
+        results: results of the run's jobs; its files, groups and simulation totals are updated.
     """
-    failed = done.failed
+    failed = results.failed
     if not failed:
         return
     for name in failed:
-        done.simulated.groups.pop(name, None)
-        done.simulated.disagreements.pop(name, None)
-    done.groups[:] = [_mark_totals(text, failed) for text in done.groups]
-    receipts = enumerate(done.receipts)
+        results.simulated.groups.pop(name, None)
+        results.simulated.disagreements.pop(name, None)
+    results.groups[:] = [_mark_totals(text, failed) for text in results.groups]
+    receipts = enumerate(results.receipts)
     for i in [i for i, one in receipts if one.table == "groups"]:
-        one = done.receipts[i]
-        done.receipts[i] = replace(one, bytes=_rewrite_groups_file(out / one.path, failed))
+        one = results.receipts[i]
+        results.receipts[i] = replace(one, bytes=_rewrite_groups_file(out / one.path, failed))
 
 
 def _mark_totals(text: str, failed: Mapping[str, GroupFailure]) -> str:

@@ -315,30 +315,30 @@ def _read(
                 yield from unread_rows(table, known).select(list(RECORD_COLUMNS)).to_batches()
 
 
-def is_known(table: pa.Table, known: Mapping[int, int]) -> NDArray[np.bool_]:
+def is_known(table: pa.Table, highest_read: Mapping[int, int]) -> NDArray[np.bool_]:
     """Return a mask of the log records that an earlier run has already read (bool[n]).
 
     A record without partition or offset counts as new.
 
     Args:
         table: the records.
-        known: dict from log partition to the highest offset that was read.
+        highest_read: dict from log partition to the highest offset that was read.
     """
     partition, offset = (table[name].fill_null(-1).to_numpy() for name in ("partition", "offset"))
     highest = np.full(len(partition), -1, np.int64)
     for one in np.unique(partition).tolist():
-        highest[partition == one] = known.get(one, -1)
+        highest[partition == one] = highest_read.get(one, -1)
     return np.asarray((offset >= 0) & (offset <= highest))
 
 
-def unread_rows(table: pa.Table, known: Mapping[int, int]) -> pa.Table:
+def unread_rows(table: pa.Table, highest_read: Mapping[int, int]) -> pa.Table:
     """Return the log records of a table that no earlier run has read.
 
-    ``known`` is a dict from log partition to the highest offset that was read.
+    ``highest_read`` is a dict from log partition to the highest offset that was read.
     """
     import pyarrow as pa
 
-    return table.filter(pa.array(~is_known(table, known))) if known else table
+    return table.filter(pa.array(~is_known(table, highest_read))) if highest_read else table
 
 
 def overlapping_partitions(tally: Tally) -> list[int]:
@@ -413,12 +413,12 @@ class RepeatedPlaces:
             one[2] |= int(differs and int(offset[at]) == one[1])
 
 
-def _find_differences(some: pa.Table, others: pa.Table) -> list[bool]:
+def _find_differences(first: pa.Table, second: pa.Table) -> list[bool]:
     """Return a mask of the record pairs whose keys or values differ (bool[n]).
 
-    A pair is the rows with the same index in the tables ``some`` and ``others``.
+    A pair is the rows with the same index in the tables ``first`` and ``second``.
     """
-    columns = [(some[name].to_pylist(), others[name].to_pylist()) for name in ("key", "value")]
+    columns = [(first[name].to_pylist(), second[name].to_pylist()) for name in ("key", "value")]
     (keys, other_keys), (values, other_values) = columns
     pairs = zip(keys, other_keys, values, other_values, strict=True)
     return [key != other_key or value != other for key, other_key, value, other in pairs]

@@ -218,8 +218,8 @@ def _lock_run(run: ReplayRun, exit_stack: ExitStack) -> None:
 
 
 def _publish(
-    done: JobResults,
-    head: dict[str, Any],
+    results: JobResults,
+    first_fields: dict[str, Any],
     run: ReplayRun,
     stages: Stages,
     appender: Appender | None,
@@ -227,20 +227,20 @@ def _publish(
     """Publish the output tables and the summary of a replay run, and return the summary.
 
     Args:
-        done: the results of the run's jobs.
-        head: the first fields of the summary.
+        results: the results of the run's jobs.
+        first_fields: the first fields of the summary.
         run: the settings of the run.
         stages: durations of the run's stages.
         appender: has the last run's state, if this run continues it.
     """
-    found, state = summarise(done), None
+    found, state = summarise(results), None
     if appender is not None:
-        state = appender.state(done)
-        notes = [*head.get("notes", ()), appender.note(done)]
-        head = {**head, "notes": notes, "append": appender.counts(done)}
-    done.receipts.append(_write_run_row(run, head, found))
-    summary = {**head, "seconds": dict(stages.seconds), **found}
-    publish(run.out, run.id, done.receipts, summary, None if state is None else state.to_json())
+        state = appender.state(results)
+        notes = [*first_fields.get("notes", ()), appender.note(results)]
+        first_fields = {**first_fields, "notes": notes, "append": appender.counts(results)}
+    results.receipts.append(_write_run_row(run, first_fields, found))
+    summary = {**first_fields, "seconds": dict(stages.seconds), **found}
+    publish(run.out, run.id, results.receipts, summary, None if state is None else state.to_json())
     remove_stale_state(run.out, state)
     return summary
 
@@ -330,19 +330,19 @@ def _run_header(
     }
 
 
-def _write_run_row(run: ReplayRun, head: dict[str, Any], summary: Summary) -> Receipt:
+def _write_run_row(run: ReplayRun, first_fields: dict[str, Any], summary: Summary) -> Receipt:
     """Write this run's row of the output table ``runs``; return a description of the file.
 
-    ``head`` has the first fields of the summary, such as the start time; ``summary`` has the
-    others.
+    ``first_fields`` and ``summary`` have the fields of the run's summary.
     """
     accounting = summary["accounting"]
     with closing(TableWriters(str(run.out), run.id, "driver")) as writers:
         writers.add("runs", {
-            "capture": head["capture"], "started_ms": head["started_ms"], "ended_ms": _now_ms(),
+            "capture": first_fields["capture"], "started_ms": first_fields["started_ms"],
+            "ended_ms": _now_ms(),
             "partage": partage.__version__, "records": accounting["records"],
             "decoded": accounting["decoded"], "bad": accounting["bad"],
-            "settings": json.dumps({"policies": head["asked"], **head["versions"]}),
+            "settings": json.dumps({"policies": first_fields["asked"], **first_fields["versions"]}),
             "coverage": json.dumps(summary["coverage"]),
         })  # fmt: skip
         return writers.finish()[0]
@@ -423,7 +423,7 @@ def run_jobs(
     out = str(run.out)
     with ExitStack() as held:
         with engine.stage(stages, "decode"):
-            decoded = _decode(engine, source, run, done, held=held, appender=appender)
+            decoded = _decode(engine, source, run, done, exit_stack=held, appender=appender)
             every = decoded if appender is None else appender.metadata_rows(engine, decoded)
             if source.table is not None:
                 source.table.expect_all(done.tally)
@@ -443,8 +443,8 @@ def run_jobs(
             done.session_timeout_ms = around.session_timeout_ms
             rows = decoded if appender is None else appender.group_rows(engine, done, around)
             found = histories_job(
-                rows, states, run.selection, out=out, run_id=run.id, around=around,
-                many=worth_compiling(done.tally.rows, engine.cores),
+                rows, states, run.selection, out=out, run_id=run.id, log_context=around,
+                use_kernels=worth_compiling(done.tally.rows, engine.cores),
             )  # fmt: skip
             kept = _add_results(found, done)
             if appender is None or appender.past is None:
@@ -470,9 +470,9 @@ def _decode(
     engine: Engine,
     source: Capture,
     run: ReplayRun,
-    done: JobResults,
+    results: JobResults,
     *,
-    held: ExitStack,
+    exit_stack: ExitStack,
     appender: Appender | None,
 ) -> Rows:
     """Run the job that decodes all records of the capture, and return its rows.
@@ -481,8 +481,8 @@ def _decode(
         engine: runs the job.
         source: the capture.
         run: the settings of the run.
-        done: results of the run, to which the counts of records are added.
-        held: exit stack; the rows stay cached until it closes.
+        results: results of the run, to which the counts of records are added.
+        exit_stack: exit stack; the rows stay cached until it closes.
         appender: restricts the job to records that the last run has not read; None for all records.
     """
     # If offset ranges of the input overlap, the records are sorted and decoded once more, to detect
@@ -496,49 +496,49 @@ def _decode(
 
     def decode(*, sort: bool) -> Rows:
         if source.decoded is None:
-            rows = decode_job(engine, unread, run.selection, raw=raw, sort=sort)
+            rows = decode_job(engine, unread, run.selection, commits_table=raw, sort=sort)
         else:
             rows = read_stream(engine, unread, run.selection)
         if appender is not None:
             rows = appender.with_ended_transactions(engine, rows, raw)
         rows = rows.persist()
-        held.callback(rows.unpersist)
-        done.tally, done.receipts = Tally() if appender is None else appender.tally(), []
-        _add_tallies(rows, done)
+        exit_stack.callback(rows.unpersist)
+        results.tally, results.receipts = Tally() if appender is None else appender.tally(), []
+        _add_tallies(rows, results)
         return rows
 
     decoded = decode(sort=False)
     if appender is not None:
         appender.check_input(decoded)
-    if source.decoded is None and overlapping_partitions(done.tally):
+    if source.decoded is None and overlapping_partitions(results.tally):
         decoded.unpersist()
         decoded = decode(sort=True)
-        expect_no_duplicates(source, done.tally)
+        expect_no_duplicates(source, results.tally)
     return decoded
 
 
-def _expect_groups(done: JobResults, selection: Selection) -> None:
-    """Check that the results ``done`` have a consumer group that the user selected.
+def _expect_groups(results: JobResults, selection: Selection) -> None:
+    """Check that the results ``results`` have a consumer group that the user selected.
 
     Raises:
         InvalidConfigError: no group matches; probably a name is misspelt.
     """
-    if selection.groups and not done.groups:
+    if selection.groups and not results.groups:
         when = "" if selection.to_ms is None else " before --to"
-        near = chain.from_iterable(_list_unmatched_groups(done, selection).values())
+        near = chain.from_iterable(_list_unmatched_groups(results, selection).values())
         what = _no_group(list(dict.fromkeys(near)), when)
         raise InvalidConfigError("--group", what, ", ".join(selection.groups))
 
 
-def _list_unmatched_groups(done: JobResults, selection: Selection) -> dict[str, list[str]]:
+def _list_unmatched_groups(results: JobResults, selection: Selection) -> dict[str, list[str]]:
     """Return the selection's group names and patterns that match no group, each with similar ids.
 
-    ``done`` has the groups of the capture.
+    ``results`` has the groups of the capture.
     """
     if not selection.groups:
         return {}
-    known = [json.loads(text)["group"] for text in done.groups]
-    return selection.unmatched(known, done.tally.unselected)
+    known = [json.loads(text)["group"] for text in results.groups]
+    return selection.unmatched(known, results.tally.unselected)
 
 
 def _no_group(near: Sequence[str], when: str = "") -> str:
@@ -546,8 +546,8 @@ def _no_group(near: Sequence[str], when: str = "") -> str:
     return f"no group of the capture{when} has this name{hint}"
 
 
-def _add_tallies(decoded: Rows, done: JobResults) -> None:
-    """Add the record counts of all tasks, and the files that they wrote, to the results ``done``.
+def _add_tallies(decoded: Rows, results: JobResults) -> None:
+    """Add the record counts of all tasks, and the files that they wrote, to the run's results.
 
     ``decoded`` are the rows of the decode job.
     """
@@ -556,9 +556,9 @@ def _add_tallies(decoded: Rows, done: JobResults) -> None:
     # of so many thousand records is a few kilobytes.
     for kind, text in counts.collect("kind", "text"):
         if kind == DecodedKind.TALLY:
-            done.tally.add(Tally.of_json(text))
+            results.tally.add(Tally.of_json(text))
         else:
-            done.receipts.append(Receipt(**json.loads(text)))
+            results.receipts.append(Receipt(**json.loads(text)))
 
 
 def _simulate(
@@ -579,35 +579,35 @@ def _simulate(
     )  # fmt: skip
 
 
-def _add_results(found: Rows, done: JobResults) -> list[SpilledHistory]:
-    """Add result rows of a job (``found``: files, group totals, failures) to the results ``done``.
+def _add_results(rows: Rows, results: JobResults) -> list[SpilledHistory]:
+    """Add result rows of a job (files, group totals, failures) to the run's results.
 
     Return the positions of the groups' histories in spill files (temporary files for the
     simulation).
     """
     kept = []
-    for what, text in found.collect("what", "text"):
+    for what, text in rows.collect("what", "text"):
         if what == "file":
-            done.receipts.append(Receipt(**json.loads(text)))
+            results.receipts.append(Receipt(**json.loads(text)))
         elif what == "group":
-            done.groups.append(text)
+            results.groups.append(text)
         elif what == "simulated":
-            done.simulated.merge(text)
+            results.simulated.merge(text)
         elif what == "failed":
             failure = GroupFailure(**json.loads(text))
-            done.failed.setdefault(failure.group, failure)
+            results.failed.setdefault(failure.group, failure)
         elif what == "seen":
             seen = json.loads(text)
-            done.seen[seen.pop("group")] = seen
+            results.seen[seen.pop("group")] = seen
         elif what == "part":
             part = json.loads(text)
-            done.parts[part["name"]] = part["groups"]
+            results.parts[part["name"]] = part["groups"]
         elif what == "stored rebalances":
             one = json.loads(text)
-            done.stored_rebalances.setdefault(one["group"], []).extend(one["blocks"])
+            results.stored_rebalances.setdefault(one["group"], []).extend(one["blocks"])
         elif what == "stored simulations":
             one = json.loads(text)
-            done.stored_simulations.setdefault(one["group"], {}).update(one["policies"])
+            results.stored_simulations.setdefault(one["group"], {}).update(one["policies"])
         else:
             kept.append(SpilledHistory.of(json.loads(text)))
     return kept

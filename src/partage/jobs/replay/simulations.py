@@ -195,19 +195,19 @@ class _UnitSimulation:
             whole = history.rebalance_rows() if everything is None else everything
             self._simulate_history((rebalance for rebalance, _ in whole), context)
 
-    def simulate_streams(self, facts: StreamsFacts) -> None:
+    def simulate_streams(self, capture_data: StreamsFacts) -> None:
         """Simulate a Kafka Streams application under other settings; write table
         ``streams_settings``.
 
-        Only one unit of each group does so, and only if the group is in ``facts.groups``. ``facts``
-        has changelog sizes and broker settings.
+        Only one unit of each group does so. ``capture_data`` has the groups that are Streams
+        applications, changelog sizes and broker settings.
         """
         history = self.unit.history
-        if history.group not in facts.groups or not self.unit.is_first:
+        if history.group not in capture_data.groups or not self.unit.is_first:
             return
         rebalances = (rebalance for rebalance, _ in history.rebalance_rows())
         for row in streams_settings_rows(
-            history.group, rebalances, self.clusters, facts, self.selection.from_ms
+            history.group, rebalances, self.clusters, capture_data, self.selection.from_ms
         ):
             self.writers.add("streams_settings", row)
 
@@ -232,7 +232,7 @@ class _UnitSimulation:
             known = store.rebalances.find(key, rebalance, context)
         if known is None:
             verdict = check_agreement(rebalance.generation, self.clusters)
-            rows = list(simulate_rebalance(rebalance, self.policies, context, judged=verdict))
+            rows = list(simulate_rebalance(rebalance, self.policies, context, agrees=verdict))
             if store is not None:
                 store.rebalances.add(key, verdict, rows)
         else:

@@ -156,7 +156,7 @@ def streams_settings_rows(
     group: str,
     rebalances: Iterable[RecordedRebalance],
     clusters: ClusterHistory,
-    facts: StreamsFacts,
+    capture_data: StreamsFacts,
     from_ms: int | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield rows with the results of a Kafka Streams application: as recorded, then under other
@@ -166,7 +166,7 @@ def streams_settings_rows(
         group: name of the group.
         rebalances: its recorded rebalances in order.
         clusters: the cluster metadata over time.
-        facts: sizes of changelogs, and the broker's settings.
+        capture_data: sizes of changelogs, and the broker's settings.
         from_ms: time of the first rebalance to use; None for all.
     """
     mine = _select_newest_rebalances(rebalances, from_ms)
@@ -175,7 +175,7 @@ def streams_settings_rows(
     newest = mine[-1].generation
     head: dict[str, Any] = {"group": group, "incarnation": newest.incarnation}
     try:
-        found = _describe_application(group, mine, clusters, facts)
+        found = _describe_application(group, mine, clusters, capture_data)
     except PartageError as e:
         yield {**head, **_row_without_result(str(e))}
         return
@@ -216,7 +216,7 @@ def _describe_application(
     group: str,
     rebalances: Sequence[RecordedRebalance],
     clusters: ClusterHistory,
-    facts: StreamsFacts,
+    capture_data: StreamsFacts,
 ) -> _Described | None:
     """Derive a Kafka Streams application that can be simulated from recorded rebalances.
 
@@ -226,7 +226,7 @@ def _describe_application(
         group: name of the group.
         rebalances: its recorded rebalances in order.
         clusters: the cluster metadata over time.
-        facts: sizes of changelogs, and the broker's settings.
+        capture_data: sizes of changelogs, and the broker's settings.
 
     Raises:
         PartageError: it cannot be described.
@@ -235,7 +235,7 @@ def _describe_application(
         return None
     is_server = rebalances[-1].generation.protocol == "streams"
     make = _describe_streams_group if is_server else _describe_classic_group
-    found = make(group, rebalances, clusters, facts)
+    found = make(group, rebalances, clusters, capture_data)
     if found is None:
         return None
     described, changes, assignor = found
@@ -336,12 +336,12 @@ def _describe_classic_group(
     group: str,
     rebalances: Sequence[RecordedRebalance],
     clusters: ClusterHistory,
-    facts: StreamsFacts,
+    capture_data: StreamsFacts,
 ) -> _Found | None:
     """Describe a recorded Kafka Streams application of the classic protocol: its clients and
     assignor.
 
-    Return None if no generation has members. ``facts`` has changelog sizes and broker settings.
+    Return None if no generation has members. ``capture_data`` has changelog sizes and settings.
 
     Raises:
         PartageError: the user data of a member cannot be decoded, or the application cannot be
@@ -363,17 +363,17 @@ def _describe_classic_group(
     if not generations:
         return None
     state_of_group = classic_state(
-        generations, changes[-1].at_ms + _TAIL_MS, clusters, group, facts.sizes
+        generations, changes[-1].at_ms + _TAIL_MS, clusters, group, capture_data.sizes
     )
     members = generations[-1].state.members
     session_ms = max(map(session_timeout_ms, members))
     state_of_group.settings |= {
-        **facts.settings, _HEARTBEAT: str(int(heartbeat_interval(session_ms))),
+        **capture_data.settings, _HEARTBEAT: str(int(heartbeat_interval(session_ms))),
     }  # fmt: skip
     state_of_group.settings |= observed_settings(generations, state_of_group.settings)
     version = max(member.version for member in generations[-1].rebalance.members)
     assignor = next(name for least, name in _ASSIGNORS if version >= least)
-    return application_of(group, state_of_group, facts.sizes), changes, assignor
+    return application_of(group, state_of_group, capture_data.sizes), changes, assignor
 
 
 def observed_settings(
@@ -425,13 +425,13 @@ def _describe_streams_group(
     group: str,
     rebalances: Sequence[RecordedRebalance],
     clusters: ClusterHistory,
-    facts: StreamsFacts,
+    capture_data: StreamsFacts,
 ) -> _Found | None:
     """Describe a recorded Kafka Streams application of the streams protocol: its clients and
     assignor.
 
-    Return None if the log lacks its topology or its members' process ids. ``facts`` has changelog
-    sizes and broker settings.
+    Return None if the log lacks its topology or its members' process ids. ``capture_data`` has
+    changelog sizes and broker settings.
 
     Raises:
         PartageError: the process id of a member is malformed.
@@ -439,7 +439,7 @@ def _describe_streams_group(
     changes: list[RecordedChange] = []
     topology: Mapping[str, Any] | None = None
     settings: Mapping[str, str] = {}
-    session_ms = int(facts.settings.get(_SERVER_SESSION, _SERVER_SESSION_MS))
+    session_ms = int(capture_data.settings.get(_SERVER_SESSION, _SERVER_SESSION_MS))
     for one in rebalances:
         target = one.generation.target
         known = None if target is None else target.streams
@@ -466,9 +466,9 @@ def _describe_streams_group(
         names[name] = RecordedClient(name, str(process), len(threads), threads[0].rack)
     state = StreamsState(
         True, last.at_ms, subtopologies, tuple(names.values()),
-        {**facts.settings, _STANDBYS: settings.get(_STANDBYS, "0")}, cluster,
+        {**capture_data.settings, _STANDBYS: settings.get(_STANDBYS, "0")}, cluster,
     )  # fmt: skip
-    described = application_of(group, state, facts.sizes)
+    described = application_of(group, state, capture_data.sizes)
     return described, changes, described.assignor
 
 
@@ -492,12 +492,12 @@ def _has_racks(application: RecordedApplication) -> bool:
     return all(one.rack for one in application.clients) and topics <= application.racks.keys()
 
 
-def _row_without_result(why: str) -> dict[str, Any]:
+def _row_without_result(reason: str) -> dict[str, Any]:
     """Return the output columns of a Streams group that cannot be simulated, with the reason
-    ``why``.
+    ``reason``.
     """
     return {"position": 0, "simulated": False, "protocol": "", "assignor": RECORDED,
-            "settings": "", "detail": why}  # fmt: skip
+            "settings": "", "detail": reason}  # fmt: skip
 
 
 def _simulate_row(

@@ -416,16 +416,16 @@ def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> di
     }
 
 
-def coverage(done: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def coverage(results: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the time span of the log, and the share of group generations that it still contains.
 
     Compaction removes records of earlier generations.
 
     Args:
-        done: the results of the run's jobs.
+        results: the results of the run's jobs.
         groups: the totals of each group.
     """
-    tally = done.tally
+    tally = results.tally
     before = sum(g["missing_before"] for g in groups)
     within = sum(g["missing_within"] for g in groups)
     rebalances = sum(g["rebalances"] for g in groups)
@@ -444,22 +444,22 @@ def coverage(done: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str, An
         "missing_before": before,
         "missing_within": within,
         "share": rebalances / known if known else None,  # no share of nothing
-        "transactions": _transaction_coverage(done.capture),
-        "cluster": INFERRED if done.inferred else "recorded",
-        "cluster_states": len(done.states),
-        "cluster_from_ms": _first_recorded_metadata_ms(done),
+        "transactions": _transaction_coverage(results.capture),
+        "cluster": INFERRED if results.inferred else "recorded",
+        "cluster_states": len(results.states),
+        "cluster_from_ms": _first_recorded_metadata_ms(results),
         "log_partitions": _describe_log_partitions(tally),
     }
 
 
-def _first_recorded_metadata_ms(done: JobResults) -> int | None:
+def _first_recorded_metadata_ms(results: JobResults) -> int | None:
     """Return the time (ms) of the first recorded cluster metadata if the log begins earlier, else
     None.
 
-    ``done`` has the results of the run's jobs.
+    ``results`` has the results of the run's jobs.
     """
-    known = [s["ts_ms"] for s in done.states if not s.get("assumed")]
-    assumed = not done.inferred and any(s.get("assumed") for s in done.states)
+    known = [s["ts_ms"] for s in results.states if not s.get("assumed")]
+    assumed = not results.inferred and any(s.get("assumed") for s in results.states)
     return min(known) if assumed and known else None
 
 
@@ -558,28 +558,30 @@ def causes(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
     return dict(sorted(totals.items(), key=lambda kv: (-sum(kv[1].values()), kv[0])))
 
 
-def summarise(done: JobResults) -> Summary:
+def summarise(results: JobResults) -> Summary:
     """Return the content of ``summary.json``, without run times and software versions.
 
-    ``done`` has the results of the run's jobs.
+    ``results`` has the results of the run's jobs.
     """
-    accounting = account(done.capture.records, done.tally, done.receipts)
-    known = sorted((json.loads(g) for g in done.groups), key=lambda g: g["group"])
+    accounting = account(results.capture.records, results.tally, results.receipts)
+    known = sorted((json.loads(g) for g in results.groups), key=lambda g: g["group"])
     rows = dict.fromkeys(TABLES, 0) | {"runs": 1}
-    for receipt in done.receipts:
+    for receipt in results.receipts:
         rows[receipt.table] += receipt.rows
-    failures = [f for g in sorted(done.simulated.failures) for f in done.simulated.failures[g]]
+    failures = [
+        f for g in sorted(results.simulated.failures) for f in results.simulated.failures[g]
+    ]
     by_size = sorted(known, key=lambda g: (-g["rebalances"], g["group"]))
     return {
-        "coverage": coverage(done, known),
+        "coverage": coverage(results, known),
         "accounting": accounting,
-        "agreement": agreement(done.simulated),
+        "agreement": agreement(results.simulated),
         "causes": causes(known),
-        "policies": policies(done.simulated),
-        "strategies": strategies(done.simulated),
+        "policies": policies(results.simulated),
+        "strategies": strategies(results.simulated),
         "failures": failures[:_MOST_LISTED],
         "tables": dict(sorted(rows.items())),
         "groups": by_size[:_MOST_GROUPS],
         "groups_not_listed": max(0, len(by_size) - _MOST_GROUPS),
-        "session_timeout_ms": done.session_timeout_ms,
+        "session_timeout_ms": results.session_timeout_ms,
     }

@@ -196,14 +196,16 @@ def _correct_strands(strands: list[Strand]) -> list[bool]:
 _LATEST = (1 << 63) - 1 - _LEAP_MS
 
 
-def _find_wrong_ranges(strands: list[Strand], kept: list[bool]) -> Iterable[tuple[int, int, int]]:
+def _find_wrong_ranges(
+    strands: list[Strand], is_correct: list[bool]
+) -> Iterable[tuple[int, int, int]]:
     """Yield the offset ranges with wrong timestamps, each with the time (ms) that replaces them.
 
-    A range is (first offset, offset after the last record, time). ``kept`` says which of the
+    A range is (first offset, offset after the last record, time). ``is_correct`` says which of the
     ``strands`` (consecutive records) have correct times.
     """
-    instead = next(one.first_ms for one, good in zip(strands, kept, strict=True) if good)
-    for i, (one, good) in enumerate(zip(strands, kept, strict=True)):
+    instead = next(one.first_ms for one, good in zip(strands, is_correct, strict=True) if good)
+    for i, (one, good) in enumerate(zip(strands, is_correct, strict=True)):
         if good:
             instead = one.last_ms
         else:

@@ -50,13 +50,13 @@ class Stages:
         self.seconds: dict[str, float] = {}
         self.counts: dict[str, int] = {}
 
-    def counted(self, what: str, number: int) -> None:
-        """Report a total of the run (``what``), such as its number of records, before the
+    def counted(self, name: str, number: int) -> None:
+        """Report a total of the run (``name``), such as its number of records, before the
         run ends.
         """
         # The progress function sees it as a finished stage.
-        self.counts[what] = number
-        self._progress(what, number, number)
+        self.counts[name] = number
+        self._progress(name, number, number)
 
     def reached(self, name: str, done: int, total: int) -> None:
         """Report that ``done`` of ``total`` parts of the stage called ``name`` are finished."""

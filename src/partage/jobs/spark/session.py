@@ -128,12 +128,12 @@ def _expect_master(spark: SparkSession, master: str | None) -> None:
 
 
 @contextmanager
-def _apply_settings(spark: SparkSession, asked: Mapping[str, str]) -> Iterator[None]:
+def _apply_settings(spark: SparkSession, user_settings: Mapping[str, str]) -> Iterator[None]:
     """Apply Partage's Spark SQL settings to a session during the ``with`` block.
 
-    ``asked`` are the user's settings, which take precedence.
+    ``user_settings`` are the user's settings, which take precedence.
     """
-    wanted = SQL_SETTINGS | {k: v for k, v in asked.items() if k.startswith("spark.sql.")}
+    wanted = SQL_SETTINGS | {k: v for k, v in user_settings.items() if k.startswith("spark.sql.")}
     wanted = {k: v for k, v in wanted.items() if spark.conf.isModifiable(k)}
     before = {name: spark.conf.get(name, None) for name in wanted}
     for name, value in wanted.items():
@@ -168,7 +168,7 @@ def _start(*, brief: bool, master: str, conf: Mapping[str, str]) -> Iterator[Spa
             wanted["SPARK_WORKER_DIR"] = folder
         # Workers must be this Python: another one would not have Partage, nor pyarrow.
         opened.enter_context(environment(wanted))
-        spark = SparkSession(_start_context(brief=brief, master=master, asked=conf))
+        spark = SparkSession(_start_context(brief=brief, master=master, user_settings=conf))
         try:
             spark.sparkContext.setLogLevel("ERROR")
             yield spark
@@ -176,25 +176,27 @@ def _start(*, brief: bool, master: str, conf: Mapping[str, str]) -> Iterator[Spa
             spark.stop()
 
 
-def _start_context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkContext:
+def _start_context(*, brief: bool, master: str, user_settings: Mapping[str, str]) -> SparkContext:
     """Start a Spark context whose JVM writes its messages to a file instead of the terminal.
 
     The messages matter only if Spark does not start. ``brief`` says whether the job is short,
-    ``master`` is Spark's master, ``asked`` the user's settings.
+    ``master`` is Spark's master, ``user_settings`` the user's settings.
     """
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
     from pyspark.java_gateway import launch_gateway
 
-    if _CLASS_PATH & asked.keys():
+    if _CLASS_PATH & user_settings.keys():
         _end_idle_jvm()  # first: a SparkConf is an object in the JVM
     conf = SparkConf().setMaster(master).setAppName("partage")
     here = _LOCAL_SETTINGS if master.startswith("local") else {}
-    conf.setAll([*_START_SETTINGS.items(), *here.items(), *SQL_SETTINGS.items(), *asked.items()])
+    conf.setAll(
+        [*_START_SETTINGS.items(), *here.items(), *SQL_SETTINGS.items(), *user_settings.items()]
+    )
     options = ["-XX:TieredStopAtLevel=1"] if brief else []
-    if "spark.driver.extraJavaOptions" in asked:
-        options.append(asked["spark.driver.extraJavaOptions"])
+    if "spark.driver.extraJavaOptions" in user_settings:
+        options.append(user_settings["spark.driver.extraJavaOptions"])
     quiet = Path(str(resources.files("partage.jobs.spark") / "log4j2.properties"))
     if quiet.is_file():
         options.append(f"-Dlog4j2.configurationFile={quiet.as_uri()}")
@@ -204,7 +206,7 @@ def _start_context(*, brief: bool, master: str, asked: Mapping[str, str]) -> Spa
         try:
             return SparkContext(conf=conf)
         except (PySparkException, Py4JError) as e:
-            raise _start_error(java_message(e) or str(e), master, asked) from None
+            raise _start_error(java_message(e) or str(e), master, user_settings) from None
     with TemporaryFile() as log:
         try:
             gateway = launch_gateway(conf, {"stderr": log})  # type: ignore[no-untyped-call]  # py4j has no types
@@ -218,7 +220,7 @@ def _start_context(*, brief: bool, master: str, asked: Mapping[str, str]) -> Spa
             # The last line that is not of a stack trace.
             said = [line for line in said if not line.lstrip().startswith("at ")]
             reason = java_message(e) or (said[-1] if said else str(e))
-            raise _start_error(reason, master, asked) from None
+            raise _start_error(reason, master, user_settings) from None
 
 
 def _end_idle_jvm() -> None:
@@ -240,17 +242,19 @@ def _end_idle_jvm() -> None:
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - as above
 
 
-def _start_error(reason: str, master: str, asked: Mapping[str, str]) -> PartageError:
+def _start_error(reason: str, master: str, user_settings: Mapping[str, str]) -> PartageError:
     """Return the error for a Spark session that did not start, without secrets in its message.
 
     Args:
         reason: the message of Java or PySpark, which may repeat settings.
         master: Spark's master.
-        asked: the user's Spark settings.
+        user_settings: the user's Spark settings.
     """
-    why = hide_secrets(reason, secrets_in(asked))[:300]
-    if asked or master != DEFAULT_MASTER:
-        given = ", ".join(f"{name}={value}" for name, value in shown_settings(asked).items())
+    why = hide_secrets(reason, secrets_in(user_settings))[:300]
+    if user_settings or master != DEFAULT_MASTER:
+        given = ", ".join(
+            f"{name}={value}" for name, value in shown_settings(user_settings).items()
+        )
         also = f" and --conf {given}" if given else ""
         what = f"Spark cannot be started with this master{also} ({why})"
         return InvalidConfigError("--master", what, master)

@@ -188,8 +188,8 @@ def _is_in(ranges: Sequence[tuple[int, int, int]], partition: _Ints, offset: _In
     return found
 
 
-def _filter_records(table: pa.Table, wanted: NDArray[np.bool_], *, only_commits: bool) -> pa.Table:
-    """Return the records of a table that a mask (``wanted``) selects.
+def _filter_records(table: pa.Table, mask: NDArray[np.bool_], *, only_commits: bool) -> pa.Table:
+    """Return the records of a table that a mask (``mask``) selects.
 
     With ``only_commits``, only the offset commits among them are returned.
     """
@@ -197,7 +197,7 @@ def _filter_records(table: pa.Table, wanted: NDArray[np.bool_], *, only_commits:
     # but group records have taken effect before.
     import pyarrow as pa
 
-    rows = table.filter(pa.array(wanted))
+    rows = table.filter(pa.array(mask))
     if not only_commits:
         return rows
     keys = rows["key"].to_pylist()

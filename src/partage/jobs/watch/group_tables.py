@@ -462,18 +462,18 @@ class _StreamedRows(GroupRows):
         return self.take(final=False)
 
 
-def _opened_row(found: Generation, before: Generation | None) -> dict[str, Any]:
+def _opened_row(generation: Generation, previous: Generation | None) -> dict[str, Any]:
     """Convert a new generation of a group to a row of table ``opened``, which announces
     generations.
 
-    ``found`` is the new generation, ``before`` the previous one.
+    ``generation`` is the new generation, ``previous`` the previous one.
     """
-    if before is not None and before.incarnation != found.incarnation:
-        before = None
-    row = rebalance_row(replace(found, previous=before), None)
-    old = {} if before is None else _owners(before.last)
-    moved = sum(old.get(pair, owner) != owner for pair, owner in _owners(found.first).items())
-    members = None if before is None else len(before.last.members)
+    if previous is not None and previous.incarnation != generation.incarnation:
+        previous = None
+    row = rebalance_row(replace(generation, previous=previous), None)
+    old = {} if previous is None else _owners(previous.last)
+    moved = sum(old.get(pair, owner) != owner for pair, owner in _owners(generation.first).items())
+    members = None if previous is None else len(previous.last.members)
     return {**row, "members_before": members, "moved": moved}
 
 

@@ -292,15 +292,15 @@ def write_changes(
     yield receipts_batch(found)
 
 
-def _with_batch(table: str, some: list[tuple[pa.Table, bool]], batch: int) -> pa.Table:
+def _with_batch(table: str, parts: list[tuple[pa.Table, bool]], batch: int) -> pa.Table:
     """Concatenate rows of an output table, and add the columns with the micro-batch and its state.
 
-    ``some`` are pairs of rows and whether they are final.
+    ``parts`` are pairs of rows and whether they are final.
     """
     import pyarrow as pa
 
-    made = pa.concat_tables([rows for rows, _ in some])
-    final = np.repeat([final for _, final in some], [rows.num_rows for rows, _ in some])
+    made = pa.concat_tables([rows for rows, _ in parts])
+    final = np.repeat([final for _, final in parts], [rows.num_rows for rows, _ in parts])
     made = made.append_column("batch", pa.repeat(pa.scalar(batch, pa.int64()), made.num_rows))
     return made.append_column("final", pa.array(final)).cast(stored_schema(table))
 

@@ -230,7 +230,7 @@ def _run(
     rows: DataFrame,
     processor: GroupProcessor,
     publisher: _Publisher,
-    wanted: StreamSettings,
+    settings: StreamSettings,
     *,
     stop: threading.Event,
 ) -> None:
@@ -240,7 +240,7 @@ def _run(
         rows: streaming data frame with the decoded rows of the log.
         processor: updates the groups' states.
         publisher: writes each micro-batch.
-        wanted: settings of the stream.
+        settings: settings of the stream.
         stop: event that ends the query.
     """
     changes = (
@@ -252,7 +252,7 @@ def _run(
         )
     )  # fmt: skip
     pace: dict[str, Any] = (
-        {"availableNow": True} if wanted.once else {"processingTime": f"{wanted.every} seconds"}
+        {"availableNow": True} if settings.once else {"processingTime": f"{settings.every} seconds"}
     )
     query = (
         changes.writeStream.outputMode("append")
@@ -380,10 +380,10 @@ def _capture_rows(spark: SparkSession, path: str, wanted: StreamSettings) -> Dat
 
 
 def _stream_kafka_rows(
-    spark: SparkSession, topic: KafkaTable, metadata: Path, wanted: StreamSettings
+    spark: SparkSession, topic: KafkaTable, metadata: Path, settings: StreamSettings
 ) -> DataFrame:
     """Return decoded rows of the cluster's ``__consumer_offsets`` as a streaming data frame."""
-    records = topic.stream(spark, wanted.most_records)
+    records = topic.stream(spark, settings.most_records)
     tasks = max(1, spark.sparkContext.defaultParallelism)
     return records.coalesce(tasks).mapInArrow(partial(_decode, str(metadata)), _DDL)
 

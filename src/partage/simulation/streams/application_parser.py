@@ -48,14 +48,14 @@ def check_object(value: object, path: str) -> Mapping[str, Any]:
     return value
 
 
-def check_fields(value: Mapping[str, Any], path: str, known: Collection[str]) -> None:
+def check_fields(value: Mapping[str, Any], path: str, allowed: Collection[str]) -> None:
     """Check that a JSON object (``value``) has only known fields, to report misspelt fields.
 
-    ``path`` names the object in error messages, ``known`` are the allowed fields.
+    ``path`` names the object in error messages, ``allowed`` are the allowed fields.
     """
     for name in value:
-        if name not in known:
-            what = f"is not known here; there are {', '.join(known)}"
+        if name not in allowed:
+            what = f"is not known here; there are {', '.join(allowed)}"
             raise InvalidProblemError(what, path=f"{path}.{name}", value=value[name])
 
 
@@ -379,14 +379,14 @@ class _ParsedSubtopologies:
     stores: set[str] = field(default_factory=set)
 
 
-def _parse_subtopologies(given: Mapping[str, Any], name: str) -> _ParsedSubtopologies:
+def _parse_subtopologies(fields: Mapping[str, Any], name: str) -> _ParsedSubtopologies:
     """Parse all sub-topologies of an application with their source topics and stores.
 
-    ``given`` is the application's JSON object, ``name`` the application's name.
+    ``fields`` is the application's JSON object, ``name`` the application's name.
     """
-    if "subtopologies" not in given:
+    if "subtopologies" not in fields:
         raise InvalidProblemError("is missing", path="subtopologies")
-    listed = given["subtopologies"]
+    listed = fields["subtopologies"]
     if not isinstance(listed, list) or not listed:
         raise InvalidProblemError("must be a list, not empty", path="subtopologies", value=listed)
     found = _ParsedSubtopologies()
@@ -531,13 +531,13 @@ def _parse_client(name: str, place: int, fields: Mapping[str, Any]) -> Simulated
     )
 
 
-def _parse_racks(given: Mapping[str, Any]) -> dict[str, tuple[frozenset[str], ...]]:
-    """Parse the racks of each partition's replicas from a JSON object (``given``).
+def _parse_racks(fields: Mapping[str, Any]) -> dict[str, tuple[frozenset[str], ...]]:
+    """Parse the racks of each partition's replicas from a JSON object (``fields``).
 
     Return a dict from topic to a tuple with a set of racks for each partition.
     """
     made = {}
-    for topic, rows in check_object(given.get("racks", {}), "racks").items():
+    for topic, rows in check_object(fields.get("racks", {}), "racks").items():
         if not isinstance(rows, list):
             what = "must be a list with the racks of each partition"
             raise InvalidProblemError(what, path=f"racks.{topic}", value=rows)

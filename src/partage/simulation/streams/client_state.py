@@ -86,18 +86,18 @@ def share_bandwidth(copies: Iterable[StateCopy], bandwidth: float) -> None:
         copy.rate = share
 
 
-def fair_shares(wanted: Sequence[float], total: float) -> list[float]:
+def fair_shares(demands: Sequence[float], total: float) -> list[float]:
     """Divide an amount among participants by max-min fairness: equal shares, none above its demand.
 
-    ``wanted`` are the demands, ``total`` is the amount.
+    ``demands`` are the demands, ``total`` is the amount.
 
     >>> fair_shares([1.0, 8.0, 8.0], 10.0)
     [1.0, 4.5, 4.5]
     """
-    shares = [0.0] * len(wanted)
+    shares = [0.0] * len(demands)
     left = total
-    for done, place in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
-        shares[place] = min(wanted[place], left / (len(wanted) - done))
+    for done, place in enumerate(sorted(range(len(demands)), key=demands.__getitem__)):
+        shares[place] = min(demands[place], left / (len(demands) - done))
         left -= shares[place]
     return shares
 
