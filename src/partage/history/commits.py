@@ -133,8 +133,7 @@ class RecordPositions(NamedTuple):
 
 
 def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int64Array:
-    """Number offset commits so that commits of a group between the same two group records are
-    equal.
+    """Number offset commits by group: commits between the same two group records get equal numbers.
 
     A summary of commits with equal numbers then does not span a rebalance.
 

@@ -160,7 +160,7 @@ class EpochGroup:
             self.state.topology = record.value
 
     def finish(self) -> Iterator[Generation]:
-        """Yield the last target assignment of the group, at the end of the log or of the group."""
+        """Yield the group's last target assignment when the log or the group ends."""
         if self.state.open is not None:
             yield self._complete_members(self.state.open)
             self.state.open = None

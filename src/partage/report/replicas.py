@@ -112,7 +112,7 @@ def _lead(plan: Mapping[str, Any]) -> str:
 
 
 def _has_data_for(plan: Mapping[str, Any], metric: str) -> bool:
-    """Return whether the plan has the data that a metric (``metric``) needs, such as disk sizes."""
+    """Return whether a plan has the data that a metric needs, such as disk sizes and capacities."""
     kind = metric.rpartition(" ")[2]
     if kind == "capacity":
         return bool(plan["figures"][metric])

@@ -157,7 +157,8 @@ def open_source(
 
 
 def parse_address(where: str) -> tuple[str, str]:
-    """Return the bootstrap servers and the topic of ``kafka://host:port/topic``.
+    """Return the bootstrap servers and the topic of an address (``where``),
+    ``kafka://host:port/topic``.
 
     Raises:
         InvalidConfigError: the address has no server or no topic.

@@ -496,8 +496,8 @@ class _Context:
         """Return a digest of the cluster metadata and coordinator moves that affect a consumer
         group.
 
-        If it differs from the last run's digest, the group must be replayed again. ``seen`` has the
-        group's log partitions, and the first and last time of its records and commits.
+        If it differs from the last run's digest, the group must be replayed again. ``seen`` are the
+        log partitions and the time span of the group's records.
         """
         around = self._around
         first_ms, last_ms = seen["ms"] or (0, 0)

@@ -372,7 +372,7 @@ class _PartitionedRows(LocalRows):
         return chain.from_iterable(self._workers.map(partial(_run_part, job), parts))
 
     def _divide_rows(self) -> list[list[pa.RecordBatch]]:
-        """Return the sorted rows of each worker process, as lists of Arrow batches.
+        """Sort the rows and divide them among worker processes, as one list of Arrow batches each.
 
         The rows of each key go to the process that has the fewest rows so far.
         """

@@ -363,7 +363,7 @@ class _CaptureReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [_Piece(p) for p in self._log.pieces(Position.of_json(start), Position.of_json(end))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read and decode a part of the log; Spark calls this in a worker."""
+        """Read and decode a part of the log (``partition``); Spark calls this in a worker."""
         return read_piece(partition.piece)  # type: ignore[attr-defined]  # a `_Piece`
 
     def commit(self, end: dict[str, Any]) -> None:

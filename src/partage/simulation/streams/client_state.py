@@ -87,9 +87,7 @@ def share_bandwidth(copies: Iterable[StateCopy], bandwidth: float) -> None:
 
 
 def fair_shares(demands: Sequence[float], total: float) -> list[float]:
-    """Divide an amount among participants by max-min fairness: equal shares, none above its demand.
-
-    ``demands`` are the demands, ``total`` is the amount.
+    """Divide a total among demands by max-min fairness: equal shares, none above its demand.
 
     >>> fair_shares([1.0, 8.0, 8.0], 10.0)
     [1.0, 4.5, 4.5]

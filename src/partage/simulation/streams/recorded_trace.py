@@ -258,7 +258,7 @@ def _list_clients(
     """Return the Streams clients to simulate, with the recorded member ids of each start.
 
     Args:
-        names: names of the clients.
+        names: dict from process id to name of each client.
         runs: time spans in which each client ran.
         from_ms: time at which the simulation begins.
     """
