@@ -101,7 +101,7 @@ class Effect:
         saves: expected reduction of the time without a reader, in partition-seconds; None if
             unknown.
         deployment: partition-seconds without a reader in one rolling deployment under the policy,
-            as `partage forecast` simulates it; None if unknown.
+            as `partage forecast` simulates it; None if unknown or not requested.
         deployment_now: the same under the present settings.
     """
 

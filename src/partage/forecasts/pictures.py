@@ -84,6 +84,24 @@ def _bar(style: str, x: float, y: float, share: float) -> str:
     return f'<rect class="{style}" x="{x}" y="{y + 3}" width="{width:.1f}" height="{_ROW - 8}"/>'
 
 
+def _bar_with_interval(
+    y: int, bar: tuple[float, float], interval: tuple[float, float]
+) -> tuple[str, str]:
+    """Draw a bar with a line for its interval, in the second line of a row.
+
+    Args:
+        y: top of the row, in pixels.
+        bar: left and right end of the bar, in pixels.
+        interval: left and right end of the line, in pixels.
+    """
+    (left, right), (low, high), middle = bar, interval, y + _ROW + (_ROW - 2) // 2
+    return (
+        f'<rect class="bar" x="{left:.1f}" y="{y + _ROW}" height="{_ROW - 4}" '
+        f'width="{right - left:.1f}"/>',
+        f'<line class="span" x1="{low:.1f}" x2="{high:.1f}" y1="{middle}" y2="{middle}"/>',
+    )
+
+
 def rollout_picture(forecasts: Sequence[RolloutForecast], group: str) -> str:
     """Draw the time without a reader in each forecast rolling deployment, as SVG bars.
 
@@ -98,13 +116,10 @@ def rollout_picture(forecasts: Sequence[RolloutForecast], group: str) -> str:
             _NARROW_BARS + _NARROW_FULL * value / most
             for value in (unread.low, unread.best, unread.high)
         )
-        middle = y + _ROW + 11
         values = f"{unread.best:,.0f} ({unread.low:,.0f} to {unread.high:,.0f})"
         parts += [
             _text(20, y + 17, "ink", one.deployment.text_beside(forecasts[0].deployment)),
-            f'<rect class="bar" x="{_NARROW_BARS}" y="{y + _ROW}" height="{_ROW - 4}" '
-            f'width="{best - _NARROW_BARS:.1f}"/>',
-            f'<line class="span" x1="{low:.1f}" x2="{high:.1f}" y1="{middle}" y2="{middle}"/>',
+            *_bar_with_interval(y, (_NARROW_BARS, best), (low, high)),
             _text(_NARROW_BARS + _NARROW_FULL + 12, y + _ROW + 15, "ink title", values),
         ]
     return _picture(head, _TOP + 2 * _ROW * len(forecasts) + 14, parts)
@@ -131,14 +146,11 @@ def migration_picture(migrations: Sequence[Migration]) -> str:
             parts.append(_text(_NARROW_BARS + 8, y + _ROW + 15, "soft", "gain unknown"))
             continue
         low, best, high = (zero + scale * value for value in (gain.low, gain.best, gain.high))
-        middle, left = y + _ROW + 11, min(zero, best)
         values = f"{round(gain.best):,} ({round(gain.low):,} to {round(gain.high):,})"
         parts += [
             f'<line class="limit" x1="{zero:.1f}" x2="{zero:.1f}" y1="{y + _ROW - 2}" '
             f'y2="{y + 2 * _ROW - 2}"/>',
-            f'<rect class="bar" x="{left:.1f}" y="{y + _ROW}" height="{_ROW - 4}" '
-            f'width="{abs(best - zero):.1f}"/>',
-            f'<line class="span" x1="{low:.1f}" x2="{high:.1f}" y1="{middle}" y2="{middle}"/>',
+            *_bar_with_interval(y, (min(zero, best), max(zero, best)), (low, high)),
             _text(_NARROW_BARS + _NARROW_FULL + 12, y + _ROW + 15, "ink title", values),
         ]
     bottom = _TOP + 2 * _ROW * len(rows)

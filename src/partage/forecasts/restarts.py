@@ -24,6 +24,8 @@ _LONGEST_RESTART_S = 900.0
 _AWAY = re.compile(r"away for (\d+) ms( since its session timeout)?")
 #: The member that a joining member was before.
 _WAS = re.compile(r"was (\S+?)(?:,|$)")
+#: Events with which a member is in the group again.
+_JOINS = ("bounce", "join", "restart")
 #: Shortest restart time, in seconds: a process needs some time to start.
 _SHORTEST_S = 0.2
 #: If at least this share of pauses has records read twice, members count as not committing when
@@ -136,34 +138,66 @@ def _restart_seconds(
         session_s: session timeout in seconds.
         is_classic: whether the group uses the classic protocol.
     """
-    # In a classic group the mean wait for the rebalance is subtracted. Members that were evicted
-    # together are only used if there are no other restarts: their coordinator may have failed. If
-    # new members cannot be matched with stopped ones, joins are matched with departures in order of
-    # time.
+    # In a classic group the mean wait for the rebalance is subtracted. It may exceed a short
+    # restart, but no session timeout.
     stops = _Stops(events, unread)
     wait_ms = heartbeat_interval(1_000 * session_s) / 2 if is_classic else 0.0
+    recognised, together = _recognised_restarts(events, stops, session_s, wait_ms)
+    # Members that were evicted together are used only if there are no other restarts: their
+    # coordinator may have failed.
+    chosen = recognised or together or _restarts_in_order(events, stops, wait_ms)
+    return [max(one, _SHORTEST_S) for one in chosen if -session_s < one <= _LONGEST_RESTART_S]
+
+
+def _recognised_restarts(
+    events: Sequence[_Row], stops: _Stops, session_s: float, wait_ms: float
+) -> tuple[list[float], list[float]]:
+    """Return the restart times (s) of members that are recognised by their client or instance id.
+
+    Args:
+        events: recorded departures and joins of members.
+        stops: times at which members stopped reading.
+        session_s: session timeout in seconds.
+        wait_ms: mean wait of a join for its rebalance; static members that rejoin have none.
+
+    Returns:
+        Restart times of members that stopped by themselves, and of those evicted together.
+    """
     recognised: list[float] = []
     together: list[float] = []
     lost_together = _evicted_together(events)
-    in_order: list[float] = []
+    for row in events:
+        if row["event"] not in _JOINS:
+            continue
+        away_ms = _stopped_ms(row, stops, session_s)
+        was = _WAS.match(row["detail"] or "")
+        if away_ms is None or was is None:
+            continue
+        waited_ms = 0.0 if row["event"] == "restart" else wait_ms
+        found = together if was[1] in lost_together else recognised
+        found.append((away_ms - waited_ms) / 1_000)
+    return recognised, together
+
+
+def _restarts_in_order(events: Sequence[_Row], stops: _Stops, wait_ms: float) -> list[float]:
+    """Return the restart times (s) if each join follows the oldest departure without one.
+
+    Args:
+        events: recorded departures and joins of members.
+        stops: times at which members stopped reading.
+        wait_ms: mean wait of a join for its rebalance; static members that rejoin have none.
+    """
+    found: list[float] = []
     departed: deque[int] = deque()
     for row in events:
         kind, time_ms = row["event"], row["time_ms"]
         if kind in ("leave", "departure", "expiry"):
             known = stops.last_stop(row["member"], time_ms)
             departed.append(time_ms if known is None else known)
-        elif kind in ("bounce", "join", "restart"):
+        elif kind in _JOINS and departed:
             waited_ms = 0.0 if kind == "restart" else wait_ms
-            away_ms = _stopped_ms(row, stops, session_s)
-            if away_ms is not None:
-                was = _WAS.match(row["detail"])
-                found = together if was is not None and was[1] in lost_together else recognised
-                found.append((away_ms - waited_ms) / 1_000)
-            if departed:
-                in_order.append((time_ms - departed.popleft() - waited_ms) / 1_000)
-    chosen = recognised or together or in_order
-    # The subtracted wait for a heartbeat may exceed a short restart, but no session timeout.
-    return [max(one, _SHORTEST_S) for one in chosen if -session_s < one <= _LONGEST_RESTART_S]
+            found.append((time_ms - departed.popleft() - waited_ms) / 1_000)
+    return found
 
 
 def _evicted_together(events: Iterable[_Row]) -> set[str]:

@@ -534,7 +534,7 @@ def migrate(
         group: name of a group; None for all groups with consumers.
         protocol: ``consumer`` (KIP-848) or ``cooperative`` (KIP-429).
         deployments: whether to forecast a rolling deployment of each group, before and after the
-            migration.
+            migration, which takes about a second for each. The command does so with ``--group``.
 
     Raises:
         InvalidConfigError: the run has no such group, or there is no such protocol.
