@@ -156,8 +156,6 @@ def write_picture(file: Path, text: str) -> None:
     Raises:
         InvalidConfigError: the file cannot be written.
     """
-    from partage.errors import InvalidConfigError
-
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as e:

@@ -36,7 +36,6 @@ __all__ = [
     "DEFAULT_SESSION_S",
     "Deployment",
     "RestartTime",
-    "RolloutCost",
     "RolloutForecast",
     "alternatives",
     "forecast_rollout",
