@@ -105,7 +105,7 @@ def _returns(found: list[Generation]) -> list[Generation]:
             gone.add(m, now.timestamp_ms, m.session_timeout_ms)
         causes = {(c.kind, c.member): c for c in now.causes}
         for m in (m for owner, m in new.items() if owner not in old):
-            was = gone.match_rejoin(m.id, m.instance, m.client_id, m.client_host, now.timestamp_ms)
+            was = gone.match_rejoin(m, now.timestamp_ms)
             kind = "bounce" if ("bounce", m.id) in causes else "join"
             if was is not None:
                 causes[kind, m.id] = replace(cause(kind, m.id), was=was.member)

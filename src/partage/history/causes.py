@@ -25,7 +25,9 @@ from partage.history.events import (
     Cause,
     Generation,
     StateChange,
+    all_assigned,
     compare_states,
+    reassigned_topics,
     subscribed_topics,
 )
 from partage.history.pauses import PauseTracker
@@ -294,9 +296,8 @@ class CauseFinder:
             stop_is_known: whether the time of a departed member is that of its stop, not of its
                 eviction.
         """
-        departed = self.state.departures.match_rejoin(
-            member.id, member.instance, member.client_id, member.client_host, time_ms
-        )
+        shared = (member.client_id, member.client_host) in self.state.shared
+        departed = self.state.departures.match_rejoin(member, time_ms, same_settings=shared)
         if departed is None:
             return Cause("join", INFERRED, member.id, member.instance, time_ms, member.client_id)
         words = f"was {departed.member}, away for {max(0, time_ms - departed.time_ms)} ms"
@@ -624,6 +625,10 @@ class CauseFinder:
         start = max(start, self._clusters.position_at(before.timestamp_ms))
         names = [t for m in generation.first.members for t in subscribed_topics(m)]
         changed = self._clusters.topics_changed(names, start, position)
+        if generation.protocol == "classic" and all_assigned(before.last.members):
+            # A change that the leader has not seen is not the cause.
+            seen = reassigned_topics(generation, before)
+            changed = tuple(topic for topic in changed if topic in seen)
         return [Cause("topics", INFERRED, time_ms=at, detail=", ".join(changed))] if changed else []
 
 
@@ -650,7 +655,7 @@ def is_follow_up(generation: Generation, previous: Generation | None) -> bool:
     has_owned = any(m.subscription and m.subscription.owned for m in generation.first.members)
     if previous is None or generation.protocol != "classic" or not has_owned:
         return False
-    return len(_assigned(generation.first.members)) > len(_assigned(previous.last.members))
+    return len(all_assigned(generation.first.members)) > len(all_assigned(previous.last.members))
 
 
 def cause_without_changes(generation: Generation, previous: Generation | None) -> Cause:
@@ -664,21 +669,7 @@ def cause_without_changes(generation: Generation, previous: Generation | None) -
     at = generation.timestamp_ms
     if previous is None or generation.protocol != "classic":
         return Cause("unknown", INFERRED, time_ms=at, detail="same members, same topics")
-    assigned_before = _assigned(previous.last.members)
-    assigned = _assigned(generation.first.members)
-    known = assigned_before | {
-        (topic, p)
-        for m in previous.first.members
-        if m.subscription is not None
-        for topic, numbers in m.subscription.owned
-        for p in numbers
-    }
-    topics = _topics(assigned) - _topics(known)
-    if assigned_before:
-        topics |= _topics(assigned_before) - _topics(assigned)
-    for topic, p in assigned - known:
-        if p > max((q for other, q in known if other == topic), default=p):
-            topics.add(topic)
+    topics = reassigned_topics(generation, previous)
     if topics:
         words = f"given out otherwise than before: {', '.join(sorted(topics))}"
         return Cause("topics", INFERRED, time_ms=at, detail=words)
@@ -687,11 +678,3 @@ def cause_without_changes(generation: Generation, previous: Generation | None) -
         words = f"second step of generation {previous.number} ({kind})"
         return Cause("follow-up", INFERRED, time_ms=at, detail=words)
     return Cause("request", INFERRED, time_ms=at, detail="a client requested it, or joined again")
-
-
-def _assigned(members: Iterable[MemberState]) -> set[tuple[str, int]]:
-    return {pair for m in members for pair in assigned_partitions(m)}
-
-
-def _topics(pairs: set[tuple[str, int]]) -> set[str]:
-    return {topic for topic, _ in pairs}

@@ -21,6 +21,7 @@ class DepartedMember:
         until_ms: a rejoin up to this time is a bounce (a short absence, such as a restart).
         evicted: whether its session timeout expired; no rejoin is a bounce then.
         lost: whether a broker failure caused the eviction.
+        settings: its session timeout, rebalance timeout and version of the subscription.
     """
 
     member: str
@@ -31,6 +32,7 @@ class DepartedMember:
     until_ms: int
     evicted: bool = False
     lost: bool = False
+    settings: tuple[int, int, int] = (-1, -1, -1)
 
     def is_bounce(self, time_ms: int) -> bool:
         """Return whether a rejoin at this time is a bounce: the session timeout has not expired."""
@@ -45,8 +47,8 @@ class DepartedMembers:
     its member id or its instance id; without an instance id, one that has its client id and host.
     Among several matches, the rule takes
 
-    * the one that left first, among those whose session timeout has not expired: clients are
-      restarted in the order in which they were stopped;
+    * the one that left first, among those whose session timeout has not expired and that were not
+      evicted: clients are restarted in the order in which they were stopped;
     * else the one that left last.
 
     A rejoin is a **bounce** if the session timeout had not expired and the member had not been
@@ -54,11 +56,10 @@ class DepartedMembers:
     join.
 
     >>> departed = DepartedMembers()
+    >>> new = MemberState("new", None, "app", "/h", 0, 6_000, None, (), -1, None, None)
     >>> for name, at in ("m", 1_000), ("n", 2_000), ("o", 90_000):
-    ...     left = MemberState(name, None, "app", "/h", 0, 6_000, None, (), -1, None, None)
-    ...     departed.add(left, at, 6_000)
-    >>> times = (5_000, 99_000, 99_000)
-    >>> [departed.match_rejoin("new", None, "app", "/h", at).member for at in times]
+    ...     departed.add(replace(new, id=name), at, 6_000)
+    >>> [departed.match_rejoin(new, at).member for at in (5_000, 99_000, 99_000)]
     ['m', 'o', 'n']
     """
 
@@ -69,7 +70,8 @@ class DepartedMembers:
         bounce.
         """
         identity = (member.id, member.instance, member.client_id, member.client_host)
-        self.members.append(DepartedMember(*identity, time_ms, time_ms + timeout_ms))
+        times = (time_ms, time_ms + timeout_ms)
+        self.members.append(DepartedMember(*identity, *times, settings=_settings(member)))
         del self.members[:-_MOST_REMEMBERED]
 
     def mark_evicted(self, member: str, *, lost: bool = False) -> None:
@@ -82,7 +84,7 @@ class DepartedMembers:
                 self.members[i] = replace(departed, evicted=True, lost=lost)
 
     def match_rejoin(
-        self, member: str, instance: str | None, client_id: str, host: str, time_ms: int
+        self, member: MemberState, time_ms: int, *, same_settings: bool = False
     ) -> DepartedMember | None:
         """Find and remove the departed consumer that is the same as a joining one; None without a
         match.
@@ -91,22 +93,27 @@ class DepartedMembers:
         host.
 
         Args:
-            member: id of the joining member.
-            instance: its instance id; None if it has none.
-            client_id: its client id.
-            host: its host.
+            member: the joining member.
             time_ms: when it joined.
+            same_settings: whether a client that is only known by its client id and host must have
+                the settings of the departed one, because others share its client id.
         """
         match = None
+        client = (None, member.client_id, member.client_host)
         for i, departed in enumerate(self.members):
-            same = (
-                departed.instance == instance
-                if instance is not None
-                else (departed.instance, departed.client_id, departed.host)
-                == (None, client_id, host)
-            )
-            if same or departed.member == member:
+            if member.instance is not None:
+                same = departed.instance == member.instance
+            else:
+                same = (departed.instance, departed.client_id, departed.host) == client and (
+                    not same_settings or departed.settings == _settings(member)
+                )
+            if same or departed.member == member.id:
                 match = i
-                if time_ms <= departed.until_ms:
+                if departed.is_bounce(time_ms):
                     break
         return None if match is None else self.members.pop(match)
+
+
+def _settings(member: MemberState) -> tuple[int, int, int]:
+    version = -1 if member.subscription is None else member.subscription.version
+    return member.session_timeout_ms, member.rebalance_timeout_ms, version

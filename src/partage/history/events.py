@@ -11,11 +11,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from partage.history.records import ClassicState, LogPosition, MemberState, TopicPartitionNumbers
+from partage.history.records import (
+    ClassicState,
+    LogPosition,
+    MemberState,
+    TopicPartitionNumbers,
+    assigned_partitions,
+)
 from partage.history.stop_model import UnreadEstimate, UnreadInterval
 
 __all__ = [
@@ -35,8 +41,10 @@ __all__ = [
     "StateChange",
     "StreamsInput",
     "TargetInput",
+    "all_assigned",
     "compare_states",
     "derive_events",
+    "reassigned_topics",
     "subscribed_topics",
 ]
 
@@ -364,3 +372,37 @@ def _events_within_generation(generation: Generation) -> Iterator[Event]:
         for old, new in change.restarted:
             yield Event("restart", *at, INFERRED, new.id, new.instance, f"was {old.id}")
         before = state
+
+
+def all_assigned(members: Iterable[MemberState]) -> set[tuple[str, int]]:
+    """Return the (topic, partition) pairs that members are assigned."""
+    return {pair for m in members for pair in assigned_partitions(m)}
+
+
+def reassigned_topics(generation: Generation, before: Generation) -> set[str]:
+    """Return the topics whose set of assigned partitions shows that the leader saw a change.
+
+    Args:
+        generation: a generation of a classic group.
+        before: the one before it.
+    """
+    assigned_before = all_assigned(before.last.members)
+    assigned = all_assigned(generation.first.members)
+    known = assigned_before | {
+        (topic, p)
+        for m in before.first.members
+        if m.subscription is not None
+        for topic, numbers in m.subscription.owned
+        for p in numbers
+    }
+    topics = _topics(assigned) - _topics(known)
+    if assigned_before:
+        topics |= _topics(assigned_before) - _topics(assigned)
+    for topic, p in assigned - known:
+        if p > max((q for other, q in known if other == topic), default=p):
+            topics.add(topic)
+    return topics
+
+
+def _topics(pairs: set[tuple[str, int]]) -> set[str]:
+    return {topic for topic, _ in pairs}

@@ -14,6 +14,7 @@ from tests.support.simulated_histories import history, member, metadata, topics
 
 from partage.history.causes import CauseFinder
 from partage.history.clusters import ClusterHistory
+from partage.history.departures import DepartedMembers
 from partage.history.events import Cause, Generation
 from partage.history.pauses import PauseTracker
 from partage.simulation.recorded_rebalances import recorded_rebalances
@@ -359,3 +360,33 @@ def test_librdkafka_rejoins_without_a_poll(is_librdkafka, kind) -> None:
     found = history((500, [stalled, others[0]]), (60_000, [stalled, *others]), (62_000, others))
     commits = committed((0, 0, 2_000), (1, 0, 61_000))
     assert [c.kind for c in causes_of(found, commits)] == [kind]
+
+
+@pytest.mark.parametrize(("timeout_ms", "kind"), [(6_000, "bounce"), (9_000, "join")])
+def test_under_a_shared_client_id_a_restarted_process_has_its_settings(timeout_ms, kind) -> None:
+    """A member with another session timeout is another process."""
+    both = [member("a", (0,), client="app"), member("b", (1,), client="app")]
+    again = [replace(member("c", (0,), client="app"), session_timeout_ms=timeout_ms), both[1]]
+    found = history((500, both), (20_000, both[1:]), (22_000, again))
+    commits = committed((0, 0, 19_000), (1, 0, 21_000))
+    assert [c.kind for c in causes_of(found, commits)] == [kind]
+
+
+def test_an_evicted_member_is_not_the_one_that_rejoins_first() -> None:
+    """Another one with its client id left later, and its session timeout has not expired."""
+    departed = DepartedMembers()
+    for name, at in (("a", 10_000), ("b", 12_000)):
+        departed.add(member(name, client="app"), at, 6_000)
+    departed.mark_evicted("a")
+    assert departed.match_rejoin(member("c", client="app"), 14_000).member == "b"
+
+
+@pytest.mark.parametrize(("of_a", "of_b", "kind"), [
+    ((0,), (1,), "request"), ((0, 2), (1, 3), "topics"),
+])  # fmt: skip
+def test_a_topic_that_the_leader_has_not_seen_growing_is_no_cause(of_a, of_b, kind) -> None:
+    """The topic grew from two to four partitions a second before the rebalance."""
+    clusters = ClusterHistory([metadata(0, t=2), metadata(30_000, t=4)])
+    before = [member("a", (0,)), member("b", (1,))]
+    found = history((500, before), (31_000, [member("a", of_a), member("b", of_b)]))
+    assert [c.kind for c in causes_of(found, clusters=clusters)] == [kind]
