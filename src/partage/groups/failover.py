@@ -134,7 +134,7 @@ def _read_extension(data: bytes) -> dict[str, int] | None:
 
 @dataclass(frozen=True, repr=False)
 class Failover(PlainStrategy):
-    """Priority failover assignor: a topic's partitions go to the subscriber with top priority.
+    """Priority failover assignor: the subscriber with the highest priority gets all partitions.
 
     With equal priorities, the lowest member id (Java's string order) is ranked higher. A member
     whose user data is null, too short or too long ranks below all others, with a warning. A member

@@ -14,7 +14,7 @@ __all__ = ["Fair", "assign_fairly"]
 
 
 class Fair(PlainStrategy):
-    """Fair assignor of KIP-49: topics with the fewest consumers first, to the least loaded one.
+    """KIP-49's fair assignor: the most constrained topics first, to the least loaded subscriber.
 
     KIP-49 says: a partition goes to the least loaded eligible member; topics with the fewest
     consumers come first; among those, topics with more partitions. Ties that it leaves open

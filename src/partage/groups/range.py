@@ -251,7 +251,7 @@ def _first_with_room(quotas: _Quotas, waiting: dict[int, list[int]], racks: Iter
 
 
 class Range(PlainStrategy):
-    """Range assignor of Kafka: for each topic, members in order get consecutive partitions.
+    """Kafka's range assignor: for each topic, members in order get consecutive partitions.
 
     Guarantees, in order of priority:
 

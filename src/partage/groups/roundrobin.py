@@ -16,7 +16,7 @@ __all__ = ["RoundRobin"]
 
 
 class RoundRobin(PlainStrategy):
-    """Round-robin assignor of Kafka: partitions, sorted by topic and number, to members in turn.
+    """Kafka's round-robin assignor: partitions, sorted by topic and number, to members in turn.
 
     Guarantees: with equal subscriptions loads differ by at most one. The turn continues from
     topic to topic and skips members that do not subscribe. Members are in

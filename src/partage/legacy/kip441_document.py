@@ -34,7 +34,7 @@ class Movement:
 
 
 class Kip441Document:
-    """Kafka Streams task assignor as the text of KIP-441 describes it, not as Kafka implements it.
+    """Kafka Streams task assignor that follows the text of KIP-441, not its implementation.
 
     Each pair of task and client has a rank, from its lag and ``acceptable_recovery_lag``. Active
     stateful tasks get a balanced proposal under ``balance_factor``. Movements are the differences

@@ -14,7 +14,7 @@ __all__ = ["RoundRobin08"]
 
 
 class RoundRobin08(PlainStrategy):
-    """Round-robin assignor of Kafka 0.8: partitions in hash order, for equal subscriptions only.
+    """Kafka 0.8's round-robin assignor: partitions in hash order, for equal subscriptions only.
 
     It follows ``kafka.consumer.RoundRobinAssignor`` of 0.8.2, with one stream per member. All
     members must subscribe to the same topics. Partitions are sorted by ``hashCode`` of the text

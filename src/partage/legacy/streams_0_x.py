@@ -20,7 +20,7 @@ _COST_ACTIVE, _COST_STATE, _COST_NEW = 0.1, 0.2, 0.5
 
 
 class Release0102:
-    """Task assignor of Kafka Streams 0.10.2, which gives each task to its cheapest client.
+    """Task assignor of Kafka Streams 0.10.2: each task goes to the client with the lowest cost.
 
     Guarantees, in order of priority:
 
@@ -203,7 +203,7 @@ class _Assignment:
 
 
 class Release011:
-    """Sticky task assignor of Kafka Streams 0.11: tasks return to clients that have their state.
+    """Task assignor of Kafka Streams 0.11, the first sticky one: tasks return to their state.
 
     It differs from its successor (`partage.streams.sticky.LegacySticky`) in four points. Tasks
     without a previous client are assigned in the order of a hash set. Stateless tasks get standbys

@@ -13,7 +13,7 @@ __all__ = ["AiokafkaRange", "AiokafkaRoundRobin", "AiokafkaSticky"]
 
 
 class AiokafkaRange(PlainStrategy):
-    """Range assignor of aiokafka: members, sorted by id, get consecutive partitions of each topic.
+    """aiokafka's range assignor: members, sorted by id, get consecutive partitions of each topic.
 
     Differs from Java's ``range``: instance ids and racks have no effect, so the plan changes
     when a static member rejoins with a new id; names sort by code points; a member's list is in
@@ -42,7 +42,7 @@ class AiokafkaRange(PlainStrategy):
 
 
 class AiokafkaRoundRobin(PlainStrategy):
-    """Round-robin assignor of aiokafka: partitions go in turn to members, sorted by member id.
+    """aiokafka's round-robin assignor: partitions go in turn to members, sorted by member id.
 
     Differs from Java's ``roundrobin``: instance ids have no effect, names sort by code points, and
     a group without members has an empty plan instead of an error.
@@ -74,7 +74,7 @@ class AiokafkaRoundRobin(PlainStrategy):
 
 
 class AiokafkaSticky(RemembersAssignment):
-    """Sticky assignor of aiokafka: even loads first, then few moves.
+    """aiokafka's sticky assignor: even loads first, then few moves.
 
     aiokafka's own code loops forever on some inputs: two moves of one topic cause each other,
     without kafka-python's remedy. Here a repeated state proves that, and the plan is the best valid

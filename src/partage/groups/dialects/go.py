@@ -19,7 +19,7 @@ __all__ = ["FranzGoRange", "FranzGoRoundRobin", "SaramaRange", "SaramaRoundRobin
 
 
 class FranzGoRange(PlainStrategy):
-    """Range assignor of franz-go (a Go client): consecutive partitions, static members first.
+    """franz-go's range assignor: members, static ones first, get consecutive partitions per topic.
 
     Differs from Java's ``range``: racks have no effect (the option ``BalanceRacks`` is off by
     default and not imitated), names sort by bytes, and a member that names a topic twice has two
@@ -53,7 +53,7 @@ class FranzGoRange(PlainStrategy):
 
 
 class FranzGoRoundRobin(PlainStrategy):
-    """Round-robin assignor of franz-go (a Go client): partitions in turn, static members first.
+    """franz-go's round-robin assignor: partitions in turn to members, static members first.
 
     Differs from Java's ``roundrobin`` only in the order of names beyond U+FFFF, which sort by
     bytes.
@@ -82,7 +82,7 @@ class FranzGoRoundRobin(PlainStrategy):
 
 
 class SaramaRange(PlainStrategy):
-    """Range assignor of Sarama (a Go client): consecutive partitions of each topic, by member id.
+    """Sarama's range assignor: members, sorted by id, get consecutive partitions of each topic.
 
     Differs from Java's ``range``: instance ids and racks have no effect, so the plan changes when a
     static member rejoins with a new id, and names sort by bytes.
@@ -114,7 +114,7 @@ class SaramaRange(PlainStrategy):
 
 
 class SaramaRoundRobin(PlainStrategy):
-    """Round-robin assignor of Sarama (a Go client): partitions, sorted as text, in turn.
+    """Sarama's round-robin assignor: partitions, sorted as text, go to members in turn.
 
     Differs from Java's ``roundrobin``: ``t-10`` comes before ``t-2``, instance ids have no effect,
     and a group without members or without topics is an error.

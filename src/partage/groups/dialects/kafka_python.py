@@ -38,7 +38,7 @@ __all__ = [
 
 
 class KafkaPythonRange(PlainStrategy):
-    """Range assignor of kafka-python; because of a defect, some members get no partitions.
+    """kafka-python's range assignor; a defect leaves some members without partitions.
 
     Differs from Java's ``range``: racks have no effect; names sort by code points; a member's list
     is in order of topic names; a member that names a topic twice loses its first range. If static
@@ -67,7 +67,7 @@ class KafkaPythonRange(PlainStrategy):
 
 
 class KafkaPythonRoundRobin(PlainStrategy):
-    """Round-robin assignor of kafka-python, which fails if a member must be skipped.
+    """kafka-python's round-robin assignor, which fails if a member must be skipped.
 
     Differs from Java's ``roundrobin``: names sort by code points. If static and dynamic members
     alternate in join order, only the last ones of each kind get partitions (`sort_members`). If a
@@ -115,7 +115,7 @@ class KafkaPythonRoundRobin(PlainStrategy):
 
 
 class KafkaPythonSticky(RemembersAssignment):
-    """Sticky assignor of kafka-python: even loads first, then few moves; racks have no effect.
+    """kafka-python's sticky assignor: even loads first, then few moves; racks have no effect.
 
     Differs from Java's ``sticky`` in four points. It has no racks, and no separate algorithm for
     equal subscriptions. Of equal candidates, the first by member id counts, and not by hash. Each
@@ -167,7 +167,7 @@ class KafkaPythonSticky(RemembersAssignment):
 
 
 class KafkaPythonCooperativeSticky(PlainStrategy):
-    """Cooperative-sticky assignor of kafka-python: its sticky plan in two rebalances (KIP-429).
+    """kafka-python's cooperative-sticky assignor: its sticky plan in two rebalances (KIP-429).
 
     Differs from Java's ``cooperative-sticky``: the plan is that of ``kafka-python:sticky``. If two
     members report the same partition as owned, the newer generation counts. kafka-python's members

@@ -38,7 +38,7 @@ __all__ = [
 
 
 class LibrdkafkaRange(PlainStrategy):
-    """Range assignor of librdkafka (the C client), with racks; its order of members is its own.
+    """librdkafka's range assignor, with racks (KIP-881); its order of members differs from Java's.
 
     Differs from Java's ``range`` in three points. If static and dynamic members are mixed, Java
     puts static ones first (`sort_members`). Topics with equal subscribers and counts are assigned
@@ -88,7 +88,7 @@ class LibrdkafkaRange(PlainStrategy):
 
 
 class LibrdkafkaRoundRobin(PlainStrategy):
-    """Round-robin assignor of librdkafka (the C client); its order of members is its own.
+    """librdkafka's round-robin assignor; its order of members differs from Java's.
 
     Differs from Java's ``roundrobin`` where static and dynamic members mix (Java puts static
     ones first, see `sort_members`) and in the order of names beyond U+FFFF. A member with an
@@ -121,7 +121,7 @@ class LibrdkafkaRoundRobin(PlainStrategy):
 
 
 class LibrdkafkaCooperativeSticky(RemembersAssignment):
-    """Cooperative-sticky assignor of librdkafka: even loads, then few moves, in two rebalances.
+    """librdkafka's cooperative-sticky assignor: even loads, then few moves, in two rebalances.
 
     It runs Kafka's general sticky algorithm of 2.4. It differs from Java's ``cooperative-sticky``:
 

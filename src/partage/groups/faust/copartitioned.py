@@ -22,7 +22,7 @@ __all__ = ["MAX_TABLE_SIZE", "FaustCopartitioned", "SplitMix64", "assign_actives
 
 @dataclass(frozen=True, repr=False)
 class FaustCopartitioned(FaustStrategy):
-    """Assignor after Faust's design document, not its code: standbys replace failed workers evenly.
+    """Assignor by Faust's design document, not its code: standbys replace failed workers evenly.
 
     Topics with equally many partitions and the same subscribers are assigned together. For each
     such group of topics, the aims are, each only as far as the previous ones allow:

@@ -32,7 +32,7 @@ _EVICTIONS_BEFORE_CHECK = 1024
 
 @dataclass(frozen=True, repr=False)
 class Faust(FaustStrategy):
-    """Faust's own sticky assignor: assigns copartitioned topics together, with standbys.
+    """Faust's sticky assignor: assigns copartitioned topics together, with standbys.
 
     Topics with equally many partitions and the same subscribers are assigned together. Members keep
     at most an even share of their partitions. The other partitions go to a member with a standby

@@ -49,7 +49,7 @@ __all__ = ["Optimal"]
 
 @dataclass(frozen=True, repr=False)
 class Optimal(PlainStrategy):
-    """Optimal assignor of Partage: most even loads, then fewest rack mismatches, then fewest moves.
+    """Partage's optimal assignor: most even loads, then fewest rack mismatches, then fewest moves.
 
     The objective, each line before the next:
 

@@ -66,7 +66,7 @@ class _JarAssignor(PlainStrategy):
 
 @dataclass(frozen=True, repr=False)
 class PartageOptimal(_JarAssignor):
-    """Optimal assignor for the broker: even counts, fewest rack mismatches, fewest moves.
+    """Partage's optimal assignor in the broker: even counts, fewest rack mismatches, fewest moves.
 
     The objective is that of `optimal` without weights. There is no follow-up rebalance: the
     coordinator lets each member revoke and acquire partitions by itself.
@@ -117,7 +117,7 @@ class PartageOptimal(_JarAssignor):
 
 
 class PartageFair(_JarAssignor):
-    """Fair assignor (KIP-49) for the broker: each partition goes to the least loaded subscriber.
+    """KIP-49's fair assignor in the broker: each partition goes to the least loaded subscriber.
 
     It is `fair`, except that topics with equal numbers of subscribers and of partitions are sorted
     by topic id instead of by name. Previous targets and racks have no effect.
@@ -141,11 +141,11 @@ class PartageFair(_JarAssignor):
 
 @dataclass(frozen=True, repr=False)
 class PartageFailover(_JarAssignor):
-    """Priority failover assignor for the broker: a topic's partitions go to one subscriber.
+    """Priority failover assignor in the broker: the subscriber with top priority gets a topic.
 
-    It is the subscriber with the highest priority. A coordinator gets no user data, so the
-    priorities are in the broker's configuration, by instance id. Members without one rank below all
-    others. Equal priorities: the lowest member id (Java's string order) is ranked higher.
+    A coordinator gets no user data, so the priorities are in the broker's configuration, by
+    instance id. Members without one rank below all others. Equal priorities: the lowest member id
+    (Java's string order) is ranked higher.
 
     Setting: ``assignment.failover.priorities``, such as ``payments-1:10,payments-2:5``.
 

@@ -20,7 +20,7 @@ _MOST_RUNS = 50_000
 
 
 class ServerRange(PlainStrategy):
-    """Range assignor of the group coordinator (KIP-848): consecutive partitions of each topic.
+    """The group coordinator's range assignor (KIP-848): consecutive partitions of each topic.
 
     Guarantees, in order of priority:
 

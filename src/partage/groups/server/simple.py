@@ -30,7 +30,7 @@ PartitionsByTopic = list[list[tuple[int, list[int]]]]
 
 
 class ServerSimple(PlainStrategy):
-    """Assignor of share groups (KIP-932) in the coordinator: several members per partition.
+    """Share group assignor of the group coordinator (KIP-932): several members per partition.
 
     The result is an `Assignment`, not a `Plan`: `partage.check` takes it with
     ``several_owners=True``. The previous assignment stays as far as possible: a member loses

@@ -28,7 +28,7 @@ __all__ = ["ServerUniform", "assign_heterogeneous", "assign_homogeneous"]
 
 
 class ServerUniform(PlainStrategy):
-    """Uniform assignor of the group coordinator (KIP-848): even loads; partitions stay if possible.
+    """The group coordinator's uniform assignor (KIP-848): even loads; previous partitions stay.
 
     Guarantees where all members subscribe alike, in order of priority:
 

@@ -40,7 +40,7 @@ __all__ = ["CooperativeSticky", "Sticky", "StickyMemory"]
 
 
 class Sticky(PlainStrategy):
-    """Sticky assignor of Kafka (eager protocol): even loads first, then few moves.
+    """Kafka's sticky assignor (eager protocol): even loads first, then few moves.
 
     Members revoke all partitions during the rebalance. A claim is a partition that a member says it
     owned.
@@ -152,7 +152,7 @@ class Sticky(PlainStrategy):
 
 
 class CooperativeSticky(PlainStrategy):
-    """Cooperative-sticky assignor of Kafka: as sticky, but only moving partitions are revoked.
+    """Kafka's cooperative-sticky assignor: as sticky, but only partitions that move are revoked.
 
     Members keep consuming the partitions that stay. A partition that moves is missing from the
     first plan; its owner revokes it and rejoins, and the next plan assigns it (KIP-429).
