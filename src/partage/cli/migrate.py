@@ -149,7 +149,7 @@ def _clients(found: Migration) -> str:
 
 
 def _describe_effect(effect: Effect) -> str:
-    """Describe in a sentence how a protocol migration changes a group's rebalances and downtime.
+    """Describe in a sentence how a protocol migration changes a group's rebalances and unread time.
 
     ``effect`` has the simulated values before and after.
     """
@@ -176,10 +176,10 @@ def _describe_deployment(effect: Effect) -> str:
 
 
 def _format_gain(effect: Effect | None, *, short: bool = False) -> str:
-    """Format the downtime that a protocol migration saves a consumer group, with its interval.
+    """Format the unread time that a protocol migration saves a consumer group, with its interval.
 
-    ``effect`` has the simulated gain; a negative one is additional downtime. ``short`` omits words
-    for use in a table.
+    ``effect`` has the simulated gain; a negative one is additional unread time. ``short`` omits
+    words for use in a table.
     """
     from partage.report.messages import format_estimate
 

@@ -378,10 +378,10 @@ def forecast(
     compare: bool = True,
     seed: int = 0,
 ) -> tuple[RolloutForecast, ...]:
-    """Forecast a rolling deployment of a consumer group: downtime, duration, rebalances, rereads.
+    """Forecast a rolling deployment of a group: unread time, duration, rebalances, rereads.
 
-    Downtime is the time in which partitions have no consumer. The group's data comes from a run or
-    a measurement; other arguments replace parts of it, or give all of it.
+    Unread time is the time in which partitions have no consumer. The group's data comes from a run
+    or a measurement; other arguments replace parts of it, or give all of it.
 
     Args:
         run: a finished replay or its folder, or a measured group (`measure_group`); None with
@@ -594,7 +594,7 @@ def _simulated_effect(
 def _forecast_deployments(
     tables: RecordedGroup, policy: str
 ) -> tuple[Estimate | None, Estimate | None]:
-    """Forecast the downtime of one rolling deployment of a group under a new and the current
+    """Forecast the unread time of one rolling deployment of a group under a new and the current
     policy.
 
     ``tables`` is the recorded group, ``policy`` the name of the new policy. Return both estimates
