@@ -61,6 +61,7 @@ __all__ = [
     "piece",
     "prefetch",
     "report_compilation",
+    "start_warm_up",
     "warm_up",
 ]
 
@@ -78,6 +79,7 @@ _report: ContextVar[Callable[[str], None] | None] = ContextVar(
 _all: list[Kernel] = []
 _pieces: dict[Any, Any] = {}
 _pieces_lock = threading.Lock()
+_is_warming = False
 
 
 #: Types of a record's fields. The first seven are one-dimensional, blocks have three dimensions.
@@ -520,3 +522,16 @@ def warm_up() -> threading.Thread:
     thread = threading.Thread(target=compile_all, name="partage-warm-up", daemon=True)
     thread.start()
     return thread
+
+
+def start_warm_up() -> threading.Thread | None:
+    """Start `warm_up` if this process has not started it yet; return its thread, else None.
+
+    Kernels that were compiled before are read from Numba's cache on disk.
+    """
+    global _is_warming  # noqa: PLW0603 - one for the process
+    with _pieces_lock:
+        if _is_warming:
+            return None
+        _is_warming = True
+    return warm_up()

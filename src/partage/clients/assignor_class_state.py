@@ -25,6 +25,7 @@ from partage.clients.shared.loads import TOLERANCE, Loads
 from partage.errors import AssignorFailedError, InvalidConfigError
 from partage.groups.api import RebalanceProtocol, Strategy
 from partage.groups.registry import is_strategy
+from partage.kernels import start_warm_up
 from partage.weights import LARGEST_LOAD, is_load
 
 __all__ = ["AssignorState", "LoadFunction", "create_state"]
@@ -34,6 +35,10 @@ log = logging.getLogger("partage.clients")
 Partition = tuple[str, int]
 #: A function of the leader that returns loads by (topic, partition) without waiting.
 LoadFunction = Callable[[], Mapping[Partition, float]]
+
+#: From so many partitions, compiled kernels save more of each plan than loading Numba in a thread
+#: holds an event loop (its longest import keeps the interpreter lock for some 20 to 50 ms).
+_LARGE_GROUP = 50_000
 
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 5.0
@@ -142,6 +147,8 @@ class AssignorState:
         seconds = time.perf_counter() - begin
         record_plan(answer.plan, answer.problem, group=group, strategy=self.name, seconds=seconds)
         self.failures = 0
+        if len(answer.plan.partition) >= _LARGE_GROUP:
+            start_warm_up()
         for one in answer.warnings:
             log.warning("group %s generation %d, %s: %s", group, generation, self.name, one)
         return answer
@@ -199,7 +206,8 @@ class AssignorState:
             replicas: function from a table row (or None) to the broker ids of its replicas.
             racks: rack by node id.
         """
-        # The last view is returned again if the metadata are unchanged.
+        # The last view, with its `Cluster`, is returned again if the metadata are unchanged. A
+        # client that refreshes its metadata gets a new table, which is mostly equal.
         table, topics, last = (
             getattr(cluster, "_partitions", {}),
             frozenset(topics),
@@ -213,7 +221,10 @@ class AssignorState:
             if numbers:
                 rows = table.get(topic, {})
                 seen[topic] = {p: list(replicas(rows.get(p))) for p in numbers}
-        self._cached_view = _CachedView(table, topics, ClusterView(seen, racks))
+        if last is not None and seen == last.view.topics and racks == last.view.racks:
+            self._cached_view = _CachedView(table, topics, last.view)
+        else:
+            self._cached_view = _CachedView(table, topics, ClusterView(seen, racks))
         return self._cached_view.view
 
     def _call_load_function(self, group: str) -> Mapping[Partition, float] | None:
@@ -324,6 +335,9 @@ def create_state(
             "joins: use sticky; or pass eager=True to join a cooperative group anyway"
         )
         raise InvalidConfigError("partition_assignment_strategy", what, name)
+    if weights is not None:
+        # A plan by weight takes the longest. Its kernels are compiled in a thread, in good time.
+        start_warm_up()
     if not learnt:
         return AssignorState(Consumer(strategy, rack))
     loads = Loads(None if options.get("tolerance") is not None else TOLERANCE)

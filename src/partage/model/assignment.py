@@ -488,8 +488,11 @@ class Plan(Assignment):
         if not len(self.withheld):
             return self
         # Kafka's map of transfers may contain a partition that its owner keeps (Q4).
-        free, first = np.unique(self.withheld, return_index=True)
-        transferred = first[self.owner[free] < 0]
+        order = self.withheld.argsort(kind="stable")
+        free = self.withheld[order]
+        is_first = np.ones(len(free), bool)
+        is_first[1:] = free[1:] != free[:-1]
+        transferred = order[is_first & (self.owner[free] < 0)]
         member = np.concatenate((self.member_of, self.destined[transferred]))
         order = np.argsort(member, kind="stable")
         partition = np.concatenate((self.partition, self.withheld[transferred]))[order]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, groupby
@@ -493,12 +493,14 @@ def _placed(
     leader_of = list(chain.from_iterable(one.leader for one in topics.values()))
     replicas_of = list(chain.from_iterable(one.replicas for one in topics.values()))
     place = {broker.id: i for i, broker in enumerate(known)}
-    met = dict.fromkeys(
-        chain.from_iterable(
+    has_leaders = max(leader_of, default=-1) >= 0
+    nodes_of: Iterable[Sequence[int]] = replicas_of
+    if has_leaders:
+        nodes_of = (
             (*nodes, leader) if leader >= 0 else nodes
             for nodes, leader in zip(replicas_of, leader_of, strict=True)
         )
-    )
+    met = dict.fromkeys(chain.from_iterable(nodes_of))
     place |= {node: len(known) + i for i, node in enumerate(n for n in met if n not in place)}
 
     # Of a partition that is listed twice, the last row counts.
@@ -507,7 +509,8 @@ def _placed(
     there = last >= 0
     order = last[there].tolist()
     leader = np.full(index.partitions, -1, np.int32)
-    leader[there] = [place[leader_of[i]] if leader_of[i] >= 0 else -1 for i in order]
+    if has_leaders:
+        leader[there] = [place[leader_of[i]] if leader_of[i] >= 0 else -1 for i in order]
     replicas = [replicas_of[i] for i in order]
     sizes = np.zeros(index.partitions + 1, np.int32)
     sizes[1:][there] = list(map(len, replicas))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
+import textwrap
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -20,6 +23,7 @@ from kafka.protocol.consumer.metadata import (
 
 from partage.clients import aiokafka, assignor_class_state, kafka_python
 from partage.clients.load_sampling import LoadSampler
+from partage.clients.shared import ClusterView, Joined
 from partage.errors import InvalidConfigError, UnknownStrategyError
 from partage.groups.api import PlainStrategy
 from partage.wire.consumer_protocol import (
@@ -492,6 +496,51 @@ def test_a_leader_reads_its_metadata_once() -> None:
     assert view() is first
     assert view().cluster() is first.cluster()
     assert view(racks={1: "a"}).racks == {1: "a"}
-    assert view(topics=("t", "u")) is not first
+    assert view(topics=("t", "u")) is first  # the metadata do not have u
+    again = view()
+    metadata._partitions = {"t": dict(metadata._partitions["t"])}
+    assert view() is again  # refreshed metadata that say the same
     metadata._partitions = {"t": {0: SimpleNamespace(replicas=[1])}}
     assert view().topics == {"t": {0: [1]}}
+
+
+def test_kernels_are_warmed_where_plans_take_long(monkeypatch) -> None:
+    """A thread compiles kernels once an assignor has weights, or its leader has planned much."""
+    started: list[int] = []
+    monkeypatch.setattr(assignor_class_state, "start_warm_up", lambda: started.append(1))
+
+    def state(name, **options):
+        return assignor_class_state.create_state(
+            name, client="a", cooperative=True, rack=None, eager=False, **options
+        )
+
+    small = state("sticky")
+    member = [Joined("c", encode_subscription(["t"]))]
+    small.assign(member, ClusterView({"t": {0: [1]}}), group="g", generation=1)
+    assert not started
+    state("optimal", weights="lag")
+    assert len(started) == 1
+    many = ClusterView({"t": {p: [1] for p in range(50_000)}})
+    small.assign(member, many, group="g", generation=2)
+    assert len(started) == 2
+
+
+def test_a_leader_without_false_claims_imports_nothing() -> None:
+    """The first plan of a leader imports no module of NumPy, which would hold the event loop."""
+    program = """
+        import sys
+        from partage.clients.shared import ClusterView, Consumer, Joined
+        from partage.groups.registry import find
+        from partage.wire.consumer_protocol import encode_subscription
+        view = ClusterView({"t": {p: [1] for p in range(9)}})
+        for name in ("sticky", "cooperative-sticky", "optimal"):
+            consumer = Consumer(find(name))
+            owned = [("t", p) for p in range(9)]
+            sent = [encode_subscription(["t"], owned=owned, generation=1), encode_subscription(["t"])]
+            consumer.assign([Joined(f"c{i}", one) for i, one in enumerate(sent)], view)
+        print("numpy.ma" in sys.modules)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"

@@ -177,9 +177,11 @@ def regain_claims(plan: WeightedPlan) -> None:
             fits = (plan.load[a] + change <= ceiling * speed[a]) & (
                 plan.load[b] - change <= ceiling * speed[b]
             )
-            here, there = np.full(len(theirs), a), np.full(len(theirs), b)
-            saved = plan.moves_to(theirs, here) - plan.moves_to(theirs, there)
-            good = np.flatnonzero(fits & (saved >= 0))
+            theirs, change = theirs[fits], change[fits]
+            if not len(theirs):
+                continue
+            saved = plan.moves_to(theirs, a) - plan.moves_to(theirs, b)
+            good = np.flatnonzero(saved >= 0)
             if len(good):
                 best = good[np.lexsort((np.abs(change[good]), -saved[good]))[0]]
                 plan.swap(i, int(theirs[best]))

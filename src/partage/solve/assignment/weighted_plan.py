@@ -175,14 +175,16 @@ class WeightedPlan:
         found: IntArray = self.items.cost[self.items.profile[item], self._column[member]]
         return found
 
-    def moves_to(self, item: IntArray, member: IntArray) -> IntArray:
+    def moves_to(self, item: IntArray, member: IntArray | int) -> IntArray:
         """Return how many partitions change owner if items go to given members (int64).
 
         Args:
             item: indices of items (a partition, or several with one owner).
-            member: the new member of each item.
+            member: the new member of each item, or one for all.
         """
-        out = np.broadcast_to(self.items.owned[item], np.broadcast(item, member).shape)
+        out: IntArray = self.items.owned[item]
+        if not self._claimant.shape[1]:
+            return np.broadcast_to(out, np.broadcast(item, member).shape)
         for h in range(self._claimant.shape[1]):
             out = out - (self._claimant[item, h] == member) * self._claimed_count[item, h]
         return out
@@ -224,9 +226,9 @@ class WeightedPlan:
             i: index of the item.
             m: index of the new member.
         """
-        pair = np.array([self.owner[i], m])
-        before, after = self.moves_to(np.array([i, i]), pair).tolist()
-        self.moves += after - before
+        homes = self.items.homes.get(i)
+        if homes:
+            self.moves += homes.get(int(self.owner[i]), 0) - homes.get(m, 0)
         self.take(i)
         self.put(i, m)
 
