@@ -81,6 +81,8 @@ _NEARLY = 0.9
 _LATENCY_MS, _LATENCY_DEVIATION_MS, _LONGEST_LATENCY_MS = 30.0, 40.0, 250.0
 #: The same for the consumer protocol (KIP-848): the answer to a heartbeat waits for the next poll.
 _POLL_LATENCY_MS, _POLL_DEVIATION_MS, _LONGEST_POLL_MS = 130.0, 150.0, 750.0
+#: The same from the start of a client to its join: it looks its coordinator up first.
+_START_MS, _START_DEVIATION_MS, _LONGEST_START_MS = 130.0, 150.0, 750.0
 #: Additional time of a revocation: the member commits first.
 _COMMIT_LATENCY_MS = 70.0
 #: Half of an 80 % interval in standard deviations; 1.28 for a normal distribution, more for the
@@ -204,11 +206,14 @@ def first_join_time(end_ms: float, delay_ms: float | None, members: int) -> Inst
         members: number of members of the generation.
 
     >>> first_join_time(10_000, 300, 1).mean, first_join_time(10_000, None, 1).mean
-    (9670.0, 8500.0)
+    (9570.0, 8500.0)
     """
     if delay_ms is None:
         return between(end_ms - INITIAL_DELAY_MS, end_ms)
-    first = before_record(end_ms - delay_ms)
+    # A client that starts looks its coordinator up before it joins.
+    latest = end_ms - delay_ms
+    earliest, mean = latest - _LONGEST_START_MS, latest - _START_MS
+    first = Instant(mean, _START_DEVIATION_MS**2, earliest, latest)
     if members == 1:
         return first
     return between(first.earliest - delay_ms, first.latest)
