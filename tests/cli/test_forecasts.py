@@ -183,6 +183,17 @@ def test_a_policy_and_its_alternative_have_one_forecast(tmp_path: Path) -> None:
     assert given.unread.best > 1.5 * plain.unread.best
 
 
+def test_migrate_compares_deployments_that_are_scaled_alike(tmp_path: Path) -> None:
+    """Before and after the migration have the values of `partage forecast` for both policies."""
+    from partage.results.forecasts import RecordedGroup, _deployments
+
+    made = _deployed(tmp_path / "out")
+    now, *others = pg.forecast(made)
+    row = next(one for one in others if one.deployment.text == "consumer/uniform, 1 unavailable")
+    found = _deployments(RecordedGroup(pg.open_run(made)), "consumer/uniform")
+    assert found == (row.unread, now.unread)
+
+
 def test_lines_are_those_of_the_client_library(tmp_path: Path) -> None:
     """Python clients get arguments in code, and no protocol that their library lacks."""
     made = _deployed(tmp_path / "out", "kafka-python or aiokafka")

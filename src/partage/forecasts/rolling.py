@@ -68,6 +68,8 @@ _PRIOR_REBALANCES = 6
 #: Longest time until the controller acts on a pod that is ready, in milliseconds. Without it, a
 #: pause of whole heartbeat intervals would let every shutdown follow a heartbeat.
 _NOTICE_MS = 1_000
+#: Largest share of the pods that an alternative replaces at a time: the others have their load.
+_LARGEST_BATCH = 0.25
 #: Largest number of members that is simulated.
 _MOST_MEMBERS = 1_000
 
@@ -467,10 +469,11 @@ def alternatives(deployment: Deployment) -> tuple[Deployment, ...]:
     """Return variants of a rolling deployment that may cost less.
 
     The variants are: cooperative or server-side assignment, static membership with a sufficient
-    session timeout, a clean shutdown, and additional pods during the update (``maxSurge``). Static
-    members of the consumer protocol get a session timeout that brokers accept by default, which may
-    be too short for their restarts. Protocols that a client library of the members lacks are left
-    out (`partage migrate` calls them blockers).
+    session timeout, a clean shutdown, additional pods during the update (``maxSurge``), and batches
+    of twice the size if these are at most a quarter of the pods. Static members of the consumer
+    protocol get a session timeout that brokers accept by default, which may be too short for their
+    restarts. Protocols that a client library of the members lacks are left out (`partage migrate`
+    calls them blockers).
 
     Args:
         deployment: the deployment with the present settings.
@@ -501,6 +504,8 @@ def alternatives(deployment: Deployment) -> tuple[Deployment, ...]:
             out += [under(replace(policy, static=one)) for one in sorted({own.static, True})]
     if not own.static and not deployment.max_surge:
         out.append(replace(clean, max_surge=unavailable, max_unavailable=0))
+        if 2 * unavailable <= _LARGEST_BATCH * deployment.pods:
+            out.append(replace(clean, max_unavailable=2 * unavailable))
     return tuple(out)
 
 

@@ -181,6 +181,16 @@ def test_alternatives_have_a_session_timeout_that_their_protocol_can_have() -> N
         assert one.session_s == pytest.approx(needed), one.text
 
 
+def test_larger_batches_are_an_alternative_for_many_pods() -> None:
+    """Twice as many pods at a time if the others can take over their load: at most a quarter."""
+    load = constant_load({"orders": 12}, 120.0)
+    for members, expected in ((4, set()), (7, set()), (8, {2}), (12, {2})):
+        found = alternatives(deployment("eager/range", members=members, load=load))
+        assert {one.max_unavailable for one in found} - {0, 1} == expected
+    static = alternatives(deployment("eager/range+static", members=12, load=load))
+    assert {one.max_unavailable for one in static} == {1}
+
+
 def test_alternatives_need_a_client_library_that_has_the_protocol() -> None:
     """What `partage migrate` calls a blocker is no alternative."""
     for clients, expected in (
