@@ -185,12 +185,12 @@ def test_a_policy_and_its_alternative_have_one_forecast(tmp_path: Path) -> None:
 
 def test_migrate_compares_deployments_that_are_scaled_alike(tmp_path: Path) -> None:
     """Before and after the migration have the values of `partage forecast` for both policies."""
-    from partage.results.forecasts import RecordedGroup, _deployments
+    from partage.results.forecasts import RecordedGroup, _forecast_deployments
 
     made = _deployed(tmp_path / "out")
     now, *others = pg.forecast(made)
     row = next(one for one in others if one.deployment.text == "consumer/uniform, 1 unavailable")
-    found = _deployments(RecordedGroup(pg.open_run(made)), "consumer/uniform")
+    found = _forecast_deployments(RecordedGroup(pg.open_run(made)), "consumer/uniform")
     assert found == (row.unread, now.unread)
 
 
