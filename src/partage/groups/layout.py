@@ -278,7 +278,7 @@ def group_by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArra
         sorted by member.
     """
     start = np.zeros(members + 1, np.int32)
-    np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
+    np.bincount(owner, minlength=members).cumsum(out=start[1:])
     return start, sort_by_member(members, owner)
 
 

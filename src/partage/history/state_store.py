@@ -185,9 +185,9 @@ class _Unpacker:
         self._readers: dict[str, Callable[[Any], Any]] = {
             "o": self._unpack_object,
             "s": lambda inner: self._done[inner],
-            "r": lambda inner: self._tuples[inner[0]](*map(self.unpack, inner[1:])),
-            "t": lambda inner: tuple([self.unpack(v) for v in inner]),
-            "l": lambda inner: [self.unpack(v) for v in inner],
+            "r": lambda inner: self._tuples[inner[0]](*self._unpack_all(inner[1:])),
+            "t": lambda inner: tuple(self._unpack_all(inner)),
+            "l": self._unpack_all,
             "d": lambda inner: {self.unpack(k): self.unpack(v) for k, v in inner},
             "f": lambda inner: frozenset([self.unpack(v) for v in inner]),
             "i": tuple,
@@ -201,9 +201,13 @@ class _Unpacker:
         ((what, inner),) = plain.items()
         return self._readers[what](inner)
 
+    def _unpack_all(self, cells: list[Any]) -> list[Any]:
+        # Most cells are plain values.
+        return [self.unpack(one) if type(one) is dict else one for one in cells]
+
     def _unpack_object(self, inner: list[Any]) -> Any:
         kind, names = self._kinds[inner[0]]
-        value = kind(**dict(zip(names, map(self.unpack, inner[1]), strict=True)))
+        value = kind(**dict(zip(names, self._unpack_all(inner[1]), strict=True)))
         self._done.append(value)
         return value
 

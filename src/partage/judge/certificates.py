@@ -272,11 +272,12 @@ def fewest_moves_of_equal_members(
     if old_owners.sole is None or len(facts.problem.group.subscriptions) != 1:
         return None
     had = old_owners.sole[facts.is_open & old_owners.owned]
-    owned = np.sort(np.bincount(had[had >= 0], minlength=facts.members))
-    nothing = np.zeros(1, np.int64)
-    largest = np.concatenate([nothing, np.cumsum(np.sort(loads)[::-1])])
-    others = np.concatenate([nothing, np.cumsum(owned)])[::-1]
-    return len(had) - int((largest + others).min())
+    owned = np.bincount(had[had >= 0], minlength=facts.members)
+    owned.sort()
+    largest, others = np.zeros((2, facts.members + 1), np.int64)
+    np.sort(loads)[::-1].cumsum(out=largest[1:])
+    owned.cumsum(out=others[1:])
+    return len(had) - int((largest + others[::-1]).min())
 
 
 def is_majorised(loads: NDArray[np.integer], by: NDArray[np.integer]) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.model import Problem
+from partage.model.problem import cached_by_subscriptions
 
 __all__ = ["Facts"]
 
@@ -36,65 +37,54 @@ class Facts:
         return len(self.problem.group)
 
     @cached_property
-    def topic_of(self) -> NDArray[np.int64]:
-        """Topic of each partition, as an index into the cluster's topics (int64[partitions])."""
-        return self.problem.index.topic_of.astype(np.int64)
-
-    @cached_property
-    def partitions(self) -> NDArray[np.int64]:
-        """Number of existing partitions of each topic (int64[topics])."""
-        exists = self.problem.cluster.partition_exists
-        topics = len(self.problem.index.topics)
-        return np.bincount(self.topic_of[exists], minlength=topics).astype(np.int64)
+    def _topics(self) -> _TopicFacts:
+        # Most rebalances change neither subscriptions nor metadata.
+        return cached_by_subscriptions(self.problem, _TopicFacts)
 
     @property
+    def topic_of(self) -> NDArray[np.int64]:
+        """Topic of each partition, as an index into the cluster's topics (int64[partitions])."""
+        return self._topics.topic_of
+
+    @property
+    def partitions(self) -> NDArray[np.int64]:
+        """Number of existing partitions of each topic (int64[topics])."""
+        return self._topics.partitions
+
+    @cached_property
     def subscription_of(self) -> NDArray[np.int64]:
         """Index of each member's subscription; members with equal topics share one
         (int64[members]).
         """
         return self.problem.group.subscription_of.astype(np.int64)
 
-    @cached_property
+    @property
     def subscriptions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Existing topics of each distinct subscription, as offsets and topics in compressed rows
         (CSR).
 
         Topics without partitions are left out.
         """
-        filled = [t[self.partitions[t] > 0] for t in self.problem.subscription_topics]
-        start = np.cumsum([0, *map(len, filled)], dtype=np.int64)
-        return start, np.concatenate([*filled, np.zeros(0, np.int64)]).astype(np.int64)
+        return self._topics.subscriptions
 
-    @cached_property
+    @property
     def subscribers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Distinct subscriptions that contain each topic, as offsets and subscriptions in
         compressed rows (CSR).
         """
-        start, topic = self.subscriptions
-        subscription = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
-        order = np.argsort(topic, kind="stable")
-        ends = np.searchsorted(topic[order], np.arange(len(self.partitions) + 1))
-        return ends.astype(np.int64), subscription[order]
+        return self._topics.subscribers
 
     @cached_property
     def takes_part(self) -> NDArray[np.bool_]:
         """Mask of the members that subscribe to at least one existing partition (bool[members])."""
-        part: NDArray[np.bool_] = (np.diff(self.subscriptions[0]) > 0)[self.subscription_of]
+        start = self.subscriptions[0]
+        part: NDArray[np.bool_] = (start[1:] > start[:-1])[self.subscription_of]
         return part
 
-    @cached_property
+    @property
     def is_open(self) -> NDArray[np.bool_]:
         """Mask of the existing partitions that have a subscriber (bool[partitions])."""
-        exists = self.problem.cluster.partition_exists
-        is_open: NDArray[np.bool_] = exists & self._has_subscriber[self.topic_of]
-        return is_open
-
-    @cached_property
-    def _has_subscriber(self) -> NDArray[np.bool_]:
-        """Mask of the topics that have partitions and at least one subscriber (bool[topics])."""
-        wanted = np.zeros(len(self.partitions), bool)
-        wanted[self.subscriptions[1]] = True
-        return wanted
+        return self._topics.is_open
 
     @cached_property
     def member_weights(self) -> NDArray[np.float64]:
@@ -104,30 +94,18 @@ class Facts:
         return np.array([m.weight for m in self.problem.group], float)
 
     @cached_property
+    def has_equal_weights(self) -> bool:
+        """True if no member has a weight other than 1."""
+        return bool((self.member_weights == 1).all())
+
+    @property
     def co_partitioned(self) -> list[NDArray[np.int32]]:
         """Sets of topics with equal partition counts and equal subscribers, as arrays of their
         partitions.
 
         Each array is int32[topics, partitions]. Sets of one topic are left out.
         """
-        cluster = self.problem.cluster
-        start, subscription = self.subscribers
-        alike: dict[tuple[bytes, bytes], list[NDArray[np.int32]]] = {}
-        for t in np.flatnonzero(np.diff(start)).tolist():
-            mine = cluster.partitions_of(t)
-            numbers = cluster.index.number_of[mine]
-            # Members share a subscription or not: equal sets of them are equal sets of members.
-            key = numbers.tobytes(), subscription[start[t] : start[t + 1]].tobytes()
-            alike.setdefault(key, []).append(mine)
-        return [np.stack(topics) for topics in alike.values() if len(topics) > 1]
-
-    @cached_property
-    def _pairs(self) -> NDArray[np.int64]:
-        # Values are topic * S + subscription, where S is the number of distinct subscriptions.
-        start, subscription = self.subscribers
-        topic = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
-        pairs: NDArray[np.int64] = topic * len(self.problem.group.subscriptions) + subscription
-        return pairs
+        return self._topics.co_partitioned
 
     def subscribes(
         self, member: NDArray[np.integer], partition: NDArray[np.integer]
@@ -139,11 +117,79 @@ class Facts:
         """
         width = len(self.problem.group.subscriptions)
         if width == 1:
-            wanted: NDArray[np.bool_] = self._has_subscriber[self.topic_of[partition]]
+            wanted: NDArray[np.bool_] = self._topics.has_subscriber[self.topic_of[partition]]
             return wanted
-        if len(self._pairs) == 0 or len(member) == 0:
+        pairs = self._topics.pairs
+        if len(pairs) == 0 or len(member) == 0:
             return np.zeros(len(member), bool)
         keys = self.topic_of[partition] * width + self.subscription_of[member]
-        at = np.minimum(np.searchsorted(self._pairs, keys), len(self._pairs) - 1)
-        found: NDArray[np.bool_] = self._pairs[at] == keys
+        at = np.minimum(np.searchsorted(pairs, keys), len(pairs) - 1)
+        found: NDArray[np.bool_] = pairs[at] == keys
         return found
+
+
+class _TopicFacts:
+    """Facts of a problem that follow from its cluster and its distinct subscriptions alone.
+
+    They do not depend on the members, so that problems with equal subscriptions share them.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._cluster, self._count = problem.cluster, len(problem.group.subscriptions)
+        self._subscription_topics = problem.subscription_topics
+        #: See the properties of `Facts` with these names.
+        self.topic_of = problem.index.topic_of.astype(np.int64)
+        existing = self.topic_of[self._cluster.partition_exists]
+        topics = len(problem.index.topics)
+        self.partitions = np.bincount(existing, minlength=topics).astype(np.int64)
+
+    @cached_property
+    def subscriptions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        filled = [t[self.partitions[t] > 0] for t in self._subscription_topics]
+        start = np.cumsum([0, *map(len, filled)], dtype=np.int64)
+        return start, np.concatenate([*filled, np.zeros(0, np.int64)]).astype(np.int64)
+
+    @cached_property
+    def subscribers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        start, topic = self.subscriptions
+        subscription = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
+        order = np.argsort(topic, kind="stable")
+        ends = np.searchsorted(topic[order], np.arange(len(self.partitions) + 1))
+        return ends.astype(np.int64), subscription[order]
+
+    @cached_property
+    def is_open(self) -> NDArray[np.bool_]:
+        is_open: NDArray[np.bool_] = (
+            self._cluster.partition_exists & self.has_subscriber[self.topic_of]
+        )
+        return is_open
+
+    @cached_property
+    def has_subscriber(self) -> NDArray[np.bool_]:
+        """Mask of the topics that have partitions and at least one subscriber (bool[T])."""
+        wanted = np.zeros(len(self.partitions), bool)
+        wanted[self.subscriptions[1]] = True
+        return wanted
+
+    @cached_property
+    def co_partitioned(self) -> list[NDArray[np.int32]]:
+        cluster = self._cluster
+        start, subscription = self.subscribers
+        alike: dict[tuple[bytes, bytes], list[NDArray[np.int32]]] = {}
+        for t in np.flatnonzero(np.diff(start)).tolist():
+            mine = cluster.partitions_of(t)
+            numbers = cluster.index.number_of[mine]
+            # Members share a subscription or not: equal sets of them are equal sets of members.
+            key = numbers.tobytes(), subscription[start[t] : start[t + 1]].tobytes()
+            alike.setdefault(key, []).append(mine)
+        return [np.stack(topics) for topics in alike.values() if len(topics) > 1]
+
+    @cached_property
+    def pairs(self) -> NDArray[np.int64]:
+        """Sorted (topic, subscription) pairs as integers: topic * number of subscriptions +
+        subscription.
+        """
+        start, subscription = self.subscribers
+        topic = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
+        pairs: NDArray[np.int64] = topic * self._count + subscription
+        return pairs

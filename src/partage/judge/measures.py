@@ -158,9 +158,11 @@ def _tally_sole_owners(
         facts: the members' subscriptions and the partitions, as arrays.
     """
     is_owned = owner >= 0
-    partition = np.flatnonzero(is_owned)
+    partition = is_owned.nonzero()[0]
     member = owner[partition]
-    valid = bool((is_owned == facts.is_open).all() and facts.subscribes(member, partition).all())
+    valid = bool((is_owned == facts.is_open).all())
+    if valid and len(facts.problem.group.subscriptions) > 1:  # else every owner subscribes
+        valid = bool(facts.subscribes(member, partition).all())
     loads = (assignment.start[1:] - assignment.start[:-1]).astype(np.int64)
     return AssignmentCounts(partition, member, owner, loads, valid)
 
@@ -261,16 +263,20 @@ def measure_balance(
     Raises:
         InvalidProblemError: the weights are malformed.
     """
-    taking = facts.takes_part
-    smallest, largest, spread = _extremes(counts.loads[taking])
+    loads = counts.loads[facts.takes_part]
+    smallest, largest, spread = _extremes(loads)
+    partitions = int(np.count_nonzero(counts.owner != NOBODY))
+    moved = moves_of(old_owners, counts.owner)
+    if len(counts.partition) > partitions:
+        moved += _moved_to_several(old_owners.owned, counts)
     return Measures(
-        partitions=int(np.count_nonzero(counts.owner != NOBODY)),
-        unowned=int(np.count_nonzero(facts.is_open & (counts.owner == NOBODY))),
+        partitions=partitions,
+        unowned=0 if counts.valid else _count_unowned(facts, counts.owner),
         largest=largest,
         smallest=smallest,
         spread=spread,
-        idle=int(np.count_nonzero(counts.loads[taking] == 0)),
-        moved=moves_of(old_owners, counts.owner) + _moved_to_several(old_owners.owned, counts),
+        idle=len(loads) - int(np.count_nonzero(loads)),
+        moved=moved,
         load_spread=_load_spread(facts, counts, partition_weight),
         rack_mismatches=_rack_mismatches(facts, counts),
         colocation=_colocation(facts, counts.owner),
@@ -289,6 +295,10 @@ def extremes(
         loads: int64[members], each member's number of partitions; None if not known.
     """
     return (None, None, None) if loads is None else _extremes(loads[facts.takes_part])
+
+
+def _count_unowned(facts: Facts, owner: NDArray[np.int64]) -> int:
+    return int(np.count_nonzero(facts.is_open & (owner == NOBODY)))
 
 
 def _moved_to_several(owned: NDArray[np.bool_], counted: AssignmentCounts) -> int:
@@ -353,17 +363,18 @@ def _load_spread(
         The difference of loads divided by member weights, without members of weight 0; None if no
             member counts, or if neither partitions nor members have weights.
     """
-    share = facts.member_weights
-    if partition_weight is None and (share == 1).all():
+    if partition_weight is None and facts.has_equal_weights:
         return None
-    weight = np.ones(len(facts.is_open))
-    if partition_weight is not None:
+    if partition_weight is None:
+        weight = np.ones(len(facts.is_open))
+    else:
         weight = _as_numbers(partition_weight)
-    load = _loads(facts, counts, weight)
-    taking = facts.takes_part & (share > 0)
-    if not taking.any():
+    relative = _loads(facts, counts, weight)[facts.takes_part]
+    if not facts.has_equal_weights:
+        share = facts.member_weights[facts.takes_part]
+        relative = relative[share > 0] / share[share > 0]
+    if not len(relative):
         return None
-    relative = load[taking] / share[taking]
     return float(relative.max() - relative.min())
 
 
@@ -388,7 +399,9 @@ def _loads(
     Raises:
         InvalidProblemError: the weights are malformed.
     """
-    if weight.shape != facts.is_open.shape or not (np.isfinite(weight) & (weight >= 0)).all():
+    # A NaN fails both comparisons.
+    is_valid = weight.min(initial=0) >= 0 and weight.max(initial=0) < np.inf
+    if weight.shape != facts.is_open.shape or not is_valid:
         what = f"must be {len(facts.is_open)} finite numbers, none negative"
         raise InvalidProblemError(what, path="partition_weight", value=weight)
     load: NDArray[np.float64] = np.bincount(
@@ -399,7 +412,7 @@ def _loads(
 
 def _rack_mismatches(facts: Facts, counted: AssignmentCounts) -> int:
     problem = facts.problem
-    if (problem.member_rack == -1).all():
+    if not problem.group.has_racks:
         return 0
     start, rack = (array.astype(np.int64) for array in problem.cluster.partition_racks)
     mine = problem.member_rack.astype(np.int64)[counted.member]

@@ -166,7 +166,7 @@ class PreviousOwners:
         """
         owned = owner >= 0
         start = np.zeros(len(owner) + 1, np.int64)
-        np.cumsum(owned, out=start[1:])
+        owned.cumsum(out=start[1:])
         made = cls(owned, start, owner[owned])
         vars(made)["sole"] = owner
         return made

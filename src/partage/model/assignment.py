@@ -214,7 +214,7 @@ class Assignment:
             raise InvalidProblemError(what, path="assignment.members", value=members)
         sizes = np.array([len(x) for x in lists], np.int32)
         start = np.zeros(len(lists) + 1, np.int32)
-        np.cumsum(sizes, out=start[1:])
+        sizes.cumsum(out=start[1:])
         parts = [np.asarray(x, np.int32) for x in lists if len(x)]
         partition = np.concatenate(parts) if parts else np.zeros(0, np.int32)
         role = np.zeros(len(partition), np.int8)
@@ -233,6 +233,11 @@ class Assignment:
             member: the consumer's position in ``members``.
         """
         return self.partition[self.start[member] : self.start[member + 1]]
+
+    @cached_property
+    def lists(self) -> list[Int32Array]:
+        """Partitions assigned to each member, as numbers of the index: one array (int32) each."""
+        return [self.partition[a:b] for a, b in pairwise(self.start.tolist())]
 
     def part_of(self, member: int) -> Assignment:
         """Return a copy of the assignment that contains only one consumer and its partitions.

@@ -224,9 +224,12 @@ class ClaimRows:
         >>> [list(claims) for claims in rows.by_member()]
         [[('b', 1), ('a', 0)], [('b', 0)]]
         """
-        topic, sizes = index.topic_of[partition], np.diff(start)
-        if len(topic) and (topic == topic[0]).all():  # the common case needs no sorting
-            name_start = np.concatenate([start[:1], np.cumsum(sizes > 0)])
+        if not len(partition):
+            return cls(start, [], start, partition, partition)
+        topic, sizes = index.topic_of[partition], start[1:] - start[:-1]
+        if (topic == topic[0]).all():  # the common case needs no sorting
+            name_start = np.zeros_like(start)
+            (sizes > 0).cumsum(out=name_start[1:])
             names = [index.topics[topic[0]]] * int(name_start[-1])
             return cls(name_start, names, start, np.zeros_like(topic), index.number_of[partition])
         topics = len(index.topics)

@@ -13,7 +13,7 @@ from partage.history.causes import SESSION_TIMEOUT_MS
 from partage.history.clusters import ClusterHistory
 from partage.simulation.commit_statistics import CommitStatistics, FloatArray, Weights, rates_array
 from partage.simulation.costs import RebalanceCosts, costs_of, most_reread, usual_duration
-from partage.simulation.metrics import Bounds, CachedJudge
+from partage.simulation.metrics import Bounds, CachedJudge, PlanTexts
 from partage.simulation.recorded_rebalances import RecordedRebalance
 from partage.simulation.rounds import SharedProblems
 
@@ -38,6 +38,7 @@ class SimulationContext:
         problems: builds the problems of simulated rebalances, and caches their assignments.
         server_session_ms: the broker's session timeout of consumer groups, from which the heartbeat
             interval of policies with the consumer protocol follows.
+        plan_texts: converts assignments to JSON.
     """
 
     clusters: ClusterHistory
@@ -47,6 +48,7 @@ class SimulationContext:
     weights: Weights = None
     problems: SharedProblems = field(default_factory=SharedProblems, repr=False)
     server_session_ms: int = SESSION_TIMEOUT_MS
+    plan_texts: PlanTexts = field(default_factory=PlanTexts, repr=False)
     _costs: dict[int, tuple[RecordedRebalance, RebalanceCosts]] = field(
         default_factory=dict, repr=False
     )

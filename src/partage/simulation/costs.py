@@ -32,13 +32,13 @@ from partage.simulation.recorded_rebalances import RecordedRebalance, session_ti
 __all__ = [
     "RebalanceCosts",
     "RecordedStops",
+    "RereadBounds",
     "costs_of",
     "detection_delay",
     "most_reread",
     "pause_bounds",
     "rebalance_duration",
     "recorded_stops",
-    "reread_bounds",
     "stopped_partitions",
     "stopped_seconds",
     "usual_duration",
@@ -135,7 +135,8 @@ def stopped_partitions(
     # counts in the second phase.
     consumed = (before != -1) & exists
     stops = consumed if eager else consumed & (after >= 0) & (after != before)
-    return np.flatnonzero(stops).astype(np.int32)
+    indices: Int32Array = stops.nonzero()[0].astype(np.int32)
+    return indices
 
 
 def stopped_seconds(partitions: int, length_ms: Bounds | None) -> Bounds | None:
@@ -183,34 +184,58 @@ def most_reread(commits: CommitStatistics, index: Index) -> FloatArray:
     return most
 
 
-def reread_bounds(
-    stops: Int32Array, recorded_reread: FloatArray, max_reread: FloatArray
-) -> Bounds | None:
-    """Return bounds on the number of records that are read twice in a simulated rebalance.
+@dataclass(frozen=True, slots=True, eq=False)
+class RereadBounds:
+    """Bounds on how many records a new owner of each partition reads twice.
 
     A new owner begins at the last committed offset, so it rereads later records of the old owner.
-    The result is None if nothing is known of any partition.
 
-    Args:
-        stops: indices of the partitions that change owner under the simulated policy (int32).
-        recorded_reread: number of records read twice in the recorded rebalance (float64[P]); NaN if
-            unknown. Unknown partitions count from 0 to ``max_reread``.
-        max_reread: the maximum number of records that the new owner of each partition rereads
-            (float64[P]), see `most_reread`.
-
-    >>> known, most = np.array([7, np.nan]), np.array([99.0, 10.0])
-    >>> reread_bounds(np.array([0, 1], np.int32), known, most)
-    Bounds(low=7, high=17.0)
+    Attributes:
+        low: float64[P], at least so many; the recorded number where the partition stopped in the
+            recorded rebalance, else 0 (the owner committed at revocation).
+        high: float64[P], at most so many; 0 where nothing is known.
+        is_known: bool[P], whether anything is known.
     """
-    if not len(stops):
-        return Bounds(0, 0)
-    recorded = recorded_reread[stops]
-    is_known = ~np.isnan(recorded)
-    others = max_reread[stops[~is_known]]
-    if not is_known.any() and bool(np.isnan(others).all()):
-        return None
-    low = int(recorded[is_known].sum())
-    return Bounds(low, low + float(np.nansum(others)))
+
+    low: FloatArray
+    high: FloatArray
+    is_known: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, recorded_reread: FloatArray, max_reread: FloatArray) -> RereadBounds:
+        """Build the bounds of all partitions for one recorded rebalance.
+
+        Args:
+            recorded_reread: number of records read twice in the recorded rebalance (float64[P]);
+                NaN for partitions that did not stop in it.
+            max_reread: the maximum number of records that the new owner of each partition rereads
+                (float64[P]), see `most_reread`.
+        """
+        is_recorded = ~np.isnan(recorded_reread)
+        low, high = np.where(is_recorded, recorded_reread, 0.0), recorded_reread.copy()
+        high[~is_recorded] = max_reread[~is_recorded]
+        is_known = ~np.isnan(high)
+        high[~is_known] = 0.0
+        return cls(low, high, is_known)
+
+    def total(self, stops: Int32Array) -> Bounds | None:
+        """Return bounds on how many records are read twice in a simulated rebalance.
+
+        Args:
+            stops: indices of the partitions that stop under the simulated policy (int32).
+
+        Returns:
+            None if all partitions are unknown; otherwise unknown ones count as 0.
+
+        >>> known, most = np.array([7, np.nan]), np.array([99.0, 10.0])
+        >>> RereadBounds.of(known, most).total(np.array([0, 1], np.int32))
+        Bounds(low=7, high=17.0)
+        """
+        if not len(stops):
+            return Bounds(0, 0)
+        if not self.is_known[stops].any():
+            return None
+        return Bounds(int(self.low[stops].sum()), float(self.high[stops].sum()))
 
 
 # -- costs of one rebalance --------------------------------------------------------------------
@@ -230,6 +255,7 @@ class RebalanceCosts:
         rewinds: dict from partition index to records read twice, for all partitions with commits.
         most: the maximum number of records that the new owner of each partition rereads
             (float64[P]), see `most_reread`.
+        protocol: the recorded protocol: eager, cooperative or consumer.
     """
 
     cluster: Cluster
@@ -238,8 +264,9 @@ class RebalanceCosts:
     length_ms: Bounds | None
     rewinds: Mapping[int, int]
     most: FloatArray
+    protocol: str
 
-    @cached_property
+    @property
     def recorded_reread(self) -> FloatArray:
         """Number of records read twice in the recorded rebalance, by partition (float64[P]).
 
@@ -286,7 +313,11 @@ class RebalanceCosts:
 
         ``stops`` are the indices of the partitions that change owner under the policy.
         """
-        return reread_bounds(stops, self.recorded_reread, self.most)
+        return self._reread_bounds.total(stops)
+
+    @cached_property
+    def _reread_bounds(self) -> RereadBounds:
+        return RereadBounds.of(self.recorded_reread, self.most)
 
     def reread_as_recorded(self) -> Bounds | None:
         """Return bounds on the records that consumers read twice in the recorded rebalance.
@@ -319,7 +350,8 @@ def costs_of(
     located = list(_add_partition_indices(pauses, clusters, cluster))
     rewinds = {p: pause.rewind for p, pause in located if pause.rewind is not None}
     length_ms = rebalance_duration(stops.bounds_of(located))
-    return RebalanceCosts(cluster, given, stopped, length_ms, rewinds, most)
+    protocol = recorded_protocol(rebalance.generation)
+    return RebalanceCosts(cluster, given, stopped, length_ms, rewinds, most, protocol)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from partage.simulation.members import (
     SimulatedMember,
 )
 from partage.simulation.metrics import Bounds, PlanLoads, SimulatedRebalance
-from partage.simulation.policies import CONSUMER, EAGER, Policy, recorded_protocol
+from partage.simulation.policies import CONSUMER, EAGER, OWN, Policy
 from partage.simulation.policy_state import (
     Absences,
     AbsentMember,
@@ -55,7 +55,7 @@ from partage.simulation.recorded_rebalances import (
 )
 from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy, RoundResult
 from partage.simulation.rows import RowBuilder, RowCount, RowPlace
-from partage.simulation.stop_lengths import StopLengths
+from partage.simulation.stop_lengths import RecordedLengths, StopLengths
 from partage.tables.statuses import CUMULATIVE
 
 __all__ = ["simulate_cumulative", "simulate_policies"]
@@ -100,7 +100,7 @@ def simulate_cumulative(
         context: metadata, metrics and commit statistics that all policies share.
         listener: called at each change with the time (ms) and a dict of what members consume.
     """
-    return _simulate(rebalances, lambda: [_Simulation(policy, context, listener)])
+    return _simulate(rebalances, lambda lengths: [_Simulation(policy, context, lengths, listener)])
 
 
 def simulate_policies(
@@ -124,26 +124,31 @@ def simulate_policies(
     known = continuations or {}
     return _simulate(
         rebalances,
-        lambda: [_Simulation(one, context, None, known.get(one.name)) for one in policies],
+        lambda lengths: [
+            _Simulation(one, context, lengths, None, known.get(one.name)) for one in policies
+        ],
     )
 
 
 def _simulate(
-    rebalances: Iterable[RecordedRebalance], create_simulations: Callable[[], list[_Simulation]]
+    rebalances: Iterable[RecordedRebalance],
+    create_simulations: Callable[[RecordedLengths], list[_Simulation]],
 ) -> Iterator[SimulatedRebalance]:
     """Simulate one group's history under several policies at once; yield rows of table ``replays``.
 
-    ``create_simulations`` returns a simulation per policy, once for each lifetime of the group.
+    ``create_simulations`` returns one simulation per policy. It is called for each incarnation of
+    the group, with the recorded times without a consumer.
     """
     for _, incarnation in groupby(enumerate(rebalances), lambda one: one[1].generation.incarnation):
-        simulations = create_simulations()
-        newest_ms = None
+        lengths, newest_ms = RecordedLengths(), None
+        simulations = create_simulations(lengths)
         waiting: deque[tuple[int, int]] = deque()
         for position, rebalance in incarnation:
             recorded_ms = rebalance.generation.timestamp_ms
             # The order holds where a broker's clock went back.
             newest_ms = recorded_ms if newest_ms is None else max(newest_ms, recorded_ms)
             waiting.append((newest_ms, position))
+            lengths.add(rebalance)
             for one in simulations:
                 one.schedule(position, rebalance, newest_ms)
             _run_until(simulations, waiting, newest_ms - _LOOKAHEAD_MS)
@@ -185,6 +190,7 @@ class _Simulation:
         self,
         policy: Policy,
         context: SimulationContext,
+        lengths: RecordedLengths,
         listener: ConsumptionListener | None,
         continuation: Continuation | None = None,
     ) -> None:
@@ -192,7 +198,7 @@ class _Simulation:
         self.clock = Clock()
         self.consumption = ConsumptionTracker(self.clock, listener)
         self.state = PolicyState()
-        self.lengths = StopLengths(context.server_session_ms)
+        self.lengths = StopLengths(context.server_session_ms, lengths)
         #: Begins the second phase of the newest rebalance of `own`, when the recorded one began.
         self.second_phase: Callable[[], None] = lambda: None
         self.pending: PendingRebalance | None = None
@@ -218,7 +224,7 @@ class _Simulation:
         If an earlier run has simulated it, its stored rows are scheduled for output instead.
         ``position`` is its index in the group's history.
         """
-        self.lengths.add_recorded(rebalance)
+        self.lengths.add_recorded()
         if self.continuation is not None:
             self.recent.add(position, rebalance)
             if self.continuation.covers(position):
@@ -373,8 +379,9 @@ class _Simulation:
                 self.state.key_of[absence.as_member.id] = self.state.key(absence.member)
         for member in generation.first.members:
             is_change, absent = self._join(member)
-            is_caused, extra = is_caused or is_change, extra.plus(absent)
-            why = _BACK if absent.away_s else why
+            is_caused = is_caused or is_change
+            if absent is not None:
+                extra, why = extra.plus(absent), _BACK if absent.away_s else why
         self.state.order_as_recorded(generation.first.members)
         is_caused = is_caused or has_other_cause(self.policy, rebalance)
         if rebalance.is_follow_up and not is_caused:
@@ -409,25 +416,27 @@ class _Simulation:
         self.clock.schedule_at(evicted_ms, partial(self._time_out, key, absent), rank=-1)
         return False, Absences()
 
-    def _join(self, member: MemberState) -> tuple[bool, Absences]:
+    def _join(self, member: MemberState) -> tuple[bool, Absences | None]:
         """Add a recorded member to the simulated consumer group, or update its subscription.
 
         Return whether this changes the group, and the partition-seconds lost while it was absent.
         """
         state = self.state
         if member.id in state.evicted_early:
-            return False, Absences()
+            return False, None
         key = state.key_of.setdefault(member.id, member.owner)
         known = state.members.get(key)
         if known is None:
             state.members[key] = SimulatedMember(key, member)
-            return True, Absences()
-        absence = Absences()
+            return True, None
+        absence = None
         absent = state.absent.pop(key, None)
         if absent is not None:
             away = max(0, self.clock.now_ms - absent.gone_ms) / 1_000
             seconds = away * len(known.owned)
             absence = Absences(Bounds(seconds, seconds), seconds)
+        if known.state is member:
+            return False, absence
         is_new_subscription = subscribed_topics(known.state) != subscribed_topics(member)
         is_restarted = known.state.id != member.id
         if is_restarted:
@@ -551,13 +560,7 @@ class _Simulation:
             leader=leader,
             departed=[one.partitions for one in state.released],
         )
-        unread = partial(
-            self._estimate_rebalance_downtime,
-            rebalance,
-            members,
-            away_s=extra.away_s,
-            longer_ms=longer_ms,
-        )
+        unread = partial(self._estimate_rebalance_downtime, rebalance, extra, longer_ms)
         self.consumption.rebalance(members, before, resolved.policy)
         if rows is not None:
             row = rows.simulated_row(
@@ -584,35 +587,33 @@ class _Simulation:
     def _estimate_rebalance_downtime(
         self,
         rebalance: RecordedRebalance,
-        members: list[SimulatedMember],
+        extra: Absences,
+        longer_ms: Bounds | None,
         stops: Int32Array,
         result: RoundResult,
-        *,
-        away_s: float,
-        longer_ms: Bounds | None,
     ) -> UnreadEstimate | None:
         """Estimate the partition-seconds without a consumer in a simulated rebalance.
 
         Args:
             rebalance: the recorded rebalance that caused it.
-            members: the members of the simulated rebalance.
+            extra: partition-seconds without a consumer before it.
+            longer_ms: additional time that it waited for members that did not respond.
             stops: indices of the partitions that stop (int32).
             result: the outcome of the simulated rebalance.
-            away_s: partition-seconds of static members that were away.
-            longer_ms: additional time that it waited for members that did not respond.
         """
-        protocol = protocol_of(self.policy, rebalance)
-        is_other = protocol not in (EAGER, recorded_protocol(rebalance.generation))
+        recorded = self.context.costs(rebalance).protocol
+        protocol = recorded if self.policy.protocol == OWN else self.policy.protocol
+        is_other = protocol not in (EAGER, recorded)
         found = stops_of(
             (stops, result.last_owner),
             self.cluster.index,
-            [self._recent_member_ids(member.key) for member in members],
+            [self._recent_member_ids(key) for key in self.state.members],
             self.state.released,
             longer_ms.high if longer_ms is not None else 0.0,
             protocol=protocol if is_other else None,
         )
         is_first = self._row_count(rebalance) == 0
-        inputs = UnreadInputs(found, self.state.was_empty, away_s, is_first)
+        inputs = UnreadInputs(found, self.state.was_empty, extra.away_s, is_first)
         return self._estimate_downtime(rebalance, inputs)
 
     def _estimate_downtime(

@@ -143,11 +143,11 @@ def previous_owners_of(
         problem: the assignment problem of these members, without reported partitions.
         last_owner: position of each partition's last owner (int32[P]), see `owner_view`.
     """
-    exists = problem.cluster.partition_exists
-    owned = sum(len(member.last_owned) for member in members)
-    if owned == np.count_nonzero(last_owner >= 0):
-        owner = np.where(exists & (last_owner >= 0), last_owner, UNOWNED)
-        return PreviousOwners.of_owner(owner.astype(np.int64))
+    owned = sum([len(member.last_owned) for member in members])
+    has_owner = last_owner >= 0
+    if owned == np.count_nonzero(has_owner):
+        has_owner &= problem.cluster.partition_exists
+        return PreviousOwners.of_owner(np.where(has_owner, last_owner, np.int64(UNOWNED)))
     # In a damaged record several members own a partition: the newest generation counts.
     group = Group(
         member.replaced(

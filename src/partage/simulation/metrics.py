@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from hashlib import blake2b
+from itertools import pairwise
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,10 +16,10 @@ from partage.api.measures import MeasurementCache
 from partage.history.stop_model import UnreadEstimate
 from partage.judge import Facts, Measures, PreviousOwners, check
 from partage.judge.measures import tally
-from partage.model import Assignment, Cluster, Group, Problem
-from partage.model.index import Int32Array
+from partage.model import Assignment, Cluster, Group, Plan, Problem
+from partage.model.index import Index, Int32Array
 from partage.simulation.commit_statistics import Weights
-from partage.simulation.rounds import hash_arrays
+from partage.simulation.rounds import content_key, most_entries
 from partage.tables.statuses import RECORDED
 
 __all__ = [
@@ -25,9 +29,11 @@ __all__ = [
     "Loads",
     "PlanLoads",
     "PlanMetrics",
+    "PlanTexts",
     "RecomputeInputs",
     "SimulatedRebalance",
     "load_spread",
+    "plan_json",
 ]
 
 
@@ -147,8 +153,8 @@ class SimulatedRebalance:
 
         The caller adds the columns for the run and the group.
         """
-        row = {name: getattr(self, name) for name in _COLUMNS}
-        row |= {name: getattr(self.measured, name) for name in _METRICS}
+        row: dict[str, Any] = dict(zip(_COLUMNS, _values_of_columns(self), strict=True))
+        row |= zip(_METRICS, _values_of_metrics(self.measured), strict=True)
         row["stopped_at_least_ps"], row["stopped_at_most_ps"] = self.stopped or (None, None)
         row |= _downtime_columns(self.unread)
         if self.policy != RECORDED:  # a simulation has no clients that could be missing
@@ -176,6 +182,7 @@ _COLUMNS = tuple(
     if column.name not in {"measured", "stopped", "reread", "unread", "recompute"}
 )
 _METRICS = tuple(column.name for column in fields(PlanMetrics))
+_values_of_columns, _values_of_metrics = attrgetter(*_COLUMNS), attrgetter(*_METRICS)
 
 #: Plans and groups whose figures are cached; a full cache is emptied.
 _MOST_CACHED = 1_024
@@ -197,7 +204,7 @@ class CachedJudge:
     def __init__(self) -> None:
         self._shared = MeasurementCache()
         self._metrics: dict[object, tuple[object, PlanMetrics]] = {}
-        self._groups: dict[bytes, Group] = {}
+        self._groups: dict[tuple[bytes, ...], Group] = {}
 
     def __call__(
         self,
@@ -220,7 +227,7 @@ class CachedJudge:
                 owned.
         """
         if old_owners is None:
-            members = _group_digest(group)
+            members = _group_key(group)
             group = self._intern_group(members, group)
             known: object = members
             owners = []
@@ -228,27 +235,26 @@ class CachedJudge:
             known = id(group)
             owners = [old_owners.owned, old_owners.start, old_owners.claimant]
         withheld = getattr(plan, "withheld", _NO_PARTITIONS)
-        content = hash_arrays(plan.start, plan.partition, plan.role, withheld, *owners)
+        content = content_key(plan.start, plan.partition, plan.role, withheld, *owners)
         key = (id(cluster), id(weights), known, plan.members, content)
         cached = self._metrics.get(key)
         if cached is None or plan.unresolved:
-            if len(self._metrics) >= _MOST_CACHED:
+            if len(self._metrics) >= most_entries(len(group), _MOST_CACHED):
                 self._metrics.clear()
             metrics = self._measure(plan, group, cluster, weights, old_owners)
             # The entry holds cluster, weights and group, so that their ids in the key stay theirs.
             cached = self._metrics[key] = (cluster, weights, group), metrics
         return cached[1]
 
-    def _intern_group(self, digest: bytes, group: Group) -> Group:
-        """Return one shared object for all equal groups of members, because caches use object
-        identity.
+    def _intern_group(self, key: tuple[bytes, ...], group: Group) -> Group:
+        """Return the one cached object for equal groups of members; cache ``group`` if it is the
+        first.
 
-        ``digest`` is a hash of the content of ``group``. The first group with this digest is
-        returned.
+        ``key`` has the group's content. Other caches use object identity as key.
         """
-        if len(self._groups) >= _MOST_CACHED:
+        if len(self._groups) >= most_entries(len(group), _MOST_CACHED):
             self._groups.clear()
-        return self._groups.setdefault(digest, group)
+        return self._groups.setdefault(key, group)
 
     def _measure(
         self,
@@ -301,13 +307,13 @@ class CachedJudge:
         return self._shared.count_breaches(plan, group, cluster, old_owners)
 
 
-def _group_digest(group: Group) -> bytes:
+def _group_key(group: Group) -> tuple[bytes, ...]:
     words = [(m.id, m.rack, m.generation, m.owned.topics) for m in group]
     arrays = [group.subscription_of]
     for member in group:
         arrays += [member.owned.topic_ix, member.owned.partition]
     words_digest = blake2b(repr((words, group.subscriptions)).encode(), digest_size=16).digest()
-    return words_digest + hash_arrays(*arrays)
+    return (words_digest, *content_key(*arrays))
 
 
 # -- loads, which later offset commits change --------------------------------------------------
@@ -368,3 +374,63 @@ def load_spread(loads: Loads | None, weights: Weights) -> float | None:
     member, partition, takes_part, members = loads
     load = np.bincount(member, weights[partition], minlength=members)[takes_part]
     return float(load.max() - load.min())
+
+
+# -- assignments as JSON ------------------------------------------------------------------------
+
+#: Texts that `PlanTexts` remembers, and the characters of them; a full cache is emptied.
+_MOST_TEXTS, _MOST_CHARACTERS = 512, 4 << 20
+
+
+class PlanTexts:
+    """Converts assignments to JSON text; equal assignments are converted once.
+
+    Policies often lead to the same assignment.
+    """
+
+    def __init__(self) -> None:
+        self._texts: dict[object, tuple[Index, str]] = {}
+        self._characters = 0
+
+    def text(self, plan: Plan) -> str:
+        """Return an assignment as JSON: member id to topic to list of partition numbers."""
+        arrays = plan.start.tobytes(), plan.partition.tobytes()
+        key = (id(plan.index), plan.members, *arrays)
+        known = self._texts.get(key)
+        if known is None:
+            text = plan_json(_numbers_by_topic(plan))
+            self._characters += len(text)
+            if len(self._texts) >= _MOST_TEXTS or self._characters > _MOST_CHARACTERS:
+                self._texts.clear()
+                self._characters = len(text)
+            # The entry holds the index, so that the id in the key stays its own.
+            known = self._texts[key] = plan.index, text
+        return known[1]
+
+
+def _numbers_by_topic(plan: Plan) -> dict[str, dict[str, list[int]]]:
+    """Convert an assignment to nested dicts: member id to topic to list of partition numbers.
+
+    It equals `Plan.to_dict`, but is faster for assignments with few partitions.
+    """
+    names = plan.index.topics
+    topics = plan.index.topic_of[plan.partition].tolist()
+    numbers = plan.index.number_of[plan.partition].tolist()
+    out: dict[str, dict[str, list[int]]] = {}
+    for member, (first, end) in zip(plan.members, pairwise(plan.start.tolist()), strict=True):
+        mine = out[member] = {}
+        for i in range(first, end):
+            mine.setdefault(names[topics[i]], []).append(numbers[i])
+    return out
+
+
+def plan_json(plan: Mapping[str, Mapping[str, list[int]]]) -> str:
+    """Return an assignment, given as nested dicts, in the compact JSON of table ``replays``.
+
+    >>> plan_json({"a": {"t": [0, 1]}})
+    '{"a":{"t":[0,1]}}'
+    """
+    return _encode(plan)
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

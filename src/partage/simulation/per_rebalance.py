@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from partage.history.agreement import Verdict, check_agreement
 from partage.history.problems import recorded_group
-from partage.history.records import MemberState
 from partage.model import NO_GENERATION, Group
 from partage.model.index import Index
 from partage.simulation.context import SimulationContext
@@ -140,7 +139,7 @@ def _simulate_policy(
     """
     generation = rebalance.generation
     state = generation.first
-    members = [_build_member(m, rebalance, resolved, rows.cluster.index) for m in state.members]
+    members = _build_members(rebalance, resolved, rows.cluster.index)
     departed = rebalance.owned_by_departed()
     group = _group_as_sent(rebalance, policy, resolved)
     if rebalance.is_follow_up and group is None:
@@ -193,28 +192,30 @@ def _group_as_sent(
     return recorded_group(generation.first)
 
 
-def _build_member(
-    state: MemberState, rebalance: RecordedRebalance, resolved: ResolvedPolicy, index: Index
-) -> SimulatedMember:
-    """Build a simulated member from a recorded one, with the partitions that it really owned.
+def _build_members(
+    rebalance: RecordedRebalance, resolved: ResolvedPolicy, index: Index
+) -> list[SimulatedMember]:
+    """Build simulated members from the recorded ones, with the partitions that they really owned.
 
-    Args:
-        state: the recorded member.
-        rebalance: the recorded rebalance, which has the owned partitions.
-        resolved: the policy with its strategy.
-        index: the numbering of partitions.
+    ``resolved`` is the policy with its strategy.
     """
-    owned = rebalance.owned.get(state.owner, EMPTY)
-    last = rebalance.last_owned.get(state.owner, EMPTY)
-    is_new = state.id not in rebalance.ids_before
-    if is_new and resolved.policy.protocol != CONSUMER:
-        # A process that has just started claims nothing; only a coordinator recognises it.
-        return SimulatedMember(state.owner, state, last_owned=last)
+    is_coordinator, stores_data = resolved.policy.protocol == CONSUMER, resolved.stores_member_data
     before = max(rebalance.generation.number - 1, NO_GENERATION)
-    member = SimulatedMember(state.owner, state, owned, last, NO_GENERATION if is_new else before)
-    if not is_new:
-        member.memory = resolved.restored_memory(member, index)
-    return member
+    members = []
+    for state in rebalance.generation.first.members:
+        key = state.owner
+        last = rebalance.last_owned.get(key, EMPTY)
+        is_new = state.id not in rebalance.ids_before
+        if is_new and not is_coordinator:
+            # A process that has just started claims nothing; only a coordinator recognises it.
+            members.append(SimulatedMember(key, state, last_owned=last))
+            continue
+        owned = rebalance.owned.get(key, EMPTY)
+        member = SimulatedMember(key, state, owned, last, NO_GENERATION if is_new else before)
+        if stores_data and not is_new:
+            member.memory = resolved.restored_memory(member, index)
+        members.append(member)
+    return members
 
 
 def _avoids_rebalance(rebalance: RecordedRebalance, policy: Policy) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from partage.errors import InvalidConfigError, UnknownStrategyError
 from partage.groups import registry
@@ -115,7 +116,7 @@ class Policy:
             return cls.parse(policy)
         return cls(_preferred_protocol(policy), policy)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The policy's canonical name, such as ``cooperative/sticky``, which `parse` accepts."""
         words = [self.protocol if self.strategy is None else f"{self.protocol}/{self.short}"]

@@ -237,6 +237,8 @@ def stops_of(
             None.
     """
     stops, last_owner = stopped
+    if not len(stops):
+        return ()
     departed = {p: one for one in released for p in one.partitions.tolist()}
     topics, numbers = index.topic_of[stops].tolist(), index.number_of[stops].tolist()
     owners = [] if last_owner is None else last_owner[stops].tolist()
@@ -250,8 +252,7 @@ def stops_of(
             handover = protocol if protocol == CONSUMER and one.session_ms is None else None
             found.append(Stop(name, number, one.members, one.session_ms, later, True, handover))
         else:
-            one_stop = Stop(name, number, ids[owner], later_ms=waited_ms, protocol=protocol)
-            found.append(one_stop)
+            found.append(Stop(name, number, ids[owner], None, waited_ms, False, protocol))
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -40,7 +40,8 @@ __all__ = [
     "ResolvedPolicy",
     "RoundResult",
     "SharedProblems",
-    "hash_arrays",
+    "content_key",
+    "most_entries",
 ]
 
 #: A cooperative group settles in one follow-up; more are allowed for strategies that need them.
@@ -101,6 +102,11 @@ class ResolvedPolicy:
             return None
         return cls(policy.as_strategy(recorded_protocol(generation), strategy), strategy)
 
+    @property
+    def stores_member_data(self) -> bool:
+        """True if the strategy stores data for members between rebalances."""
+        return _stores_member_data(self.strategy)
+
     def restored_memory(self, member: SimulatedMember, index: Index) -> object:
         """Recompute the data that the strategy would store for a member with its current
         partitions.
@@ -127,7 +133,7 @@ class ResolvedPolicy:
         *,
         leader: str | None = None,
         group: Group | None = None,
-        departed: Iterable[Int32Array] = (),
+        departed: Sequence[Int32Array] = (),
     ) -> RoundResult:
         """Simulate one rebalance, and update the members' partitions and stored strategy data.
 
@@ -153,10 +159,7 @@ class ResolvedPolicy:
             memory = None if leading is None else leading.memory
             plan = shared.assign(strategy, joined, memory)
             plan = plan.settled() if policy.protocol == CONSUMER else plan
-            last_owner = owner_view(
-                plan.index.partitions, [member.last_owned for member in members], departed
-            )
-            old_owners = previous_owners_of(members, joined.members, last_owner)
+            last_owner, old_owners = shared.owners_before(members, joined.members, departed)
             needs_follow_up = policy.cooperative and _loses_claim(joined.problem, plan)
             _apply_plan(strategy, members, plan, generation, leading, last_owner=last_owner)
         except PartageError as e:  # mostly UnsupportedProblemError: Kafka's class throws as well
@@ -196,9 +199,10 @@ def _clear_assignments(members: Sequence[SimulatedMember], result: RoundResult) 
 
 def _loses_claim(problem: Problem, plan: Plan) -> bool:
     start, claimed = problem.claims
-    claimant = np.repeat(np.arange(len(problem.group)), np.diff(start))
-    known = claimed >= 0
-    return bool((plan.owner[claimed[known]] != claimant[known]).any())
+    if not len(claimed):
+        return False
+    claimant = np.arange(len(start) - 1).repeat(start[1:] - start[:-1])
+    return bool(((plan.owner[claimed] != claimant) & (claimed >= 0)).any())
 
 
 def _apply_plan(
@@ -224,21 +228,27 @@ def _apply_plan(
     if leader is not None and plan.memory is not None:
         leader.memory = plan.memory
     before = {member.key: member.last_owned for member in members}
-    remembers = _stores_member_data(strategy)
+    stores_data = _stores_member_data(strategy)
+    lists = plan.lists
     for i, member in enumerate(members):
-        member.owned = member.last_owned = plan.partitions_of(i)
+        member.owned = member.last_owned = lists[i]
         member.generation = generation
-        data = plan.user_data.get(member.state.id)
-        member.memory = (
-            strategy.on_assignment(plan.part_of(i), data, generation, member.memory)
-            if remembers
-            else None
-        )
+        if stores_data:
+            data = plan.user_data.get(member.state.id)
+            part = plan.part_of(i)
+            member.memory = strategy.on_assignment(part, data, generation, member.memory)
+        else:
+            member.memory = None
     # Two members may have sent one instance id: then the key does not tell them apart.
-    if len(before) < len(members) or ((last_owner >= 0) & (plan.owner < 0)).any():
+    if len(before) < len(members) or (last_owner[plan.owner < 0] >= 0).any():
         last = last_owned(before, {member.key: member.owned for member in members})
         for member in members:
             member.last_owned = last[member.key]
+
+
+def _sends_user_data(strategy: object) -> bool:
+    method = getattr(type(strategy), "subscription_user_data", None)
+    return method is not PlainStrategy.subscription_user_data
 
 
 def _stores_member_data(strategy: object) -> bool:
@@ -261,9 +271,16 @@ def _error_text(error: Exception) -> str:
 
 # -- assignment problems, shared by the policies of one group --------------------------------------
 
+#: Bytes of an array in a key that are not hashed: hashing takes longer than comparing so few.
+_LONGEST_KEY = 512
+#: Previous owners that are cached: policies share them only within a rebalance.
+_MOST_OWNERS = 32
 #: Entries of each cache; a full one is emptied. Those of the last rebalances are enough, because
 #: all policies simulate a rebalance before the next one.
 _MOST_CACHED = 512
+#: Members in the groups of a cache's entries, together, and entries that it may always have: as
+#: many as policies simulate for one rebalance.
+_MOST_CACHED_MEMBERS, _LEAST_CACHED = 1 << 18, 32
 
 
 class JoinedProblem(NamedTuple):
@@ -289,6 +306,7 @@ class SharedProblems:
     def __init__(self) -> None:
         self._without_claims: dict[object, tuple[object, Problem]] = {}
         self._plans: dict[object, tuple[Problem, Strategy, Plan]] = {}
+        self._owners: dict[object, tuple[object, Int32Array, PreviousOwners]] = {}
 
     def problem_without_claims(
         self, members: Sequence[SimulatedMember], cluster: Cluster, *, static: bool
@@ -312,7 +330,7 @@ class SharedProblems:
                 Member(one.state.id, one.topics, rack=one.rack, instance_id=instance)
                 for one, instance in zip(members, instances, strict=True)
             )
-            _make_room(self._without_claims)
+            _make_room(self._without_claims, len(members))
             # The entry holds states and cluster, so that the ids in the key stay theirs.
             problem = Problem(group, cluster)
             _ = problem.subscription_topics, problem.member_rack  # cached: all claims share them
@@ -352,7 +370,7 @@ class SharedProblems:
             group = sent or joined_group(members, policy, strategy, cluster)
             return JoinedProblem(Problem(group, cluster), shared)
         user_data: list[bytes | None] = [None] * len(members)
-        if policy.eager or policy.cooperative:
+        if (policy.eager or policy.cooperative) and _sends_user_data(strategy):
             user_data = [strategy.subscription_user_data(m.topics, m.memory) for m in members]
         start, claimed = _reported_partitions(members, policy, shared)
         is_sent = len(claimed) > 0 or any(data is not None for data in user_data)
@@ -362,8 +380,38 @@ class SharedProblems:
         rows = ClaimRows.of_partitions(cluster.index, start, claimed)
         group = shared.group.rejoined(rows, generations, user_data)
         problem = shared.rejoined(group, (start.astype(np.int32), claimed))
-        content = (hash_arrays(start, claimed), tuple(generations), tuple(user_data))
+        content = (content_key(start, claimed), tuple(generations), tuple(user_data))
         return JoinedProblem(problem, shared, content)
+
+    def owners_before(
+        self,
+        members: Sequence[SimulatedMember],
+        problem: Problem,
+        departed: Sequence[Int32Array],
+    ) -> tuple[Int32Array, PreviousOwners]:
+        """Return the owner of each partition before a rebalance.
+
+        Args:
+            members: the members before the rebalance.
+            problem: the assignment problem of these members, without reported partitions.
+            departed: partitions of members that left since the last rebalance.
+
+        Returns:
+            The position of each partition's last owner (int32[P], see `owner_view`), and the
+                previous owners, against which moves are counted.
+        """
+        lists = [member.last_owned for member in members]
+        generations = tuple([member.generation for member in members])
+        key = (id(problem), tuple(map(id, lists)), tuple(map(id, departed)), generations)
+        known = self._owners.get(key)
+        if known is None:
+            _make_room(self._owners, len(members), _MOST_OWNERS)
+            last_owner = owner_view(problem.index.partitions, lists, departed)
+            old_owners = previous_owners_of(members, problem, last_owner)
+            # The entry holds what the key names by id.
+            known = (problem, lists, departed), last_owner, old_owners
+            self._owners[key] = known
+        return known[1:]
 
     def assign(self, strategy: Strategy, joined: JoinedProblem, memory: object) -> Plan:
         """Return the assignment that a strategy computes; equal problems are solved once.
@@ -382,7 +430,7 @@ class SharedProblems:
             return strategy.assign(joined.problem, memory)
         if known is None:
             plan = strategy.assign(joined.problem, memory)
-            _make_room(self._plans)
+            _make_room(self._plans, len(joined.members.group))
             # The entry holds members and strategy, so that the ids in the key stay theirs.
             known = self._plans[key] = joined.members, strategy, plan
         return known[2]
@@ -413,12 +461,15 @@ def _reported_partitions(
     start = np.zeros(len(members) + 1, np.int64)
     if policy.eager:
         return start, EMPTY
-    owned = np.concatenate([EMPTY, *(member.owned for member in members)])
-    member = np.repeat(np.arange(len(members)), [len(one.owned) for one in members])
+    lists = [member.owned for member in members]
+    owned = np.concatenate([EMPTY, *lists])
+    if not len(owned):
+        return start, EMPTY
+    member = np.arange(len(lists)).repeat([len(one) for one in lists])
     sent = problem.cluster.partition_exists[owned]
     if policy.cooperative:
         sent &= _is_subscribed(problem, member, problem.index.topic_of[owned])
-    np.cumsum(np.bincount(member[sent], minlength=len(members)), out=start[1:])
+    np.bincount(member[sent], minlength=len(lists)).cumsum(out=start[1:])
     return start, owned[sent]
 
 
@@ -443,13 +494,29 @@ def _is_subscribed(
     return np.isin(pairs, np.concatenate([EMPTY, *wanted]))
 
 
-def _make_room(cache: dict[object, Any]) -> None:
-    if len(cache) >= _MOST_CACHED:
+def most_entries(members: int, most: int) -> int:
+    """Return how many entries a cache may have, so that those of a large group take little memory.
+
+    Args:
+        members: number of members of the group; an entry refers to all of them.
+        most: maximum for a small group.
+
+    >>> most_entries(10, 512), most_entries(4_096, 512), most_entries(1 << 20, 512)
+    (512, 64, 32)
+    """
+    return min(most, max(_LEAST_CACHED, _MOST_CACHED_MEMBERS // max(1, members)))
+
+
+def _make_room(cache: dict[object, Any], members: int, most: int = _MOST_CACHED) -> None:
+    if len(cache) >= most_entries(members, most):
         cache.clear()
 
 
-def hash_arrays(*arrays: NDArray[Any]) -> bytes:
-    """Return a 16-byte hash of the contents of the given arrays, as a key for caches."""
-    sizes = b"".join([len(array).to_bytes(8, "little") for array in arrays])
-    content = b"".join([array.tobytes() for array in arrays])
-    return blake2b(sizes + content, digest_size=16).digest()
+def content_key(*arrays: NDArray[Any]) -> tuple[bytes, ...]:
+    """Return a key for caches: the content of each array, or a 16-byte hash of much content."""
+    parts = [array.tobytes() for array in arrays]
+    return tuple([one if len(one) <= _LONGEST_KEY else _digest(one) for one in parts])
+
+
+def _digest(content: bytes) -> bytes:
+    return blake2b(content, digest_size=16).digest()

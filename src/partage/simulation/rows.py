@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +27,7 @@ from partage.simulation.metrics import (
     PlanMetrics,
     RecomputeInputs,
     SimulatedRebalance,
+    plan_json,
 )
 from partage.simulation.policies import Policy, is_recorded_strategy, recorded_protocol
 from partage.simulation.recorded_rebalances import RecordedRebalance, session_timeout_ms
@@ -214,7 +214,7 @@ class RowBuilder:
             reread=self.costs.reread(stops),
             changed=self._count_changed_owners(plan),
             unread_at_once=len(stops),
-            plan=_to_json(_numbers_by_topic(plan)),
+            plan=context.plan_texts.text(plan),
             detail=None if plan.loop is None else plan.loop.warning(resolved.strategy.name),
             recompute=RecomputeInputs(
                 stops, extra, plan, result.group, on, not result.needs_follow_up, longer_ms
@@ -242,9 +242,12 @@ class RowBuilder:
 
         With assumed partition counts this number would be unreliable.
         """
+        return replace(metrics, breaches=None) if self._has_unknown_partitions else metrics
+
+    @cached_property
+    def _has_unknown_partitions(self) -> bool:
         assumed = self.context.clusters.assumed_at(self.rebalance.generation.timestamp_ms)
-        is_unknown = assumed or bool(self.recorded.unresolved)
-        return replace(metrics, breaches=None) if is_unknown else metrics
+        return assumed or bool(self.recorded.unresolved)
 
     def detection_delay_seconds(self, policy: Policy) -> Bounds:
         """Return bounds on the partition-seconds between the death of members and their eviction.
@@ -321,7 +324,7 @@ def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> Si
         reread=rows.costs.reread_as_recorded(),
         changed=0,
         unread_at_once=len(rows.costs.stopped),
-        plan=_to_json(recorded_plan(generation.first)),
+        plan=plan_json(recorded_plan(generation.first)),
         recompute=RecomputeInputs(rows.costs.stopped, extra, given, members.group, rows.cluster),
     )
 
@@ -344,22 +347,3 @@ def _recorded_problem(
     problem = rows.context.problems.problem_without_claims(members, rows.cluster, static=False)
     last_owner = owner_view(rows.cluster.index.partitions, [m.last_owned for m in members])
     return problem, previous_owners_of(members, problem, last_owner)
-
-
-def _numbers_by_topic(plan: Plan) -> dict[str, dict[str, list[int]]]:
-    """Convert a plan (assignment) to nested dicts: member id to topic to list of partition
-    numbers.
-    """
-    names = plan.index.topics
-    topics = plan.index.topic_of[plan.partition].tolist()
-    numbers = plan.index.number_of[plan.partition].tolist()
-    out: dict[str, dict[str, list[int]]] = {}
-    for member, (first, end) in zip(plan.members, pairwise(plan.start.tolist()), strict=True):
-        mine = out[member] = {}
-        for i in range(first, end):
-            mine.setdefault(names[topics[i]], []).append(numbers[i])
-    return out
-
-
-def _to_json(plan: Mapping[str, Mapping[str, list[int]]]) -> str:
-    return json.dumps(plan, ensure_ascii=False, separators=(",", ":"))

@@ -20,8 +20,9 @@ them without a rebalance of the others.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import sqrt
 from typing import NamedTuple
 
@@ -40,7 +41,7 @@ from partage.history.stop_model import (
 from partage.simulation.policies import COOPERATIVE
 from partage.simulation.recorded_rebalances import RecordedRebalance, session_timeout_ms
 
-__all__ = ["Stop", "StopLengths"]
+__all__ = ["RecordedLengths", "Stop", "StopLengths"]
 
 _Pair = tuple[str, int]
 #: In the consumer protocol a partition stops when its owner acknowledges its new target, within
@@ -91,7 +92,10 @@ class _Length(NamedTuple):
         """Return this estimate, shifted by ``later_ms`` milliseconds (negative if shorter), at
         least 0.
         """
-        return _Length(*(max(0.0, one + later_ms) for one in self))
+        best, p10, p90 = self
+        return _Length(
+            max(0.0, best + later_ms), max(0.0, p10 + later_ms), max(0.0, p90 + later_ms)
+        )
 
 
 @dataclass(slots=True)
@@ -125,6 +129,45 @@ class _RebalanceMeans:
     by_fate: dict[bool, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
 
 
+class RecordedLengths:
+    """Recorded times without a consumer, and their means, for the simulations of a group.
+
+    Call `add` for every rebalance in order, then `StopLengths.add_recorded` of each simulation.
+
+    Attributes:
+        newest: the recorded intervals of the newest rebalance, each with its partition.
+        usual: mean of all intervals so far, of members that left (True) and that stayed (False).
+    """
+
+    def __init__(self) -> None:
+        self.newest: list[tuple[_Pair, UnreadInterval]] = []
+        self.usual: dict[bool, _Mean] = defaultdict(_Mean)
+        #: Means by number of the rebalance, with its recorded follow-ups.
+        self._means: dict[int, _RebalanceMeans] = {}
+        self._newest_means = _RebalanceMeans()
+
+    def add(self, rebalance: RecordedRebalance) -> None:
+        """Add the recorded intervals without a consumer of the next rebalance, in order of time."""
+        if not rebalance.is_follow_up:
+            self._newest_means = _RebalanceMeans()
+        members, newest = _ids(rebalance), self._newest_means
+        self._means[rebalance.generation.number] = newest
+        while len(self._means) > _MOST_KEPT:
+            del self._means[next(iter(self._means))]
+        self.newest = []
+        for one in rebalance.generation.unread_intervals:
+            if not _restarted_without_rebalance(one, rebalance):
+                self.newest.append(((one.topic, one.partition), one))
+                has_left = one.member not in members
+                newest.by_member[one.member].add(one)
+                newest.by_fate[has_left].add(one)
+                self.usual[has_left].add(one)
+
+    def means(self, generation: int) -> _RebalanceMeans:
+        """Return the mean lengths in a recorded rebalance, given the number of its generation."""
+        return self._means.get(generation) or _RebalanceMeans()
+
+
 class StopLengths:
     """Estimator of the time in which partitions have no consumer in simulated rebalances.
 
@@ -132,34 +175,17 @@ class StopLengths:
 
     Args:
         server_session_ms: the broker's session timeout of consumer groups.
+        recorded: the recorded intervals; the simulations of a group share it.
     """
 
-    def __init__(self, server_session_ms: int) -> None:
-        self._server_session_ms = server_session_ms
-        self._intervals: dict[_Pair, deque[UnreadInterval]] = {}
-        #: Means by number of the rebalance, with its recorded follow-ups.
-        self._means: dict[int, _RebalanceMeans] = {}
-        self._newest = _RebalanceMeans()
-        self._usual: dict[bool, _Mean] = defaultdict(_Mean)
+    def __init__(self, server_session_ms: int, recorded: RecordedLengths) -> None:
+        self._server_session_ms, self._recorded = server_session_ms, recorded
+        self._intervals: dict[_Pair, deque[UnreadInterval]] = defaultdict(deque)
 
-    def add_recorded(self, rebalance: RecordedRebalance) -> None:
-        """Add the recorded intervals without a consumer of the next rebalance, in order of time."""
-        if not rebalance.is_follow_up:
-            self._newest = _RebalanceMeans()
-        members = _ids(rebalance)
-        self._means[rebalance.generation.number] = self._newest
-        while len(self._means) > _MOST_KEPT:
-            del self._means[next(iter(self._means))]
-        for one in rebalance.generation.unread_intervals:
-            if not _restarted_without_rebalance(one, rebalance):
-                self._intervals.setdefault((one.topic, one.partition), deque()).append(one)
-                has_left = one.member not in members
-                for mean in (
-                    self._newest.by_member[one.member],
-                    self._newest.by_fate[has_left],
-                    self._usual[has_left],
-                ):
-                    mean.add(one)
+    def add_recorded(self) -> None:
+        """Add the recorded intervals of the rebalance that ``recorded`` got last."""
+        for pair, one in self._recorded.newest:
+            self._intervals[pair].append(one)
 
     def estimate(
         self,
@@ -184,11 +210,12 @@ class StopLengths:
         """
         if rebalance.generation.unread is None:
             return None
-        means = self._means.get(rebalance.generation.number, _RebalanceMeans())
+        means = self._recorded.means(rebalance.generation.number)
+        timeouts = [session_timeout_ms(one) for one in rebalance.generation.first.members]
         sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
         is_join = was_empty and not rebalance.ids_before
         for stop in stops:
-            length = self._estimate_length(stop, rebalance, means)
+            length = self._estimate_length(stop, rebalance, means, timeouts)
             if stop.later_ms:
                 length = length.plus(stop.later_ms)
             _add(sums[stop.members[0]], length)
@@ -201,23 +228,31 @@ class StopLengths:
         return UnreadEstimate(*(away_s + one / 1_000 for one in ends))
 
     def _estimate_length(
-        self, stop: Stop, rebalance: RecordedRebalance, means: _RebalanceMeans
+        self,
+        stop: Stop,
+        rebalance: RecordedRebalance,
+        means: _RebalanceMeans,
+        timeouts: Sequence[int],
     ) -> _Length:
         """Estimate the time (ms) in which one partition has no consumer during a simulated
         rebalance.
 
         The estimate is the partition's own recorded interval if there is one, else a mean of other
-        partitions (``means``), else it is computed from timeouts. ``stop`` is the partition with
-        its last owner.
+        partitions, else the result of the stop model (computed from timeouts).
+
+        Args:
+            stop: the partition with its last owner.
+            rebalance: the recorded rebalance.
+            means: mean lengths in the recorded rebalance.
+            timeouts: session timeouts of the recorded members (ms).
         """
-        members = rebalance.generation.first.members
-        longest_ms = max(map(session_timeout_ms, members), default=0)
+        longest_ms = max(timeouts, default=0)
         recorded = self._find_recorded_length(stop, rebalance, means)
         if stop.protocol == COOPERATIVE:
             return _estimate_cooperative_handover(longest_ms, recorded)
         if stop.protocol is not None:
             return _estimate_consumer_handover(self._server_session_ms)
-        return recorded or _estimate_by_model(stop.session_ms, longest_ms, len(members))
+        return recorded or _estimate_by_model(stop.session_ms, longest_ms, len(timeouts))
 
     def _find_recorded_length(
         self, stop: Stop, rebalance: RecordedRebalance, means: _RebalanceMeans
@@ -230,8 +265,10 @@ class StopLengths:
         found = self._take_interval(stop, rebalance.generation.timestamp_ms)
         if found is not None:
             return _of(found)
-        known = [means.by_member[member] for member in stop.members if member in means.by_member]
-        for mean in (*known, means.by_fate[stop.left], self._usual[stop.left]):
+        for member in stop.members:
+            if member in means.by_member:
+                return means.by_member[member].value
+        for mean in (means.by_fate[stop.left], self._recorded.usual[stop.left]):
             if mean.count:
                 return mean.value
         return None
@@ -242,7 +279,7 @@ class StopLengths:
         It has the same partition and last owner, and ends after ``time_ms``. The result is None if
         there is none.
         """
-        intervals = self._intervals.get((stop.topic, stop.partition))
+        intervals = self._intervals.get(stop[:2])
         if not intervals:
             return None
         while intervals and intervals[0].assigned_ms < time_ms - _KEPT_MS:
@@ -313,6 +350,7 @@ def _estimate_consumer_handover(session_ms: float) -> _Length:
     return _Length(best, low, high)
 
 
+@lru_cache
 def _estimate_by_model(session_ms: int | None, usual_session_ms: float, members: int) -> _Length:
     """Estimate the time in which a partition has no consumer from timeouts, if no commits show it.
 

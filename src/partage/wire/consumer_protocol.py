@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from partage.errors import WireFormatError
@@ -299,6 +300,8 @@ NO_GENERATION = -1
 STICKY_ASSIGNOR_USER_DATA = load_message("StickyAssignorUserData")
 
 _MIN_BYTES = 4  # version 0 with an empty list of topics
+#: Encoded claims of a member are cached up to this number: 4,096 entries take some 40 MB at most.
+_MOST_CACHED_CLAIMS = 64
 
 
 class StickyClaims(NamedTuple):
@@ -324,11 +327,26 @@ def encode_sticky_user_data(
     >>> encode_sticky_user_data([], -1)
     b'\x00\x00\x00\x00\xff\xff\xff\xff'
     """
-    claims = list(partitions)
+    claims = tuple([(topic, number) for topic, number in partitions])
+    is_cached = version == 1 and len(claims) <= _MOST_CACHED_CLAIMS
+    if is_cached and type(generation) is int and -(2**31) <= generation < 2**31:
+        return _sticky_partitions(claims) + generation.to_bytes(4, "big", signed=True)
+    values = {"previousAssignment": _sticky_topics(claims), "generation": generation}
+    return encode(STICKY_ASSIGNOR_USER_DATA, values, version=version, path="userData")
+
+
+@lru_cache(maxsize=4_096)
+def _sticky_partitions(partitions: tuple[TopicPartition, ...]) -> bytes:
+    # Version 0 is version 1 without the generation at its end. Sticky members mostly keep their
+    # partitions, so the same ones are encoded again and again.
+    values = {"previousAssignment": _sticky_topics(partitions)}
+    return encode(STICKY_ASSIGNOR_USER_DATA, values, version=0, path="userData")
+
+
+def _sticky_topics(claims: Sequence[TopicPartition]) -> list[dict[str, Any]]:
     by_topic = {group["topic"]: group for group in _grouped(claims)}
     topics = hash_set_order((topic for topic, _ in claims), string_hash, compute_if_absent=True)
-    values = {"previousAssignment": [by_topic[t] for t in topics], "generation": generation}
-    return encode(STICKY_ASSIGNOR_USER_DATA, values, version=version, path="userData")
+    return [by_topic[t] for t in topics]
 
 
 def decode_sticky_user_data(data: bytes | None) -> StickyClaims:

@@ -384,16 +384,17 @@ class MemberLists:
         self._kept = np.zeros(total, np.int32)
         if not total and not (owner >= 0).any():
             return
-        at = np.cumsum(keep, dtype=np.int32) - keep
+        at = keep.cumsum(dtype=np.int32) - keep
         if keep_up_to_quota.ready:
             keep_up_to_quota(
                 slots.by_number, owner, at, at + keep, self._kept, previous_owner, work=slots.count
             )
             return
         member = owner[slots.by_number]
-        place = np.flatnonzero(member >= 0)
-        start, order = group_by_member(self._members, member[place])
-        member, slot = member[place][order], slots.by_number[place[order]]
+        has_owner = member >= 0
+        member = member[has_owner]
+        start, order = group_by_member(self._members, member)
+        member, slot = member[order], slots.by_number[has_owner][order]
         nth = np.arange(len(slot), dtype=np.int32) - start[member]
         stays = nth < keep[member]
         self._kept = slot[stays]
@@ -423,13 +424,14 @@ class MemberLists:
         out = np.empty(int(start[-1]), np.int32)
         at = start[:-1].copy()
         if len(self._kept):
-            shift = np.repeat(at - (np.cumsum(keep) - keep), keep)
+            shift = (at - (keep.cumsum() - keep)).repeat(keep)
             out[np.arange(len(self._kept)) + shift] = self._kept
             at += keep
         if append_to_lists.ready:
             append_to_lists(slot, member, at, out, work=len(slot))
             return start, out
         order = sort_by_member(self._members, member)
-        first = np.repeat(at - (np.cumsum(sizes - keep) - (sizes - keep)), sizes - keep)
+        more = sizes - keep
+        first = (at - (more.cumsum() - more)).repeat(more)
         out[np.arange(len(order)) + first] = slot[order]
         return start, out

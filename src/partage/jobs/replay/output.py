@@ -24,9 +24,11 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
@@ -217,12 +219,24 @@ def _table(table: str, rows: Iterable[Mapping[str, Any]], run_id: str) -> pa.Tab
     import pyarrow as pa
 
     made, wanted = list(rows), schema(table)
+    given = _columns(made)
     columns = [
         pa.repeat(pa.scalar(run_id, field.type), len(made)) if field.name == "run_id"
-        else pa.array([row.get(field.name) for row in made], field.type)
+        else pa.array(given[field.name], field.type) if field.name in given
+        else pa.nulls(len(made), field.type)
         for field in wanted
     ]  # fmt: skip
     return pa.Table.from_arrays(columns, schema=wanted)
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Sequence[Any]]:
+    """Convert rows to columns; a row without a column's name has None there."""
+    names = list(rows[0])
+    if len(names) > 1 and all(row.keys() == rows[0].keys() for row in rows):
+        # One call a row instead of one a cell; the keys may be in another order.
+        return dict(zip(names, zip(*map(itemgetter(*names), rows), strict=True), strict=True))
+    every = dict.fromkeys(chain.from_iterable(rows))
+    return {name: [row.get(name) for row in rows] for name in every}
 
 
 def publish(
