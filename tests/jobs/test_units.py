@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet
 import pytest
+from tests.support.published import replayed
 from tests.support.simulated_histories import history, member, topics
 
 from partage.jobs.replay import output
@@ -84,6 +85,21 @@ def test_rows_with_long_plans_are_written_early(
         (file,) = writers.finish()
     found = pyarrow.parquet.ParquetFile(tmp_path / file.path)
     assert [found.metadata.row_group(i).num_rows for i in range(3)] == [2, 2, 1]
+
+
+def test_rows_may_have_their_columns_in_any_order(tmp_path) -> None:
+    """A row's values get to their columns by name, whatever the order; a missing one is null."""
+    first = replayed("a", 1, "range", detail="x")
+    second = dict(reversed(replayed("b", 2, "range", detail="y").items()))
+    short = {name: value for name, value in second.items() if name != "detail"}
+    for number, given in enumerate(([first, second], [first, short])):
+        with closing(TableWriters(str(tmp_path), "run", str(number))) as writers:
+            for row in given:
+                writers.add("replays", row)
+            (receipt,) = writers.finish()
+        table = pyarrow.parquet.read_table(tmp_path / receipt.path)
+        assert table["group"].to_pylist() == [row.get("group") for row in given]
+        assert table["detail"].to_pylist() == [row.get("detail") for row in given]
 
 
 def test_every_rebalance_is_simulated_once() -> None:

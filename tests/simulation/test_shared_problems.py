@@ -10,6 +10,7 @@ from tests.support.simulated_histories import cause, history, member, topics
 from partage.api.measures import measure
 from partage.judge import check
 from partage.model import Group, Problem
+from partage.simulation import metrics, rounds
 from partage.simulation.commit_statistics import CommitStatistics
 from partage.simulation.context import SimulationContext
 from partage.simulation.cumulative import simulate_cumulative, simulate_policies
@@ -110,6 +111,24 @@ def test_sharing_changes_no_row(seed: int) -> None:
     for one in rebalances:
         rows = list(simulate_rebalance(one, POLICIES, shared))
         assert rows == list(simulate_rebalance(one, POLICIES, plain))
+
+
+def test_nearly_empty_caches_change_no_row(monkeypatch) -> None:
+    """Rows are equal if every cache is emptied at each second entry, as for very large groups."""
+    generations, clusters = random_history(2)
+    rebalances = tuple(recorded_rebalances(generations, clusters))
+
+    def rows() -> list[object]:
+        context = SimulationContext.of(clusters, rebalances, CommitStatistics())
+        single = [row for one in rebalances for row in simulate_rebalance(one, POLICIES, context)]
+        return single + list(simulate_policies(rebalances, POLICIES, context))
+
+    found = rows()
+    monkeypatch.setattr(rounds, "_LEAST_CACHED", 1)
+    monkeypatch.setattr(rounds, "_MOST_CACHED_MEMBERS", 1)
+    monkeypatch.setattr(metrics, "_MOST_TEXTS", 1)
+    assert rounds.most_entries(2, 512) == 1
+    assert rows() == found
 
 
 def test_a_plan_is_computed_once_for_policies_with_equal_problems() -> None:
