@@ -42,6 +42,7 @@ __all__ = [
     "kubernetes_lines",
     "recorded_slowdown",
     "scale_unread",
+    "slowdown_under",
 ]
 
 #: Distance of the 10th and 90th percentile from the median of a normal distribution.
@@ -319,6 +320,32 @@ def recorded_slowdown(recorded_s: float, rebalances: int, forecast: RolloutForec
     return max(1.0, mean / forecast.wait_s)
 
 
+def slowdown_under(factor: float, past: RolloutForecast, forecast: RolloutForecast) -> float:
+    """Return the factor that corrects a forecast under other settings than the recorded ones.
+
+    The time without a reader of each stopped partition is longer by the same number of seconds as
+    under the recorded settings. The same factor would exaggerate the delays of cooperative
+    rebalances, in which stopped partitions wait for whole heartbeat intervals.
+
+    Args:
+        factor: the result of `recorded_slowdown`.
+        past: the forecast for the recorded settings, before its correction.
+        forecast: the forecast to correct.
+
+    >>> from partage.forecasts.loads import constant_load
+    >>> load, restart = constant_load({"t": 4}, 0.0), RestartTime.from_range(20.0)
+    >>> past, other = (
+    ...     forecast_rollout(Deployment(load=load, policy=Policy.parse(one), members=2,
+    ...                                 restart=restart))
+    ...     for one in ("range", "cooperative-sticky"))
+    >>> slowdown_under(2.0, past, past), 1.0 < slowdown_under(2.0, past, other) < 2.0
+    (2.0, True)
+    """
+    if not forecast.wait_s:
+        return 1.0
+    return 1.0 + (factor - 1.0) * past.wait_s / forecast.wait_s
+
+
 def scale_unread(forecast: RolloutForecast, factor: float) -> RolloutForecast:
     """Multiply a forecast's time without a reader by a factor that corrects the simulation's bias.
 
@@ -327,7 +354,7 @@ def scale_unread(forecast: RolloutForecast, factor: float) -> RolloutForecast:
 
     Args:
         forecast: the forecast of a rolling deployment.
-        factor: the result of `recorded_slowdown`.
+        factor: the result of `recorded_slowdown` or `slowdown_under`.
     """
     if factor == 1.0 or not _waits_for_heartbeats(forecast.deployment):
         return forecast

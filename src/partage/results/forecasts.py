@@ -40,6 +40,7 @@ from partage.forecasts.rolling import (
     forecast_rollout,
     recorded_slowdown,
     scale_unread,
+    slowdown_under,
 )
 from partage.forecasts.sizing import Sizing, size_group
 from partage.groups import registry
@@ -448,11 +449,13 @@ def forecast(
         else DEFAULT_SESSION_S,
     )  # fmt: skip
     found = forecast_rollout(now, seed=seed)
-    factor = 1.0 if source is None else _slowdown(source, found, seed)
-    changed = alternatives(now) if compare else ()
-    others = [forecast_rollout(one, seed=seed) for one in changed]
-    others.sort(key=lambda one: one.unread.best)
-    return tuple(scale_unread(one, factor) for one in (found, *others))
+    rows = [found]
+    if compare:
+        rows += [forecast_rollout(one, seed=seed) for one in alternatives(now)]
+    if source is not None:
+        factor, past = _slowdown(source, found, seed)
+        rows = [scale_unread(one, slowdown_under(factor, past, one)) for one in rows]
+    return (rows[0], *sorted(rows[1:], key=lambda one: one.unread.best))
 
 
 def _session_timeout(source: GroupInput, policy: Policy) -> float:
@@ -469,10 +472,13 @@ def _session_timeout(source: GroupInput, policy: Policy) -> float:
     return source.server_session_s if policy.protocol == CONSUMER else source.member_session_s
 
 
-def _slowdown(source: GroupInput, found: RolloutForecast, seed: int) -> float:
+def _slowdown(
+    source: GroupInput, found: RolloutForecast, seed: int
+) -> tuple[float, RolloutForecast]:
     """Return the factor by which a group's real rebalances were slower than simulated ones.
 
     The simulation has the settings that the group had in the recording, whatever the forecast has.
+    Its forecast is the second value.
 
     Args:
         source: the recorded or measured group.
@@ -481,7 +487,7 @@ def _slowdown(source: GroupInput, found: RolloutForecast, seed: int) -> float:
     """
     evidence = source.restarts
     if not evidence.rebalances or not evidence.members:
-        return 1.0
+        return 1.0, found
     try:
         policy = source.policy
         past = replace(
@@ -492,8 +498,8 @@ def _slowdown(source: GroupInput, found: RolloutForecast, seed: int) -> float:
         if past != found.deployment:
             found = forecast_rollout(past, seed=seed)
     except (InvalidConfigError, UnsupportedProblemError):  # the recorded strategy is unknown
-        return 1.0
-    return recorded_slowdown(evidence.unread_s, evidence.rebalances, found)
+        return 1.0, found
+    return recorded_slowdown(evidence.unread_s, evidence.rebalances, found), found
 
 
 def _load(

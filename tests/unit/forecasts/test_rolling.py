@@ -18,6 +18,7 @@ from partage.forecasts.rolling import (
     kubernetes_lines,
     recorded_slowdown,
     scale_unread,
+    slowdown_under,
 )
 from partage.simulation.policies import Policy
 
@@ -392,6 +393,15 @@ def test_slow_rebalances_of_the_past_raise_the_forecast() -> None:
     assert scale_unread(found, factor).unread.best == pytest.approx(3 * found.unread.best)
     assert recorded_slowdown(found.wait_s / 5, 60, found) == recorded_slowdown(0.0, 0, found) == 1.0
     assert scale_unread(found, 1.0) is found
+
+
+def test_slowness_lasts_as_many_seconds_under_other_settings() -> None:
+    """Each stop is longer by the same time: long stops are not multiplied."""
+    past, other = (forecast_rollout(deployment(p)) for p in ("eager/range", "cooperative-sticky"))
+    assert slowdown_under(3.0, past, past) == pytest.approx(3.0)
+    factor = slowdown_under(3.0, past, other)
+    assert (factor - 1) * other.wait_s == pytest.approx(2 * past.wait_s)
+    assert 1 < factor < 3
 
 
 def test_static_and_killed_members_are_not_slowed() -> None:
