@@ -99,7 +99,7 @@ def forecast(
                      help="Largest unread time that is accepted. Exit with 3 if the forecast for "
                      "the present settings exceeds it."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the simulation.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of Java's Random.")] = 0,
     options: ForecastOptions,
     cluster: ClusterOptions,
 ) -> None:  # fmt: skip

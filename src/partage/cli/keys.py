@@ -72,7 +72,7 @@ def keys(
     picture: Annotated[
         Path | None,
         typer.Option("--picture", metavar="FILE", show_default=False,
-                     help="Write a picture of what --grow moves as SVG."),
+                     help="Write a picture of the result as SVG. Needs --grow."),
     ] = None,
     cluster: ClusterOptions,
     topic: Annotated[str | None, topic_option("Of --bootstrap-server.")] = None,
