@@ -304,7 +304,12 @@ def _client_lines(recommended: Deployment, present: Deployment, group: str) -> t
     lines = list(found or ())
     if found is None:
         clients = ", ".join(sorted(set(recommended.clients)))
-        lines.append(f"# no common properties for {clients}: set {recommended.policy.name} in code")
+        lines.append(
+            f"# Python clients take assignor classes: set {recommended.policy.name} in code"
+            f"{'; aiokafka lacks it' if recommended.policy.protocol == 'cooperative' else ''}"
+            if family == "python"
+            else f"# no common properties for {clients}: set {recommended.policy.name} in each"
+        )
     if is_server and was_server:  # the group has the protocol: only static membership is new
         lines = [one for one in lines if one.startswith("group.instance.id")]
     if is_server and recommended.session_s > recommended.server_session_s:
