@@ -255,3 +255,14 @@ def test_a_page_has_no_control_and_no_bidirectional_characters(tmp_path) -> None
     assert not set("\x1b\x9b\u202e") & set(page)
     assert r"<bdi>a\x1b[2J\x9b\u202e</bdi>" in page
     assert json.dumps(name) in json.dumps(json.loads(read(page).scripts[0]))
+
+
+def test_only_simulated_gains_are_marked_as_certain(tmp_path) -> None:
+    """The page's script colours them; other gains, and no measurable difference, are plain."""
+    text = rendered(published_run(tmp_path, synthetic(4)))
+    groups = [json.loads(one) for one in read(text).scripts[4:-2]]
+    advice = [one for group in groups for one in group["advice"]]
+    assert {one["simulated"] for one in advice} == {True, False}
+    for one in advice:
+        unknown = one["gain"].startswith(("unknown", "no measurable", "about"))
+        assert one["simulated"] is not unknown, one["gain"]
