@@ -338,7 +338,7 @@ def encode_sticky_user_data(
 @lru_cache(maxsize=4_096)
 def _sticky_partitions(partitions: tuple[TopicPartition, ...]) -> bytes:
     # Version 0 is version 1 without the generation at its end. Sticky members mostly keep their
-    # partitions, so the same ones are encoded again and again.
+    # partitions, so that the same ones are encoded many times.
     values = {"previousAssignment": _sticky_topics(partitions)}
     return encode(STICKY_ASSIGNOR_USER_DATA, values, version=0, path="userData")
 
