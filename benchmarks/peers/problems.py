@@ -280,6 +280,14 @@ def main_rows() -> list[Row]:
             for name, size, goal in SMALL
             for strategy in SMALL_STRATEGIES
         ),
+        *(
+            Row(f"10,000 x 100 {name}, from a Group", make, "server:uniform", go=None, built=True)
+            for name, make in (
+                ("fresh", lambda _: grid(*MEDIUM)),
+                ("one leaves", lambda s: leaves(*MEDIUM, s)),
+                ("one joins", lambda s: joins(*MEDIUM, s)),
+            )
+        ),
         Row("10,000 x 100 fresh", lambda _: grid(*MEDIUM), "sticky", 0.0015, **small),
         Row("10,000 x 100 one leaves", lambda s: leaves(*MEDIUM, s), "sticky", 0.002, **small),
         *(

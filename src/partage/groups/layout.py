@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from partage.java.hash_order import names_in_map_order
 from partage.java.strings import string_hashes
 from partage.kernels import kernel
-from partage.model import Plan, Problem
+from partage.model import Claims, Plan, Problem
 from partage.model.index import Int32Array
 from partage.model.problem import cached_by_subscriptions
 
@@ -24,6 +25,7 @@ __all__ = [
     "TopicRows",
     "cached_by_common_subscription",
     "cached_by_subscriptions",
+    "claimed_topics",
     "group_by_member",
     "member_order",
     "members_in_map_order",
@@ -320,6 +322,33 @@ def plan_in_order(
         grouped = partition[sort_by_member(members, owner)]
     role = np.zeros(len(partition), np.int8)
     return Plan(problem.index, problem.group.ids, start, grouped, role, **more)
+
+
+def claimed_topics(claims: Sequence[Claims], number_of: Mapping[str, int]) -> Int32Array:
+    """Return the topic of each claimed partition of several members, member after member (int32).
+
+    Args:
+        claims: the partitions that each member reports as owned.
+        number_of: dict from topic name to the topic's number; the result is -1 for other names.
+
+    >>> some = [Claims.of({"t": [0, 3]}), Claims.of({"gone": [1], "t": [1]})]
+    >>> claimed_topics(some, {"t": 7}).tolist()
+    [7, 7, -1, 7]
+    """
+    # Claims of one plan share their tuple of names, and members that took turns have equal ones.
+    # Each is resolved once.
+    by_id = {id(one.topics): one.topics for one in claims}
+    tuples = dict.fromkeys(by_id.values())
+    names = list(chain.from_iterable(tuples))
+    resolved = np.array([number_of.get(name, -1) for name in names], np.int32)
+    topic = np.concatenate([one.topic_ix for one in claims])
+    if len(tuples) > 1:
+        begin = dict(zip(tuples, accumulate(map(len, tuples), initial=0), strict=False))
+        first = {key: begin[one] for key, one in by_id.items()}
+        at = np.array([first[id(one.topics)] for one in claims], np.int32)
+        topic += np.repeat(at, [len(one.topic_ix) for one in claims])
+    found: Int32Array = resolved[topic]
+    return found
 
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")

@@ -194,7 +194,7 @@ class ClaimRows:
         if all(one is _NONE for one in owned):
             nowhere, none = np.zeros(len(owned) + 1, np.int64), np.zeros(0, np.int32)
             return cls(nowhere, [], nowhere, none, none)
-        owned = [one.with_own_names() for one in owned]
+        owned = [one.with_own_names() if one.shared else one for one in owned]
         topics = [one.topics for one in owned]
         name, partition = [one.topic_ix for one in owned], [one.partition for one in owned]
         return cls(

@@ -14,7 +14,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.layout import TopicRows, cached_by_subscriptions, rows_by_name
+from partage.groups.layout import (
+    TopicRows,
+    cached_by_subscriptions,
+    claimed_topics,
+    rows_by_name,
+)
 from partage.model import Problem, RackTable, java_rank
 from partage.model.index import Int32Array
 from partage.solve import Eligibility, SubscriptionClasses, find_classes
@@ -241,23 +246,15 @@ class CanonicalProblem:
         members = self.problem.group.members
         names = [self.problem.index.topics[t] for t in self.rows.topics.tolist()]
         position = {name: i for i, name in enumerate(names)}
-        # Claims made from one plan share their tuple of names: it is resolved once.
-        resolved: dict[int, Int64Array] = {}
-        topics: list[Int64Array] = []
-        numbers: list[Int32Array] = []
-        places: list[int] = []
+        claims, places = [], []
         for place, member in enumerate(self.order.tolist()):
-            claims = members[member].owned
-            if not len(claims.partition):
-                continue
-            if id(claims.topics) not in resolved:
-                found = [position.get(name, -1) for name in claims.topics]
-                resolved[id(claims.topics)] = np.array(found, np.int64)
-            places.append(place)
-            topics.append(resolved[id(claims.topics)][claims.topic_ix])
-            numbers.append(claims.partition)
-        of = np.repeat(np.array(places, np.int64), [len(one) for one in topics])
-        row = self._locate_rows(np.concatenate(topics), np.concatenate(numbers))
+            owned = members[member].owned
+            if len(owned.partition):
+                claims.append(owned)
+                places.append(place)
+        of = np.repeat(np.array(places, np.int64), [len(one.partition) for one in claims])
+        topic = claimed_topics(claims, position).astype(np.int64)
+        row = self._locate_rows(topic, np.concatenate([one.partition for one in claims]))
         return of[row >= 0], row[row >= 0]
 
     def _locate_rows(self, topic: Int64Array, number: Int32Array) -> Int64Array:

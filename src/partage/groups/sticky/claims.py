@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.layout import cached_by_subscriptions
+from partage.groups.layout import cached_by_subscriptions, claimed_topics
 from partage.groups.sticky.kernels import (
     ClaimColumns,
     EncodedNames,
@@ -167,20 +166,8 @@ def _known_claims(
     lists = [(m, claims[m]) for m in sticky.visit if len(claims[m].partition)]
     if not lists:
         return _concatenate([])
-    # Claims of one plan share their tuple of names, and members that took turns have equal ones.
-    # Each is resolved once.
-    by_id = {id(one.topics): one.topics for _, one in lists}
-    tuples = dict.fromkeys(by_id.values())
-    names = list(chain.from_iterable(tuples))
-    look_up = sticky.topic_by_name.get
-    resolved = np.array([look_up(name, -1) for name in names], np.int32)
-    begin = dict(zip(tuples, accumulate(map(len, tuples), initial=0), strict=False))
-    first = {key: begin[one] for key, one in by_id.items()} if len(tuples) > 1 else {}
-    member, topic, number = _concatenate([(m, one.topic_ix, one.partition) for m, one in lists])
-    if len(tuples) > 1:
-        sizes = [len(one.partition) for _, one in lists]
-        topic += np.repeat(np.array([first[id(one.topics)] for _, one in lists], np.int32), sizes)
-    topic = resolved[topic]
+    member, _, number = _concatenate([(m, one.topic_ix, one.partition) for m, one in lists])
+    topic = claimed_topics([one for _, one in lists], sticky.topic_by_name)
     known = topic >= 0
     if known.all():
         return member, topic, number
