@@ -80,6 +80,12 @@ def test_size_from_numbers_alone() -> None:
         assert words in done.stdout, words
 
 
+def test_numbers_alone_have_the_given_name() -> None:
+    """The lines of the autoscaler name the group that --group names."""
+    done = run("size", *NUMBERS, "--group", "billing")
+    assert "consumerGroup: 'billing'" in done.stdout
+
+
 def test_size_says_that_numbers_of_consumers_are_a_selection() -> None:
     """Above 32 partitions a line says so, and --all-sizes shows each number."""
     known = ("size", "--partitions", "40", "--rate", "400", "--capacity", "70")
@@ -107,9 +113,14 @@ def test_forecast_from_numbers_alone_and_its_limit() -> None:
     """The table begins with the present settings; --max-unread decides the exit code."""
     done = run("forecast", *DEPLOYMENT, "--policy", "eager/range")
     assert done.exit_code == 0, done.stderr
-    for words in ("eager/range, 1 unavailable (present)", "less unread time", "partition-seconds",
-                  "terminationGracePeriodSeconds", "lifecycle.preStop"):  # fmt: skip
+    for words in ("eager/range, 1 unavailable (present)", "10% less unread time, the intervals overl",
+                  "No alternative is measurably better than the present", "partition-seconds"):  # fmt: skip
         assert words in done.stdout, words
+    assert "maxSurge" not in done.stdout
+    better = run("forecast", *DEPLOYMENT, "--policy", "eager/range+static")
+    for words in ("less unread time. Set", "terminationGracePeriodSeconds", "lifecycle.preStop"):
+        assert words in run("forecast", *DEPLOYMENT, "--no-leave").stdout, words
+    assert better.exit_code == 0
     within = run("forecast", *DEPLOYMENT, "--max-unread", "100000")
     assert (within.exit_code, "within 100000" in within.stdout) == (0, True)
     over = run("forecast", *DEPLOYMENT, "--max-unread", "1", "--json")
@@ -343,6 +354,23 @@ def test_migrate_lists_groups_and_prints_one(folder: Path) -> None:
     assert pg.migrate(folder)[0].status == "ready after changes"
 
 
+def test_migrate_says_why_no_effect_is_known(folder: Path) -> None:
+    """A run without the target policy has no gain: the output names the policy to replay with."""
+    text = " ".join(run("migrate", str(folder), "--group", "billing").stdout.split())
+    assert "effect unknown: the run does not simulate consumer/range for this group" in text
+    assert "replay with --policy own --policy consumer/range" in text
+
+
+def test_results_have_the_printed_lines_and_a_short_text() -> None:
+    """Python results have the lines to set, and print no arrays."""
+    found = pg.forecast(topics={"t": 500}, members=4, restart_time=20, policy="range", replaced=1)
+    assert found[0].kubernetes_lines[0] == "kind: Deployment"
+    assert len(repr(found[0])) < 1_500
+    assert found[0].duration.low > 0
+    sizing = pg.size(topics={"t": 12}, rate=600, capacity=200)
+    assert "minReplicaCount: 5" in sizing.autoscaler_lines("g")
+
+
 def test_migrate_has_a_style_for_each_status_and_kind() -> None:
     """A status or kind without a style would be a KeyError in the output."""
     from partage.cli import migrate
@@ -410,7 +438,26 @@ def test_keys_grow_names_the_hottest_keys_that_move(tmp_path: Path) -> None:
         (("forecast", "--rolling-restart"), 2, "or --partitions"),
         (("forecast", *DEPLOYMENT, "--policy", "eager/rnage"), 1, "eager/range"),
         (("forecast", *DEPLOYMENT, "--max-unavailable", "0"), 1, "--max-unavailable: "),
-        (("keys", "--grow", "12", "6"), 1, "--grow: needs two counts, the second one larger"),
+        (
+            ("keys", "--grow", "12", "6"),
+            1,
+            "--grow: needs two counts from 1 to 2147483647, the sec",
+        ),
+        (("keys", "--grow", "6", "12", "--lag", "a=9", "--lag", "a=8"), 1, "names a group twice"),
+        (
+            ("keys", "--grow", "6", "12", "--partitioner", "nosuch"),
+            2,
+            "needs an INPUT beside --gro",
+        ),
+        (("forecast", *DEPLOYMENT, "--max-unread", "nan"), 2, "must be a number of at least 0"),
+        (("forecast", *DEPLOYMENT, "--max-surge", "-1"), 1, "--max-surge: must not be negative"),
+        (("forecast", *DEPLOYMENT, "--rate", "nan"), 1, "--rate: "),
+        (("forecast", *DEPLOYMENT, "--policy", ""), 1, "partage: "),
+        (
+            ("size", "--partitions", "12", "--rate", "0", "--capacity", "9"),
+            1,
+            "--rate: must be pos",
+        ),
         (
             ("keys", "--grow", "6", "12", "--lag", "a=9", "--drain-rate", "0"),
             1,
@@ -422,6 +469,7 @@ def test_keys_grow_names_the_hottest_keys_that_move(tmp_path: Path) -> None:
         (("keys", "--key", "a", "--picture", "f.svg"), 2, "needs --grow"),
         (("keys", "--grow", "6", "12", "--lag", "x"), 1, "GROUP=RECORDS"),
         (("migrate", "no-such-folder"), 1, "no published run"),
+        (("keys", "--grow", "6", "12", "--topic", "t"), 2, "--bootstrap-server and --topic go"),
     ],
 )
 def test_wrong_usage_is_one_line(arguments: tuple[str, ...], code: int, message: str) -> None:

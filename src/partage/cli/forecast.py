@@ -30,7 +30,8 @@ __all__ = ["forecast"]
 _OPTIONS = {
     "commit_interval": "--commit-interval", "max_unavailable": "--max-unavailable",
     "members": "--members", "partitions": "--partitions", "pause": "--pause",
-    "policy": "--policy", "replaced": "--replaced", "restart_time": "--restart-time",
+    "policy": "--policy", "replaced": "--replaced",
+    "rate": "--rate", "max_surge": "--max-surge", "restart_time": "--restart-time",
     "session_timeout": "--session-timeout", "strategy": "--policy",
 }  # fmt: skip
 _ASSUMED = " (assumed; --no-leave for pods that are killed)"
@@ -118,6 +119,8 @@ def forecast(
     """
     from partage.results.forecasts import forecast as forecast_rollouts
 
+    if max_unread is not None and not 0 <= max_unread < float("inf"):
+        raise typer.BadParameter("must be a number of at least 0", param_hint="--max-unread")
     if not rolling_restart:
         raise typer.BadParameter("say what to forecast: --rolling-restart")
     needed = (options.partitions, members, restart_time)
@@ -265,9 +268,16 @@ def _print(
         show(name(f"The {source.label} settings are the best of these."))
         return
     saved = 1 - best.unread.best / now.unread.best
-    caveat = ", but the intervals overlap" if best.unread.high >= now.unread.low else ""
     text = best.deployment.text_beside(deployment)
-    show(name(f"{text}: {saved:.0%} less unread time{caveat}. Set", "bold"))
+    if best.unread.high >= now.unread.low:
+        show(
+            name(
+                f"No alternative is measurably better than the {source.label} settings ({text}: "
+                f"{saved:.0%} less unread time, the intervals overlap)."
+            )
+        )
+        return
+    show(name(f"{text}: {saved:.0%} less unread time. Set", "bold"))
     lines = _client_lines(best.deployment, deployment, group)
     if lines and source.is_measured:
         show(

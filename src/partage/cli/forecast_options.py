@@ -28,6 +28,8 @@ __all__ = ["ForecastOptions", "RunFolder"]
 
 #: Name of the group in the result of numbers alone, and of its topic.
 _NO_NAME, _NO_TOPIC = "group", "topic"
+#: Groups that an error names.
+_MOST_NAMED = 10
 
 RunFolder = Annotated[
     Path | None,
@@ -125,7 +127,7 @@ class ForecastOptions(OptionGroup):
         elif folder is not None:
             yield from self._recorded(folder)
         else:
-            yield _NO_NAME, ()
+            yield self.group[0] if self.group else _NO_NAME, ()
 
     def _measured(self, cluster: ClusterOptions) -> Iterator[tuple[str, tuple[MeasuredGroup, str]]]:
         from partage.cli.console import tell
@@ -153,7 +155,11 @@ class ForecastOptions(OptionGroup):
         opened = open_run(folder, self.run)
         known = [str(one) for one in opened.table("groups")["group"].to_pylist()]
         if not self.group and len(known) != 1:
-            raise typer.BadParameter(f"name one of the {len(known)} groups", param_hint="--group")
+            names = ", ".join(sorted(known)[:_MOST_NAMED]) + (
+                ", ..." if len(known) > _MOST_NAMED else ""
+            )
+            what = f"name one of the {len(known)} groups: {names}"
+            raise typer.BadParameter(what, param_hint="--group")
         if self.group:
             from partage.commands.runs import matching_names
 

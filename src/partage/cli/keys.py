@@ -120,6 +120,8 @@ def keys(
     if partitioners:
         _list(options.partitioner, as_json=output.as_json)
         return
+    if (cluster.bootstrap_server is None) != (topic is None):
+        raise typer.BadParameter("--bootstrap-server and --topic go together")
     _check_growth_options(
         grow, options, has_input=where is not None or topic is not None,
         given={"--lag": lag, "--drain-rate": drain_rate, "--picture": picture},
@@ -134,8 +136,6 @@ def keys(
             if output.as_json:
                 write_json(growth)
             return
-    if (cluster.bootstrap_server is None) != (topic is None):
-        raise typer.BadParameter("--bootstrap-server and --topic go together")
     if where is not None or topic is not None:
         where = cluster.input_or_cluster(where, "INPUT", [topic or ""])
         if options.key is None and not where.startswith("kafka://"):
@@ -240,6 +240,9 @@ def _check_growth_options(
                 raise typer.BadParameter("needs --grow", param_hint=option)
     elif options.partitions != KeyOptions.partitions:
         raise typer.BadParameter("--grow has the partition counts", param_hint="--partitions")
+    elif options.partitioner != KeyOptions.partitioner and not has_input:
+        what = "needs an INPUT beside --grow; the shares are those of any hash"
+        raise typer.BadParameter(what, param_hint="--partitioner")
     elif options.key is not None and not has_input:
         what = "needs an INPUT beside --grow, of which it is a column"
         raise typer.BadParameter(what, param_hint="--key")
@@ -270,6 +273,8 @@ def _parse_drains(lags: Sequence[str], drain_rates: Sequence[str]) -> list[Drain
         group, _, number = text.rpartition("=")
         if not group or not number.isdecimal():
             raise InvalidConfigError("lag", "must be GROUP=RECORDS, such as billing=40000", text)
+        if group in records:
+            raise InvalidConfigError("lag", "names a group twice", text)
         records[group] = int(number)
     rates: dict[str, float] = {}
     for text in drain_rates:

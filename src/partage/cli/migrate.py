@@ -137,6 +137,12 @@ def _print(found: Migration) -> None:
         show(name(f"  effect  {_describe_effect(found.effect)}"))
         if found.effect.deployment is not None and found.effect.deployment_now is not None:
             show(name(f"  effect  {_describe_deployment(found.effect)}"))
+    elif found.policy:
+        text = (
+            f"unknown: the run does not simulate {found.policy} for this group; replay with "
+            f"--policy own --policy {found.policy}"
+        )
+        show(name(f"  effect  {text}"))
     for title, steps in (("steps", found.steps), ("rollback", found.back)):
         if steps:
             show(name(title, "bold"))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import inf, lcm
 
 from partage.errors import InvalidConfigError
+from partage.model.arguments import checked
 
 __all__ = ["DrainTime", "Growth", "drain_time", "plan_growth"]
 
@@ -71,6 +72,7 @@ class Growth:
     )
 
 
+@checked
 def plan_growth(before: int, after: int, drains: Sequence[DrainTime] = ()) -> Growth:
     """Plan a larger partition count of a topic without reordering the records of any key.
 
@@ -91,7 +93,8 @@ def plan_growth(before: int, after: int, drains: Sequence[DrainTime] = ()) -> Gr
     0.6667
     """
     if not 1 <= before < after <= _MOST:
-        raise InvalidConfigError("grow", "needs two counts, the second one larger", (before, after))
+        what = f"needs two counts from 1 to {_MOST}, the second one larger"
+        raise InvalidConfigError("grow", what, f"{before} {after}")
     period = lcm(before, after)
     # A hash h stays if h mod before = h mod after: then h mod lcm is smaller than both counts.
     moved = 1 - before / period
@@ -103,6 +106,7 @@ def plan_growth(before: int, after: int, drains: Sequence[DrainTime] = ()) -> Gr
     return Growth(before, after, moved, successors, after - before, _growth_steps(after, drains))
 
 
+@checked
 def drain_time(group: str, lag: int, *, drain_rate: float | None) -> DrainTime:
     """Estimate how long a consumer group needs to read the records that it lags behind.
 
@@ -117,7 +121,7 @@ def drain_time(group: str, lag: int, *, drain_rate: float | None) -> DrainTime:
     >>> drain_time("billing", 6_000, drain_rate=400.0).seconds
     15.0
     """
-    if lag < 0:
+    if not lag >= 0:
         raise InvalidConfigError("lag", "must not be negative", lag)
     if drain_rate is not None and not 0 < drain_rate < inf:
         raise InvalidConfigError("drain_rate", "must be a positive number", drain_rate)

@@ -126,6 +126,7 @@ class Migration:
         effect: the simulated effect; None if nothing is left to do or the run did not simulate it.
         steps: the order of steps.
         back: steps of the rollback.
+        policy: protocol and strategy after the migration; empty if nothing is left to do.
     """
 
     group: str
@@ -136,6 +137,7 @@ class Migration:
     effect: Effect | None
     steps: tuple[str, ...]
     back: tuple[str, ...]
+    policy: str = ""
 
 
 def supports(protocol: str, clients: Iterable[str]) -> bool:
@@ -204,6 +206,7 @@ def plan_migration(
         findings = [Finding(NOTE, "migrated", done), *_pattern_findings(members)]
         back = _return_to_classic(strategy, members) if protocol == "consumer" else ()
         return Migration(group, protocol, DONE, clients, tuple(findings), None, (), back)
+    policy = target_policy(protocol, strategy) if effect is None else effect.policy
     if protocol == "consumer":
         findings = [
             *_client_findings(members), *(_kind_findings(kind) or _strategy_findings(strategy)),
@@ -212,7 +215,6 @@ def plan_migration(
             *_rack_findings(members), *_static_findings(members),
             *_code_findings(set(causes), members), *_pattern_findings(members),
         ]  # fmt: skip
-        policy = target_policy(protocol, strategy) if effect is None else effect.policy
         assignor = policy.partition("/")[2].partition("+")[0]
         at_once = bool(_mixed_group_findings(clients, strategy))
         steps = _consumer_steps(members, assignor, at_once=at_once)
@@ -224,13 +226,17 @@ def plan_migration(
             *_cooperative_code(strategy),
         ]
         steps, back = _cooperative_steps(clients, strategy), _cooperative_back(clients, strategy)
+    if _kind_findings(kind):  # findings on consumers do not apply
+        findings = _kind_findings(kind)
     order = (BLOCKER, CHANGE, CHECK, NOTE)
     findings.sort(key=lambda one: order.index(one.kind))
     kinds = {one.kind for one in findings}
     status = BLOCKED if BLOCKER in kinds else CHANGES if CHANGE in kinds else READY
     if status == BLOCKED:
         steps = back = ()
-    return Migration(group, protocol, status, clients, tuple(findings), effect, steps, back)
+    return Migration(
+        group, protocol, status, clients, tuple(findings), effect, steps, back, policy
+    )  # fmt: skip
 
 
 def _reason_done(

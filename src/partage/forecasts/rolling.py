@@ -9,7 +9,7 @@ simulated deployments, with the interval that contains 80 % of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import exp, hypot, log, sqrt
 
 import numpy as np
@@ -172,7 +172,7 @@ class Deployment:
             alternatives in that protocol have it.
     """
 
-    load: GroupLoad
+    load: GroupLoad = field(repr=False)
     policy: Policy
     members: int
     restart: RestartTime
@@ -194,9 +194,11 @@ class Deployment:
             what = f"must be 1 to {self.members}, the number of members"
             raise InvalidConfigError("replaced", what, self.replaced)
         unavailable, surge = self.max_unavailable, self.max_surge
-        if unavailable < 0 or surge < 0 or unavailable + surge < 1:
+        if surge < 0:
+            raise InvalidConfigError("max_surge", "must not be negative", surge)
+        if unavailable < 0 or unavailable + surge < 1:
             what = "must not be negative, and it or max_surge must be at least 1"
-            raise InvalidConfigError("max_unavailable", what, (unavailable, surge))
+            raise InvalidConfigError("max_unavailable", what, unavailable)
         if self.policy.static and unavailable < 1:
             what = "must be at least 1 for static members: a new pod takes its predecessor's id"
             raise InvalidConfigError("max_unavailable", what, unavailable)
@@ -268,6 +270,11 @@ class RolloutForecast:
     reread: Estimate
     samples: int
     wait_s: float
+
+    @property
+    def kubernetes_lines(self) -> tuple[str, ...]:
+        """Kubernetes settings of the deployment, with comments, as the command prints them."""
+        return kubernetes_lines(self.deployment)
 
 
 def forecast_rollout(deployment: Deployment, *, seed: int = 0) -> RolloutForecast:
@@ -383,12 +390,13 @@ def _with_model_error(estimate: Estimate) -> Estimate:
 def _mean_and_interval(values: Sequence[float]) -> Estimate:
     """Return the mean of values from repeated simulations, with a widened 80 % interval.
 
-    It is a third wider than that of the values, because real latencies have heavier tails.
+    It is a third wider than that of the values, because real latencies have heavier tails, but it
+    does not begin below the smallest value: restarts take some time in any case.
     """
     low, high = (float(end) for end in np.percentile(values, (10, 90)))
     mean = float(np.mean(values))
     below, above = (_TAILS * max(0.0, end) for end in (mean - low, high - mean))
-    return Estimate(mean, max(0.0, mean - below), mean + above)
+    return Estimate(mean, max(float(min(values)), mean - below), mean + above)
 
 
 def _simulate(deployment: Deployment, seed: int, known: KnownAssignments) -> RolloutCost:

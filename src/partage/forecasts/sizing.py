@@ -141,6 +141,13 @@ class Sizing:
         """Return the forecast of load and lag for one number of consumers."""
         return next(row for row in self.rows if row.consumers == consumers)
 
+    def autoscaler_lines(self, group: str) -> tuple[str, ...]:
+        """Return the settings of an autoscaler for the group, as `partage size` prints them.
+
+        ``group`` is the group's name.
+        """
+        return scaler_lines(self, group)
+
 
 def size_group(
     load: GroupLoad,

@@ -311,6 +311,8 @@ def size(
     if run is None:
         if topics is None or rate is None:
             raise InvalidConfigError("run", "give a run, or topics and a rate", run)
+        if rate == 0:
+            raise InvalidConfigError("rate", "must be positive: there are no records", rate)
         load, outage_s = constant_load(topics, rate), DEFAULT_SESSION_S
         strategy = strategy or "range"
         if capacity is None:
@@ -430,7 +432,10 @@ def forecast(
     size = members if members is not None else None if evidence is None else evidence.members
     if size is None:
         raise InvalidConfigError("members", "is needed without a run", size)
-    chosen = Policy.parse(policy or "range") if policy or source is None else source.policy
+    if policy is None:
+        chosen = Policy.parse("range") if source is None else source.policy
+    else:
+        chosen = Policy.parse(policy)
     session_s = session_timeout
     if session_s is None:
         session_s = DEFAULT_SESSION_S if source is None else _session_timeout(source, chosen)

@@ -40,3 +40,6 @@ def test_wrong_counts_are_errors() -> None:
             plan_growth(before, after)
     with pytest.raises(InvalidConfigError, match="lag"):
         drain_time("g", -1, drain_rate=1.0)
+    for before, after in ((12, 24.5), ("12", 24)):
+        with pytest.raises(InvalidConfigError):
+            plan_growth(before, after)
