@@ -434,6 +434,7 @@ def test_keys_grow_names_the_hottest_keys_that_move(tmp_path: Path) -> None:
     [
         (("size",), 2, "or --partitions"),
         (("size", *NUMBERS, "--max-lag", "soon"), 2, "must be a duration"),
+        (("size", *NUMBERS, "--for", "5m"), 2, "needs --bootstrap-server"),
         (("forecast", *DEPLOYMENT[1:]), 2, "say what to forecast"),
         (("forecast", "--rolling-restart"), 2, "or --partitions"),
         (("forecast", *DEPLOYMENT, "--policy", "eager/rnage"), 1, "eager/range"),

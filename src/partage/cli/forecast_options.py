@@ -102,10 +102,12 @@ class ForecastOptions(OptionGroup):
             values: the values of these options.
 
         Raises:
-            BadParameter: no source is given, or a run and a cluster.
+            BadParameter: no source is given, a run and a cluster are, or ``--for`` has no cluster.
         """
         if folder is not None and cluster.bootstrap_server is not None:
             raise typer.BadParameter("give either DIR or --bootstrap-server, not both")
+        if cluster.bootstrap_server is None and self.duration != ForecastOptions.duration:
+            raise typer.BadParameter("needs --bootstrap-server", param_hint="--for")
         if folder is None and cluster.bootstrap_server is None and None in values:
             raise typer.BadParameter(f"give DIR, --bootstrap-server, or {options}")
 
