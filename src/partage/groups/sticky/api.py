@@ -23,7 +23,7 @@ from partage.groups.sticky.claims import (
     owned_slots,
     resolve_claims,
 )
-from partage.groups.sticky.constrained import assign_constrained
+from partage.groups.sticky.constrained import assign_constrained, assign_in_turn
 from partage.groups.sticky.decision import (
     Decision,
     StickyAssignorError,
@@ -263,6 +263,9 @@ def _decide(
     sticky: StickyProblem, max_generation: int, read: Callable[[StickyProblem], ClaimedSlots]
 ) -> tuple[Decision, int]:
     claimed = read(sticky)
+    is_fresh = claimed.empty and sticky.members and not sticky.problem.group.has_racks
+    if is_fresh and has_equal_subscriptions(sticky):
+        return assign_in_turn(sticky, claimed.slots), max(max_generation, NO_GENERATION)
     highest = int(claimed.generation.max(initial=max_generation))
     try:
         owned = resolve_claims(sticky, claimed)

@@ -56,6 +56,7 @@ class ClaimedSlots:
         slots: the numbering of partitions, which includes reported ones that do not exist.
         generation: int64[M], generation that each of the M members reports, -1 for none.
         dated: bool[M], whether a member reports a generation.
+        empty: True if no member is known to report a partition or a generation.
     """
 
     member: Int32Array
@@ -63,6 +64,7 @@ class ClaimedSlots:
     slots: Slots
     generation: NDArray[np.int64]
     dated: NDArray[np.bool_]
+    empty: bool = False
 
 
 def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
@@ -76,7 +78,7 @@ def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
         total = group.user_data_size
         if not total:
             undated = np.full(len(group), NO_GENERATION, np.int64), np.zeros(len(group), bool)
-            return _to_slots(sticky, _concatenate([]), undated)
+            return _to_slots(sticky, _concatenate([]), undated, empty=True)
         # Decoding member by member takes half an interpreted kernel step per byte.
         if read_claims.pays(work=total // 2):
             read = read_group_user_data(sticky)
@@ -115,7 +117,9 @@ def claims_of_owned(sticky: StickyProblem) -> ClaimedSlots:
     ``sticky`` has the members, topics and partitions of the rebalance.
     """
     generation = [_cooperative_generation(member) for member in sticky.problem.group.members]
-    return _to_slots(sticky, _owned(sticky), _as_arrays(generation))
+    owned = _owned(sticky)
+    empty = not len(owned[0]) and not any(one is not None for one in generation)
+    return _to_slots(sticky, owned, _as_arrays(generation), empty=empty)
 
 
 def owned_slots(sticky: StickyProblem, slots: Slots) -> tuple[Int32Array, Int32Array]:
@@ -191,11 +195,13 @@ def _to_slots(
     sticky: StickyProblem,
     claims: tuple[Int32Array, Int32Array, Int32Array],
     generations: tuple[NDArray[np.int64], NDArray[np.bool_]],
+    *,
+    empty: bool = False,
 ) -> ClaimedSlots:
     member, topic, number = claims
     generation, dated = generations
     slot, slots = sticky.locate(topic, number)
-    return ClaimedSlots(member, slot, slots, generation, dated)
+    return ClaimedSlots(member, slot, slots, generation, dated, empty)
 
 
 NO_OWNER = -1

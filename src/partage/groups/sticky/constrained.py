@@ -30,7 +30,7 @@ from partage.groups.sticky.kernels import (
 from partage.groups.sticky.problem import Racks, Slots, StickyProblem
 from partage.model.index import Int32Array
 
-__all__ = ["MemberLists", "assign_by_rack", "assign_constrained"]
+__all__ = ["MemberLists", "assign_by_rack", "assign_constrained", "assign_in_turn"]
 
 
 _NO_MEMBERS = np.zeros(0, np.int32)
@@ -81,7 +81,7 @@ def assign_constrained(
         what = "the group has no members (Kafka's class divides by their number)"
         raise StickyAssignorError(what, "ArithmeticException")
     if not owned.any_claim and not racks.any_member:
-        return _assign_in_turn(sticky, slots)
+        return assign_in_turn(sticky, slots)
     low, extra = divmod(sticky.partitions, members)
     quota = Quota(low, low + (extra > 0), extra, 0, _NO_MEMBERS, _NO_MEMBERS)
     owner, previous_owner = _drop_invalid_owners(owned, racks)
@@ -106,7 +106,7 @@ def assign_constrained(
     return Decision(start, slot, slots, transfers)
 
 
-def _assign_in_turn(sticky: StickyProblem, slots: Slots) -> Decision:
+def assign_in_turn(sticky: StickyProblem, slots: Slots) -> Decision:
     """Assign partitions round robin, as Kafka does if no member owns any and none has a rack.
 
     Members take turns in the order of their ids.
