@@ -174,6 +174,10 @@ def part(tmp_path_factory: pytest.TempPathFactory) -> Path:
         os.utime(folder / name, (1, 1))  # old enough to be read
     for name in ("cluster.jsonl", "cluster-config.json"):
         shutil.copy(SAMPLE / name, folder / name)
+    path = folder / "cluster-config.json"
+    known = json.loads(path.read_bytes())["configs"]
+    delayed = known | {"group.initial.rebalance.delay.ms": "300"}
+    path.write_text(json.dumps({"configs": delayed}), encoding="utf-8")
     return folder
 
 

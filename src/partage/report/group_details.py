@@ -110,14 +110,7 @@ def details(folder: PublishedRun, run: RunFigures) -> Iterator[tuple[GroupFigure
                 ),
                 **draw_timeline(ownership, first, last, budget, times),
                 "partitions": len(ownership.partitions),
-                "gaps": columns_of(
-                    {
-                        "from": 0 if gap.from_ms is None else max(0, gap.from_ms - first),
-                        "to": gap.to_ms - first,
-                        "generations": gap.generations,
-                    }
-                    for gap in gaps
-                ),
+                "gaps": columns_of(_gap_entry(gap, first) for gap in gaps),
                 "steps": columns_of(_rebalance_entry(row, unit) for row in rows),
                 "changes": columns_of(changes),
                 "most_compared": _MAX_MEMBERS,
@@ -133,6 +126,14 @@ def details(folder: PublishedRun, run: RunFigures) -> Iterator[tuple[GroupFigure
                 "storms": columns_of(_storms(rows)),
             },
         )
+
+
+def _gap_entry(gap: _Gap, first_ms: int) -> dict[str, int]:
+    """Convert a gap in a group's history to an entry of the timeline, which starts at
+    ``first_ms``.
+    """
+    begin = 0 if gap.from_ms is None else max(0, gap.from_ms - first_ms)
+    return {"from": begin, "to": gap.to_ms - first_ms, "generations": gap.generations}
 
 
 def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:

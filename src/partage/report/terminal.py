@@ -44,10 +44,10 @@ MAX_APPLICATIONS = 5
 _LONGEST = 2_000
 _CAUSE = "main\ncause"
 _LEGEND = (
-    "downtime: time without consumption, added up over partitions (p·min: partition-minutes), best "
-    "estimate (80 % interval); saved: against own, the interval includes the error of the "
-    "simulation; within error: no measurable difference; moved: from one live member to another; "
-    "avoidable: beyond the minimum"
+    "downtime: time without consumption, added up over partitions (p·s, p·min, p·h: "
+    "partition-seconds, -minutes, -hours), best estimate (80 % interval); saved: against own, the "
+    "interval includes the error of the simulation; within error: no measurable difference; moved: "
+    "from one live member to another; avoidable: beyond the minimum"
 )
 
 
