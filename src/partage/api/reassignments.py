@@ -58,12 +58,9 @@ _MOST_REPAIRS, _MOST_IDLE_REPAIRS, _LEAST_REPAIR_GAIN = 48, 12, 1e-4
 _MOST_ITERATIONS = 40_000
 #: The gap, as a part of the bytes moved, at which repair stops.
 _REPAIRED_GAP = 0.005
-#: Times that a branch and bound tree grows and its best leaf is planned, and the simplex iterations
-#: of each time.
-_MOST_TREES, _TREE_ITERATIONS = 2, 30_000
-#: Simplex iterations of dual, tree and diving after which no other leaf is planned.
-_MOST_LEAF_ITERATIONS = 60_000
-#: The gap, as a part of the bound, at which no other leaf is planned.
+#: Simplex iterations in which the branch and bound tree grows.
+_TREE_ITERATIONS = 30_000
+#: The gap, as a part of the bound, at which the tree's best leaf is not planned.
 _CLOSE_GAP = 0.015
 #: Nodes times binaries of each repair's programme, and the relative gap at which it may stop.
 _REPAIR_NODES, _REPAIR_MIP_GAP = 100_000, 1e-3
@@ -404,20 +401,17 @@ def _improve_by_dual(
     prices = {name: found.prices, "moved": found.prices}
     plan, verdict = _with_better_prices(task, plan, verdict, prices)
     tree = BranchTree(task, reachable, found, plan.replica)
-    priced, planned = (plan, verdict), -1
-    for _ in range(_MOST_TREES):
-        tree.grow((1 - _REPAIRED_GAP) * verdict.figures[name], _TREE_ITERATIONS)
-        if tree.best_leaf == planned:
-            return _with_branches(task, plan, verdict, tree)
-        planned = tree.best_leaf
-        dived = dive(task, reachable, tree.best_plan(), [plan.replica])
-        plan, verdict = _take_if_better(task, plan, verdict, improve_placement(task, dived.replica))
-        plan, verdict = _fix_and_optimise(task, plan, verdict, dived, tree.bound)
-        priced = _with_branches(task, plan, verdict, tree)
-        is_close = priced[1].figures[name] <= (1 + _CLOSE_GAP) * priced[1].bounds[name]
-        if is_close or found.master.iterations >= _MOST_LEAF_ITERATIONS:
-            break
-    return priced
+    dived = dive(task, reachable, found, [plan.replica])
+    plan, verdict = _take_if_better(task, plan, verdict, improve_placement(task, dived.replica))
+    plan, verdict = _fix_and_optimise(task, plan, verdict, dived, tree.bound)
+    tree.grow((1 - _REPAIRED_GAP) * verdict.figures[name], _TREE_ITERATIONS)
+    priced = _with_branches(task, plan, verdict, tree)
+    if priced[1].figures[name] <= (1 + _CLOSE_GAP) * priced[1].bounds[name]:
+        return priced
+    dived = dive(task, reachable, tree.best_plan(), [plan.replica])
+    plan, verdict = _take_if_better(task, plan, verdict, improve_placement(task, dived.replica))
+    plan, verdict = _fix_and_optimise(task, plan, verdict, dived, tree.bound)
+    return _with_branches(task, plan, verdict, tree)
 
 
 def _reachable_imbalance(verdict: ReplicaVerdict) -> dict[str, int]:

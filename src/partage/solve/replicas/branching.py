@@ -98,11 +98,6 @@ class BranchTree:
             return ()
         return tuple(Branch(node.decisions, node.prices) for node in self.nodes)
 
-    @property
-    def best_leaf(self) -> int:
-        """The number of the leaf with the lowest bound."""
-        return self.nodes[0].number
-
     def grow(self, enough: float, iterations: int) -> None:
         """Split nodes until the bound is ``enough``, or no split can raise it.
 

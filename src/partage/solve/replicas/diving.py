@@ -40,8 +40,8 @@ _MOST_TRIED = 4
 _ROUNDS, _LAST_ROUNDS = 2, 12
 #: The gap between programme and dual at which the search ends: 0.2 %.
 _STOPPING_GAP = 2e-3
-#: Simplex iterations after which no further choices are tried: about three seconds.
-_MOST_ITERATIONS = 15_000
+#: Simplex iterations after which no further choices are tried: about six seconds.
+_MOST_ITERATIONS = 30_000
 #: Optima that differ by less than this part are equal: new columns change them by as much. Then
 #: the likeliest set is fixed.
 _TIE = 0.005
