@@ -90,14 +90,24 @@ def test_the_commands_measure_and_use_the_same_code(cluster: list[LiveGroup], mo
     [
         (live(kind="streams"), "is a streams group"),
         (live(count=0), "has no members"),
-        (live("acme"), "strategy is unknown"),
     ],
 )
 def test_groups_without_a_forecast_are_errors(cluster, group: LiveGroup, message: str) -> None:
-    """Streams groups, empty groups and unknown strategies have no forecast."""
+    """Streams groups and empty groups cannot be measured."""
     cluster[0] = group
     with pytest.raises(pg.InvalidConfigError, match=message):
         pg.measure_group("broker:9092", "billing", seconds=1)
+
+
+def test_an_assignor_of_its_own_needs_a_named_strategy(cluster: list[LiveGroup]) -> None:
+    """A group with an unknown assignor is measured; its size needs a strategy from the caller."""
+    cluster[0] = live("acme")
+    found = pg.measure_group("broker:9092", "billing", seconds=1)
+    with pytest.raises(pg.InvalidConfigError, match="acme"):
+        pg.size(found, capacity=100.0)
+    with pytest.raises(pg.InvalidConfigError, match="acme"):
+        pg.forecast(found, restart_time=5.0)
+    assert pg.size(found, capacity=100.0, strategy="range").strategy == "range"
 
 
 def test_a_group_that_does_not_exist_is_an_error(cluster: list[LiveGroup]) -> None:
