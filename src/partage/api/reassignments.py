@@ -21,7 +21,6 @@ from partage.model import NewReplicas, ReplicaTask
 from partage.model.replicas import RANKS
 from partage.replicas.moves import ReplicaMoves
 from partage.solve.replicas.bounds import find_dual_prices
-from partage.solve.replicas.branching import BranchTree
 from partage.solve.replicas.disks import disk_prices, place_on_disks
 from partage.solve.replicas.diving import dive
 from partage.solve.replicas.dual import DualPlan, solve_dual
@@ -58,10 +57,6 @@ _MOST_REPAIRS, _MOST_IDLE_REPAIRS, _LEAST_REPAIR_GAIN = 48, 12, 1e-4
 _MOST_ITERATIONS = 40_000
 #: The gap, as a part of the bytes moved, at which repair stops.
 _REPAIRED_GAP = 0.005
-#: Simplex iterations in which the branch and bound tree grows.
-_TREE_ITERATIONS = 30_000
-#: The gap, as a part of the bound, at which the tree's best leaf is not planned.
-_CLOSE_GAP = 0.015
 #: Nodes times binaries of each repair's programme, and the relative gap at which it may stop.
 _REPAIR_NODES, _REPAIR_MIP_GAP = 100_000, 1e-3
 #: By how much bands are narrowed against rounding, in mean replicas.
@@ -391,69 +386,32 @@ def _improve_by_dual(
         return plan, verdict
     name = _moved_bytes_key(verdict.figures)
     start = plan.prices.get(name, np.zeros(task.low.shape))
-    reachable = _reachable_imbalance(verdict)
-    found = solve_dual(task, reachable, start, plan.replica)
-    if found is not None and found.reachable > verdict.figures[name]:
-        reachable = verdict.figures
-        found = solve_dual(task, reachable, start, plan.replica)
+    found = solve_dual(task, verdict.figures, start, plan.replica)
     if found is None:
         return plan, verdict
     prices = {name: found.prices, "moved": found.prices}
     plan, verdict = _with_better_prices(task, plan, verdict, prices)
-    tree = BranchTree(task, reachable, found, plan.replica)
-    dived = dive(task, reachable, found, [plan.replica])
-    plan, verdict = _take_if_better(task, plan, verdict, improve_placement(task, dived.replica))
-    plan, verdict = _fix_and_optimise(task, plan, verdict, dived, tree.bound)
-    tree.grow((1 - _REPAIRED_GAP) * verdict.figures[name], _TREE_ITERATIONS)
-    priced = _with_branches(task, plan, verdict, tree)
-    if priced[1].figures[name] <= (1 + _CLOSE_GAP) * priced[1].bounds[name]:
-        return priced
-    dived = dive(task, reachable, tree.best_plan(), [plan.replica])
-    plan, verdict = _take_if_better(task, plan, verdict, improve_placement(task, dived.replica))
-    plan, verdict = _fix_and_optimise(task, plan, verdict, dived, tree.bound)
-    return _with_branches(task, plan, verdict, tree)
+    found = dive(task, verdict.figures, found, [plan.replica])
+    plan, verdict = _take_if_better(task, plan, verdict, improve_placement(task, found.replica))
+    return _fix_and_optimise(task, plan, verdict, found)
 
 
-def _reachable_imbalance(verdict: ReplicaVerdict) -> dict[str, int]:
-    """Return the costs of the plan, with 0 for the imbalance of bytes and load if that is possible
-    as far as is proven.
+def _is_near_bound(verdict: ReplicaVerdict, cost: str, reachable: float) -> bool:
+    """Return whether a plan's cost is so near its lower bound that improving it is not worthwhile.
 
-    The local search may leave a little of it where a better plan leaves none.
-    """
-    zero = [name for name in verdict.figures if name.endswith(("bytes", "load"))
-            and not verdict.bounds[name] and not name.startswith("disk")]  # fmt: skip
-    return verdict.figures | dict.fromkeys(zero, 0)
-
-
-def _with_branches(
-    task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict, tree: BranchTree
-) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Add the dual prices of a branch and bound tree if they prove that more bytes must move."""
-    if not tree.branches:
-        return plan, verdict
-    divided = replace(plan, branches=tree.branches)
-    proven, name = judge_replicas(task, divided), _moved_bytes_key(verdict.figures)
-    return (divided, proven) if proven.bounds[name] > verdict.bounds[name] else (plan, verdict)
-
-
-def _is_near_bound(moved: int, bound: float, reachable: float) -> bool:
-    """Return whether a plan moves so few bytes that it is not improved further.
-
-    It is also close enough if no plan with the same large partitions can move much less.
+    A cost also counts as near if no plan with the same large partitions can be much cheaper.
 
     Args:
-        moved: the bytes that the plan moves.
-        bound: a lower bound of them.
-        reachable: what a plan with the same large partitions moves at least; ignored if ``moved``
-            is less, since the plan then has other ones.
+        verdict: the costs of the plan and their lower bounds.
+        cost: name of the cost.
+        reachable: lowest cost that a plan with the same large partitions can have.
     """
-    if reachable <= moved:
-        bound = max(bound, reachable)
-    return moved - bound <= _REPAIRED_GAP * moved
+    moved = verdict.figures[cost]
+    return moved - max(verdict.bounds[cost], reachable) <= _REPAIRED_GAP * moved
 
 
 def _fix_and_optimise(
-    task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict, dual: DualPlan, bound: float
+    task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict, dual: DualPlan
 ) -> tuple[NewReplicas, ReplicaVerdict]:
     """Improve a replica placement by fix-and-optimise: re-place some partitions, fix the others.
 
@@ -461,14 +419,13 @@ def _fix_and_optimise(
         task: cluster, brokers and limits.
         plan: the placement to improve.
         verdict: its costs and their lower bounds.
-        dual: solution of the Lagrangian dual, which selects the partitions to solve.
-        bound: a lower bound of the bytes moved.
+        dual: solution of the Lagrangian dual, which selects the partitions to re-place.
     """
     newcomers, name = rack_minima(task).newcomers, _moved_bytes_key(verdict.figures)
     idle = iterations = 0
     for turn in range(_MOST_REPAIRS):
         moved = verdict.figures[name]
-        is_near = _is_near_bound(moved, bound, dual.reachable)
+        is_near = _is_near_bound(verdict, name, dual.reachable)
         if is_near or idle == _MOST_IDLE_REPAIRS or iterations >= _MOST_ITERATIONS:
             break
         free = select_free(task, dual.prices, plan.replica, dual.choice, turn)

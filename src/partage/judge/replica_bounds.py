@@ -26,18 +26,16 @@ Management Science 27 (1981).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import CertificateError
-from partage.judge.branch_trees import RackRule, cheapest_with_decisions, verify_complete
 from partage.judge.rack_breaches import RackMinima
 from partage.model import NewReplicas, ReplicaTask
-from partage.model.replicas import KINDS, LEAVE, RANKS, STAY, BranchDecision, Disks
-from partage.model.tightened_limits import LargeReplicas, TightLimits
+from partage.model.replicas import KINDS, LEAVE, RANKS, STAY, Disks
 
 __all__ = ["MOVES", "figure_bound", "lead_bound"]
 
@@ -64,8 +62,7 @@ def figure_bound(
     """Return a lower bound of one cost of a reassignment of replicas, proven by dual prices.
 
     The cost is the bytes moved or an imbalance. The bound holds for all plans that are as good in
-    every more important cost. If the plan has a branch and bound tree, the bytes moved are at least
-    the smallest bound of its leaves.
+    every more important cost.
 
     Args:
         task: brokers, partitions and rules of the reassignment.
@@ -79,75 +76,33 @@ def figure_bound(
     Raises:
         CertificateError: the prices prove nothing, because of their shape, sign, size or kind.
     """
-    case = _Case(task, name, figures, least)
+    brokers = len(task.alive)
     prices = plan.prices.get(name, np.zeros(task.low.shape))
-    bound = case.bound(prices, plan.disk_prices.get(name))
-    if name in MOVES and plan.branches:
-        verify_complete(task, [branch.decisions for branch in plan.branches])
-        leaves = [case.bound(one.prices, None, one.decisions) for one in plan.branches]
-        bound = max(bound, min(leaves))
-    return bound
-
-
-class _Case:
-    """Lower bound of one cost, from dual prices, for all plans or for those with some decisions.
-
-    Attributes:
-        task: the reassignment.
-        name: the cost.
-        figures: the plan's costs by name.
-        least: the fewest violations of the rack rule; None for a bound that ignores the rule.
-        tight: what partitions that are larger than a limit count in it.
-    """
-
-    def __init__(
-        self, task: ReplicaTask, name: str, figures: Mapping[str, int], least: RackMinima | None
-    ) -> None:
-        self.task, self.name, self.figures, self.least = task, name, figures, least
-        self.tight = TightLimits(task, figures)
-
-    def bound(
-        self, prices: Floats, disk_prices: Floats | None, decisions: Sequence[BranchDecision] = ()
-    ) -> float:
-        """Return the bound that dual prices of brokers, racks and disks prove; it is infinite if no
-        plan has these decisions.
-        """
-        task, figures, name, brokers = self.task, self.figures, self.name, len(self.task.alive)
-        high = self._checked_limits(prices)
-        terms = np.where(prices > 0, prices * high, prices * task.low)
-        total = -math.fsum(terms.ravel().tolist())
-        size = float(np.abs(terms).sum())
-        for k, kind in enumerate(KINDS):
-            total -= _allowance(name, kind, prices[k, :brokers], figures)
-            total -= _allowance(name, f"rack {kind}", prices[k, brokers:], figures)
-        asked: Floats | None = None
-        if disk_prices is not None and task.disks is not None:
-            if name == "between brokers":
-                raise CertificateError("between brokers: no price of disks proves anything")
-            asked, given_back = _disk_unit_prices(task, task.disks, name, disk_prices, figures)
-            total -= given_back
-        whole = prices[:, :brokers].copy()
-        if task.zones:
-            whole += prices[:, brokers:][:, task.cluster.rack]
-        choices = _CheapestReplicas(task, whole, asked, self.least, moves_cost=name in MOVES)
-        choices.large = self.tight.costs(prices, of=name)
-        choices.decisions = decisions
-        size += abs(total) + choices.magnitude()
-        return total + choices.cheapest() - _ROUNDING * size
-
-    def _checked_limits(self, prices: Floats) -> NDArray[np.int64]:
-        """Return the upper limits, 0 where there is none (int64[4, B + Z]).
-
-        Raises:
-            CertificateError: the prices are malformed.
-        """
-        if prices.shape != self.task.low.shape or not np.isfinite(prices).all():
-            raise CertificateError(f"prices must be {self.task.low.shape} finite numbers")
-        unbounded = self.task.high >= _UNBOUNDED
-        if (prices[unbounded] > 0).any():
-            raise CertificateError("a price where there is no upper limit")
-        out: NDArray[np.int64] = np.where(unbounded, 0, self.task.high)
-        return out
+    if prices.shape != task.low.shape or not np.isfinite(prices).all():
+        raise CertificateError(f"prices must be {task.low.shape} finite numbers")
+    unbounded = task.high >= _UNBOUNDED
+    if (prices[unbounded] > 0).any():
+        raise CertificateError("a price where there is no upper limit")
+    high = np.where(unbounded, 0, task.high)
+    terms = np.where(prices > 0, prices * high, prices * task.low)
+    total = -math.fsum(terms.ravel().tolist())
+    size = float(np.abs(terms).sum())
+    for k, kind in enumerate(KINDS):
+        total -= _allowance(name, kind, prices[k, :brokers], figures)
+        total -= _allowance(name, f"rack {kind}", prices[k, brokers:], figures)
+    asked: Floats | None = None
+    if name in plan.disk_prices and task.disks is not None:
+        if name == "between brokers":
+            raise CertificateError("between brokers: disks ask no prices of what they do not see")
+        claimed = plan.disk_prices[name]
+        asked, given_back = _disk_unit_prices(task, task.disks, name, claimed, figures)
+        total -= given_back
+    whole = prices[:, :brokers].copy()
+    if task.zones:
+        whole += prices[:, brokers:][:, task.cluster.rack]
+    choices = _CheapestReplicas(task, whole, asked, least, moves_cost=name in MOVES)
+    size += abs(total) + choices.magnitude()
+    return total + choices.cheapest() - _ROUNDING * size
 
 
 def _allowance(cost: str, imbalance: str, prices: Floats, figures: Mapping[str, int]) -> float:
@@ -236,15 +191,10 @@ def _disk_unit_prices(
 
 
 class _CheapestReplicas:
-    """Search for the cheapest valid brokers and disks of each partition, at given dual prices.
+    """Search for the cheapest valid brokers and disks of each partition at given dual prices.
 
-    Attributes:
-        large: what large partitions cost beyond these prices.
-        decisions: brokers that hold, or do not hold, a replica of some partition.
+    The sum of their costs is a lower bound of the cost of any plan.
     """
-
-    large: LargeReplicas
-    decisions: Sequence[BranchDecision] = ()
 
     def __init__(
         self, task: ReplicaTask, prices: Floats, asked: Floats | None, least: RackMinima | None,
@@ -275,8 +225,6 @@ class _CheapestReplicas:
         if self.asked is not None:
             dearest = dearest + np.abs(self.asked).max(axis=1, initial=0.0)
         each = task.weight.T.astype(np.float64) @ dearest + task.cost * self.moves_cost
-        of_large = np.abs(self.large.extra).max(axis=1, initial=0.0)
-        each[self.large.partition] += of_large
         return float((each * task.factor).sum())
 
     def _broker_costs(
@@ -298,10 +246,6 @@ class _CheapestReplicas:
         row = task.old_owner[begin:end] - part[0]
         at, fate = cluster.replica[begin:end], task.fate[begin:end]
         cost = task.cost[part].astype(np.float64) * self.moves_cost
-        first, last = np.searchsorted(self.large.partition, [part[0], part[-1] + 1])
-        large = slice(int(first), int(last))
-        rows = self.large.partition[large] - part[0]
-        asked[rows] += self.large.extra[large]
         kept = asked[row, at]
         if self.asked is not None and task.disks is not None:
             disks = task.disks
@@ -314,7 +258,6 @@ class _CheapestReplicas:
             kept += np.where(disks.free[begin:end], np.minimum(here, elsewhere), here)
         out = np.where(task.receives, asked + cost[:, None], np.inf)
         out[row, at] = np.where(fate == LEAVE, np.inf, kept)
-        out[rows] = np.where(self.large.forbidden[large], np.inf, out[rows])
         old, forced = np.zeros(out.shape, bool), np.zeros(out.shape, bool)
         old[row, at] = fate != LEAVE
         forced[row, at] = fate == STAY
@@ -333,7 +276,7 @@ class _CheapestReplicas:
             required: bool[n, brokers], brokers where a current replica must stay.
             factor: replication factor.
         """
-        task, out = self.task, self._by_racks(price, factor)
+        out = self._by_racks(price, factor)
         # Where something must stay, or the rule cannot be kept, the rule is left out of the bound.
         loose = required.any(axis=1) | ~np.isfinite(out)
         if self.least is None:
@@ -352,36 +295,9 @@ class _CheapestReplicas:
             )
             added = _total_of_cheapest(np.where(current, np.inf, cost), None, new)
             out[closed] = np.maximum(out[closed], kept + added)
-        rule = (task.rack_low[factor], task.rack_high[factor], task.cluster.rack)
-        for p in {one.partition for one in self.decisions} & set(part.tolist()):
-            row = int(np.searchsorted(part, p))
-            limits = None if loose[row] else rule
-            decided = self._cost_with_decisions(p, price[row], required[row], factor, limits)
-            out[row] = max(out[row], decided)
-        if np.isnan(out).any() or (not self.decisions and np.isinf(out).any()):
+        if not np.isfinite(out).all():
             raise CertificateError("a partition has fewer brokers than it is to have replicas")
         return list(out.tolist())
-
-    def _cost_with_decisions(
-        self, p: int, price: Floats, required: NDArray[np.bool_], factor: int,
-        limits: RackRule | None,
-    ) -> float:  # fmt: skip
-        """Return the cost of a partition's cheapest brokers, some of which are decided.
-
-        Args:
-            p: the partition.
-            price: float64[B], the cost of each broker.
-            required: bool[B], brokers where a current replica must stay.
-            factor: replication factor.
-            limits: the rack rule, None if it does not apply.
-        """
-        cost, must = price.copy(), required.copy()
-        for partition, b, is_placed in self.decisions:
-            if partition == p and is_placed:
-                must[b] = True
-            elif partition == p:
-                cost[b] = np.inf
-        return cheapest_with_decisions(cost, must, factor, limits)
 
     def _by_racks(self, price: Floats, factor: int) -> Floats:
         task = self.task

@@ -4,8 +4,7 @@ Names occur only at the interfaces. `index` numbers topics and partitions, `clus
 existing ones and their replicas, `group` the members as they joined, `claims` the partitions that
 they say they own, `problem` a group on a cluster in numbers, `assignment` the result. `racks` has
 the costs of consuming across racks, `replicas` the input and result of a reassignment and the
-spread of replicas over racks, `tightened_limits` what large partitions count in balance limits,
-`certificate` the claims about a plan. `validation` checks names and
+spread of replicas over racks, `certificate` the claims about a plan. `validation` checks names and
 JSON; `repeated_state` detects endless loops.
 """
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +19,6 @@ __all__ = [
     "LEAVE",
     "RANKS",
     "STAY",
-    "Branch",
-    "BranchDecision",
     "Disks",
     "NewReplicas",
     "ReplicaCluster",
@@ -276,26 +273,6 @@ class ReplicaTask:
         return np.repeat(np.arange(len(self.factor), dtype=np.int64), self.factor)
 
 
-class BranchDecision(NamedTuple):
-    """Decision of a branch and bound tree: whether a broker holds a replica of a partition."""
-
-    partition: int
-    broker: int
-    is_placed: bool
-
-
-class Branch(NamedTuple):
-    """Leaf of a branch and bound tree: a case, with dual prices that prove a bound in this case.
-
-    Attributes:
-        decisions: what distinguishes this case from the others.
-        prices: float64[4, B + Z], like those of `NewReplicas`.
-    """
-
-    decisions: tuple[BranchDecision, ...]
-    prices: NDArray[np.float64]
-
-
 @dataclass(frozen=True, eq=False)
 class NewReplicas:
     """Result of a replica reassignment: the new replicas, and a proof of how good they are.
@@ -315,8 +292,6 @@ class NewReplicas:
             (float64[2, 4, D], nonnegative).
         solver: the algorithm that found the plan.
         solver_bound: the solver's own lower bound of the bytes, None if it gives none.
-        branches: dual prices of the leaves of a branch and bound tree. They bound the bytes moved
-            between brokers, beside ``prices``; empty if there is no tree.
     """
 
     replica: Int32Array
@@ -326,7 +301,6 @@ class NewReplicas:
     disk_prices: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     solver: str = "local search"
     solver_bound: float | None = None
-    branches: tuple[Branch, ...] = ()
 
 
 #: Limit of the fixed-point iteration; it converges in a few rounds.

@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.model import ReplicaTask
-from partage.solve.replicas.dual import Boxstep, DualPlan
+from partage.solve.replicas.dual import DUAL_SIMPLEX, Boxstep, DualPlan
 from partage.solve.replicas.problem import Ints
-from partage.solve.replicas.restricted_master import DUAL_SIMPLEX
 
 __all__ = ["dive"]
 
@@ -37,7 +36,7 @@ _MOST_BATCHES, _BATCH_PART = 20, 3
 #: Choices tried of a partition, besides those of the known plans.
 _MOST_TRIED = 4
 #: Rounds of the boxstep method after each batch, and after the last one.
-_ROUNDS, _LAST_ROUNDS = 2, 12
+_ROUNDS, _LAST_ROUNDS = 2, 40
 #: The gap between programme and dual at which the search ends: 0.2 %.
 _STOPPING_GAP = 2e-3
 #: Simplex iterations after which no further choices are tried: about six seconds.
@@ -115,8 +114,12 @@ class _Dive:
         )  # fmt: skip
 
     def _count_of_size(self, part: float) -> int:
-        """Return how many singles have more than a part of a broker's mean bytes or load."""
-        return int((self.search.master.part > part).sum())
+        """Return how many large partitions have more than the fraction ``part`` of a broker's mean
+        bytes.
+        """
+        task = self.task
+        mean = float(task.cost @ task.factor) / max(int(task.receives.sum()), 1)
+        return int((task.cost[self.search.master.single] > part * mean).sum())
 
     def _is_whole(self, single: int) -> bool:
         """Return whether the last optimum gives a partition exactly one set of brokers.
@@ -155,24 +158,19 @@ class _Dive:
         # A known plan comes first: its optimum lets the others end early. The likeliest set of two
         # equal ones stays the one that is tried.
         known = [np.sort(plan[slots]).astype(np.int64) for plan in self.plans]
-        required, excluded = master.required[single], master.excluded[single]
-        known = [one for one in known if required.sum() == required[one].sum()
-                 and not excluded[one].any()]  # fmt: skip
         tried = {tuple(one.tolist()): one for one in [*known, *sets]}
         before = master.iterations
         found: list[tuple[float, Ints]] = []
         if master.solve(self.search.center, _TRYING_BOX) is None:
             return sets[0]
         basis, values = master.highs.getBasis(), master.values
-        saved = master.required[single].copy(), master.excluded[single].copy()
         for brokers in tried.values():
-            placed = np.isin(np.arange(master.arc.shape[1]), brokers)
-            master.decide(single, placed, ~placed)
+            master.fix(single, brokers)
             least = min((optimum for optimum, _ in found), default=np.inf)
             solution = master.solve_again(DUAL_SIMPLEX, least * (1 + _TIE))
             if solution is not None:
                 found.append((solution[1], brokers))
-            master.decide(single, *saved)
+            master.release(single)
             master.highs.setBasis(basis)
         master.values = values
         self.left -= master.iterations - before

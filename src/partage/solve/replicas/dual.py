@@ -2,8 +2,11 @@
 
 Dual variables are prices of bands (`partage.judge.replica_bounds` shows why they prove a bound).
 Each round searches for the best prices in a box around the best so far. HiGHS solves a linear
-programme for that (`restricted_master`). Its optimum is a convex combination (blend) of choices
-within the bands. `repair` improves the plan that rounding makes from this blend.
+programme for that. Its columns (of the Dantzig-Wolfe decomposition) are the choices of brokers that
+were cheapest at earlier prices. A column belongs to a group of small partitions, so that the
+programme stays small; a large partition has a variable for each broker. The optimum is a convex
+combination (blend) of choices within the bands. `repair` improves the plan that rounding makes from
+this blend.
 
 Source: R. E. Marsten, W. W. Hogan, J. W. Blankenship, "The Boxstep Method for Large-Scale
 Optimization", Operations Research 23 (1975).
@@ -13,19 +16,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partage.model import ReplicaTask
-from partage.model.replicas import LEAVE, STAY
+from partage.model.replicas import KINDS, STAY
 from partage.solve.replicas.bounds import CheapestChoices, bound_of_moves, prices_of_brokers
-from partage.solve.replicas.problem import UNBOUNDED, Bools, Floats, Ints
-from partage.solve.replicas.restricted_master import RestrictedMaster
+from partage.solve.replicas.problem import UNBOUNDED, Bools, Floats, Ints, is_moved
 
-__all__ = ["Boxstep", "DualPlan", "solve_dual"]
+__all__ = [
+    "DUAL_SIMPLEX", "Boxstep", "DualPlan", "RestrictedMaster", "solve_dual",
+]  # fmt: skip
 
+#: Partitions with variables of their own, the largest ones; the others share so many groups.
+#: Measured with Pareto(1.2) sizes, 30 x 10,000: 500 and 60 take twice as long for the same bound,
+#: 30 and 20 do not reach it in 60 rounds.
+_SINGLES, _GROUPS = 100, 60
 #: Rounds, at most.
 _MOST_ROUNDS = 60
 #: The gap between programme and dual, as a part of the programme, at which the search stops: 0.1 %.
@@ -39,15 +48,21 @@ _FIRST_BOX, _SMALLEST_BOX = 0.05, 0.003
 _GROWTH, _SHRINKAGE = 1.5, 0.7
 #: The part of the expected gain that makes a round a good one.
 _GOOD_ROUND = 0.5
+#: The first cost of an elastic column; `RestrictedMaster.solve` replaces it by the box.
+_ELASTIC_COST = 1e4
 #: Scaled use of elastic columns below which the box no longer binds.
 _ELASTIC_TOLERANCE = 1e-6
-#: Size of a partition, as a part of a broker's mean, from which on the prices of a broker that must
-#: hold it have a wider box, and by how much.
-_LARGE, _WIDER = 0.2, 3.0
-#: Prices of a mean replica's bytes that are tried on such a broker, in mean moves, and the size of
-#: a replica that then costs nothing: that of the n-th smallest partition, where n is this factor
-#: times the mean number of replicas of a broker.
-_PRICES_PER_BYTE, _FREE_RANKS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0), (1.0, 1.3, 2.0)
+#: Iterations after which the primal simplex method has stalled. Measured on 30 x 10,000, a solution
+#: takes at most 3,500 iterations (a second); one that stalled was still running after a minute.
+_STALLED, _NO_LIMIT = 6_000, int(np.iinfo(np.int32).max)
+#: HiGHS's numbers of the dual and of the primal simplex method.
+DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
+#: Parts of a blend below this are rounding of the simplex method.
+_LEAST_PART = 1e-7
+#: Brokers beyond its replication factor among which sets of a single's brokers are formed.
+_SPARE = 3
+#: Sets among which rounding chooses.
+_MOST_SETS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,13 +73,13 @@ class DualPlan:
     A dual price is the cost that one unit of a broker's or rack's balance limit saves.
 
     Attributes:
-        prices: float64[4, B + Z], the dual prices of balance limits, which the judge verifies.
-        replica: int32[S], the rounded optimum: brokers by ``task.start``; it misses some balance
-            limits.
-        choice: int32[S], the cheapest brokers of each partition at these prices.
-        master: the linear programme, for `branching` and `diving`.
-        reachable: an estimate of the fewest bytes that a plan moves; no bound once `diving` has
-            fixed partitions.
+        prices: float64[4, brokers + racks], the dual prices of balance limits, which the judge
+            verifies.
+        replica: int32[replicas], the broker of each replica in the rounded optimum; it misses some
+            balance limits.
+        choice: int32[replicas], the cheapest brokers of each partition at these prices.
+        master: the linear programme, for `diving`.
+        reachable: an estimate of the fewest bytes that a plan moves (not a proven bound).
     """
 
     prices: Floats
@@ -85,19 +100,19 @@ def solve_dual(
     Return dual prices of the balance limits and a rounded plan; None without the solver HiGHS.
 
     Args:
-        task: the reassignment.
-        figures: the total imbalance that a plan may have, by name.
-        start: float64[4, B + Z], prices to begin with.
-        plan: int32[S], a plan that moves the bytes of these figures.
+        task: brokers, partitions and rules of the reassignment.
+        figures: dict from a measure of imbalance, such as "replicas", to the most that a plan may
+            have.
+        start: float64[4, brokers + racks], the first dual price of each resource on each broker and
+            rack.
+        plan: int32[replicas], the broker of each replica in a plan with these figures.
     """
     try:
         import highspy
     except ImportError:
         return None
     search = Boxstep(RestrictedMaster(highspy, task, figures), figures, start, plan)
-    # A bound above the plan's bytes shows that these figures are out of reach.
-    enough = float(figures.get("between brokers", figures["moved"]))
-    search.run(_MOST_ROUNDS, _STOPPING_GAP, enough=enough)
+    search.run(_MOST_ROUNDS, _STOPPING_GAP)
     master = search.master
     if master.values is None:
         return None
@@ -111,14 +126,14 @@ class Boxstep:
     ones. A single is a large partition with its own variables.
 
     Attributes:
-        master: the linear programme. Its decisions limit the brokers of singles.
-        prices: float64[4, B + Z], the best dual prices so far.
+        master: the linear programme.
+        prices: float64[4, brokers + racks], the best dual prices so far.
         center: float64[n], the same in the programme's scale.
-        choice: int32[S], the cheapest brokers of each partition at these prices.
-        value: the lower bound of the bytes moved that these prices prove, for plans with these
-            decisions; infinite if there are none.
+        choice: int32[replicas], the cheapest brokers of each partition at these prices.
+        value: the lower bound of the bytes moved that these prices prove, for plans with the
+            ``fixed`` brokers.
+        fixed: dict from each fixed single to its brokers.
         box: half the width of the box.
-        widening: float64[n], by how much the box of each price is wider.
     """
 
     def __init__(
@@ -126,33 +141,25 @@ class Boxstep:
         plan: NDArray[np.int32],
     ) -> None:  # fmt: skip
         self.master, self.figures, self.plan, self.box = master, figures, plan, _FIRST_BOX
+        self.fixed: dict[int, Ints] = {}
         self._choices = CheapestChoices(master.task)
-        self._own = _OwnChoices(master)
         self.prices, self.center = start, master.scaled(start)
-        self.widening = self._widening()
         self.value, self.choice = self._evaluate(start)
-        if not any(known is plan for known in master.history):
-            master.add(plan)
+        master.add(plan)
+        master.add(self.choice)
 
-    def run(self, rounds: int, gap: float, *, enough: float = np.inf) -> float:
-        """Search for better prices until programme and dual differ by at most a part ``gap``.
+    def run(self, rounds: int, gap: float) -> float:
+        """Improve the dual prices until their bound is near the optimum of the linear programme.
 
         Return the optimum, infinity if there is none.
 
         Args:
-            rounds: solutions of the linear programme, at most.
-            gap: the difference at which the search stops, as a part of the optimum.
-            enough: the bound at which the search stops.
+            rounds: maximum number of solutions of the linear programme.
+            gap: relative difference between bound and optimum at which the search stops.
         """
         growing, optimum = 0, np.inf
-        if not np.isfinite(self.value):
-            return np.inf
-        # Without a variable for some allowed choice the programme might have no solution.
-        self.master.add(self.choice)
-        for turn in range(rounds):
-            if turn and self.value >= enough:
-                break
-            solution = self.master.solve(self.center, self.box * self.widening)
+        for _ in range(rounds):
+            solution = self.master.solve(self.center, self.box)
             if solution is None:
                 return np.inf
             scaled, optimum, elastic = solution
@@ -175,65 +182,24 @@ class Boxstep:
         return optimum
 
     def fix(self, single: int, brokers: Ints) -> None:
-        """Fix the brokers of a single; the value is that of the plans with these brokers."""
-        placed = np.zeros(self.master.arc.shape[1], bool)
-        placed[brokers] = True
-        self.decide(single, placed, ~placed)
-
-    def decide(self, single: int, required: Bools, excluded: Bools) -> None:
-        """Change the decisions about a single, and the value and choice accordingly.
-
-        Args:
-            single: the number of the single.
-            required: bool[B], brokers that hold a replica of it.
-            excluded: bool[B], brokers that hold none.
-        """
-        self.master.decide(single, required, excluded)
-        self.widening = self._widening()
+        """Fix the brokers of a single (large partition); later bounds hold only for such plans."""
+        self.master.fix(single, brokers)
+        self.fixed[single] = brokers
         self.value, self.choice = self._evaluate(self.prices)
 
-    def start_host(self, broker: int, k: int) -> None:
-        """Search for prices of a broker that must hold a large partition.
-
-        They charge its other replicas by size and reward small ones, so that the cheapest choices
-        put the smallest partitions there. The best of several such prices becomes the center.
-
-        Args:
-            broker: the broker.
-            k: the kind of weight in which the partition is large: bytes or load.
+    def _evaluate(self, prices: Floats) -> tuple[float, NDArray[np.int32]]:
+        """Return the lower bound that dual prices prove, and each partition's cheapest brokers
+        (int32[replicas]).
         """
         master, task = self.master, self.master.task
-        sizes = np.sort(task.weight[k][(task.weight[1] > 0) & (task.factor > 0)])
-        share, found = float(task.low[1, broker]), self.value
-        if not len(sizes) or not share or task.high[k, broker] >= UNBOUNDED:
-            return
-        unit = master.unit / float(master.mean[k])
-        free = {float(sizes[min(int(share * rank), len(sizes) - 1)]) for rank in _FREE_RANKS}
-        best, first = None, self.prices
-        for price, size in product(_PRICES_PER_BYTE, sorted(free)):
-            tried = first.copy()
-            tried[k, broker] += price * unit
-            tried[1, broker] -= price * unit * size
-            value, chosen = self._evaluate(tried)
-            if value > found:
-                found, best = value, (tried, chosen)
-        if best is not None:
-            self.value, (self.prices, self.choice) = found, best
-            self.center = master.scaled(self.prices)
-
-    def _widening(self) -> Floats:
-        # Brokers that hold a large partition keep hardly anything else: their prices are far from
-        # those of the others.
-        master = self.master
-        holds = master.required[master.part > _LARGE].any(axis=0)
-        brokers = np.flatnonzero(holds)
-        return np.where(np.isin(master.place, brokers), _WIDER, 1.0)
-
-    def _evaluate(self, prices: Floats) -> tuple[float, NDArray[np.int32]]:
-        """Return the bound that dual prices prove, and the cheapest brokers (int32[S])."""
-        task = self.master.task
         total, chosen = _choose_cheapest(task, self._choices, prices, self.plan)
-        total += self._own.replace(prices, chosen)
+        whole = prices_of_brokers(task, prices)
+        for single, brokers in self.fixed.items():
+            p = int(master.single[single])
+            slots = slice(int(task.start[p]), int(task.start[p + 1]))
+            cost = task.weight[:, p] @ whole + task.cost[p] * ~master.is_current[single]
+            total += float(cost[brokers].sum() - cost[chosen[slots]].sum())
+            chosen[slots] = brokers
         return bound_of_moves(task, self.figures, prices, total), chosen
 
 
@@ -252,70 +218,473 @@ def _choose_cheapest(
     return total, np.where(keeps_plan[task.owner], plan, chosen).astype(np.int32)
 
 
-class _OwnChoices:
-    """Chooser of the brokers of partitions that are large or have decisions.
+class RestrictedMaster:
+    """Linear programme of column generation for dual prices, restricted to known choices of
+    brokers.
 
-    For them the cost of a broker is not only the dual price of the partition's weight.
+    Large partitions (singles) have a variable for each broker of a known choice. Each group of
+    other partitions has a variable for each known choice. Rows are the balance limits and the sum
+    of each group's variables; singles also have rows for the rack rule. HiGHS solves it.
+
+    Attributes:
+        group: int64[partitions], the group of each partition; the largest ones are groups of their
+            own.
+        singles: the number of groups of one partition each, in order of size.
+        single: int64[singles], their partitions.
+        kind, place: int64[n], of each band, in order of rows.
+        row: int64[4, brokers + racks], the row of each band, -1 for none.
+        unit: bytes of a mean move.
+        scale: float64[n], the mean weight of each band's kind.
+        arc: int64[singles, brokers], the column of each broker of a single, -1 for none.
+        is_current: bool[singles, brokers], whether a broker has a replica of a single now.
+        is_fixed: bool[singles], which singles are fixed.
+        owned: (group, broker of a single or position in ``history``) of each column that stands for
+            a choice.
+        history: int32[replicas] each, the choices that were added.
+        first: the number of the first column that stands for a choice.
+        values: the columns' values in the last optimum, None before the first.
+        iterations: simplex iterations so far, a measure of the work.
     """
 
-    def __init__(self, master: RestrictedMaster) -> None:
-        self.master, task = master, master.task
-        large = np.zeros(len(task.factor), bool)
-        large[master.tight.partition] = True
-        self._is_large = large[master.single]
+    def __init__(self, highspy: Any, task: ReplicaTask, figures: Mapping[str, int]) -> None:
+        self.task, brokers = task, len(task.alive)
+        # A partition that moves only what must move is never a single: its variables could be
+        # mixed into a choice that moves more.
+        self.singles = min(_SINGLES, int((~task.closed & (task.factor > 0)).sum()))
+        self.group = self._groups_of_partitions()
+        self.groups = int(self.group.max(initial=-1)) + 1
+        self.unit = float(max(task.cost.mean(), 1.0))
+        self.kinds = [k for k in range(len(KINDS)) if task.weight[k].any()]
+        bands = [(k, at) for k in self.kinds for at in range(task.low.shape[1] if k else brokers)]
+        self.kind, self.place = (np.array(side, np.int64) for side in zip(*bands, strict=True))
+        self.row: Ints = np.full(task.low.shape, -1, np.int64)
+        self.row[self.kind, self.place] = np.arange(len(bands))
+        self.mean = np.maximum(task.weight.mean(axis=1), 1e-12)
+        self.scale: Floats = self.mean[self.kind]
+        self.owned: list[tuple[int, int]] = []
+        self.history: list[NDArray[np.int32]] = []
+        self._known: set[tuple[int, bytes]] = set()
+        self.values: Floats | None = None
+        self.iterations = 0
+        self.highs, statuses = highspy.Highs(), highspy.HighsModelStatus
+        self._limit_status, self._optimal_status = statuses.kIterationLimit, statuses.kOptimal
+        for option, value in {"output_flag": False, "threads": 1, "random_seed": 1}.items():
+            self.highs.setOptionValue(option, value)
+        self._set_method(PRIMAL_SIMPLEX, _STALLED)
+        self._add_rows()
+        self.first = 2 * len(bands) + self._add_slacks(figures)
+        self._prepare_arcs()
 
-    def replace(self, prices: Floats, chosen: NDArray[np.int32]) -> float:
-        """Replace the brokers of these partitions in ``chosen`` (int32[S]); return how much the
-        total cost changes.
-        """
-        master, task = self.master, self.master.task
-        whole, out = prices_of_brokers(task, prices), 0.0
-        large = master.tight.costs(prices, of="moved")
-        decided = (master.required | master.excluded).any(axis=1)
-        for single in np.flatnonzero(decided | self._is_large).tolist():
-            p = int(master.single[single])
-            plain = task.weight[:, p] @ whole + task.cost[p] * ~master.is_current[single]
-            price = plain.copy()
-            if self._is_large[single]:
-                at = int(np.searchsorted(large.partition, p))
-                price += large.extra[at]
-                price[large.forbidden[at]] = np.inf
-            slots = slice(int(task.start[p]), int(task.start[p + 1]))
-            brokers = self._cheapest(single, price)
-            if brokers is None:
-                return np.inf
-            out += float(price[brokers].sum() - plain[chosen[slots]].sum())
-            chosen[slots] = brokers
-        for p, extra in zip(large.partition.tolist(), large.extra, strict=True):
-            if task.closed[p]:
-                out += float(extra[chosen[task.start[p] : task.start[p + 1]]].sum())
+    def _groups_of_partitions(self) -> Ints:
+        # The largest partitions are groups of their own. The others fill the remaining groups in
+        # turn.
+        partitions = len(self.task.factor)
+        fixed = self.task.closed | (self.task.factor == 0)
+        order = np.lexsort((-self.task.cost, fixed))
+        rest = partitions - self.singles
+        out: Ints = np.empty(partitions, np.int64)
+        self.single: Ints = order[: self.singles].astype(np.int64)
+        out[self.single] = np.arange(self.singles)
+        out[order[self.singles :]] = self.singles + np.arange(rest) % max(min(_GROUPS, rest), 1)
         return out
 
-    def _cheapest(self, single: int, price: Floats) -> Ints | None:
-        """Return the cheapest allowed brokers of a single by the greedy algorithm, None if there
-        are too few.
+    def _prepare_arcs(self) -> None:
+        task, brokers, rack = self.task, len(self.task.alive), self.task.cluster.rack
+        self.arc: Ints = np.full((self.singles, brokers), -1, np.int64)
+        self.is_fixed: Bools = np.zeros(self.singles, bool)
+        self._slots = np.flatnonzero(self.group[task.owner] < self.singles)
+        self._rest = np.flatnonzero(self.group[task.owner] >= self.singles)
+        # Whether a broker has a replica of a single now, and whether that replica must stay.
+        old = self.group[task.old_owner]
+        at = np.flatnonzero(old < self.singles)
+        self.is_current: Bools = np.zeros(self.arc.shape, bool)
+        self.is_current[old[at], task.cluster.replica[at]] = True
+        self._stays: Bools = np.zeros(self.arc.shape, bool)
+        at = at[task.fate[at] == STAY]
+        self._stays[old[at], task.cluster.replica[at]] = True
+        # The rack rule of each single. Choices that cannot follow it widen its limits.
+        factor, racks = task.factor[self.single], task.rack_low.shape[1]
+        self._rack = rack.astype(np.int64) if racks > 1 else None
+        self.rack_low: Ints = task.rack_low[factor].astype(np.int64)
+        self.rack_high: Ints = task.rack_high[factor].astype(np.int64)
+        self._rack_row: Ints = np.full((self.singles, racks), -1, np.int64)
+
+    def _add_rows(self) -> None:
+        """Add the rows of the linear programme: one for each balance limit and each group of
+        partitions.
+
+        The row of a limit has two elastic columns, which allow a violation at a cost.
         """
-        master, task, p = self.master, self.master.task, int(self.master.single[single])
-        factor, rack = int(task.factor[p]), task.cluster.rack
-        here = slice(int(task.cluster.start[p]), int(task.cluster.start[p + 1]))
-        old, fate = task.cluster.replica[here], task.fate[here]
-        may = task.receives | master.is_current[single]
-        may[old[fate == LEAVE]] = False
-        price = np.where(may & ~master.excluded[single], price, np.inf)
-        must = master.required[single].copy()
-        must[old[fate == STAY]] = True
-        low, high = task.rack_low[factor], task.rack_high[factor]
-        if (fate == STAY).any():  # the rack rule may be out of reach
-            low, high = np.zeros_like(low), np.full_like(high, factor)
-        count, out = np.zeros(len(low), np.int64), np.zeros(0, np.int64)
-        for b in np.lexsort((price, ~must)).tolist():
-            if len(out) == factor or not np.isfinite(price[b]):
-                break
-            r = int(rack[b])
-            others = np.maximum(low - count, 0).sum() - (count[r] < low[r])
-            if count[r] < high[r] and len(out) + 1 + others <= factor:
-                count[r] += 1
-                out = np.append(out, b)
-            elif must[b]:
-                return None
-        return np.sort(out) if len(out) == factor else None
+        highs, task, bands = self.highs, self.task, len(self.kind)
+        none = np.zeros(0, np.int32), np.zeros(0)
+        high = task.high[self.kind, self.place]
+        upper = np.where(high >= UNBOUNDED, np.inf, high / self.scale)
+        lower = task.low[self.kind, self.place] / self.scale
+        highs.addRows(bands, lower, upper, 0, np.zeros(bands, np.int32), *none)
+        each = np.ones(self.groups)
+        each[: self.singles] = task.factor[self.single]
+        highs.addRows(self.groups, each, each, 0, np.zeros(self.groups, np.int32), *none)
+        self._add_columns(
+            np.full(2 * bands, _ELASTIC_COST), np.arange(2 * bands),
+            np.repeat(np.arange(bands), 2), np.tile([-1.0, 1.0], bands),
+        )  # fmt: skip
+
+    def _add_slacks(self, figures: Mapping[str, int]) -> int:
+        """Add slack columns for the balance limits that the known plan misses; return how many.
+
+        ``figures`` has the plan's total imbalance by measure.
+        """
+        highs, brokers, added = self.highs, len(self.task.alive), 0
+        for k in self.kinds:
+            for name, part in ((KINDS[k], slice(None, brokers)),
+                               (f"rack {KINDS[k]}", slice(brokers, None))):  # fmt: skip
+                allowed = figures.get(name, 0)
+                rows = self.row[k, part]
+                rows = rows[rows >= 0]
+                if not allowed or not len(rows):
+                    continue
+                budget = highs.getNumRow()
+                highs.addRow(-np.inf, allowed / self.mean[k], 0, np.zeros(0, np.int32), np.zeros(0))
+                both = np.stack([np.repeat(rows, 2), np.full(2 * len(rows), budget)], axis=1)
+                sign = np.stack([np.tile([-1.0, 1.0], len(rows)), np.ones(2 * len(rows))], axis=1)
+                count = 2 * len(rows)
+                self._add_columns(np.zeros(count), 2 * np.arange(count), both.ravel(), sign.ravel())
+                added += count
+        return added
+
+    def _add_columns(
+        self, cost: Floats, begin: Ints, row: Ints, value: Floats, *, most: float = np.inf
+    ) -> None:
+        # The matrix is in compressed columns (CSC); columns are 0 or more.
+        count = len(cost)
+        self.highs.addCols(
+            count, cost, np.zeros(count), np.full(count, most), len(row),
+            begin.astype(np.int32), row.astype(np.int32), value.astype(np.float64),
+        )  # fmt: skip
+
+    def add(self, chosen: NDArray[np.int32]) -> None:
+        """Add each group's brokers in a known placement to the linear programme, as new columns.
+
+        ``chosen`` is the broker of each replica (int32[replicas]).
+        """
+        self._add_arcs(chosen)
+        self._add_groups(chosen)
+        self.history.append(chosen)
+
+    def _add_arcs(self, chosen: NDArray[np.int32]) -> None:
+        task, bands = self.task, len(self.kind)
+        single, broker = self.group[task.owner[self._slots]], chosen[self._slots].astype(np.int64)
+        open_ones = ~self.is_fixed[single]
+        single, broker = single[open_ones], broker[open_ones]
+        self._widen_rack_limits(single, broker)
+        is_new = self.arc[single, broker] < 0
+        single, broker = single[is_new], broker[is_new]
+        count, partition = len(single), self.single[single]
+        if not count:
+            return
+        self.arc[single, broker] = self.first + len(self.owned) + np.arange(count)
+        rows, values = [bands + single], [np.ones(count)]
+        for k in self.kinds:
+            weight = task.weight[k][partition] / self.mean[k]
+            rows.append(self.row[k, broker])
+            values.append(weight)
+            if task.zones and k:
+                rows.append(self.row[k, len(task.alive) + task.cluster.rack[broker]])
+                values.append(weight)
+        if self._rack is not None:
+            rows.append(self._rack_row[single, self._rack[broker]])
+            values.append(np.ones(count))
+        row, value = np.stack(rows, axis=1), np.stack(values, axis=1)
+        is_entry = row >= 0
+        begin = np.concatenate([[0], np.cumsum(is_entry.sum(axis=1))[:-1]])
+        cost = np.where(self.is_current[single, broker], 0.0, task.cost[partition] / self.unit)
+        self._add_columns(cost, begin, row[is_entry], value[is_entry], most=1.0)
+        self.owned += zip(single.tolist(), broker.tolist(), strict=True)
+        for s, b in zip(single.tolist(), broker.tolist(), strict=True):
+            if self._stays[s, b]:
+                self.highs.changeColBounds(int(self.arc[s, b]), 1.0, 1.0)
+        if self._rack is not None:
+            self._add_rack_rows(np.unique(single))
+
+    def _widen_rack_limits(self, single: Ints, broker: Ints) -> None:
+        """Widen the rack limits of large partitions whose given brokers exceed them.
+
+        ``single`` and ``broker`` are the partition and broker of each replica.
+        """
+        if self._rack is None or not len(single):
+            return
+        racks = self.rack_low.shape[1]
+        key = single * racks + self._rack[broker]
+        count = np.bincount(key, minlength=self.singles * racks).reshape(self.singles, racks)
+        given = np.zeros(self.singles, bool)
+        given[single] = True
+        wrong = given[:, None] & ((count < self.rack_low) | (count > self.rack_high))
+        for s, r in zip(*np.nonzero(wrong), strict=True):
+            self.rack_low[s, r] = min(self.rack_low[s, r], count[s, r])
+            self.rack_high[s, r] = max(self.rack_high[s, r], count[s, r])
+            if self._rack_row[s, r] >= 0:
+                self.highs.changeRowBounds(
+                    int(self._rack_row[s, r]),
+                    float(self.rack_low[s, r]), float(self.rack_high[s, r]),
+                )  # fmt: skip
+
+    def _add_rack_rows(self, singles: Ints) -> None:
+        """Add rows for the rack rule of singles (large partitions) whose variables could break
+        it.
+        """
+        begin: list[int] = []
+        index, lower, upper, size = [], [], [], 0
+        first = self.highs.getNumRow()
+        for s in singles.tolist():
+            brokers = np.flatnonzero(self.arc[s] >= 0)
+            rack = self.task.cluster.rack[brokers]
+            for r in np.unique(rack).tolist():
+                here = self.arc[s, brokers[rack == r]]
+                low, high = self.rack_low[s, r], self.rack_high[s, r]
+                if self._rack_row[s, r] >= 0 or not (low > 0 or len(here) > high):
+                    continue
+                self._rack_row[s, r] = first + len(begin)
+                begin.append(size)
+                index.append(here)
+                lower.append(float(low))
+                upper.append(float(high))
+                size += len(here)
+        if begin:
+            self.highs.addRows(
+                len(begin), np.array(lower), np.array(upper), size, np.array(begin, np.int32),
+                np.concatenate(index).astype(np.int32), np.ones(size),
+            )  # fmt: skip
+
+    def _add_groups(self, chosen: NDArray[np.int32]) -> None:
+        task, bands, slots = self.task, len(self.kind), self._rest
+        group = self.group[task.owner[slots]]
+        is_new = is_moved(task, chosen)[slots]
+        moves = np.where(is_new, task.cost[task.owner[slots]], 0) / self.unit
+        cost = np.bincount(group, weights=moves, minlength=self.groups)
+        key, value = self._entries(chosen)
+        begin = np.searchsorted(key // bands, np.arange(self.groups + 1))
+        starts, rows, values, costs, size = [], [], [], [], 0
+        for g in range(self.singles, self.groups):
+            part = slice(int(begin[g]), int(begin[g + 1]))
+            row, much = key[part] % bands, value[part]
+            known = (g, row.tobytes() + much.tobytes() + cost[g].tobytes())
+            if known in self._known:
+                continue
+            self._known.add(known)
+            self.owned.append((g, len(self.history)))
+            starts.append(size)
+            size += len(row) + 1
+            rows += [row, np.array([bands + g])]
+            values += [much, np.ones(1)]
+            costs.append(cost[g])
+        if starts:
+            self._add_columns(
+                np.array(costs), np.array(starts), np.concatenate(rows), np.concatenate(values)
+            )
+
+    def _entries(self, chosen: NDArray[np.int32]) -> tuple[Ints, Floats]:
+        # Keys are group * bands + row.
+        task, bands, brokers, slots = self.task, len(self.kind), len(self.task.alive), self._rest
+        owner, chosen = task.owner[slots], chosen[slots]
+        group, keys, values = self.group[owner], [], []
+        for k in self.kinds:
+            weight = task.weight[k][owner] / self.mean[k]
+            keys.append(group * bands + self.row[k, chosen])
+            values.append(weight)
+            if task.zones and k:
+                keys.append(group * bands + self.row[k, brokers + task.cluster.rack[chosen]])
+                values.append(weight)
+        key, at = np.unique(np.concatenate(keys), return_inverse=True)
+        value = np.asarray(np.bincount(at, weights=np.concatenate(values)), np.float64)
+        return key, value
+
+    def solve(
+        self, center: Floats, box: float, method: int = PRIMAL_SIMPLEX
+    ) -> tuple[Floats, float, float] | None:
+        """Solve the linear programme with dual prices limited to a box around ``center``.
+
+        Return the scaled prices, the optimum in bytes, and the use of elastic columns (violations
+        of limits); None if HiGHS finds no optimum.
+
+        Args:
+            center: float64[n], scaled prices.
+            box: half the width of the box.
+            method: HiGHS's number of the simplex method. The last basis is primal feasible after
+                new columns and other costs, and dual feasible after other bounds of columns.
+        """
+        bands = len(self.kind)
+        cost = np.empty(2 * bands)
+        cost[0::2], cost[1::2] = center + box, box - center
+        self.highs.changeColsCost(2 * bands, np.arange(2 * bands, dtype=np.int32), cost)
+        return self.solve_again(method)
+
+    def solve_again(self, method: int, most: float = np.inf) -> tuple[Floats, float, float] | None:
+        """Solve the linear programme again with the same limits as the last `solve`, after other
+        changes.
+
+        The search stops without a result once the optimum is known to exceed ``most`` bytes.
+        ``method`` is HiGHS's number of the simplex method.
+        """
+        bands = len(self.kind)
+        self.highs.setOptionValue("objective_bound", most / self.unit)
+        self._run(method)
+        if self.highs.getModelStatus() != self._optimal_status:
+            return None
+        solution = self.highs.getSolution()
+        dual, values = np.array(solution.row_dual), np.array(solution.col_value)
+        if len(dual) < bands or not np.isfinite(dual).all() or not len(values):
+            return None
+        self.values = values
+        optimum = float(self.highs.getInfo().objective_function_value) * self.unit
+        return -dual[:bands], optimum, float(values[: 2 * bands].sum())
+
+    def _run(self, method: int) -> None:
+        """Solve the linear programme from the last basis by a simplex method (HiGHS's number of
+        it).
+
+        If that stalls, solve it anew by the dual simplex method.
+        """
+        self._set_method(method, _STALLED)
+        self.highs.run()
+        self.iterations += int(self.highs.getInfo().simplex_iteration_count)
+        if self.highs.getModelStatus() != self._limit_status:
+            return
+        self.highs.clearSolver()
+        self._set_method(DUAL_SIMPLEX, _NO_LIMIT)
+        self.highs.run()
+        self.iterations += int(self.highs.getInfo().simplex_iteration_count)
+
+    def _set_method(self, method: int, iterations: int) -> None:
+        self.highs.setOptionValue("simplex_strategy", method)
+        self.highs.setOptionValue("simplex_iteration_limit", iterations)
+
+    def values_of(self, single: int) -> Floats:
+        """Return each broker's value for a single (large partition) in the last optimum."""
+        column, out = self.arc[single], np.zeros(self.arc.shape[1])
+        if self.values is not None:
+            is_known = (column >= 0) & (column < len(self.values))
+            out[is_known] = self.values[column[is_known]]
+        return out
+
+    def fix(self, single: int, brokers: NDArray[np.integer]) -> None:
+        """Fix the brokers of a single (large partition); each must have a variable."""
+        column = self.arc[single]
+        known = np.flatnonzero(column >= 0)
+        value = np.isin(known, brokers).astype(np.float64)
+        self.highs.changeColsBounds(len(known), column[known].astype(np.int32), value, value)
+        self.is_fixed[single] = True
+
+    def release(self, single: int) -> None:
+        """Undo `fix`: allow any brokers again for a large partition (a single)."""
+        column = self.arc[single]
+        known = np.flatnonzero(column >= 0)
+        least = self._stays[single, known].astype(np.float64)
+        self.highs.changeColsBounds(
+            len(known), column[known].astype(np.int32), least, np.ones(len(known))
+        )
+        self.is_fixed[single] = False
+
+    def keeps_rack_rule(self, single: int, brokers: Ints) -> bool:
+        """Return whether a set of brokers is within the rack limits of a single (large
+        partition).
+        """
+        if self._rack is None:
+            return True
+        count = np.bincount(self._rack[brokers], minlength=self.rack_low.shape[1])
+        low, high = self.rack_low[single], self.rack_high[single]
+        return bool(((count >= low) & (count <= high)).all())
+
+    def prices(self, scaled: Floats) -> Floats:
+        """Convert scaled dual prices of the linear programme to prices of one unit (float64[4, B +
+        Z]).
+        """
+        out = np.zeros(self.task.low.shape)
+        out[self.kind, self.place] = scaled * self.unit / self.scale
+        out[(self.task.high >= UNBOUNDED) & (out > 0)] = 0.0
+        return out
+
+    def scaled(self, prices: Floats) -> Floats:
+        """Convert dual prices of one unit (float64[4, brokers + racks]) to the programme's
+        scale.
+        """
+        out: Floats = prices[self.kind, self.place] * self.scale / self.unit
+        return out
+
+    def rounded(self, plan: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Round the last optimum to one choice of brokers for each partition (int32[replicas]).
+
+        Partitions choose in order of size. Each takes the choice that leaves the smallest sum of
+        squared differences between the rounded plan and the optimum (error diffusion). Without an
+        optimum the result is ``plan``.
+        """
+        out: NDArray[np.int32] = plan.copy()
+        if self.values is None:
+            return out
+        task, error = self.task, np.zeros(len(self.kind))
+        used = self._used_choices(self.values)
+        for p in np.argsort(-task.cost, kind="stable").tolist():
+            slots, g = slice(int(task.start[p]), int(task.start[p + 1])), int(self.group[p])
+            sets, target = self._options(p, used[g])
+            if len(sets) == 1 and g >= self.singles:
+                out[slots] = sets[0]
+            elif sets:
+                after = [error + self._use_of(p, one, np.ones(len(one))) - target for one in sets]
+                best = min(range(len(sets)), key=lambda i: float(after[i] @ after[i]))
+                error, out[slots] = after[best], sets[best]
+        return out
+
+    def _options(self, partition: int, used: list[tuple[float, int]]) -> tuple[list[Ints], Floats]:
+        """Return the sets of brokers among which the optimum divides a partition, and its resource
+        use.
+
+        ``used`` lists its group's choices in the optimum, as (fraction, number).
+        """
+        g, task = int(self.group[partition]), self.task
+        if g < self.singles:
+            value = self.values_of(g)
+            brokers = np.flatnonzero(value > _LEAST_PART)
+            target = self._use_of(partition, brokers, value[brokers])
+            return self.likely_sets(g, _MOST_SETS), target
+        slots = slice(int(task.start[partition]), int(task.start[partition + 1]))
+        sets: dict[tuple[int, ...], Ints] = {}
+        target = np.zeros(len(self.kind))
+        for part, number in used:
+            chosen = np.sort(self.history[number][slots]).astype(np.int64)
+            target += self._use_of(partition, chosen, np.full(len(chosen), part))
+            sets.setdefault(tuple(chosen.tolist()), chosen)
+        return list(sets.values()), target
+
+    def _used_choices(self, values: Floats) -> list[list[tuple[float, int]]]:
+        """Return the choices of each group in the last optimum: (fraction, number in history)."""
+        out: list[list[tuple[float, int]]] = [[] for _ in range(self.groups)]
+        for value, (group, number) in zip(values[self.first :], self.owned, strict=False):
+            if value > _LEAST_PART and group >= self.singles:
+                out[group].append((float(value), number))
+        return out
+
+    def _use_of(self, partition: int, brokers: NDArray[np.integer], part: Floats) -> Floats:
+        """Return what fractions of replicas on some brokers use of each balance limit (float64[n]).
+
+        ``part`` is the fraction of a replica of ``partition`` on each of ``brokers``.
+        """
+        task, out = self.task, np.zeros(len(self.kind))
+        for k in self.kinds:
+            weight = task.weight[k, partition] / self.mean[k] * part
+            np.add.at(out, self.row[k, brokers], weight)
+            if task.zones and k:
+                np.add.at(out, self.row[k, len(task.alive) + task.cluster.rack[brokers]], weight)
+        return out
+
+    def likely_sets(self, single: int, most: int) -> list[Ints]:
+        """Return the sets of brokers with the largest values in the last optimum for a large
+        partition.
+
+        At most ``most`` sets that keep the rack rule of the partition ``single`` are returned, each
+        as int64[factor], ascending.
+        """
+        value, factor = self.values_of(single), int(self.task.factor[self.single[single]])
+        brokers = np.flatnonzero(value > _LEAST_PART)
+        brokers = np.sort(brokers[np.argsort(-value[brokers], kind="stable")][: factor + _SPARE])
+        sets = [np.array(one, np.int64) for one in combinations(brokers.tolist(), factor)]
+        sets = [one for one in sets if self.keeps_rack_rule(single, one)]
+        return sorted(sets, key=lambda one: -float(value[one].sum()))[:most]
