@@ -385,7 +385,7 @@ def observed_settings(
 
     * A leader sends the time of the next probing rebalance, which gives the interval.
     * A task with more copies than standbys has warm-ups. Their clients lagged by more than
-    ``acceptable.recovery.lag``, and there were no more than ``max.warmup.replicas``.
+      ``acceptable.recovery.lag``, and there were no more than ``max.warmup.replicas``.
     """
     standbys = int(settings[_STANDBYS])
     ends: dict[TaskId, int] = {}
