@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import NamedTuple
 
 from partage.report.run import Estimate, FigureRange, Figures, RunFigures
-from partage.tables.metrics import SHOWN, OutputLevel
+from partage.tables.metrics import OWN, SHOWN, OutputLevel
 
 __all__ = [
     "CAUSES", "GLOSSARY", "RECORD_MORE", "CauseText", "Term", "TimeUnit", "cause_clause",
@@ -466,6 +466,8 @@ def lead(run: RunFigures, saved: Estimate | None, helped: int, changed: int = 0)
         best = _policy_with_fewest_moves(run)
         if best is not None and best.moved < run.recorded.moved:
             parts.append(f"With {best.policy}, {count(best.moved)} partitions would have moved.")
+    if run.policies and OWN not in run.policies:
+        parts.append("Replay with --policy own too: savings are measured against it.")
     return " ".join(p for p in parts if p)
 
 
@@ -479,7 +481,7 @@ def _changes_sentence(saved: Estimate | None, helped: int, changed: int) -> str:
     """
     begin = f"{plural(changed, 'group has', 'groups have')} a recommended change"
     if saved is None:
-        return f"{begin}; its effect was not simulated."
+        return f"{begin}, whose effect was not simulated."
     return (
         f"{begin}: other settings in {count(helped)} of them would have saved "
         f"{format_estimate(saved)}; the effect of the other {count(changed - helped)} was not "

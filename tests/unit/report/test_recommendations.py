@@ -363,4 +363,12 @@ def test_the_number_of_recommended_changes_is_explained() -> None:
     assert text.endswith("; the effect of the other 1 was not simulated.")
     (only,) = made_run(other).rebalancing
     text = messages.lead(made_run(only), None, 0, count_changed_groups([only]))
-    assert text.endswith("1 group has a recommended change; its effect was not simulated.")
+    assert text.endswith("1 group has a recommended change, whose effect was not simulated.")
+
+
+def test_the_lead_asks_for_the_present_settings() -> None:
+    """Without the policy own there are no savings, and the lead says how to get them."""
+    with_own = made_run(made_group("calm", figures(RECORDED), figures("own")))
+    without = made_run(made_group("calm", figures(RECORDED), figures("eager/range")))
+    assert "--policy own" in messages.lead(without, None, 0)
+    assert "--policy own" not in messages.lead(with_own, None, 0)
