@@ -35,6 +35,7 @@ _OPTIONS = {
     "session_timeout": "--session-timeout", "strategy": "--policy",
 }  # fmt: skip
 _ASSUMED = " (assumed; --no-leave for pods that are killed)"
+_STAGES = {"forecast": "simulating deployments"}
 
 
 @with_options
@@ -117,6 +118,7 @@ def forecast(
     The deployment is simulated 40 to 100 times. Restart times, LeaveGroup, instance ids, session
     timeout and commits are those of the run. Values are means with 80% intervals.
     """
+    from partage.cli.progress import show_progress
     from partage.results.forecasts import forecast as forecast_rollouts
 
     if max_unread is not None and not 0 <= max_unread < float("inf"):
@@ -139,9 +141,10 @@ def forecast(
         "restart_time": None if restart_time is None else _parse_range(restart_time),
     }  # fmt: skip
     found: dict[str, tuple[RolloutForecast, ...]] = {}
-    for one, source in options.forecast_sources(folder, cluster):
-        with named_options(**_OPTIONS):
-            found[one] = forecast_rollouts(*source, **settings)
+    with show_progress(_STAGES, quiet=options.as_json) as progress:
+        for one, source in options.forecast_sources(folder, cluster):
+            with named_options(**_OPTIONS):
+                found[one] = forecast_rollouts(*source, **settings, progress=progress)
     if options.picture is not None:
         from partage.forecasts.pictures import rollout_picture
 

@@ -5,7 +5,7 @@ This module reads the tables of a run; `partage.forecasts` computes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -380,6 +380,7 @@ def forecast(
     commits_on_stop: bool | None = None,
     compare: bool = True,
     seed: int = 0,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> tuple[RolloutForecast, ...]:
     """Forecast a rolling deployment of a group: unread time, duration, rebalances, rereads.
 
@@ -406,6 +407,8 @@ def forecast(
         commits_on_stop: whether members commit when they stop or revoke partitions.
         compare: whether to forecast alternatives, too.
         seed: seed of the simulation.
+        progress: function to call with "forecast", the number of simulated settings, and the number
+            of all.
 
     Returns:
         The forecast for the present settings, then alternatives, the least unread time first.
@@ -453,10 +456,13 @@ def forecast(
         server_session_s=source.server_session_s if isinstance(source, RecordedGroup)
         else DEFAULT_SESSION_S,
     )  # fmt: skip
-    found = forecast_rollout(now, seed=seed)
-    rows = [found]
-    if compare:
-        rows += [forecast_rollout(one, seed=seed) for one in alternatives(now)]
+    deployments = (now, *(alternatives(now) if compare else ()))
+    rows = []
+    for number, one in enumerate(deployments):
+        if progress is not None:
+            progress("forecast", number, len(deployments))
+        rows.append(forecast_rollout(one, seed=seed))
+    found = rows[0]
     if source is not None:
         factor, past = _slowdown(source, found, seed)
         rows = [scale_unread(one, slowdown_under(factor, past, one)) for one in rows]

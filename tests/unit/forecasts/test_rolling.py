@@ -428,3 +428,15 @@ def test_the_verb_names_what_is_missing() -> None:
         pg.forecast(topics={"t": 2}, restart_time=5.0)
     with pytest.raises(InvalidConfigError, match="topics"):
         pg.forecast(members=2, restart_time=5.0)
+
+
+def test_progress_counts_the_simulated_settings() -> None:
+    """The function is called once before each setting; without alternatives there is one."""
+    calls: list[tuple[str, int, int]] = []
+    settings = {"topics": {"orders": 4}, "members": 2, "restart_time": 5.0, "policy": "range"}
+    found = pg.forecast(**settings, progress=lambda *call: calls.append(call))
+    assert calls == [("forecast", done, len(found)) for done in range(len(found))]
+    assert len(found) > 1
+    calls.clear()
+    pg.forecast(**settings, compare=False, progress=lambda *call: calls.append(call))
+    assert calls == [("forecast", 0, 1)]
