@@ -48,6 +48,10 @@ LEAST_SHARE = 0.01
 _SMALLEST_ERROR = 0.05
 #: Policies whose effects differ by less than this share count as equally good.
 _ALIKE = 0.05
+#: Causes of a storm that a slower deployment can avoid: members that start and stop.
+_ROLLOUT_CAUSES = frozenset({"first", "bounce", "leave", "departure", "join"})
+#: A smaller share of a group's rebalances in storms is no reason for advice.
+_LEAST_STORM_SHARE = 0.25
 #: Protocols by the size of the change; settings of members come before them.
 _CHANGES = {"eager": 1, "cooperative": 2, "consumer": 3}
 
@@ -363,12 +367,15 @@ def _advise_fewer_members(group: GroupFigures) -> Advice | None:
 
 
 def _advise_slow_rollouts(group: GroupFigures) -> Advice | None:
-    """Recommend slower rollouts to a group with several rebalances within one session timeout."""
+    """Recommend slower rollouts to a group with several rebalances within one session timeout.
+
+    Most storms must have begun because members started or stopped.
+    """
     traits = group.traits
-    if not traits.storms:
+    if not traits.storms or traits.stormy < _LEAST_STORM_SHARE * group.rebalances:
         return None
     trigger = traits.triggers[0][0] if traits.triggers else "unknown"
-    if trigger == "broker":  # clients can do nothing about it
+    if trigger not in _ROLLOUT_CAUSES:
         return None
     begin = f"mostly triggered because {cause_clause(trigger)}"
     if trigger == "first":

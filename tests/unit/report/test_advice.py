@@ -158,7 +158,8 @@ SILENT = {
                         expired(protocol="streams"), late()],
     "late-polls": [late(traits=Traits(session_ms=6_000)), late(traits=Traits("share", late_polls=1))],
     "storms": [made_group("g", lost(1, 2), traits=Traits(storms=0)),
-               made_group("g", lost(1, 2), traits=Traits(storms=None))],
+               made_group("g", lost(1, 2), traits=Traits(storms=None)),
+               replace(stormy("join"), rebalances=37), stormy("expiry"), stormy("topics")],
     # Some policy would surely have lost less; nothing is known to be lost; share groups.
     "as-it-is": [tried(1.0), made_group("g", lost(0, 0)), tried(traits=Traits("share")),
                  tried(coverage=0.5),
@@ -240,13 +241,14 @@ def test_the_first_members_of_a_classic_group_are_waited_for() -> None:
     (found,) = recommendations_for(stormy("first"))
     assert "mostly when the group started, because its members joined" in found.advice.why
     assert found.rollout == "One rolling restart of the brokers."
-    for trigger, protocol in (("join", "classic"), ("expiry", "classic"), ("first", "share")):
+    for trigger, protocol in (("join", "classic"), ("bounce", "classic"), ("first", "share")):
         assert RULES["storms"](stormy(trigger, protocol)).lines == ()
 
 
 def test_no_advice_to_clients_follows_from_a_brokers_fault() -> None:
     """Rebalances that a broker caused are no reason to change a client."""
     assert RULES["storms"](stormy("broker")) is None
+    assert RULES["storms"](replace(stormy("join"), rebalances=36)) is not None
     broken = made_group("g", lost(1, 2), causes=(CauseShare("broker", 5),),
                         traits=Traits(session_ms=10_000, returned=2, longest_silence_ms=20_000))  # fmt: skip
     assert advice_for(broken) == ()
