@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -134,3 +135,18 @@ def test_a_folder_belongs_to_one_source_and_one_process(folder: StreamFolder) ->
         expect_stream_folder(folder.path.parent, "/b")
     with folder.lock(), pytest.raises(InvalidConfigError, match="another stream"), folder.lock():
         pass
+
+
+def test_the_reason_of_the_jvm_is_in_the_error() -> None:
+    """A runtime of another Spark version fails in the JVM: the error has the JVM's reason."""
+    errors = pytest.importorskip("pyspark.errors")
+
+    class Session:
+        def sql(self, _: str) -> None:
+            error = errors.PySparkException("An error occurred while calling o44.sql.")
+            error.java_exception = SimpleNamespace(getMessage=lambda: "View is not an interface")
+            raise error
+
+    lake = stream_output.LakeTables(Session(), "iceberg", "lake.k")
+    with pytest.raises(InvalidConfigError, match=r"\(View is not an interface\); Spark needs"):
+        lake.prepare()

@@ -43,6 +43,7 @@ from partage.capture.durable import write_json
 from partage.errors import InvalidCaptureError, InvalidConfigError
 from partage.history.state_store import VERSION
 from partage.jobs.replay.histories import receipts_batch
+from partage.jobs.spark.failures import java_message
 from partage.jobs.watch.group_tables import DECODED, OPENED, STREAM_TABLES, stream_schema
 from partage.runs.stream_manifests import StreamManifest, current_manifests
 
@@ -413,7 +414,8 @@ class LakeTables:
             for table in STREAM_TABLES:
                 self._create(table)
         except (PySparkException, Py4JJavaError) as e:
-            reason = next((line for line in str(e).splitlines() if line.strip()), type(e).__name__)
+            lines = (line for line in str(e).splitlines() if line.strip())
+            reason = java_message(e) or next(lines, type(e).__name__)
             what = f"cannot be written ({reason[:200]}); Spark needs --conf {_FORMATS[self.form]}"
             raise InvalidConfigError("--tables", what, f"{self.form}:{self.where}") from None
 
