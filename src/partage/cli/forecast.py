@@ -115,7 +115,7 @@ def forecast(
 
         partage forecast -b broker:9092 --group billing --rolling-restart --restart-time 20s
 
-    The deployment is simulated 40 to 100 times. Restart times, LeaveGroup, instance ids, session
+    The deployment is simulated 10 to 100 times. Restart times, LeaveGroup, instance ids, session
     timeout and commits are those of the run. Values are means with 80% intervals.
     """
     from partage.cli.progress import show_progress

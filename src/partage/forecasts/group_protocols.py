@@ -12,11 +12,11 @@ of a classic group send theirs at the same time after a rebalance (`AbstractCoor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field, replace
 from functools import partial
-from math import ceil, cos, log, pi, sqrt
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from math import ceil, cos, exp, log, pi, sqrt
+from typing import Any, NamedTuple, TypeAlias
 
 from partage.errors import UnsupportedProblemError
 from partage.history.records import MemberState, Subscription
@@ -26,13 +26,13 @@ from partage.history.stop_model import (
     after_record,
     heartbeat_interval,
 )
-from partage.java.random import JavaRandom
-from partage.model import Cluster
+from partage.java.random import JavaRandom, next_state
+from partage.model import NO_GENERATION, Cluster
+from partage.model.index import Int32Array
 from partage.simulation.clock import Clock
 from partage.simulation.members import SimulatedMember
 from partage.simulation.policies import CONSUMER, Policy
 from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy, SharedProblems
-from partage.tables.statuses import DONE
 
 __all__ = [
     "DeploymentCosts",
@@ -46,6 +46,9 @@ __all__ = [
 
 #: Longest time until a member handles a heartbeat's answer: it must call ``poll``.
 _POLL_MS = 200
+_NOTHING: frozenset[int] = frozenset()
+#: Members of stored assignments, together; about 300 bytes each. A full cache is emptied.
+_MOST_KNOWN = 300_000
 #: Latencies of the stop model do not depend on the time of the record or heartbeat: time 0 gives
 #: the milliseconds until a member reads, and until it revokes.
 _READ_AFTER_RECORD_MS = after_record(0.0).mean
@@ -54,33 +57,110 @@ _REVOKE_AFTER_HEARTBEAT_MS = after_heartbeat(0.0, revokes=True).mean
 
 
 class KnownMember(NamedTuple):
-    """What a member has after a computed assignment.
+    """A member of a simulated group between two rebalances.
 
     Attributes:
-        owned: the partitions of its assignment.
-        last_owned: those that it owned last.
+        state: what it sent when it joined.
+        owned: the partitions of its assignment (int32).
+        last_owned: ``owned`` and partitions that it released and that have no new owner (int32).
         memory: the strategy's memory of it.
+        target: ``owned`` as a set.
+        number: key for caches: equal for members with equal ids, state and assignments.
+        is_new: whether it has had no assignment yet.
     """
 
-    owned: Any
-    last_owned: Any
+    state: MemberState
+    owned: Int32Array
+    last_owned: Int32Array
     memory: Any
+    target: frozenset[int]
+    number: int
+    is_new: bool
 
 
 class KnownAssignment(NamedTuple):
     """A computed assignment.
 
     Attributes:
+        generation: its number; all its members have this generation.
         needs_follow_up: whether a second rebalance must follow.
+        has_all: whether each partition has an owner.
         members: what each member has, in join order.
     """
 
+    generation: int
     needs_follow_up: bool
+    has_all: bool
     members: tuple[KnownMember, ...]
 
 
-#: Cache of computed assignments, by generation and state of the members.
-KnownAssignments: TypeAlias = dict[tuple[int, Any], KnownAssignment]
+class KnownAssignments:
+    """Cache of computed assignments, for simulations with equal settings.
+
+    Repeated simulations have equal rebalances. An assignment depends on the members' ids and
+    partitions. It does not depend on the number of the generation, because all members have that of
+    the last assignment, except new ones, which have none.
+
+    Attributes:
+        problems: cache of the strategy's inputs.
+    """
+
+    def __init__(self) -> None:
+        self.problems = SharedProblems()
+        self._assignments: dict[tuple[int, ...], KnownAssignment] = {}
+        self._stored = 0
+        self._states: list[MemberState] = []
+        self._targets: dict[bytes, frozenset[int]] = {}
+        self._numbers: dict[tuple[Any, ...], int] = {}
+
+    def find(self, members: Iterable[KnownMember]) -> KnownAssignment | None:
+        """Return the assignment that follows for members in join order; None if it is unknown."""
+        return self._assignments.get(tuple([one.number for one in members]))
+
+    def store(self, members: Iterable[KnownMember], found: KnownAssignment) -> None:
+        """Store the assignment ``found`` that follows for ``members`` in join order."""
+        self._stored += len(found.members)
+        if self._stored > _MOST_KNOWN:
+            self._assignments.clear()
+            self._stored = len(found.members)
+        self._assignments[tuple([one.number for one in members])] = found
+
+    def member(self, one: SimulatedMember, *, is_new: bool) -> KnownMember:
+        """Return a member between two rebalances as an immutable record.
+
+        ``is_new`` says that it has had no assignment yet.
+        """
+        content = one.owned.tobytes()
+        target = self._targets.get(content)
+        if target is None:
+            target = self._targets[content] = frozenset(one.owned.tolist())
+        key = (one.key, one.state.id, is_new, content)
+        number = self._numbers.setdefault(key, len(self._numbers))
+        return KnownMember(one.state, one.owned, one.last_owned, one.memory, target, number, is_new)
+
+    def state(self, number: int, settings: GroupSettings) -> MemberState:
+        """Return what a new member sends when it joins.
+
+        Args:
+            number: number of the member: 1 for the first one that is created.
+            settings: settings of the group.
+        """
+        if not self._states:
+            index = settings.cluster.index
+            topics = tuple(dict.fromkeys(index.name(p)[0] for p in range(index.partitions)))
+            session = int(settings.session_ms)
+            self._states.append(
+                MemberState(
+                    "", None, "", "", session, session, Subscription(3, topics), (), 3, None, None
+                )
+            )
+        while len(self._states) <= number:
+            # The id begins with a pseudo-random number, so that the order of ids is arbitrary as
+            # in Kafka, and equal in each simulation.
+            random, _ = JavaRandom.from_seed(len(self._states)).next_int()
+            member_id = f"{random & 0xFFFFFFFF:08x}-{len(self._states)}"
+            self._states.append(replace(self._states[0], id=member_id))
+        return self._states[number]
 
 
 class RandomDraws:
@@ -92,12 +172,16 @@ class RandomDraws:
     """
 
     def __init__(self, seed: int) -> None:
-        self._random = JavaRandom.from_seed(seed)
+        self._state = JavaRandom.from_seed(seed).state
+
+    def skip(self) -> None:
+        """Skip a random number: the next one is as if `uniform` had been called."""
+        self._state = next_state(self._state)
 
     def uniform(self, low: float, high: float) -> float:
         """Draw a random number that is uniformly distributed from ``low`` to ``high``."""
-        number, self._random = self._random.next_int()
-        return low + (high - low) * ((number & 0xFFFFFFFF) / 2**32)
+        self._state = state = next_state(self._state)
+        return low + (high - low) * ((state >> 16) / 2**32)
 
     def normal(self) -> float:
         """Draw a random number of the standard normal distribution (Box and Muller)."""
@@ -109,8 +193,6 @@ class RandomDraws:
 
         ``sigma`` is the standard deviation of the number's logarithm.
         """
-        from math import exp
-
         return median * exp(sigma * self.normal())
 
 
@@ -158,7 +240,7 @@ class DeploymentCosts:
         self.resumed = 0
         self.last_ms = 0
 
-    def stop_reading(self, partitions: Iterable[int], *, commits: bool) -> None:
+    def stop_reading(self, partitions: Collection[int], *, commits: bool) -> None:
         """Record that no consumer reads some partitions from now on.
 
         Args:
@@ -166,12 +248,16 @@ class DeploymentCosts:
             commits: whether the reader commits its offsets first; otherwise the next reader reads
                 some records twice.
         """
-        # Drawn in any case, so that forecasts with and without commits have equal random numbers.
-        interval_s = self._draws.uniform(0, self._settings.commit_ms) / 1_000
+        now_ms, since = self._clock.now_ms, self._since
         for p in partitions:
-            self._since.setdefault(p, self._clock.now_ms)
-            if not commits:
-                self.reread += interval_s * self._settings.rates[p]
+            since.setdefault(p, now_ms)
+        # Drawn in any case, so that forecasts with and without commits have equal random numbers.
+        if commits:
+            self._draws.skip()
+            return
+        interval_s = self._draws.uniform(0, self._settings.commit_ms) / 1_000
+        for p in sorted(partitions):  # sums of floats depend on the order
+            self.reread += interval_s * self._settings.rates[p]
 
     def resume_reading(self, partitions: Iterable[int], latency_ms: float) -> None:
         """Record that consumers read these partitions again, and add up the time without a reader.
@@ -180,42 +266,29 @@ class DeploymentCosts:
             partitions: the partitions that get a reader.
             latency_ms: milliseconds from now until reading begins.
         """
-        for p in partitions:
-            since = self._since.pop(p, None)
-            if since is not None:
-                self.unread_ms += self._clock.now_ms - since + latency_ms
-                self.resumed += 1
-                self.last_ms = self._clock.now_ms + int(latency_ms)
+        if self._since:
+            waiting = self._since
+            stopped_ms = [waiting.pop(p) for p in partitions if p in waiting]
+            self._add(stopped_ms, latency_ms)
 
+    def resume_all(self, latency_ms: float) -> None:
+        """Record that consumers read all partitions again, as `resume_reading` does for some.
 
-class SimulatedGroup(Protocol):
-    """Interface of a simulated consumer group, whose members stop and start in simulated time.
-
-    Attributes:
-        rebalances: number of rebalances so far.
-        costs: total time without a reader, and records read twice.
-    """
-
-    rebalances: int
-    costs: DeploymentCosts
-
-    def create_members(self, keys: Iterable[str]) -> None:
-        """Create the group's initial members, without simulating their rebalance.
-
-        ``keys`` name the members: instance ids or pod names.
+        ``latency_ms`` are the milliseconds from now until reading begins.
         """
+        self._add(self._since.values(), latency_ms)
+        self._since.clear()
 
-    def start(self, key: str) -> None:
-        """Start a member: a new one, or a static member that was shut down before.
+    def _add(self, stopped_ms: Collection[int], latency_ms: float) -> None:
+        """Add the time without a reader of partitions that are read again after ``latency_ms``.
 
-        ``key`` is its instance id or pod name.
+        ``stopped_ms`` has the time at which each of them lost its reader.
         """
-
-    def stop(self, key: str) -> None:
-        """Shut down a member: it leaves the group at once, or when its session times out.
-
-        ``key`` is its instance id or pod name.
-        """
+        if stopped_ms:
+            now_ms, count = self._clock.now_ms, len(stopped_ms)
+            self.unread_ms += count * (now_ms + latency_ms) - sum(stopped_ms)
+            self.resumed += count
+            self.last_ms = now_ms + int(latency_ms)
 
 
 @dataclass
@@ -223,7 +296,9 @@ class _SimulatedGroupBase:
     """Members and owned partitions of a simulated consumer group, for either rebalance protocol.
 
     Attributes:
-        known: cache of computed assignments, by generation and state of the members.
+        rebalances: number of rebalances so far.
+        costs: total time without a reader, and records read twice.
+        known: cache of computed assignments.
         members: dict from key (instance id or pod name) to member, in join order.
         consumed: dict from key to the partitions that the member reads.
         away: stopped members that are still in the group: dict from key to a serial number, which
@@ -233,6 +308,7 @@ class _SimulatedGroupBase:
         expires_ms: dict from the same keys to the time of the session timeout.
         heartbeats_ms: dict from key to the time of the member's last timer start; its heartbeats
             follow at equal intervals.
+        heartbeat_ms: heartbeat interval of the members (ms), derived from the session timeout.
     """
 
     settings: GroupSettings
@@ -240,13 +316,15 @@ class _SimulatedGroupBase:
     draws: RandomDraws
     known: KnownAssignments
     costs: DeploymentCosts = field(init=False)
-    members: dict[str, SimulatedMember] = field(default_factory=dict)
-    consumed: dict[str, set[int]] = field(default_factory=dict)
+    members: dict[str, KnownMember] = field(default_factory=dict)
+    consumed: dict[str, frozenset[int]] = field(default_factory=dict)
     away: dict[str, int] = field(default_factory=dict)
-    partitions_of_away: dict[str, set[int]] = field(default_factory=dict)
+    partitions_of_away: dict[str, frozenset[int]] = field(default_factory=dict)
     expires_ms: dict[str, int] = field(default_factory=dict)
     heartbeats_ms: dict[str, float] = field(default_factory=dict)
+    heartbeat_ms: float = field(init=False)
     rebalances: int = 0
+    _generation: int = 0
     _stops: int = 0
     _named: int = 0
 
@@ -256,12 +334,8 @@ class _SimulatedGroupBase:
         if policy.strategy is None:
             raise UnsupportedProblemError("the policy names no strategy")
         self.resolved = ResolvedPolicy(policy, policy.strategy)
-
-    @property
-    def heartbeat_ms(self) -> float:
-        """Heartbeat interval of the group's members (ms), derived from the session timeout."""
-        classic = self.settings.policy.protocol != CONSUMER
-        return heartbeat_interval(self.settings.session_ms, classic=classic)
+        classic = policy.protocol != CONSUMER
+        self.heartbeat_ms = heartbeat_interval(self.settings.session_ms, classic=classic)
 
     def until_heartbeat(self, key: str) -> float:
         """Return the simulated time until a member's next heartbeat to the group coordinator (ms).
@@ -280,65 +354,64 @@ class _SimulatedGroupBase:
             self.members[key] = self._new_member(key)
             self.heartbeats_ms[key] = self.draws.uniform(0, self.heartbeat_ms)
         for _ in range(1 + MOST_FOLLOW_UPS):
-            if not self._assign():
+            if not self._assign().needs_follow_up:
                 break
-        self.consumed = {key: _owned(one) for key, one in self.members.items()}
-        # Each assignment gives its number to all members. Their generations are equal after it, so
-        # that the count may begin anew.
+        self.consumed = {key: one.target for key, one in self.members.items()}
         self.rebalances = 0
 
-    def _new_member(self, key: str) -> SimulatedMember:
+    def _new_member(self, key: str) -> KnownMember:
         """Create a group member with a unique member id.
 
         ``key`` is its instance id or pod name.
         """
-        # The id begins with a pseudo-random number, so that the order of ids is arbitrary as in
-        # Kafka, and equal in each simulation.
         self._named += 1
-        number, _ = JavaRandom.from_seed(self._named).next_int()
-        member_id = f"{number & 0xFFFFFFFF:08x}-{self._named}"
-        index = self.settings.cluster.index
-        topics = dict.fromkeys(index.name(p)[0] for p in range(index.partitions))
-        subscription = Subscription(3, tuple(topics))
-        session = int(self.settings.session_ms)
-        state = MemberState(
-            member_id, None, "", "", session, session, subscription, (), 3, None, None
-        )
-        return SimulatedMember(key, state)
+        state = self.known.state(self._named, self.settings)
+        return self.known.member(SimulatedMember(self._identity(key, state), state), is_new=True)
 
-    def _assign(self) -> bool:
-        """Assign partitions to the group's members; return whether a second rebalance must follow.
+    def _identity(self, key: str, state: MemberState) -> str:
+        """Return the key of a member for strategies: its instance id if it is static, else its id.
 
-        Only cooperative strategies need a second rebalance.
+        ``key`` is its instance id or pod name, ``state`` what it sent.
+        """
+        return key if self.settings.policy.static else state.id
+
+    def _assign(self) -> KnownAssignment:
+        """Assign partitions to the group's members.
 
         Raises:
             UnsupportedProblemError: the strategy is not applicable.
         """
-        # Assignments are cached, because repeated simulations have equal rebalances.
         self.rebalances += 1
-        members = list(self.members.values())
-        state = tuple(
-            (one.key, one.state.id, one.generation, one.owned.tobytes()) for one in members
-        )
-        found = self.known.get((self.rebalances, state))
+        found = self.known.find(self.members.values())
         if found is None:
-            result = self.resolved.rebalance(
-                members,
-                self.settings.cluster,
-                self.rebalances,
-                SharedProblems(),
-                leader=members[0].state.id,
+            found = self._compute_assignment()
+            self.known.store(self.members.values(), found)
+        self._generation = found.generation
+        self.members = dict(zip(self.members, found.members, strict=True))
+        return found
+
+    def _compute_assignment(self) -> KnownAssignment:
+        """Compute the members' next assignment with the group's strategy.
+
+        Raises:
+            UnsupportedProblemError: the strategy is not applicable.
+        """
+        members = [
+            SimulatedMember(
+                self._identity(key, one.state), one.state, one.owned, one.last_owned,
+                NO_GENERATION if one.is_new else self._generation, one.memory,
             )
-            if result.status != DONE:
-                raise UnsupportedProblemError(result.detail or "the strategy has no plan")
-            after = tuple(KnownMember(one.owned, one.last_owned, one.memory) for one in members)
-            self.known[self.rebalances, state] = KnownAssignment(result.needs_follow_up, after)
-            return result.needs_follow_up
-        needs_follow_up, after = found
-        for one, (owned, last, memory) in zip(members, after, strict=True):
-            one.owned, one.last_owned, one.memory = owned, last, memory
-            one.generation = self.rebalances
-        return needs_follow_up
+            for key, one in self.members.items()
+        ]  # fmt: skip
+        generation, cluster = self._generation + 1, self.settings.cluster
+        result = self.resolved.rebalance(
+            members, cluster, generation, self.known.problems, leader=members[0].state.id
+        )
+        if result.plan is None:
+            raise UnsupportedProblemError(result.detail or "the strategy has no plan")
+        after = tuple([self.known.member(one, is_new=False) for one in members])
+        has_all = bool((result.plan.owner >= 0).all())
+        return KnownAssignment(generation, result.needs_follow_up, has_all, after)
 
     def stop(self, key: str) -> None:
         """Shut down a member; ``key`` is its instance id or pod name.
@@ -360,7 +433,7 @@ class _SimulatedGroupBase:
         """
         raise NotImplementedError
 
-    def _go_away(self, key: str, stopped: set[int], expire: Callable[[str], None]) -> None:
+    def _go_away(self, key: str, stopped: frozenset[int], expire: Callable[[str], None]) -> None:
         """Stop a consumer that remains a group member until its session times out.
 
         Args:
@@ -382,21 +455,17 @@ class _SimulatedGroupBase:
         self.expires_ms[key] = self.clock.now_ms + int(max(0.0, wait))
         self.clock.schedule_at(self.expires_ms[key], due)
 
-    def _halt(self, key: str, *, crashes: bool = False) -> set[int]:
+    def _halt(self, key: str, *, crashes: bool = False) -> frozenset[int]:
         """Stop a member's reading; return the partitions that it read.
 
         Args:
             key: instance id or pod name of the member.
             crashes: whether it stops without committing its offsets.
         """
-        stopped = self.consumed.pop(key, set())
+        stopped = self.consumed.pop(key, _NOTHING)
         commits = self.settings.commits_on_stop and not crashes
-        self.costs.stop_reading(sorted(stopped), commits=commits)
+        self.costs.stop_reading(stopped, commits=commits)
         return stopped
-
-
-def _owned(member: SimulatedMember) -> set[int]:
-    return set(member.owned.tolist())
 
 
 class SimulatedClassicGroup(_SimulatedGroupBase):
@@ -422,7 +491,7 @@ class SimulatedClassicGroup(_SimulatedGroupBase):
         """
         if self.away.pop(key, None) is not None and self._joined is None:
             # KIP-345: the coordinator answers with the present assignment.
-            self._read_partitions(key, _owned(self.members[key]))
+            self._read_partitions(key, self.members[key].target)
             return
         if key not in self.members:
             if not self.members:
@@ -455,12 +524,12 @@ class SimulatedClassicGroup(_SimulatedGroupBase):
             return
         self._joined = set()
         self._round += 1
-        at_once = set(revoked)
+        at_once, waits = set(revoked), []
         for key in self.members:
             if key not in self.away:
                 wait = 0.0 if key in at_once else self.until_heartbeat(key)
-                wait += self.draws.uniform(0, _POLL_MS)
-                self.clock.after(int(wait), partial(self._rejoin, key, self._round))
+                waits.append((int(wait + self.draws.uniform(0, _POLL_MS)), key))
+        self.clock.after_each(waits, partial(self._rejoin, number=self._round))
 
     def _rejoin(self, key: str, number: int) -> None:
         """Add a member to the rebalance in progress, as if its JoinGroup request arrived.
@@ -481,24 +550,29 @@ class SimulatedClassicGroup(_SimulatedGroupBase):
         self._complete_if_all_joined()
 
     def _complete_if_all_joined(self) -> None:
-        if self._joined is None or not self._joined >= self.members.keys():
+        # All that joined are members.
+        if self._joined is None or len(self._joined) < len(self.members):
             return
         if self.clock.now_ms < self._not_before_ms:
             self.clock.schedule_at(self._not_before_ms, self._complete_if_all_joined)
             return
         self._joined = None
-        needs_follow_up = self._assign()
+        found = self._assign()
+        if self.settings.policy.eager and found.has_all:  # all members have revoked everything
+            self.consumed.update((key, one.target) for key, one in self.members.items())
+            self.heartbeats_ms.update(dict.fromkeys(self.members, self.clock.now_ms))
+            self.costs.resume_all(_READ_AFTER_RECORD_MS)
+            return
         revoked = []
         for key, member in self.members.items():
-            target = _owned(member)
-            if lost := self.consumed.get(key, set()) - target:
-                self.costs.stop_reading(sorted(lost), commits=self.settings.commits_on_stop)
+            if lost := self.consumed.get(key, _NOTHING) - member.target:
+                self.costs.stop_reading(lost, commits=self.settings.commits_on_stop)
                 revoked.append(key)
-            self._read_partitions(key, target)
-        if needs_follow_up:
+            self._read_partitions(key, member.target)
+        if found.needs_follow_up:
             self._begin_rebalance(revoked)
 
-    def _read_partitions(self, key: str, target: set[int]) -> None:
+    def _read_partitions(self, key: str, target: frozenset[int]) -> None:
         """Start a member's reading of its assigned partitions, and restart its heartbeat interval.
 
         Args:
@@ -507,7 +581,7 @@ class SimulatedClassicGroup(_SimulatedGroupBase):
         """
         self.consumed[key] = target
         self.heartbeats_ms[key] = self.clock.now_ms
-        self.costs.resume_reading(sorted(target), _READ_AFTER_RECORD_MS)
+        self.costs.resume_reading(target, _READ_AFTER_RECORD_MS)
 
 
 class SimulatedConsumerGroup(_SimulatedGroupBase):
@@ -571,25 +645,27 @@ class SimulatedConsumerGroup(_SimulatedGroupBase):
         """
         # A member revokes partitions in its next ``poll``. It starts to read those partitions of
         # its target that no other member reads.
-        target, consumed = _owned(self.members[key]), self.consumed.get(key, set())
+        target, consumed = self.members[key].target, self.consumed.get(key)
+        if target == consumed:
+            return
+        consumed = _NOTHING if consumed is None else consumed
         if lost := consumed - target:
             self.clock.after(int(_REVOKE_AFTER_HEARTBEAT_MS), partial(self._revoke, key, lost))
             return
-        others: set[int] = set()
+        missing = target - consumed
         for other, partitions in self.consumed.items():
-            if other != key:
-                others |= partitions
+            if other != key and not missing.isdisjoint(partitions):
+                missing -= partitions
         for other in self.away:  # a member that is away still owns its partitions
-            others |= self.partitions_of_away[other]
-        taken = target - others
-        self.consumed[key] = taken
-        self.costs.resume_reading(sorted(taken - consumed), _READ_AFTER_HEARTBEAT_MS)
-        if taken != consumed:  # it acknowledges a change at once, and its timer starts again
+            missing -= self.partitions_of_away[other]
+        self.consumed[key] = taken = consumed | missing
+        self.costs.resume_reading(missing, _READ_AFTER_HEARTBEAT_MS)
+        if missing:  # it acknowledges a change at once, and its timer starts again
             self.heartbeats_ms[key] = self.clock.now_ms
         if taken != target:
             self._await_heartbeat(key)
 
-    def _revoke(self, key: str, lost: set[int]) -> None:
+    def _revoke(self, key: str, lost: frozenset[int]) -> None:
         """Stop a member's reading of some partitions, then continue with its target assignment.
 
         Args:
@@ -598,9 +674,11 @@ class SimulatedConsumerGroup(_SimulatedGroupBase):
         """
         if key not in self.consumed or key in self.away:
             return
-        self.costs.stop_reading(
-            sorted(lost & self.consumed[key]), commits=self.settings.commits_on_stop
-        )
+        self.costs.stop_reading(lost & self.consumed[key], commits=self.settings.commits_on_stop)
         self.consumed[key] -= lost
         self.heartbeats_ms[key] = self.clock.now_ms
         self._reconcile(key)
+
+
+#: A simulated group of either protocol.
+SimulatedGroup: TypeAlias = SimulatedClassicGroup | SimulatedConsumerGroup

@@ -42,6 +42,7 @@ __all__ = [
     "kubernetes_lines",
     "recorded_slowdown",
     "scale_unread",
+    "simulation_count",
     "slowdown_under",
 ]
 
@@ -55,6 +56,10 @@ _TAILS = INTERVAL_WIDTH / _TENTH
 #: replacement has about three: its departure, its return, and the follow-up of a cooperative one.
 _REBALANCES, _FEWEST, _MOST = 2_400, 40, 100
 _REBALANCES_OF_POD = 3
+#: Up to this many pods `_FEWEST` holds. With more, the pods' random numbers average out within one
+#: deployment, which takes long: as many as the second number of pods allows, but not fewer than the
+#: third.
+_MANY_PODS, _PODS_OF_MANY, _FEWEST_OF_MANY = 40, 1_200, 10
 #: A static member's session timeout must be this many times the 90th percentile of restarts.
 _SESSION_MARGIN = 1.5
 #: Default session timeout in seconds: session.timeout.ms of a classic member, and
@@ -277,19 +282,25 @@ class RolloutForecast:
         return kubernetes_lines(self.deployment)
 
 
-def forecast_rollout(deployment: Deployment, *, seed: int = 0) -> RolloutForecast:
+def forecast_rollout(
+    deployment: Deployment, *, seed: int = 0, progress: Callable[[], None] | None = None
+) -> RolloutForecast:
     """Forecast the cost of a group's rolling deployment by repeated simulation.
 
     Args:
         deployment: the group's settings, and how its pods are replaced.
         seed: seed of the random numbers; equal seeds give equal results.
+        progress: function to call after each of `simulation_count` simulated deployments.
 
     Raises:
         UnsupportedProblemError: the strategy is not applicable to the group.
     """
-    samples = min(_MOST, max(_FEWEST, _REBALANCES // (_REBALANCES_OF_POD * deployment.pods)))
-    known: KnownAssignments = {}
-    costs = [_simulate(deployment, seed * 1_000_003 + i, known) for i in range(samples)]
+    samples = simulation_count(deployment.pods)
+    known, costs = KnownAssignments(), []
+    for i in range(samples):
+        costs.append(_simulate(deployment, seed * 1_000_003 + i, known))
+        if progress is not None:
+            progress()
     return RolloutForecast(
         deployment,
         unread=_with_model_error(_mean_and_interval([one.unread for one in costs])),
@@ -299,6 +310,17 @@ def forecast_rollout(deployment: Deployment, *, seed: int = 0) -> RolloutForecas
         samples=samples,
         wait_s=sum(one.unread for one in costs) / max(1, sum(one.stops for one in costs)),
     )
+
+
+def simulation_count(pods: int) -> int:
+    """Return how often the deployment of a number of pods is simulated.
+
+    >>> [simulation_count(pods) for pods in (1, 10, 20, 40, 100, 1_000)]
+    [100, 80, 40, 40, 12, 10]
+    """
+    if pods > _MANY_PODS:
+        return max(_FEWEST_OF_MANY, _PODS_OF_MANY // pods)
+    return min(_MOST, max(_FEWEST, _REBALANCES // (_REBALANCES_OF_POD * pods)))
 
 
 def recorded_slowdown(recorded_s: float, rebalances: int, forecast: RolloutForecast) -> float:
@@ -419,7 +441,7 @@ def _simulate(deployment: Deployment, seed: int, known: KnownAssignments) -> Rol
     kind = (
         SimulatedConsumerGroup if deployment.policy.protocol == CONSUMER else SimulatedClassicGroup
     )
-    group: SimulatedGroup = kind(settings, clock, draws, known)
+    group = kind(settings, clock, draws, known)
     notice = [draws.uniform(0, _NOTICE_MS) for _ in times]
     rollout = _Rollout(deployment, group, clock, times, notice)
     rollout.begin()

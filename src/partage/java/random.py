@@ -6,10 +6,18 @@ from collections.abc import MutableSequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["JavaRandom", "shuffle"]
+__all__ = ["JavaRandom", "next_state", "shuffle"]
 
 _MULTIPLIER = 0x5DEECE66D
 _MASK_48 = (1 << 48) - 1
+
+
+def next_state(state: int) -> int:
+    """Return the state of ``java.util.Random`` after one step; both are integers of 48 bits.
+
+    The upper 32 bits of the new state are the number that ``nextInt()`` returns.
+    """
+    return (state * _MULTIPLIER + 0xB) & _MASK_48
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +43,7 @@ class JavaRandom:
 
         The number is a signed int32.
         """
-        state = (self.state * _MULTIPLIER + 0xB) & _MASK_48
+        state = next_state(self.state)
         bits = state >> 16
         return bits - (1 << 32) if bits >> 31 else bits, JavaRandom(state)
 

@@ -5,9 +5,10 @@ This module reads the tables of a run; `partage.forecasts` computes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -40,6 +41,7 @@ from partage.forecasts.rolling import (
     forecast_rollout,
     recorded_slowdown,
     scale_unread,
+    simulation_count,
     slowdown_under,
 )
 from partage.forecasts.sizing import Sizing, size_group
@@ -407,8 +409,8 @@ def forecast(
         commits_on_stop: whether members commit when they stop or revoke partitions.
         compare: whether to forecast alternatives, too.
         seed: seed of the simulation.
-        progress: function to call with "forecast", the number of simulated settings, and the number
-            of all.
+        progress: function to call with "forecast", the number of simulated deployments so far, and
+            the number of all.
 
     Returns:
         The forecast for the present settings, then alternatives, the least unread time first.
@@ -457,16 +459,38 @@ def forecast(
         else DEFAULT_SESSION_S,
     )  # fmt: skip
     deployments = (now, *(alternatives(now) if compare else ()))
-    rows = []
-    for number, one in enumerate(deployments):
-        if progress is not None:
-            progress("forecast", number, len(deployments))
-        rows.append(forecast_rollout(one, seed=seed))
+    rows = _simulate_each(deployments, seed, progress)
     found = rows[0]
     if source is not None:
         factor, past = _slowdown(source, found, seed)
         rows = [scale_unread(one, slowdown_under(factor, past, one)) for one in rows]
     return (rows[0], *sorted(rows[1:], key=lambda one: one.unread.best))
+
+
+def _simulate_each(
+    deployments: Sequence[Deployment],
+    seed: int,
+    progress: Callable[[str, int, int], None] | None,
+) -> list[RolloutForecast]:
+    """Forecast the cost of each of several deployments, and report the progress.
+
+    Args:
+        deployments: the deployments.
+        seed: seed of the simulation.
+        progress: function to call with "forecast", the number of simulated deployments so far, and
+            the number of all; None for none.
+    """
+    if progress is None:
+        return [forecast_rollout(one, seed=seed) for one in deployments]
+    total = sum(simulation_count(one.pods) for one in deployments)
+    counter = count(1)
+    progress("forecast", 0, total)
+    return [
+        forecast_rollout(
+            one, seed=seed, progress=lambda: progress("forecast", next(counter), total)
+        )
+        for one in deployments
+    ]
 
 
 def _session_timeout(source: GroupInput, policy: Policy) -> float:

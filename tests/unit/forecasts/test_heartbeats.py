@@ -6,6 +6,7 @@ import pytest
 
 from partage.forecasts.group_protocols import (
     GroupSettings,
+    KnownAssignments,
     RandomDraws,
     SimulatedClassicGroup,
     SimulatedConsumerGroup,
@@ -24,7 +25,7 @@ def costs_of_restart(policy: str, seed: int) -> tuple[float, float]:
     settings = GroupSettings(_CLUSTER, Policy.parse(policy), (0.0,) * 12, 45_000, True, 5_000, True)
     clock, draws = Clock(), RandomDraws(seed)
     kind = SimulatedConsumerGroup if policy.startswith("consumer") else SimulatedClassicGroup
-    group = kind(settings, clock, draws, {})
+    group = kind(settings, clock, draws, KnownAssignments())
     group.create_members("abcd")
     clock.schedule_at(10_000, lambda: group.stop("d"))
     clock.schedule_at(40_000, lambda: group.start("e"))

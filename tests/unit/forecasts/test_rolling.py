@@ -18,9 +18,11 @@ from partage.forecasts.rolling import (
     kubernetes_lines,
     recorded_slowdown,
     scale_unread,
+    simulation_count,
     slowdown_under,
 )
 from partage.simulation.policies import Policy
+from partage.simulation.rounds import ResolvedPolicy
 
 
 def deployment(policy: str, **more) -> Deployment:
@@ -430,13 +432,37 @@ def test_the_verb_names_what_is_missing() -> None:
         pg.forecast(members=2, restart_time=5.0)
 
 
-def test_progress_counts_the_simulated_settings() -> None:
-    """The function is called once before each setting; without alternatives there is one."""
+def test_progress_counts_the_simulated_deployments() -> None:
+    """The function is called at the start and after each simulated deployment of each setting."""
     calls: list[tuple[str, int, int]] = []
     settings = {"topics": {"orders": 4}, "members": 2, "restart_time": 5.0, "policy": "range"}
     found = pg.forecast(**settings, progress=lambda *call: calls.append(call))
-    assert calls == [("forecast", done, len(found)) for done in range(len(found))]
+    total = sum(row.samples for row in found)
+    assert calls == [("forecast", done, total) for done in range(total + 1)]
     assert len(found) > 1
     calls.clear()
     pg.forecast(**settings, compare=False, progress=lambda *call: calls.append(call))
-    assert calls == [("forecast", 0, 1)]
+    assert calls == [("forecast", done, 100) for done in range(101)]
+
+
+def test_equal_rebalances_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of 24 pods at a time: the order in which they return leads to few different groups."""
+    computed = []
+    rebalance = ResolvedPolicy.rebalance
+
+    def counted(*args, **named):
+        computed.append(args)
+        return rebalance(*args, **named)
+
+    monkeypatch.setattr(ResolvedPolicy, "rebalance", counted)
+    found = forecast_rollout(deployment("eager/range", members=24, max_unavailable=2))
+    # Each of the 40 simulations has 36 rebalances or more. Before, 1,269 were computed.
+    assert found.samples * found.rebalances.best > 1_400
+    assert len(computed) < 150
+
+
+def test_many_pods_are_simulated_less_often() -> None:
+    """Up to 40 pods there are 40 to 100 simulations, as ever; with 60 pods 20 are enough."""
+    found = forecast_rollout(deployment("eager/range+static", members=60))
+    assert found.samples == 20
+    assert [simulation_count(pods) for pods in (8, 40, 100, 1_000)] == [100, 40, 12, 10]
