@@ -115,7 +115,8 @@ class RebalanceSettled:
         time_ms: time of the record or commit that ended it, or clock time.
         unread: estimated time without a consumer; None if generations before it are missing.
         waiting: number of partitions without a commit since the rebalance.
-        fresh: whether the rebalance happened after the recording began.
+        fresh: whether it ended after the recording began or continued, and began after the first
+            start of the recording.
         reported: partition-seconds without a consumer that an earlier event of this rebalance has
             reported.
     """
@@ -217,6 +218,8 @@ class _OpenRebalance:
             a new owner.
         assigned: all partitions of the rebalance.
         deadline_ms: clock time at which the rebalance counts as ended in any case.
+        announced: whether it began after the first start of the recording, so that an event has
+            announced it.
     """
 
     generation: Generation
@@ -224,7 +227,7 @@ class _OpenRebalance:
     silent: set[_Pair]
     assigned: frozenset[_Pair]
     deadline_ms: int
-    fresh: bool
+    announced: bool
 
 
 class WatchedGroup:
@@ -243,6 +246,7 @@ class WatchedGroup:
         self.opened: Generation | None = None
         self._previous: Generation | None = None
         self._open: _OpenRebalance | None = None
+        #: Its ``fresh`` says whether an event has announced the rebalance, in any process.
         self._settled: RebalanceSettled | None = None
         self._storms: StormTracker[None] = StormTracker()
         #: When to report that the group was deleted, unless a record shows that it was migrated.
@@ -257,7 +261,7 @@ class WatchedGroup:
         """
         one = self._open
         rest = None if one is None else (
-            one.waiting, tuple(sorted(one.silent)), one.deadline_ms, one.fresh
+            one.waiting, tuple(sorted(one.silent)), one.deadline_ms, one.announced
         )  # fmt: skip
         return self.history.to_bytes(), self.opened, self._previous, self._settled, rest
 
@@ -270,10 +274,10 @@ class WatchedGroup:
         new = cls(name, history)
         _, new.opened, new._previous, new._settled, rest = state
         if rest is not None and new.opened is not None:
-            waiting, silent, deadline_ms, fresh = rest
+            waiting, silent, deadline_ms, announced = rest
             assigned = frozenset(_owners(new.opened.first))
             new._open = _OpenRebalance(
-                new.opened, waiting, set(silent), assigned, deadline_ms, fresh
+                new.opened, waiting, set(silent), assigned, deadline_ms, announced
             )
         return new
 
@@ -290,11 +294,16 @@ class WatchedGroup:
         """
         return self._storms.is_ongoing(time_ms)
 
-    def record(self, record: GroupRecord, now_ms: int, *, fresh: bool) -> Iterator[WatchEvent]:
+    def record(
+        self, record: GroupRecord, now_ms: int, *, fresh: bool, announced: bool
+    ) -> Iterator[WatchEvent]:
         """Process the group's next log record; yield the events that it causes.
 
-        ``now_ms`` is the time, ``fresh`` says whether the record is newer than the recording's
-        start.
+        Args:
+            record: the record.
+            now_ms: present time in milliseconds.
+            fresh: whether the record is newer than the start of this process's recording.
+            announced: whether it is newer than the first start of the recording.
         """
         self._fresh = fresh
         items = list(self.history.process_record(record))
@@ -302,12 +311,12 @@ class WatchedGroup:
         self._ended_ms = None if self.history.deletion() is None else now_ms + HOLD_MS
         now = self.history.opened
         if now is not None and (self.opened is None or now.position != self.opened.position):
-            yield self._begin(now, now_ms, fresh=fresh)
+            yield self._begin(now, now_ms, fresh=fresh, announced=announced)
         if self._open is not None:
             for pair in [one for one in self._open.silent if self._is_read(one)]:
                 self._open.silent.discard(pair)
                 self._open.waiting.pop(pair, None)
-            yield from self._end_if_consumed(record.timestamp_ms)
+            yield from self._end_if_consumed(record.timestamp_ms, fresh=fresh)
 
     def commit(self, commit: LiveCommit, *, fresh: bool) -> Iterator[WatchEvent]:
         """Process the group's next offset commit; yield the events that it causes.
@@ -327,24 +336,24 @@ class WatchedGroup:
         if self._open is not None and offset is not None and self._is_read(pair):
             self._open.waiting.pop(pair, None)
             self._open.silent.discard(pair)
-            yield from self._end_if_consumed(at)
+            yield from self._end_if_consumed(at, fresh=fresh)
 
-    def expire(self, now_ms: int) -> Iterator[WatchEvent]:
+    def expire(self, now_ms: int, *, fresh: bool) -> Iterator[WatchEvent]:
         """End the group's rebalance if it takes too long at ``now_ms``, and confirm a deletion.
 
-        Yield the events.
+        Yield the events. ``fresh`` says whether that time is after the recording's start.
         """
         if self._ended_ms is not None and now_ms >= self._ended_ms:
             yield from self._confirm_deletion()
         if self._open is not None and now_ms >= self._open.deadline_ms:
-            yield self._settle("timeout", now_ms, self.history.unread())
+            yield self._settle("timeout", now_ms, self.history.unread(), fresh=fresh)
 
     def stop(self, now_ms: int) -> Iterator[WatchEvent]:
         """Yield the end of the group's unfinished rebalance, because the recording ends."""
         if self._ended_ms is not None:
             yield from self._confirm_deletion()
         if self._open is not None:
-            yield self._settle("stopped", now_ms, self.history.unread())
+            yield self._settle("stopped", now_ms, self.history.unread(), fresh=True)
 
     def _history_events(
         self, items: Sequence[HistoryItem], time_ms: int, *, fresh: bool
@@ -352,9 +361,9 @@ class WatchedGroup:
         for item in items:
             if isinstance(item, Generation):
                 if self._open is not None and item.position == self._open.generation.position:
-                    yield self._settle("superseded", time_ms, item.unread)
+                    yield self._settle("superseded", time_ms, item.unread, fresh=fresh)
                 else:
-                    yield from self._revise(item, time_ms)
+                    yield from self._revise(item, time_ms, fresh=fresh)
                 self._previous = replace(item, previous=None)
             elif isinstance(item, LifecycleEvent):
                 for one in derive_events(item):
@@ -372,7 +381,9 @@ class WatchedGroup:
             self._ended = GroupChange(self.name, one, fresh=self._fresh)
             yield self._ended
 
-    def _begin(self, generation: Generation, now_ms: int, *, fresh: bool) -> RebalanceOpened:
+    def _begin(
+        self, generation: Generation, now_ms: int, *, fresh: bool, announced: bool
+    ) -> RebalanceOpened:
         before = self._previous
         if before is not None and before.incarnation != generation.incarnation:
             before = None
@@ -392,7 +403,7 @@ class WatchedGroup:
         committed = self.history.committed()
         silent = {pair for pair in waiting if pair not in committed}
         self._open = _OpenRebalance(
-            generation, waiting, silent, frozenset(new), now_ms + SETTLE_MS, fresh
+            generation, waiting, silent, frozenset(new), now_ms + SETTLE_MS, announced
         )
         storm = self._storms.is_ongoing(generation.timestamp_ms)
         return RebalanceOpened(self.name, generation, moved, storm, fresh)
@@ -405,7 +416,7 @@ class WatchedGroup:
             return reader is not None
         return reader == self._open.waiting[pair]
 
-    def _revise(self, generation: Generation, time_ms: int) -> Iterator[WatchEvent]:
+    def _revise(self, generation: Generation, time_ms: int, *, fresh: bool) -> Iterator[WatchEvent]:
         """Yield a correction of the last rebalance's end if its time without a consumer has
         changed.
 
@@ -418,24 +429,26 @@ class WatchedGroup:
             reported = 0.0 if done.unread is None else done.unread.best
             yield replace(
                 done, how="revised", time_ms=time_ms, unread=generation.unread, waiting=0,
-                reported=reported,
+                reported=reported, fresh=done.fresh and fresh,
             )  # fmt: skip
 
-    def _end_if_consumed(self, time_ms: int) -> Iterator[WatchEvent]:
+    def _end_if_consumed(self, time_ms: int, *, fresh: bool) -> Iterator[WatchEvent]:
         one = self._open
         if one is None or one.waiting:
             return
         if not any(self.history.is_stopped(*pair) for pair in one.assigned):
-            yield self._settle("consumed", time_ms, self.history.unread())
+            yield self._settle("consumed", time_ms, self.history.unread(), fresh=fresh)
 
-    def _settle(self, how: str, time_ms: int, unread: UnreadEstimate | None) -> RebalanceSettled:
+    def _settle(
+        self, how: str, time_ms: int, unread: UnreadEstimate | None, *, fresh: bool
+    ) -> RebalanceSettled:
         if self._open is None:
             raise RuntimeError("no rebalance is open")
         done, self._open = self._open, None
         self._settled = RebalanceSettled(
-            self.name, done.generation, how, time_ms, unread, len(done.waiting), done.fresh
+            self.name, done.generation, how, time_ms, unread, len(done.waiting), done.announced
         )
-        return self._settled
+        return replace(self._settled, fresh=done.announced and fresh)
 
 
 class _Held(NamedTuple):
@@ -464,7 +477,9 @@ class LiveGroups:
         session_timeout_ms: the broker's session timeout, for members that send none; None if
             unknown.
         initial_delay_ms: the broker's ``group.initial.rebalance.delay.ms``; None if unknown.
-        fresh_from: dict from log partition to first offset after the capture began.
+        fresh_from: dict from log partition to first offset after the capture began or continued.
+        announced_from: dict from log partition to first offset after the first start of the
+            capture.
         started_ms: time at which the capture began; a record of that time or later is fresh, too.
         newest: dict from log partition to base offset of its newest batch; earlier batches are
             ignored.
@@ -479,6 +494,7 @@ class LiveGroups:
     session_timeout_ms: int | None = None
     initial_delay_ms: int | None = None
     fresh_from: dict[int, int] = field(default_factory=dict)
+    announced_from: dict[int, int] = field(default_factory=dict)
     started_ms: float = inf
     newest: dict[int, int] = field(default_factory=dict)
     clusters: ClusterHistory = field(default_factory=lambda: ClusterHistory([]))
@@ -548,6 +564,19 @@ class LiveGroups:
         """Return the time (ms) at which the next queued record or commit is due, or None."""
         return self._held[0].due_ms if self._held else None
 
+    def replay(self, now_ms: int) -> Iterator[WatchEvent]:
+        """Process queued records and commits of the time before the recording was continued.
+
+        The clock is that of the log, so a rebalance that takes longer than the log stays open:
+        `advance` reports its end. ``now_ms`` is the present time. Yield the groups' events.
+        """
+        newest_ms = 0
+        while self._held and self._held[0].due_ms <= now_ms:
+            held = self._held.popleft()
+            newest_ms = max(newest_ms, held.item.timestamp_ms)
+            yield from self._process_queued(held, held.item.timestamp_ms)
+        yield from self._expire_all(newest_ms, fresh=False)
+
     def advance(self, now_ms: int) -> Iterator[WatchEvent]:
         """Process all queued records and commits that are due at ``now_ms``; yield the groups'
         events.
@@ -556,8 +585,12 @@ class LiveGroups:
         """
         while self._held and self._held[0].due_ms <= now_ms:
             yield from self._process_queued(self._held.popleft(), now_ms)
+        yield from self._expire_all(now_ms, fresh=True)
+
+    def _expire_all(self, now_ms: int, *, fresh: bool) -> Iterator[WatchEvent]:
         for name in list(self._open):
-            yield from self._track_deadlines(name, self.groups[name].expire(now_ms))
+            expired = self.groups[name].expire(now_ms, fresh=fresh)
+            yield from self._track_deadlines(name, expired)
 
     def finish(self, now_ms: int) -> Iterator[WatchEvent]:
         """Process the remaining records and commits at the end of the recording; yield the
@@ -580,10 +613,11 @@ class LiveGroups:
         place = held.item.position
         fresh = place.offset >= self.fresh_from.get(place.partition, 0)
         fresh = fresh or held.item.timestamp_ms >= self.started_ms
+        announced = fresh or place.offset >= self.announced_from.get(place.partition, inf)
         events = (
             group.commit(held.item, fresh=fresh)
             if isinstance(held.item, LiveCommit)
-            else group.record(held.item, now_ms, fresh=fresh)
+            else group.record(held.item, now_ms, fresh=fresh, announced=announced)
         )
         try:
             yield from self._track_deadlines(held.group, events)

@@ -218,6 +218,7 @@ class Watcher:
         now_ms = _now_ms()
         live = LiveGroups(started_ms=now_ms)
         ends, positions = writer.manifest.first_ends, writer.manifest.positions
+        live.announced_from = dict(ends)
         live.fresh_from = {p: max(ends.get(p, 0), positions.get(p, 0)) for p in (*ends, *positions)}
         configs, states, _ = writer.recorded({})
         _apply_settings(live, configs)
@@ -266,7 +267,7 @@ class Watcher:
 
     def _feed_past(self, live: LiveGroups, batches: list[LogBatch], now_ms: int) -> None:
         live.add(batches, received_ms=0)
-        for event in live.advance(now_ms):
+        for event in live.replay(now_ms):
             for listener in self._listeners:
                 listener.on_event(event, live)
 
@@ -300,6 +301,7 @@ class Watcher:
         """
         self._read_s = time.time()
         self._live.fresh_from.setdefault(partition, first_end)
+        self._live.announced_from.setdefault(partition, first_end)
 
     def on_truncation(self, partition: int) -> None:
         """Rebuild the consumer groups' histories, because a partition of the log was truncated."""

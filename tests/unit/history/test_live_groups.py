@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import defaultdict, deque
 from functools import cache
 
 import pytest
-from tests.support.live_batches import follow, log_batches, some_groups
+from tests.support.live_batches import SESSION_MS, follow, log_batches, some_groups
 from tests.support.recordings import Recording, json_lines, recording
 
 from partage.errors import InvalidCaptureError
 from partage.history.clusters import ClusterHistory, TopicNames
 from partage.history.events import Event, Generation, LifecycleEvent, derive_events
 from partage.history.live_groups import (
+    HOLD_MS,
     GroupChange,
     LiveGroups,
     RebalanceOpened,
     RebalanceSettled,
 )
+from partage.history.records import GroupRecord
 from partage.history.state_store import pack_state
+from partage.jobs.replay.capture import read_context
 
 #: Groups of the sample by protocol: classic, static, consumer, migrated, share, deleted, streams.
 GROUPS = ("checkout-workers", "pos-terminals", "ship-join", "work-queue-2", "one-off #1")
@@ -140,3 +143,97 @@ def test_states_that_are_appended_give_the_clusters_of_the_whole_history() -> No
     assert grown.index.topics == whole.index.topics
     assert grown.index.first_partition.tolist() == whole.index.first_partition.tolist()
     assert grown.broker_changes == whole.broker_changes
+
+
+@pytest.mark.parametrize("kill_at", [100, 475, 700, 1_275])
+def test_what_was_open_at_a_kill_settles_in_the_next_process(kill_at) -> None:
+    """Each rebalance that an event announced settles once, in one of both processes.
+
+    What static members add later is reported too, if the first process has reported the end.
+    """
+    found = recording("seed-11")
+    batches = log_batches(found)[:1_400]
+    before, after = batches[:kill_at], batches[kill_at:]
+    first = _fresh(_feed(_groups(found), before)[0])
+    live = _groups(found)
+    live.announced_from = dict.fromkeys(range(50), 0)
+    live.fresh_from = dict.fromkeys(range(50), 1 << 60)
+    live.fresh_from |= {batch.partition: batch.base_offset for batch in reversed(after)}
+    live.add(before, 0)
+    now = max(batch.max_timestamp_ms for batch in before)
+    assert not _fresh(list(live.replay(now)))
+    second, now = _feed(live, after, now)
+    events = first + _fresh(second + list(live.finish(now)))
+    whole, now = _feed(whole_live := _groups(found), batches)
+    expected = _last_settled(whole + list(whole_live.finish(now)))
+    killed = max(batch.max_timestamp_ms for batch in before)
+    lost = {_place(one) for one in whole if _is_rebalance(one)
+            and killed - 2 * HOLD_MS < _time_ms(one) <= killed}  # fmt: skip
+    announced = {_place(one) for one in events if isinstance(one, RebalanceOpened)} - lost
+    settled = _last_settled(events)
+    assert len(announced) > 3 * len(lost)
+    assert settled.keys() - lost == announced
+    assert {key: settled[key].unread for key in announced} == {
+        key: expected[key].unread for key in announced
+    }
+    assert {_place(one) for one in first if isinstance(one, RebalanceOpened)} & {
+        _place(one) for one in events[len(first) :] if isinstance(one, RebalanceSettled)
+    }
+
+
+def test_rebalances_without_commits_do_not_end_again_after_a_restart() -> None:
+    """A rebuilt history reports only the end of rebalances that were open when the log ended."""
+    batches = log_batches(recording("seed-11"))[:1_400]
+    live = _groups(recording("seed-11"))
+    live.announced_from = dict.fromkeys(range(50), 0)
+    live.fresh_from = dict.fromkeys(range(50), 1 << 60)
+    live.add(batches, 0)
+    newest = max(one.item.timestamp_ms for one in live._held)
+    live._held = deque(
+        one for one in live._held
+        if newest - one.item.timestamp_ms > (70_000 if isinstance(one.item, GroupRecord) else 90_000)
+        or one.item.timestamp_ms == newest
+    )  # fmt: skip
+    past = list(live.replay(newest + 86_400_000))
+    assert any(isinstance(one, RebalanceSettled) and one.how == "timeout" for one in past)
+    assert not _fresh(past)
+    ended = [one for one in live.advance(newest + 86_400_000) if isinstance(one, RebalanceSettled)]
+    assert ended
+    assert all(one.fresh and one.generation.timestamp_ms > newest - 60_000 for one in ended)
+
+
+def _groups(found: Recording) -> LiveGroups:
+    live = LiveGroups(SESSION_MS, read_context(found.capture).initial_delay_ms)
+    for state in json_lines(found.capture, "cluster.jsonl"):
+        live.add_state(state)
+    return live
+
+
+def _feed(live: LiveGroups, batches: list, now: int = 0) -> tuple[list, int]:
+    """All events of batches that are fed one by one, and the time of the last one."""
+    events = []
+    for batch in batches:
+        now = max(now, batch.max_timestamp_ms)
+        live.add([batch], now)
+        events += live.advance(now)
+    return events, now
+
+
+def _fresh(events: list) -> list:
+    return [one for one in events if one.fresh]
+
+
+def _is_rebalance(event: object) -> bool:
+    return isinstance(event, RebalanceOpened | RebalanceSettled)
+
+
+def _time_ms(event: RebalanceOpened | RebalanceSettled) -> int:
+    return event.time_ms if isinstance(event, RebalanceSettled) else event.generation.timestamp_ms
+
+
+def _place(event: RebalanceOpened | RebalanceSettled) -> tuple:
+    return event.group, event.generation.position
+
+
+def _last_settled(events: list) -> dict:
+    return {_place(one): one for one in events if isinstance(one, RebalanceSettled)}
