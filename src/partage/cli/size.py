@@ -33,6 +33,7 @@ _OPTIONS = {
     "capacity": "--capacity", "max_lag": "--max-lag", "partitions": "--partitions",
     "rate": "--rate", "strategy": "--strategy",
 }  # fmt: skip
+_STAGES = {"size": "simulating numbers of consumers"}
 
 
 @with_options
@@ -74,6 +75,7 @@ def size(
     in both cases, without the time until a dead consumer is detected. **spread**: highest minus
     lowest load of a consumer. Rates are those of the run's commits, minute by minute.
     """
+    from partage.cli.progress import show_progress
     from partage.results.forecasts import size as forecast_size
 
     needed = (options.partitions, options.rate, capacity)
@@ -86,9 +88,10 @@ def size(
         "all_sizes": all_sizes, "max_lag": parse_seconds(max_lag, "max-lag"),
     }  # fmt: skip
     found: dict[str, Sizing] = {}
-    for one, source in options.forecast_sources(folder, cluster):
-        with named_options(**_OPTIONS):
-            found[one] = forecast_size(*source, **settings)
+    with show_progress(_STAGES, quiet=options.as_json) as progress:
+        for one, source in options.forecast_sources(folder, cluster):
+            with named_options(**_OPTIONS):
+                found[one] = forecast_size(*source, **settings, progress=progress)
     if options.picture is not None:
         from partage.forecasts.pictures import sizing_picture
 

@@ -83,7 +83,7 @@ class GroupLoad:
         """Mean records per second of the whole group."""
         return float(self.rate.sum())
 
-    @property
+    @cached_property
     def topics(self) -> dict[str, int]:
         """Partition count of each topic that the group consumes."""
         index = self.cluster.index

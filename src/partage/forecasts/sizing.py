@@ -8,7 +8,7 @@ recursion). A lag in seconds is the time that a consumer needs to read its backl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, inf, isinf
 
@@ -19,7 +19,8 @@ from partage import judge
 from partage.errors import InvalidConfigError, UnsupportedProblemError
 from partage.forecasts.loads import GroupLoad
 from partage.forecasts.rolling import DEFAULT_SESSION_S
-from partage.groups.rounds import Join, Leave, Round, play
+from partage.groups import registry
+from partage.groups.rounds import Change, GroupSimulation, Join, Leave, Round
 from partage.model import Member
 
 __all__ = [
@@ -157,6 +158,7 @@ def size_group(
     max_lag_s: float,
     outage_s: float = DEFAULT_SESSION_S,
     all_sizes: bool = False,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> Sizing:
     """Find how many consumers a group needs, with a forecast of load and lag for each number.
 
@@ -172,6 +174,8 @@ def size_group(
         outage_s: time until the group notices a dead consumer (its session timeout), for a note.
         all_sizes: whether ``rows`` has each number of consumers; otherwise only groups of up to 32
             partitions have all of them.
+        progress: function to call with "size", the number of simulated members so far, and the
+            number of all in the table.
 
     Raises:
         InvalidConfigError: capacity or lag is not positive, or the load is zero.
@@ -190,16 +194,19 @@ def size_group(
     if load.total <= 0:
         raise InvalidConfigError("run", "the group consumed no records", load.total)
     hottest = _hottest(load, capacity)
+    partitions = load.cluster.index.partitions
+    least = ceil(load.total / capacity)
+    listed = range(1, partitions + 2) if all_sizes else _table_sizes(partitions, least)
     rows: dict[int, SizeRow] = {}
 
     def row(consumers: int) -> SizeRow:
         if consumers not in rows:
             rows[consumers] = _size_row(load, consumers, strategy, capacity, max_lag_s)
+            if progress is not None:
+                total = sum(listed)
+                progress("size", min(total, sum(rows)), total)
         return rows[consumers]
 
-    partitions = load.cluster.index.partitions
-    least = ceil(load.total / capacity)
-    listed = range(1, partitions + 2) if all_sizes else _table_sizes(partitions, least)
     fitting = next((one for one in listed if row(one).fits), None)
     needed = None
     if fitting is not None:
@@ -258,16 +265,16 @@ def _table_sizes(partitions: int, near: int) -> Sequence[int]:
 def _size_row(
     load: GroupLoad, consumers: int, strategy: str, capacity: float, max_lag_s: float
 ) -> SizeRow:
-    names = [f"consumer-{i:05}" for i in range(consumers)]
-    members = [Member(name, list(load.topics)) for name in names]
-    full = _last_rebalance(play(strategy, load.cluster, [Join(*members)]))
+    topics = list(load.topics)
+    members = [Member(f"consumer-{i:05}", topics) for i in range(consumers)]
+    simulation = GroupSimulation(registry.load(strategy), load.cluster)
+    full = _rebalance(simulation, Join(*members))
     loads = judge.member_loads(full.plan, full.group, full.cluster, load.rate)
     figures = judge.measure(full.plan, full.group, full.cluster, partition_weight=load.rate)
     lag_s = _longest_lag(_loads_by_minute(load, full), capacity)
     use_down = lag_down_s = None
     if consumers > 1:
-        busiest = full.group[int(loads.argmax())].id
-        down = _last_rebalance(play(strategy, load.cluster, [Join(*members), Leave(busiest)]))
+        down = _rebalance(simulation, Leave(full.group[int(loads.argmax())].id))
         left = judge.member_loads(down.plan, down.group, down.cluster, load.rate)
         use_down = float(left.max()) / capacity
         lag_down_s = _longest_lag(_loads_by_minute(load, down), capacity)
@@ -280,15 +287,14 @@ def _size_row(
     )  # fmt: skip
 
 
-def _last_rebalance(rounds: Sequence[Round]) -> Round:
-    """Return the last of several simulated rebalances of a consumer group.
-
-    ``rounds`` has the rebalances in order.
+def _rebalance(simulation: GroupSimulation, change: Change) -> Round:
+    """Apply a change to a simulated consumer group; return the last rebalance that it causes.
 
     Raises:
         UnsupportedProblemError: the strategy is not applicable.
     """
-    last = rounds[-1]
+    simulation.apply(change)
+    last = simulation.rounds[-1]
     if last.refused is not None:
         raise UnsupportedProblemError(last.refused)
     return last

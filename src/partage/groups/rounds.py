@@ -45,7 +45,17 @@ from partage.model.display import MOST_ROWS, html_table, pretty_print, strip, te
 from partage.model.repeated_state import RepeatedState
 from partage.model.validation import expect_kind, expect_text
 
-__all__ = ["Change", "Join", "Leave", "Metadata", "Round", "Rounds", "Subscribe", "play"]
+__all__ = [
+    "Change",
+    "GroupSimulation",
+    "Join",
+    "Leave",
+    "Metadata",
+    "Round",
+    "Rounds",
+    "Subscribe",
+    "play",
+]
 
 Pairs = tuple[tuple[str, int], ...]
 
@@ -248,7 +258,7 @@ def play(strategy: str | Strategy, cluster: Cluster, changes: Iterable[Change]) 
     expect_kind(cluster, Cluster, "cluster")
     if not isinstance(changes, Iterable):
         raise InvalidProblemError("must be a list of changes", path="changes", value=changes)
-    simulation = _GroupSimulation(registry.load(strategy), cluster)
+    simulation = GroupSimulation(registry.load(strategy), cluster)
     for change in changes:
         simulation.apply(change)
     return Rounds(simulation.rounds)
@@ -318,7 +328,7 @@ def _name_partitions(partitions: AbstractSet[tuple[str, int]]) -> str:
 
 
 @dataclass(slots=True)
-class _GroupSimulation:
+class GroupSimulation:
     """State of a simulated consumer group between two rebalances: members and cluster metadata.
 
     Attributes:

@@ -281,6 +281,7 @@ def size(
     rate: float | None = None,
     session_timeout: float | None = None,
     all_sizes: bool = False,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> Sizing:
     """Forecast load and lag of a consumer group for each number of consumers, and how many it
     needs.
@@ -299,6 +300,8 @@ def size(
         session_timeout: seconds until the group notices a dead consumer; None takes the members'.
         all_sizes: whether the result has each number of consumers; otherwise it has a selection of
             them for more than 32 partitions.
+        progress: function to call with "size", the number of simulated members so far, and the
+            number of all in the table.
 
     Raises:
         InvalidConfigError: an argument has a wrong value, or the run lacks what is not given.
@@ -329,6 +332,7 @@ def size(
     return size_group(
         load, strategy=strategy, capacity=capacity, max_lag_s=max_lag,
         outage_s=outage_s if session_timeout is None else session_timeout, all_sizes=all_sizes,
+        progress=progress,
     )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from partage.forecasts.sizing import (
     scaler_lines,
     size_group,
 )
+from partage.groups.rounds import Change, GroupSimulation
 from partage.java.random import JavaRandom
 
 MINUTE = 60_000
@@ -252,3 +253,34 @@ def test_the_verb_needs_numbers_without_a_run() -> None:
         pg.size(topics={"t": 1}, rate=1.0)
     with pytest.raises(InvalidConfigError, match="no records"):
         pg.size(topics={"t": 1}, rate=0.0, capacity=1.0)
+
+
+def test_each_number_of_consumers_is_simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The consumers join once; the busiest one leaves the same simulated group."""
+    changes = []
+    apply = GroupSimulation.apply
+
+    def counted(simulation: GroupSimulation, change: Change) -> None:
+        changes.append(type(change).__name__)
+        apply(simulation, change)
+
+    monkeypatch.setattr(GroupSimulation, "apply", counted)
+    found = pg.size(topics={"orders": 4}, rate=10.0, capacity=5.0)
+    assert changes == ["Join", *["Join", "Leave"] * 4]
+    assert [row.consumers for row in found.rows] == [1, 2, 3, 4, 5]
+
+
+def test_the_topics_of_a_load_are_counted_once() -> None:
+    """A group of many consumers reads them for each one."""
+    load = constant_load({"orders": 4, "clicks": 2}, 1.0)
+    assert load.topics == {"orders": 4, "clicks": 2}
+    assert load.topics is load.topics
+
+
+def test_progress_counts_the_simulated_members() -> None:
+    """The function is called after each number of consumers, and ends at the total."""
+    calls: list[tuple[str, int, int]] = []
+    pg.size(
+        topics={"t": 4}, rate=10.0, capacity=5.0, progress=lambda *call: calls.append(call)
+    )  # fmt: skip
+    assert calls == [("size", done, 15) for done in (1, 3, 6, 10, 15)]
