@@ -25,7 +25,7 @@ def _test_functions() -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]
     return [
         (f"{file.relative_to(ROOT)}:{node.lineno} {node.name}", node)
         for file in sorted((ROOT / "tests").rglob("test_*.py"))
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for node in ast.walk(tree(file))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.name.startswith("test_")
     ]
@@ -193,8 +193,8 @@ def test_sphinx_mocks_what_the_docs_environment_lacks() -> None:
     installed = {"partage", "numpy", "typer", "rich", "click", "jinja2", "markupsafe",
                  "typing_extensions", *sys.stdlib_module_names}  # fmt: skip
     imported = set()
-    for file in (ROOT / "src").rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for file in sources():
+        for node in ast.walk(tree(file)):
             if isinstance(node, ast.Import):
                 imported |= {one.name.partition(".")[0] for one in node.names}
             elif isinstance(node, ast.ImportFrom) and node.level == 0:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from architecture.source_tree import tree
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "partage"
 
@@ -63,7 +65,7 @@ def test_functions_say_what_they_do(name: str) -> None:
     found = []
     path = SOURCE / name
     for module in [path] if path.suffix == ".py" else sorted(path.rglob("*.py")):
-        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree(module)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 docstring = ast.get_docstring(node)
                 if docstring and OPENINGS.match(docstring):

@@ -275,7 +275,7 @@ def _impure_names(file: Path) -> list[str]:
         name = ""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             name = node.func.id if node.func.id in IMPURE_CALLS else ""
-        elif isinstance(node, ast.Attribute):
+        elif isinstance(node, ast.Attribute) and node.attr == "random":
             dotted = ast.unparse(node)
             name = dotted if dotted in {"np.random", "numpy.random"} else ""
         if name:
