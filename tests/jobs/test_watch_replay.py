@@ -28,6 +28,8 @@ from partage.jobs.watch.stream_output import (  # noqa: E402
 )
 from partage.tables.schemas import TABLES  # noqa: E402
 
+# Replays use the running Spark session.
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 POLICIES = ["eager/range", "cooperative/cooperative-sticky"]
 
 
