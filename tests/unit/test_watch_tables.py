@@ -309,7 +309,7 @@ def test_commits_without_records_are_processed_without_the_history(part: Path) -
     """Rows and commit values are those of the whole history, which stays as it was."""
     stream = _Stream(part)
     quick, slow = 0, 0
-    for end in _positions(part, cuts=40, seed=4):
+    for end in _positions(part, cuts=12, seed=4):
         batches = [b for piece in stream.log.pieces(stream.at, end) for b in read_piece(piece)]
         clusters = stream.clusters(end.metadata_bytes)
         for name, rows in _by_group(batches):
