@@ -63,7 +63,7 @@ def _again(spark, folder: Path, out: Path, expected: dict) -> None:
 
 @pytest.fixture
 def twice(spark, tmp_path: Path) -> tuple[Path, dict]:
-    folder = capture(tmp_path / "c", records().slice(0, 20_000))
+    folder = capture(tmp_path / "c", records().slice(0, 6_000))
     replay(folder, tmp_path / "whole", spark=spark, policies=POLICIES)
     tables = set(TABLES) - {"runs"}
     return folder, {name: rows_of(tmp_path / "whole", name) for name in tables}
