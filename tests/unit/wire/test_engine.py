@@ -7,7 +7,7 @@ import struct
 import tracemalloc
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.wire_samples import messages
 
@@ -84,7 +84,9 @@ def _inner(field, version, value):
     return value
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize(("message", "version"), LAYOUTS, ids=NAMES)
+@settings(max_examples=settings.default.max_examples // 3)  # for each of many layouts
 @given(data=st.data())
 def test_every_layout_comes_back(message, version, data):
     """Encode, decode, encode: the same values and the same bytes, nothing left over."""
