@@ -18,6 +18,7 @@ from partage.history.events import ACTIVE, OWNER, CurrentAssignment, Generation,
 from partage.history.pauses import PauseTracker
 from partage.history.records import MemberState, assigned_partitions
 from partage.history.stop_model import (
+    HEARTBEAT_MS,
     ClientKey,
     Instant,
     MemberCommits,
@@ -138,6 +139,8 @@ class UnreadTracker:
         self._timeout_ms = session_timeout_ms
         self._initial_delay_ms = initial_delay_ms
         self._stalled: frozenset[str | None] = frozenset()
+        #: Whether the newest rebalance ended the time without members of a classic group.
+        self._was_empty = False
 
     def estimate(self) -> UnreadEstimate:
         """Return the partition-seconds without a consumer in the rebalance that is now complete.
@@ -189,7 +192,7 @@ class UnreadTracker:
         state.static = {m.id: m.instance is not None for m in members}
         state.polls = {m.id: m.rebalance_timeout_ms for m in members}
         state.java = {m.id: None for m in members if identify_client(m).name == JAVA}
-        was_empty = (
+        self._was_empty = was_empty = (
             generation.protocol == "classic" and before is not None and not before.last.members
         )
         joined = between(at, at)
@@ -206,6 +209,7 @@ class UnreadTracker:
         """
         if generation.records <= self.state.rewrites:
             return
+        self._was_empty = False
         self.state.rewrites = generation.records
         at = generation.rewrites[-1][1] if generation.rewrites else generation.timestamp_ms
         for member in generation.last.members:
@@ -477,11 +481,12 @@ class UnreadTracker:
         # before it rejoined.
         state = self.state
         is_same = member == stop.member or state.clients.get(member) == stop.client
-        rejoined = (
-            first_join_time(time_ms, self._initial_delay_ms, 1)
-            if state.is_classic
-            else between(time_ms - _LONGEST_PROMPT_MS, time_ms)
-        )
+        if not state.is_classic:
+            rejoined = between(time_ms - _LONGEST_PROMPT_MS, time_ms)
+        elif self._was_empty:
+            rejoined = first_join_time(time_ms, self._initial_delay_ms, 1)
+        else:  # the others learn of the rebalance by their next heartbeat
+            rejoined = between(time_ms - HEARTBEAT_MS, time_ms)
         resumed = rejoined if is_same else end
         stop.start = resumed.limited(stop.read_ms, end.latest)
         stop.apart_from_ms = stop.first_apart_ms = None

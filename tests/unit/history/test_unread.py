@@ -306,6 +306,17 @@ def test_an_empty_group_waits_for_the_brokers_initial_delay(delay_ms, best) -> N
     assert group.generation(60_000, member("b", 0)).best == pytest.approx(best, abs=0.01)
 
 
+@pytest.mark.parametrize(("others", "best"), [((), 0.46), ((member("b", topic="u"),), 1.53)])
+def test_the_initial_delay_holds_for_empty_groups_only(others, best) -> None:
+    """A stalled client rejoins: alone it waits 300 ms, with others for their heartbeat, up to 3 s."""
+    group = Group()
+    group.tracker = UnreadTracker(group.commits, ClusterHistory([]), initial_delay_ms=300)
+    group.generation(1_000, member("a", 0), *others)
+    group.generation(16_000, *others, cause="poll")
+    found = group.generation(26_000, replace(member("a-2", 0), client_id="a"), *others)
+    assert found.best == pytest.approx(best, abs=0.01)
+
+
 def test_a_stalled_client_does_not_count_for_topics_of_others() -> None:
     """Nobody subscribes to `u` from 5 s on; a client that reads `t` stalls and rejoins meanwhile."""
     group = Group()
