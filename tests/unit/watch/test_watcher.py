@@ -113,6 +113,16 @@ def test_what_precedes_the_first_end_of_the_log_is_no_event(tmp_path) -> None:
     assert target.read_text("utf-8") == ""
 
 
+def test_settings_of_the_broker_reach_the_histories() -> None:
+    """Unread times need the session timeout and the initial delay; other values mean unknown."""
+    watcher = Watcher(None, threading.Event())
+    names = ("group.consumer.session.timeout.ms", "group.initial.rebalance.delay.ms")
+    for values in ((6_000, 300), (None, None)):
+        watcher.on_config(dict(zip(names, map(str, values), strict=True)))
+        live = watcher._live
+        assert (live.session_timeout_ms, live.initial_delay_ms) == values
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_ends_the_capture(tmp_path) -> None:
     """The capture is stopped, and the error names the option and the file."""
