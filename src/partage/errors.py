@@ -259,18 +259,27 @@ class InvalidTopologyError(PartageError):
         self.code = code
 
 
+#: Value of a setting that is missing.
+_MISSING = object()
+
+
 class InvalidConfigError(PartageError):
     """Raised if a setting has a wrong type or value; the message omits secret values.
 
+    Without a value the setting is missing.
+
     >>> str(InvalidConfigError("priority", "must be an int32", "high"))
     "setting priority: must be an int32, got 'high'"
+    >>> str(InvalidConfigError("members", "is needed without a run"))
+    'setting members: is needed without a run'
     """
 
-    def __init__(self, setting: str, what: str, value: object) -> None:
+    def __init__(self, setting: str, what: str, value: object = _MISSING) -> None:
         # What the command line calls by name needs no other word.
         kind = "" if setting.startswith("--") or setting == "INPUT" else "setting "
         got = "[hidden]" if _SECRET.search(setting) and isinstance(value, str) else _shown(value)
-        super().__init__(f"{kind}{setting}: {what}, got {got}")
+        given = "" if value is _MISSING else f", got {got}"
+        super().__init__(f"{kind}{setting}: {what}{given}")
         self.setting = setting
         self.what = what
         self.value = value

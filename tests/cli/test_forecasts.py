@@ -42,6 +42,11 @@ def _rate(topic: str, partition: int, minute: int, last: int) -> dict:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with a group of two members that catches up in one minute and restarts twice."""
+    return published(tmp_path_factory.mktemp("run") / "out", _rows())
+
+
+def _rows() -> dict[str, list[dict]]:
+    """Return the rows of the run's tables."""
     totals, offset = [], 0
     for step in (60, 60, 60, 900, 60, 60, 60):
         offset += step
@@ -50,7 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("leave", 100, None), ("bounce", 110, "was m0, away for 10000 ms"),
         ("leave", 200, None), ("bounce", 212, "was m1, away for 12000 ms"),
     ]  # fmt: skip
-    rows = {
+    return {
         "groups": [group("billing")],
         "rebalances": [rebalance("billing", n, time_ms=n * MINUTE) for n in (1, 2, 3)],
         "members": [member_row("billing", 3, i, 45_000) for i in range(2)],
@@ -66,7 +71,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ],
         "replays": [], "unread": [], "pauses": [],
     }  # fmt: skip
-    return published(tmp_path_factory.mktemp("run") / "out", rows)
+
+
+@pytest.mark.parametrize("command", [("size",), ("forecast", "--rolling-restart")])
+def test_a_group_that_fails_does_not_hide_the_others(tmp_path: Path, command: tuple) -> None:
+    """Its error is a line on stderr, and the exit code is 1. Alone it is the command's error."""
+    both = [group("billing"), group("job", kind="offsets only")]
+    folder = published(tmp_path / "out", _rows() | {"groups": both})
+    done = run(*command, str(folder), "--group", "*", "--json")
+    assert done.exit_code == 1
+    assert [one["group"] for one in json.loads(done.stdout)] == ["billing"]
+    assert "job: --group: has no members in the run, got 'job'" in done.stderr
+    alone = run(*command, str(folder), "--group", "job")
+    assert (alone.exit_code, alone.stdout) == (1, "")
+    assert "partage: --group: has no members in the run, got 'job'" in alone.stderr
 
 
 def test_size_from_numbers_alone() -> None:
@@ -471,6 +489,41 @@ def test_keys_grow_names_the_hottest_keys_that_move(tmp_path: Path) -> None:
         (("keys", "--grow", "6", "12", "--lag", "x"), 1, "GROUP=RECORDS"),
         (("migrate", "no-such-folder"), 1, "no published run"),
         (("keys", "--grow", "6", "12", "--topic", "t"), 2, "--bootstrap-server and --topic go"),
+        (("keys", "--grow", "6", "12", "--drain-rate", "9"), 2, "--drain-rate: needs --lag"),
+        (
+            ("keys", "--grow", "6", "12", "--lag", "a=9", "--drain-rate", "1", "--drain-rate", "2"),
+            1,
+            "--drain-rate: is given twice",
+        ),
+        (("keys", "--grow", "6", "12", "--value", "v"), 2, "--value: needs an INPUT"),
+        (("keys", "--grow", "6", "12", "--property", "a=b"), 2, "--property: needs an INPUT"),
+        (("keys", "--grow", "6", "12", "--who-agrees"), 2, "--who-agrees: runs alone"),
+        (("keys", "--list", "--key", "a"), 2, "--list: runs alone"),
+        (("forecast", *DEPLOYMENT, "--run", "7"), 2, "--run: needs DIR"),
+        (("forecast", *DEPLOYMENT, "--property", "a=b"), 2, "--property: needs --bootstrap-server"),
+        (("forecast", *DEPLOYMENT, "-g", "a", "-g", "b"), 2, "--group: needs DIR"),
+        (("forecast", *DEPLOYMENT, "--max-unavailable", "99"), 1, "must be at most 4"),
+        (
+            ("forecast", *DEPLOYMENT, "--policy", "range+static", "--max-surge", "1"),
+            1,
+            "--max-surge: must be 0 for static members",
+        ),
+        (("forecast", *DEPLOYMENT, "--pause", "9999h"), 1, "--pause: must be 0 to 604800 s"),
+        (
+            ("forecast", *DEPLOYMENT, "--policy", "range+timeout=9s", "--session-timeout", "8s"),
+            1,
+            "--session-timeout: is in the policy",
+        ),
+        (
+            ("size", "--partitions", "12", "--rate", "1e300", "--capacity", "9"),
+            1,
+            "--rate: must be 0 to 1e+12",
+        ),
+        (
+            ("size", "--partitions", "12", "--rate", "9", "--capacity", "9", "--strategy", ""),
+            1,
+            "no strategy named",
+        ),
     ],
 )
 def test_wrong_usage_is_one_line(arguments: tuple[str, ...], code: int, message: str) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.command_errors import FAILED_CHECK
+from partage.cli.command_errors import FAILED, FAILED_CHECK
 from partage.cli.console import name, short_name, show, write_json
 from partage.cli.forecast_options import ForecastOptions, RunFolder
 from partage.cli.options import (
     ClusterOptions,
-    named_options,
     parse_seconds,
     with_options,
     write_picture,
@@ -29,7 +29,7 @@ __all__ = ["forecast"]
 #: The option of each argument that an error of `pg.forecast` may name.
 _OPTIONS = {
     "commit_interval": "--commit-interval", "max_unavailable": "--max-unavailable",
-    "members": "--members", "partitions": "--partitions", "pause": "--pause",
+    "group": "--group", "members": "--members", "partitions": "--partitions", "pause": "--pause",
     "policy": "--policy", "replaced": "--replaced",
     "rate": "--rate", "max_surge": "--max-surge", "restart_time": "--restart-time",
     "session_timeout": "--session-timeout", "strategy": "--policy",
@@ -140,11 +140,10 @@ def forecast(
         "pause": parse_seconds(pause, "pause"),
         "restart_time": None if restart_time is None else _parse_range(restart_time),
     }  # fmt: skip
-    found: dict[str, tuple[RolloutForecast, ...]] = {}
     with show_progress(_STAGES, quiet=options.as_json) as progress:
-        for one, source in options.forecast_sources(folder, cluster):
-            with named_options(**_OPTIONS):
-                found[one] = forecast_rollouts(*source, **settings, progress=progress)
+        found, failed = options.forecast_each(
+            folder, cluster, partial(forecast_rollouts, **settings, progress=progress), _OPTIONS
+        )
     if options.picture is not None:
         from partage.forecasts.pictures import rollout_picture
 
@@ -161,6 +160,8 @@ def forecast(
         )
         for one, rows in found.items():
             _print(one, rows, max_unread, origin)
+    if failed:
+        raise typer.Exit(FAILED)
     if any(_exceeds(rows[0], max_unread) for rows in found.values()):
         raise typer.Exit(FAILED_CHECK)
 

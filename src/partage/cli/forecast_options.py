@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -19,12 +19,15 @@ from partage.cli.options import (
     parse_seconds,
     partitions_option,
 )
+from partage.errors import PartageError
 
 if TYPE_CHECKING:
     from partage.forecasts.measured import MeasuredGroup
     from partage.results import Run
 
 __all__ = ["ForecastOptions", "RunFolder"]
+
+Result = TypeVar("Result")
 
 #: Name of the group in the result of numbers alone, and of its topic.
 _NO_NAME, _NO_TOPIC = "group", "topic"
@@ -102,14 +105,63 @@ class ForecastOptions(OptionGroup):
             values: the values of these options.
 
         Raises:
-            BadParameter: no source is given, a run and a cluster are, or ``--for`` has no cluster.
+            BadParameter: no source is given, a run and a cluster are, or an option has no effect:
+                ``--for`` and properties without a cluster, ``--run`` without a folder, and several
+                groups without either.
         """
         if folder is not None and cluster.bootstrap_server is not None:
             raise typer.BadParameter("give either DIR or --bootstrap-server, not both")
-        if cluster.bootstrap_server is None and self.duration != ForecastOptions.duration:
-            raise typer.BadParameter("needs --bootstrap-server", param_hint="--for")
+        is_given = {
+            "--for": self.duration != ForecastOptions.duration,
+            "--command-config": cluster.command_config is not None,
+            "--property": bool(cluster.properties),
+        }
+        for option in (one for one, given in is_given.items() if given):
+            if cluster.bootstrap_server is None:
+                raise typer.BadParameter("needs --bootstrap-server", param_hint=option)
+        if folder is None and self.run is not None:
+            raise typer.BadParameter("needs DIR, the folder of a run", param_hint="--run")
         if folder is None and cluster.bootstrap_server is None and None in values:
             raise typer.BadParameter(f"give DIR, --bootstrap-server, or {options}")
+        if folder is None and cluster.bootstrap_server is None and len(self.group or ()) > 1:
+            what = "needs DIR or --bootstrap-server for several groups: numbers are those of one"
+            raise typer.BadParameter(what, param_hint="--group")
+
+    def forecast_each(
+        self,
+        folder: Path | None,
+        cluster: ClusterOptions,
+        forecast: Callable[..., Result],
+        named: Mapping[str, str],
+    ) -> tuple[dict[str, Result], list[str]]:
+        """Forecast each of the groups; return the results by group, and the groups that failed.
+
+        If there are several groups, the error of one is printed, and the next one follows.
+
+        Args:
+            folder: the folder of a run; None if it is not given.
+            cluster: the running cluster, if one is given.
+            forecast: `pg.forecast` or `pg.size` with its other arguments.
+            named: the option of each argument that an error may name.
+
+        Raises:
+            PartageError: the forecast of the only group failed.
+        """
+        from partage.cli.console import tell
+
+        found: dict[str, Result] = {}
+        errors: dict[str, PartageError] = {}
+        for one, source in self.forecast_sources(folder, cluster):
+            try:
+                with named_options(**named):
+                    found[one] = forecast(*source)
+            except PartageError as e:
+                errors[one] = e
+        if not found and len(errors) == 1:
+            raise next(iter(errors.values()))
+        for one, error in errors.items():
+            tell(f"{one}: {error}", "yellow")
+        return found, list(errors)
 
     def forecast_sources(
         self, folder: Path | None, cluster: ClusterOptions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -114,6 +115,13 @@ def keys(
 
         partage keys orders/ --key id --grow 12 24
     """
+    is_alone = options.partitions == KeyOptions.partitions and (grow, where, options.key) == (
+        None, None, None,
+    )  # fmt: skip
+    for option, is_given in (("--who-agrees", who_agrees), ("--list", partitioners)):
+        if is_given and not is_alone:
+            what = "runs alone, without INPUT, --key, --partitions and --grow"
+            raise typer.BadParameter(what, param_hint=option)
     if who_agrees:
         _who_agrees(output.as_json)
         return
@@ -126,8 +134,19 @@ def keys(
         grow, options, has_input=where is not None or topic is not None,
         given={"--lag": lag, "--drain-rate": drain_rate, "--picture": picture},
     )  # fmt: skip
+    unused = {
+        "--value": options.value, "--time": options.time, "--max-share": options.max_share,
+        "--max-rate": options.max_rate, "--approximate": options.approximate or None,
+        "--out": to, "--command-config": cluster.command_config,
+        "--property": cluster.properties, "--master": spark.master, "--conf": spark.conf,
+    }  # fmt: skip
     growth: dict[str, Any] = {}
     if grow is not None:
+        if where is None and topic is None:
+            what = "needs an INPUT; without one --grow shows the shares of any hash"
+            _reject_input_options({"--serializer": options.serializer, **unused}, what)
+        if drain_rate and not lag and topic is None:
+            raise typer.BadParameter("needs --lag, or --topic", param_hint="--drain-rate")
         options = replace(options, partitions=f"{grow[0]},{grow[1]}")
         if not lag and topic is not None and cluster.bootstrap_server is not None:
             lag = _read_lags(cluster, topic)
@@ -143,12 +162,8 @@ def keys(
         kafka = cluster.client_properties()
         spread(where, options, spark=spark, kafka=kafka, to=to, output=output, more=growth)
     elif options.key is not None:
-        _reject_input_options({
-            "--value": options.value, "--time": options.time, "--max-share": options.max_share,
-            "--max-rate": options.max_rate, "--approximate": options.approximate or None,
-            "--out": to, "--command-config": cluster.command_config,
-            "--property": cluster.properties, "--master": spark.master, "--conf": spark.conf,
-        })  # fmt: skip
+        what = "needs an INPUT; without one the partition of a single key is printed"
+        _reject_input_options(unused, what)
         show_one_key(options.key, options.counts(), options.partitioner, options.serializer,
                      as_json=output.as_json)  # fmt: skip
     else:
@@ -279,11 +294,15 @@ def _parse_drains(lags: Sequence[str], drain_rates: Sequence[str]) -> list[Drain
     rates: dict[str, float] = {}
     for text in drain_rates:
         group, _, number = text.rpartition("=")
+        if group in rates:
+            raise InvalidConfigError("drain_rate", "is given twice for the same group", text)
         try:
             rates[group] = float(number)
         except ValueError:
             what = "must be RATE or GROUP=RATE, such as billing=800"
             raise InvalidConfigError("drain_rate", what, text) from None
+        if not 0 < rates[group] < inf:
+            raise InvalidConfigError("drain_rate", "must be a positive number", text)
         if group and group not in records:
             raise InvalidConfigError("drain_rate", "names a group without --lag", text)
     common = rates.get("")
@@ -293,17 +312,16 @@ def _parse_drains(lags: Sequence[str], drain_rates: Sequence[str]) -> list[Drain
     ]
 
 
-def _reject_input_options(options: Mapping[str, object]) -> None:
+def _reject_input_options(options: Mapping[str, object], what: str) -> None:
     """Raise an error if an option is given that has no effect without the argument INPUT.
 
-    ``options`` has the values of all such options by name.
+    ``options`` has the values of all such options by name, ``what`` is the message.
 
     Raises:
         typer.BadParameter: such an option is given.
     """
     given = [name for name, value in options.items() if value is not None and value != []]
     if given:
-        what = "needs an INPUT; without one the partition of a single key is printed"
         raise typer.BadParameter(what, param_hint=given[0])
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from partage.cli.command_errors import FAILED
 from partage.cli.console import name, short_name, show, write_json
 from partage.cli.forecast_options import ForecastOptions, RunFolder
 from partage.cli.options import (
     ClusterOptions,
-    named_options,
     parse_seconds,
     strategy_option,
     with_options,
@@ -30,8 +31,8 @@ __all__ = ["size"]
 _BAR = 10
 #: The option of each argument that an error of `pg.size` may name.
 _OPTIONS = {
-    "capacity": "--capacity", "max_lag": "--max-lag", "partitions": "--partitions",
-    "rate": "--rate", "strategy": "--strategy",
+    "capacity": "--capacity", "group": "--group", "max_lag": "--max-lag",
+    "partitions": "--partitions", "rate": "--rate", "strategy": "--strategy",
 }  # fmt: skip
 _STAGES = {"size": "simulating numbers of consumers"}
 
@@ -87,11 +88,10 @@ def size(
         **options.settings(), "capacity": capacity, "strategy": strategy,
         "all_sizes": all_sizes, "max_lag": parse_seconds(max_lag, "max-lag"),
     }  # fmt: skip
-    found: dict[str, Sizing] = {}
     with show_progress(_STAGES, quiet=options.as_json) as progress:
-        for one, source in options.forecast_sources(folder, cluster):
-            with named_options(**_OPTIONS):
-                found[one] = forecast_size(*source, **settings, progress=progress)
+        found, failed = options.forecast_each(
+            folder, cluster, partial(forecast_size, **settings, progress=progress), _OPTIONS
+        )
     if options.picture is not None:
         from partage.forecasts.pictures import sizing_picture
 
@@ -99,9 +99,11 @@ def size(
         write_picture(options.picture, sizing_picture(sizing, short_name(one)))
     if options.as_json:
         write_json([_to_json(one, sizing) for one, sizing in found.items()])
-        return
-    for one, sizing in found.items():
-        _print(one, sizing, is_learnt=capacity is None)
+    else:
+        for one, sizing in found.items():
+            _print(one, sizing, is_learnt=capacity is None)
+    if failed:
+        raise typer.Exit(FAILED)
 
 
 def _to_json(group: str, sizing: Sizing) -> dict[str, Any]:

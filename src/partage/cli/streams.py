@@ -19,6 +19,7 @@ from partage.cli.options import (
     with_options,
     write_picture,
 )
+from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,6 +39,8 @@ __all__ = ["streams"]
 
 #: Most timelines on one page.
 _MOST_ON_PAGE = 24
+#: Applications of a capture that an error names.
+_MOST_NAMED = 10
 #: Show progress from this number of combinations.
 _WORTH_TELLING = 8
 _STAGES = {"start Spark": "starting Spark", "play": "playing combinations"}
@@ -126,9 +129,12 @@ def streams(
     minus fewest active tasks per thread.
     """
     if from_capture is not None or application_id is not None:
-        if from_capture is None or application_id is None or application is not None:
+        if from_capture is None or application is not None:
             what = "give both --from-capture and --application-id, and no APP.json"
             raise typer.BadParameter(what)
+        if application_id is None:
+            what = f"name the application: {_name_applications(from_capture)}"
+            raise typer.BadParameter(what, param_hint="--application-id")
         _reject_simulation_options({
             "--assignor": assignor, "--sweep": sweep, "--decide": decide or None,
             "--master": master,
@@ -183,6 +189,19 @@ def streams(
             _tell_worst(app, found[0][1])
 
 
+def _name_applications(source: Path) -> str:
+    """Return the ids of a capture's Kafka Streams applications as text.
+
+    ``source`` is the folder of the capture.
+    """
+    from partage.commands.applications import streams_application_ids
+
+    names = streams_application_ids(source)
+    if not names:
+        return "the capture has none"
+    return ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
+
+
 def _reject_simulation_options(options: Mapping[str, object]) -> None:
     """Raise an error if an option is given that has no effect beside ``--from-capture``.
 
@@ -216,7 +235,13 @@ def _describe_application(
     from partage.commands.applications import describe_streams
 
     with named_options(application_id="--application-id", path="--out"):
-        found = describe_streams(source, application_id)
+        try:
+            found = describe_streams(source, application_id)
+        except InvalidConfigError as e:
+            if e.setting != "application_id":
+                raise
+            what = f"{e.what}; Streams groups: {_name_applications(source)}"
+            raise InvalidConfigError(e.setting, what, e.value) from None
         file = re.sub(r"[^\w.-]", "_", application_id)
         path = found.write(to or Path(f"{file}.json"))
     if picture is not None:

@@ -29,9 +29,12 @@ __all__ = [
     "decide_streams",
     "describe_streams",
     "simulate_streams",
+    "streams_application_ids",
 ]
 
 _DEFAULT = ("streams:high-availability",)
+#: First bytes of the keys of offset commits.
+_COMMIT_KEYS = (b"\x00\x00", b"\x00\x01")
 
 
 class SimulatedCell(NamedTuple):
@@ -122,6 +125,38 @@ def describe_streams(source: str | Path, application_id: str) -> DescribedApplic
     if found.sizes:
         gain = standby_gain(read_application(description), found.assignor)
     return DescribedApplication(description, found.assignor, gain, found.source_lag, found.notes)
+
+
+@checked
+def streams_application_ids(source: str | Path) -> tuple[str, ...]:
+    """Return the ids of the Kafka Streams applications in a capture, sorted.
+
+    ``source`` is the folder of the capture. An id is the name of the application's group.
+
+    Raises:
+        InvalidCaptureError: the capture cannot be read.
+    """
+    from partage.errors import WireFormatError
+    from partage.history.streams_application import STREAMS_PROTOCOL
+    from partage.jobs.replay.capture import open_records, read_slice
+    from partage.wire.group_log import decode_record
+
+    found = set()
+    for piece in open_records(Path(source)):
+        for table in read_slice(piece):
+            columns = (table[name].to_pylist() for name in ("key", "value"))
+            for key, value in zip(*columns, strict=True):
+                if key is None or value is None or key[:2] in _COMMIT_KEYS:
+                    continue
+                try:
+                    one = decode_record(key, value)
+                except WireFormatError:
+                    continue
+                if one.type == "STREAMS_GROUP_METADATA":
+                    found.add(str(one.key["groupId"]))
+                elif (one.value or {}).get("protocol") == STREAMS_PROTOCOL:
+                    found.add(str(one.key["group"]))
+    return tuple(sorted(found))
 
 
 @checked

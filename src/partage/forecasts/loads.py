@@ -20,6 +20,7 @@ from partage.errors import InvalidConfigError
 from partage.model import Cluster
 
 __all__ = [
+    "MOST_RECORDS",
     "CommitMinute",
     "GroupLoad",
     "LearntCapacity",
@@ -37,6 +38,8 @@ MINUTE_MS = 60_000
 _CATCH_UP = 1.5
 #: Partitions that a group may have; Kafka's own limit for a cluster is of this order.
 _MOST_PARTITIONS = 200_000
+#: Records per second that a group may have.
+MOST_RECORDS = 1e12
 
 
 class CommitMinute(NamedTuple):
@@ -113,8 +116,9 @@ def constant_load(topics: Mapping[str, int], rate: float) -> GroupLoad:
     partitions = sum(topics.values())
     if min(topics.values(), default=0) < 1 or partitions > _MOST_PARTITIONS:
         raise InvalidConfigError("partitions", f"must be 1 to {_MOST_PARTITIONS}", partitions)
-    if not 0 <= rate < float("inf"):
-        raise InvalidConfigError("rate", "must be a number of records per second", rate)
+    if not 0 <= rate <= MOST_RECORDS:
+        what = f"must be 0 to {MOST_RECORDS:g} records per second"
+        raise InvalidConfigError("rate", what, rate)
     return GroupLoad(Cluster.from_topics(topics), np.full((1, partitions), rate / partitions))
 
 

@@ -126,7 +126,8 @@ class Migration:
         effect: the simulated effect; None if nothing is left to do or the run did not simulate it.
         steps: the order of steps.
         back: steps of the rollback.
-        policy: protocol and strategy after the migration; empty if nothing is left to do.
+        policy: protocol and strategy after the migration; empty if nothing is left to do, or if
+            the group has no consumers.
     """
 
     group: str
@@ -227,7 +228,7 @@ def plan_migration(
         ]
         steps, back = _cooperative_steps(clients, strategy), _cooperative_back(clients, strategy)
     if _kind_findings(kind):  # findings on consumers do not apply
-        findings = _kind_findings(kind)
+        findings, policy = _kind_findings(kind), ""
     order = (BLOCKER, CHANGE, CHECK, NOTE)
     findings.sort(key=lambda one: order.index(one.kind))
     kinds = {one.kind for one in findings}

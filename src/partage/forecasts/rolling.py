@@ -27,6 +27,7 @@ from partage.forecasts.loads import GroupLoad
 from partage.forecasts.migration import MOST_SESSION_MS, supports
 from partage.history.causes import SESSION_TIMEOUT_MS
 from partage.history.stop_model import DEFAULT_COMMIT_MS, INTERVAL_WIDTH
+from partage.model.display import pretty_print, text_table
 from partage.simulation.clock import Clock
 from partage.simulation.policies import CONSUMER, Policy
 from partage.tables.sums import Estimate
@@ -37,6 +38,7 @@ __all__ = [
     "Deployment",
     "RestartTime",
     "RolloutForecast",
+    "RolloutForecasts",
     "alternatives",
     "forecast_rollout",
     "kubernetes_lines",
@@ -76,6 +78,8 @@ _PRIOR_REBALANCES = 6
 _NOTICE_MS = 1_000
 #: Largest share of the pods that an alternative replaces at a time: the others have their load.
 _LARGEST_BATCH = 0.25
+#: Longest time of a restart, a pause or a timeout: a week.
+_LONGEST_S = 604_800
 #: Largest number of members that is simulated.
 _MOST_MEMBERS = 1_000
 
@@ -111,8 +115,10 @@ class RestartTime:
         >>> RestartTime.from_range(20.0)
         RestartTime(median=20.0, low=16.0, high=25.0, count=0)
         """
-        if not 0 < low <= (low if high is None else high) < float("inf"):
-            raise InvalidConfigError("restart_time", "must be positive, low..high", (low, high))
+        if not 0 < low <= (low if high is None else high) <= _LONGEST_S:
+            what = f"must be positive and ascending, at most {_LONGEST_S} s"
+            given = low if high is None else f"{low:g}..{high:g}"
+            raise InvalidConfigError("restart_time", what, given)
         if high is None:
             return cls(low, low / _DEFAULT_SPREAD, low * _DEFAULT_SPREAD)
         return cls(sqrt(low * high), low, high)
@@ -164,7 +170,7 @@ class Deployment:
         restart: time from a member's shutdown to its rejoin.
         replaced: number of members that the deployment replaces; None for all.
         max_unavailable: pods that may be missing at a time.
-        max_surge: additional pods at a time. Static members need their pod's name: they have none.
+        max_surge: additional pods at a time; 0 for static members, which need their pod's name.
         pause_s: seconds from a member's rejoin until its pod counts as ready.
         session_s: session timeout in seconds: the members' one, or the brokers' one in the
             consumer protocol.
@@ -201,6 +207,13 @@ class Deployment:
         unavailable, surge = self.max_unavailable, self.max_surge
         if surge < 0:
             raise InvalidConfigError("max_surge", "must not be negative", surge)
+        for name, number in (("max_surge", surge), ("max_unavailable", unavailable)):
+            if number > self.members:
+                what = f"must be at most {self.members}, the number of members"
+                raise InvalidConfigError(name, what, number)
+        if self.policy.static and surge:
+            what = "must be 0 for static members: a new pod takes its predecessor's id"
+            raise InvalidConfigError("max_surge", what, surge)
         if unavailable < 0 or unavailable + surge < 1:
             what = "must not be negative, and it or max_surge must be at least 1"
             raise InvalidConfigError("max_unavailable", what, unavailable)
@@ -209,10 +222,11 @@ class Deployment:
             raise InvalidConfigError("max_unavailable", what, unavailable)
         times = {"session_timeout": self.session_s, "commit_interval": self.commit_s}
         for name, seconds in times.items():
-            if not 0 < seconds < float("inf"):
-                raise InvalidConfigError(name, "must be a positive time", seconds)
-        if not 0 <= self.pause_s < float("inf"):
-            raise InvalidConfigError("pause", "must not be negative", self.pause_s)
+            if not 0 < seconds <= _LONGEST_S:
+                what = f"must be a positive time of at most {_LONGEST_S} s"
+                raise InvalidConfigError(name, what, seconds)
+        if not 0 <= self.pause_s <= _LONGEST_S:
+            raise InvalidConfigError("pause", f"must be 0 to {_LONGEST_S} s", self.pause_s)
 
     @property
     def pods(self) -> int:
@@ -253,7 +267,7 @@ class RolloutCost:
     stops: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RolloutForecast:
     """Forecast of the cost of a rolling deployment, each value with its 80 % interval.
 
@@ -276,10 +290,49 @@ class RolloutForecast:
     samples: int
     wait_s: float
 
+    def __repr__(self) -> str:
+        cells = ", ".join(f"{name} {text}" for name, text in self.cells().items())
+        return f"RolloutForecast({self.deployment.text}: {cells})"
+
+    def cells(self) -> dict[str, str]:
+        """Return the estimates as text with their units, by name."""
+        return {
+            "unread (partition-s)": _as_text(self.unread),
+            "duration (s)": _as_text(self.duration),
+            "rebalances": _as_text(self.rebalances), "read twice": _as_text(self.reread),
+        }  # fmt: skip
+
     @property
     def kubernetes_lines(self) -> tuple[str, ...]:
         """Kubernetes settings of the deployment, with comments, as the command prints them."""
         return kubernetes_lines(self.deployment)
+
+
+class RolloutForecasts(tuple[RolloutForecast, ...]):
+    """Forecasts of a rolling deployment under several settings; they print as a table.
+
+    The first one has the present settings.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        if not self:
+            return "()"
+        present = self[0].deployment
+        rows = [(one.deployment.text_beside(present), *one.cells().values()) for one in self]
+        return text_table([("settings", *self[0].cells()), *rows])
+
+    _repr_pretty_ = pretty_print
+
+
+def _as_text(estimate: Estimate) -> str:
+    """Return an estimate as ``best (low to high)``, or ``best`` alone if it is certain."""
+    best, low, high = (
+        f"{value:,.0f}" if value >= 20 or value == int(value) else f"{value:.1f}"
+        for value in (estimate.best, estimate.low, estimate.high)
+    )
+    return best if low == high else f"{best} ({low} to {high})"
 
 
 def forecast_rollout(
@@ -581,7 +634,7 @@ def _session_timeout(deployment: Deployment, policy: Policy) -> float:
         present_s = deployment.server_session_s if is_server else DEFAULT_SESSION_S
     if not policy.static:
         return present_s
-    needed_s = _SESSION_MARGIN * deployment.restart.high
+    needed_s = min(_LONGEST_S, _SESSION_MARGIN * deployment.restart.high)
     return max(present_s, min(needed_s, MOST_SESSION_MS / 1_000) if is_server else needed_s)
 
 

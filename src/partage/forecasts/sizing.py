@@ -11,17 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, inf, isinf
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partage import judge
 from partage.errors import InvalidConfigError, UnsupportedProblemError
-from partage.forecasts.loads import GroupLoad
+from partage.forecasts.loads import MOST_RECORDS, GroupLoad
 from partage.forecasts.rolling import DEFAULT_SESSION_S
 from partage.groups import registry
 from partage.groups.rounds import Change, GroupSimulation, Join, Leave, Round
 from partage.model import Member
+from partage.model.display import pretty_print, text_table
 
 __all__ = [
     "HOT_PARTITION",
@@ -40,6 +42,8 @@ _MINUTE_S = 60.0
 _MOST_ROWS = 32
 #: Use of a consumer that has no time left, and the error of sums of rates.
 _FULL, _ROUNDING = 1.0, 1e-9
+#: Smallest capacity in records per second, and smallest allowed lag in seconds.
+_SMALLEST = 1e-6
 #: Share of the allowed lag in which one consumer reads the lag threshold of an autoscaler. The rest
 #: is for the start of a new pod and for its rebalance.
 _SCALER_SHARE = 0.5
@@ -101,7 +105,7 @@ class HottestPartition:
 PARTITIONS, HOT_PARTITION, STRATEGY = "partitions", "hot partition", "strategy"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Sizing:
     """Result of `size_group`: the number of consumers that a group needs, with forecasts.
 
@@ -141,6 +145,26 @@ class Sizing:
     def row(self, consumers: int) -> SizeRow:
         """Return the forecast of load and lag for one number of consumers."""
         return next(row for row in self.rows if row.consumers == consumers)
+
+    def __repr__(self) -> str:
+        head = (
+            f"Sizing({self.strategy}: needed {self.needed}, useful {self.useful}, limit "
+            f"{self.limit}; {self.rate:,.4g} records/s, {self.partitions} partitions, capacity "
+            f"{self.capacity:,.4g} records/s, lag at most {self.max_lag_s:g} s)"
+        )
+        columns = ("consumers", "busiest/s", "use", "idle", "lag (s)", "lag, one down (s)", "fits")
+        rows = [
+            (
+                str(one.consumers), f"{one.busiest:,.4g}", f"{one.use:.0%}", str(one.idle),
+                f"{one.lag_s:,.1f}", "-" if one.lag_down_s is None else f"{one.lag_down_s:,.1f}",
+                "yes" if one.fits else "no",
+            )
+            for one in self.rows
+        ]  # fmt: skip
+        return f"{head}\n{text_table([columns, *rows], left=0)}"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - IPython's call
+        pretty_print(self, printer, cycle)
 
     def autoscaler_lines(self, group: str) -> tuple[str, ...]:
         """Return the settings of an autoscaler for the group, as `partage size` prints them.
@@ -189,8 +213,9 @@ def size_group(
     (5, 12, 0.75, 0.75)
     """
     for name, value in (("capacity", capacity), ("max_lag", max_lag_s)):
-        if not 0 < value < inf:
-            raise InvalidConfigError(name, "must be a positive number", value)
+        if not _SMALLEST <= value <= MOST_RECORDS:
+            what = f"must be a number from {_SMALLEST:g} to {MOST_RECORDS:g}"
+            raise InvalidConfigError(name, what, value)
     if load.total <= 0:
         raise InvalidConfigError("run", "the group consumed no records", load.total)
     hottest = _hottest(load, capacity)

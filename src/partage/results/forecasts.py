@@ -37,6 +37,7 @@ from partage.forecasts.rolling import (
     Deployment,
     RestartTime,
     RolloutForecast,
+    RolloutForecasts,
     alternatives,
     forecast_rollout,
     recorded_slowdown,
@@ -80,7 +81,7 @@ class RecordedGroup:
     def __init__(self, run: Run, group: str | None = None) -> None:
         names = [name for name in _column(run.table("groups"), "group") if name is not None]
         if group is None and len(names) != 1:
-            raise InvalidConfigError("group", f"name one of the {len(names)} groups", group)
+            raise InvalidConfigError("group", f"name one of the {len(names)} groups")
         self.run = run
         self.group = names[0] if group is None else group
         if self.group not in names:
@@ -149,6 +150,8 @@ class RecordedGroup:
                 return min(known) if name and known else _SERVER_DEFAULT
             if name:
                 return check_strategy(self.group, str(name))
+        if not self.members:
+            raise InvalidConfigError("group", "has no members in the run", self.group)
         raise InvalidConfigError("strategy", "the run has none for this group", self.group)
 
     @property
@@ -315,17 +318,18 @@ def size(
     """
     if run is None:
         if topics is None or rate is None:
-            raise InvalidConfigError("run", "give a run, or topics and a rate", run)
+            raise InvalidConfigError("run", "give a run, or topics and a rate")
         if rate == 0:
             raise InvalidConfigError("rate", "must be positive: there are no records", rate)
         load, outage_s = constant_load(topics, rate), DEFAULT_SESSION_S
-        strategy = strategy or "range"
+        strategy = "range" if strategy is None else strategy
         if capacity is None:
-            raise InvalidConfigError("capacity", "is needed without a run", capacity)
+            raise InvalidConfigError("capacity", "is needed without a run")
     else:
         source = _group_input(run, group)
+        if strategy is None:
+            strategy = check_strategy(source.group, source.strategy)
         load = _load_to_size(source, topics, rate)
-        strategy = strategy or check_strategy(source.group, source.strategy)
         outage_s = source.session_s
         if capacity is None:
             capacity = _estimate_capacity(source)
@@ -362,7 +366,7 @@ def _estimate_capacity(tables: GroupInput) -> float:
         if found is not None:
             why = f"the busiest consumer ({found.rate:.0f} records/s) has no catch-up phase"
         what = f"cannot be learnt: {why}. Give the records per second of one consumer"
-        raise InvalidConfigError("capacity", what, None)
+        raise InvalidConfigError("capacity", what)
     return found.rate
 
 
@@ -387,7 +391,7 @@ def forecast(
     compare: bool = True,
     seed: int = 0,
     progress: Callable[[str, int, int], None] | None = None,
-) -> tuple[RolloutForecast, ...]:
+) -> RolloutForecasts:
     """Forecast a rolling deployment of a group: unread time, duration, rebalances, rereads.
 
     Unread time is the time in which partitions have no consumer. The group's data comes from a run
@@ -417,7 +421,8 @@ def forecast(
             the number of all.
 
     Returns:
-        The forecast for the present settings, then alternatives, the least unread time first.
+        The forecast for the present settings, then alternatives, the least unread time first. It
+            is a tuple that prints as a table.
 
     Raises:
         InvalidConfigError: an argument has a wrong value, or the run lacks what is not given.
@@ -435,17 +440,25 @@ def forecast(
     if restart_time is not None:
         ends = restart_time if isinstance(restart_time, tuple) else (restart_time,)
         restart = RestartTime.from_range(*ends)
+    if isinstance(source, RecordedGroup) and not source.members and members is None:
+        raise InvalidConfigError("group", "has no members in the run", source.group)
     if restart is None:
-        missing = "cannot be learnt: no restart was recorded" if source else "is needed"
-        raise InvalidConfigError("restart_time", missing, restart_time)
+        missing = "is needed"
+        if source is not None:
+            missing = "cannot be learnt: no restart was recorded. Give the time of one"
+        raise InvalidConfigError("restart_time", missing)
     size = members if members is not None else None if evidence is None else evidence.members
     if size is None:
-        raise InvalidConfigError("members", "is needed without a run", size)
+        raise InvalidConfigError("members", "is needed without a run")
     if policy is None:
         chosen = Policy.parse("range") if source is None else source.policy
     else:
         chosen = Policy.parse(policy)
     session_s = session_timeout
+    if chosen.timeout_ms is not None:
+        if session_s is not None:
+            raise InvalidConfigError("session_timeout", "is in the policy, too", session_s)
+        session_s, chosen = chosen.timeout_ms / 1_000, replace(chosen, timeout_ms=None)
     if session_s is None:
         session_s = DEFAULT_SESSION_S if source is None else _session_timeout(source, chosen)
     commit_s = commit_interval
@@ -468,7 +481,7 @@ def forecast(
     if source is not None:
         factor, past = _slowdown(source, found, seed)
         rows = [scale_unread(one, slowdown_under(factor, past, one)) for one in rows]
-    return (rows[0], *sorted(rows[1:], key=lambda one: one.unread.best))
+    return RolloutForecasts((rows[0], *sorted(rows[1:], key=lambda one: one.unread.best)))
 
 
 def _simulate_each(
@@ -553,7 +566,7 @@ def _load(
         InvalidConfigError: the group's topics are unknown.
     """
     if tables is None and topics is None:
-        raise InvalidConfigError("topics", "are needed without a run", topics)
+        raise InvalidConfigError("topics", "are needed without a run")
     counts = tables.topics if tables is not None and topics is None else topics or {}
     if rate is None and topics is None and tables is not None:
         try:

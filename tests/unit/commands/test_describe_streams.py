@@ -123,9 +123,13 @@ def test_the_command_writes_a_file_and_answers_in_a_sentence(tmp_path: Path) -> 
     ("arguments", "code", "message"),
     [
         ((), 2, "give APP.json"),
-        (("--from-capture", str(SAMPLE)), 2, "give both"),
+        (("--from-capture", str(SAMPLE)), 2, "name the application: ship-join, views-join"),
         (("app.json", "--picture", "x.svg"), 2, "a standby buys"),
-        (("--from-capture", str(SAMPLE), "--application-id", "fifo"), 1, "no Streams group"),
+        (
+            ("--from-capture", str(SAMPLE), "--application-id", "fifo"),
+            1,
+            "groups: ship-join, views-join",
+        ),
         (("--from-capture", "no-such", "--application-id", "x"), 1, "no such file or folder"),
     ],
 )

@@ -87,6 +87,7 @@ def test_custom_assignors_and_other_kinds_block() -> None:
     assert "KIP-1071" in texts(plan("consumer", member(), kind="streams"), BLOCKER)
     share = plan("consumer", member(), kind="share")
     assert (share.status, {one.kind for one in share.findings}) == (BLOCKED, {BLOCKER})
+    assert share.policy == ""  # the command does not ask to simulate it
     assert "no members" in texts(plan("consumer"), BLOCKER)
 
 

@@ -466,3 +466,25 @@ def test_many_pods_are_simulated_less_often() -> None:
     found = forecast_rollout(deployment("eager/range+static", members=60))
     assert found.samples == 20
     assert [simulation_count(pods) for pods in (8, 40, 100, 1_000)] == [100, 40, 12, 10]
+
+
+def test_forecasts_print_as_a_table() -> None:
+    """The representation has one row for each setting, and no arrays."""
+    found = pg.forecast(topics={"orders": 4}, members=2, restart_time=5.0, policy="range")
+    lines = repr(found).splitlines()
+    assert lines[0].split()[:2] == ["settings", "unread"]
+    assert len(lines) == 1 + len(found)
+    assert lines[1].startswith("eager/range, 1 unavailable  ")
+    assert repr(found[0]).startswith("RolloutForecast(eager/range, 1 unavailable: unread ")
+    assert len(repr(found[0])) < 200
+
+
+def test_the_timeout_of_a_policy_is_the_session_timeout() -> None:
+    """It is not ignored, and alternatives do not carry it in their names."""
+    settings = {"topics": {"orders": 4}, "members": 2, "restart_time": 5.0, "leaves": False}
+    given, same = (
+        pg.forecast(**settings, policy="range+timeout=9s"),
+        pg.forecast(**settings, policy="range", session_timeout=9.0),
+    )
+    assert [one.unread for one in given] == [one.unread for one in same]
+    assert {one.deployment.policy.timeout_ms for one in given} == {None}

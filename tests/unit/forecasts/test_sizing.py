@@ -284,3 +284,10 @@ def test_progress_counts_the_simulated_members() -> None:
         topics={"t": 4}, rate=10.0, capacity=5.0, progress=lambda *call: calls.append(call)
     )  # fmt: skip
     assert calls == [("size", done, 15) for done in (1, 3, 6, 10, 15)]
+
+
+def test_a_sizing_prints_as_a_table() -> None:
+    """The representation has a line with the result, and one row for each number of consumers."""
+    lines = repr(pg.size(topics={"t": 4}, rate=10.0, capacity=5.0)).splitlines()
+    assert lines[0].startswith("Sizing(range: needed 5, useful 4, limit None; 10 records/s")
+    assert [line.split()[0] for line in lines[1:]] == ["consumers", "1", "2", "3", "4", "5"]
