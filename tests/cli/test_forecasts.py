@@ -470,7 +470,7 @@ def test_keys_grow_names_the_hottest_keys_that_move(tmp_path: Path) -> None:
         ),
         (("forecast", *DEPLOYMENT, "--max-unread", "nan"), 2, "must be a number of at least 0"),
         (("forecast", *DEPLOYMENT, "--max-surge", "-1"), 1, "--max-surge: must not be negative"),
-        (("forecast", *DEPLOYMENT, "--rate", "nan"), 1, "--rate: "),
+        (("forecast", *DEPLOYMENT, "--rate", "nan"), 1, "--rate: must be a number, got nan"),
         (("forecast", *DEPLOYMENT, "--policy", ""), 1, "partage: "),
         (
             ("size", "--partitions", "12", "--rate", "0", "--capacity", "9"),

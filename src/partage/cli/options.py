@@ -312,7 +312,9 @@ def named_options(**options: str) -> Iterator[None]:
     except InvalidConfigError as e:
         if e.setting not in options:
             raise
-        raise InvalidConfigError(options[e.setting], e.what, e.value) from None
+        # An option has no value None: it is left out.
+        what = e.what.removesuffix(" or None")
+        raise InvalidConfigError(options[e.setting], what, e.value) from None
 
 
 def read_replica_cluster(
