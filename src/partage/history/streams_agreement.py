@@ -23,7 +23,7 @@ from partage.history.events import Generation
 from partage.history.streams_application import (
     Changelogs,
     ObservedTopology,
-    StreamsRebalance,
+    RecordedStreamsRebalance,
     SubtopologyKey,
     decode_streams_rebalance,
     observe_topology,
@@ -131,7 +131,9 @@ def check_streams_agreement(generation: Generation, clusters: ClusterHistory) ->
     return comparison.verdict(tried[0], agrees=False)
 
 
-def _unsupported_reason(rebalance: StreamsRebalance, topology: ObservedTopology) -> str | None:
+def _unsupported_reason(
+    rebalance: RecordedStreamsRebalance, topology: ObservedTopology
+) -> str | None:
     """Return the reason why the tasks of a recorded Streams rebalance cannot be computed,
     or None.
     """
@@ -145,7 +147,7 @@ def _unsupported_reason(rebalance: StreamsRebalance, topology: ObservedTopology)
     return None
 
 
-def _leader_error(rebalance: StreamsRebalance) -> str | None:
+def _leader_error(rebalance: RecordedStreamsRebalance) -> str | None:
     for name, info in rebalance.infos.items():
         if info.error_code:
             what = f"its leader sent {name} error {info.error_code} ({info.error})"
@@ -153,7 +155,7 @@ def _leader_error(rebalance: StreamsRebalance) -> str | None:
     return None
 
 
-def _decode_previous_rebalance(generation: Generation) -> list[StreamsRebalance]:
+def _decode_previous_rebalance(generation: Generation) -> list[RecordedStreamsRebalance]:
     """Decode the rebalance before a Streams group's generation, as a list of one or none."""
     # It may show further topics of the application's topology.
     if generation.previous is None or generation.previous.protocol != "classic":
@@ -200,7 +202,7 @@ class Assumption:
         """Return whether the guessed settings include a rack-aware assignment strategy."""
         return self.settings.rack_aware_assignment_strategy != "none"
 
-    def is_exact(self, rebalance: StreamsRebalance) -> bool:
+    def is_exact(self, rebalance: RecordedStreamsRebalance) -> bool:
         """Return whether Partage's assignor equals that of the Streams release in a rebalance.
 
         It is not exact for 2.0 to 2.5.
@@ -209,7 +211,7 @@ class Assumption:
         is_between = _LAST_BEFORE_PROBING < highest < _FIRST_WITH_SUMS
         return self.assignor.exact_to is not None and not is_between
 
-    def describe(self, rebalance: StreamsRebalance) -> str:
+    def describe(self, rebalance: RecordedStreamsRebalance) -> str:
         """Describe the guessed inputs that differ from Kafka's defaults, as a text."""
         settings = self.settings
         clients = len({member.process for member in rebalance.members})
@@ -251,7 +253,7 @@ def _list_tasks(names: Iterable[str]) -> str:
 
 
 def assumptions(
-    rebalance: StreamsRebalance, topology: ObservedTopology, cluster: Cluster
+    rebalance: RecordedStreamsRebalance, topology: ObservedTopology, cluster: Cluster
 ) -> Iterator[Assumption]:
     """Yield guesses at inputs of a Streams task assignor that the log lacks, the likeliest first.
 
@@ -270,7 +272,7 @@ def assumptions(
 
 
 def _with_rack_strategies(
-    rebalance: StreamsRebalance,
+    rebalance: RecordedStreamsRebalance,
     topology: ObservedTopology,
     cluster: Cluster,
     plain: Sequence[Assumption],
@@ -303,7 +305,7 @@ def _with_rack_strategies(
 
 
 def _plain_assumptions(
-    rebalance: StreamsRebalance, topology: ObservedTopology, cluster: Cluster
+    rebalance: RecordedStreamsRebalance, topology: ObservedTopology, cluster: Cluster
 ) -> Iterator[Assumption]:
     counts = counts_of(topology, cluster)
     for assignor in _assignors_of_release(rebalance):
@@ -346,7 +348,7 @@ def _with_lags(assumption: Assumption, copies: Mapping[TaskId, int]) -> Iterator
             yield replace(assumption, behind=behind, settings=settings, everywhere=everywhere)
 
 
-def _assignors_of_release(rebalance: StreamsRebalance) -> Sequence[TaskAssignor]:
+def _assignors_of_release(rebalance: RecordedStreamsRebalance) -> Sequence[TaskAssignor]:
     """Return the task assignors of the Kafka Streams release that a rebalance's members run.
 
     The version of the members' user data shows the release.
@@ -360,7 +362,7 @@ def _assignors_of_release(rebalance: StreamsRebalance) -> Sequence[TaskAssignor]
 
 
 def _likely_settings(
-    rebalance: StreamsRebalance, copies: Mapping[TaskId, int]
+    rebalance: RecordedStreamsRebalance, copies: Mapping[TaskId, int]
 ) -> Iterator[AssignmentConfigs]:
     """Yield the likeliest Streams settings: numbers of standbys, with and without client tags.
 
@@ -412,7 +414,7 @@ class _Comparison:
     A guess (`Assumption`) has inputs that the log lacks.
     """
 
-    now: StreamsRebalance
+    now: RecordedStreamsRebalance
     seen: ObservedTopology
     cluster: Cluster
     at_ms: int

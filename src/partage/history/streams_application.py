@@ -29,7 +29,7 @@ __all__ = [
     "STREAMS_PROTOCOL",
     "Changelogs",
     "ObservedTopology",
-    "StreamsRebalance",
+    "RecordedStreamsRebalance",
     "decode_streams_rebalance",
     "observe_topology",
     "rack_strategies",
@@ -51,7 +51,7 @@ Changelogs = Mapping[SubtopologyKey, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class StreamsRebalance:
+class RecordedStreamsRebalance:
     """Decoded rebalance of a Kafka Streams application that uses the classic group protocol.
 
     Attributes:
@@ -144,7 +144,7 @@ def placeholder_changelog(key: SubtopologyKey) -> str:
     return f"changelogs of {key[0]} {key[1] or ''}"
 
 
-def decode_streams_rebalance(state: ClassicState) -> StreamsRebalance:
+def decode_streams_rebalance(state: ClassicState) -> RecordedStreamsRebalance:
     """Decode a recorded rebalance of a Kafka Streams group, with the user data of its members.
 
     Args:
@@ -161,7 +161,7 @@ def decode_streams_rebalance(state: ClassicState) -> StreamsRebalance:
         partitions[m.id] = tuple(assigned_partitions(m))
         if m.assignment_user_data is not None:
             infos[m.id] = decode_assignment_info(m.assignment_user_data)
-    return StreamsRebalance(members, leaders[0] if leaders else None, partitions, infos)
+    return RecordedStreamsRebalance(members, leaders[0] if leaders else None, partitions, infos)
 
 
 def _member(m: MemberState) -> StreamsMember:
@@ -178,7 +178,7 @@ def _member(m: MemberState) -> StreamsMember:
     )
 
 
-def observe_topology(rebalances: Iterable[StreamsRebalance]) -> ObservedTopology:
+def observe_topology(rebalances: Iterable[RecordedStreamsRebalance]) -> ObservedTopology:
     """Derive the known part of a Kafka Streams application's topology from recorded rebalances.
 
     Args:
@@ -223,7 +223,9 @@ def rack_strategies() -> Sequence[RackAwareStrategy]:
     return ("min_traffic", "balance_subtopology")
 
 
-def racks_matter(rebalance: StreamsRebalance, topology: ObservedTopology, cluster: Cluster) -> bool:
+def racks_matter(
+    rebalance: RecordedStreamsRebalance, topology: ObservedTopology, cluster: Cluster
+) -> bool:
     """Return whether racks can affect a recorded rebalance's task assignment.
 
     They can if the members' racks differ and the cluster's metadata has the racks of all replicas
@@ -264,7 +266,7 @@ def racks_of(cluster: Cluster, topics: Mapping[str, int]) -> dict[TopicPartition
 
 
 def shared_changelogs(
-    rebalance: StreamsRebalance,
+    rebalance: RecordedStreamsRebalance,
     topology: ObservedTopology,
     stateful: frozenset[SubtopologyKey],
     cluster: Cluster,
@@ -297,7 +299,7 @@ def shared_changelogs(
 
 
 def _find_changelog_topics(
-    rebalance: StreamsRebalance, topology: ObservedTopology, cluster: Cluster
+    rebalance: RecordedStreamsRebalance, topology: ObservedTopology, cluster: Cluster
 ) -> list[str]:
     """Return the cluster's changelog topics of a Streams application, recognised by their names.
 

@@ -38,7 +38,7 @@ from partage.history.streams_agreement import counts_of, stateful_tasks
 from partage.history.streams_application import (
     STREAMS_PROTOCOL,
     ObservedTopology,
-    StreamsRebalance,
+    RecordedStreamsRebalance,
     decode_streams_rebalance,
     observe_topology,
     racks_of,
@@ -372,7 +372,7 @@ class ClassicGeneration(NamedTuple):
 
     at_ms: int
     state: ClassicState
-    rebalance: StreamsRebalance
+    rebalance: RecordedStreamsRebalance
 
 
 def _state_of_classic_group(

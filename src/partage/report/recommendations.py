@@ -26,7 +26,7 @@ from partage.report.messages import (
 from partage.report.run import CauseShare, GroupFigures, once_per_group
 
 __all__ = [
-    "NOT_IN_LOG", "Recommendation", "Setting", "combined_gain", "count_changed_groups",
+    "NOT_IN_LOG", "Recommendation", "RecommendedSetting", "combined_gain", "count_changed_groups",
     "present_settings", "recommendations_for",
 ]  # fmt: skip
 
@@ -40,7 +40,7 @@ NOT_IN_LOG = "not in the log"
 _NONE = "no measurable difference"
 
 
-class Setting(NamedTuple):
+class RecommendedSetting(NamedTuple):
     """A client setting of a group's members: its name, present value and Kafka's default.
 
     Attributes:
@@ -57,7 +57,7 @@ class Setting(NamedTuple):
     def text(self) -> str:
         """Name and value of the client setting, with Kafka's default if that differs.
 
-        >>> Setting("session.timeout.ms", "6000", "45000").text
+        >>> RecommendedSetting("session.timeout.ms", "6000", "45000").text
         'session.timeout.ms: 6000 (default 45000)'
         """
         if not self.default:
@@ -84,7 +84,7 @@ class Recommendation:
     gain_ps: float
     gain_note: str
     confidence: str
-    now: tuple[Setting, ...]
+    now: tuple[RecommendedSetting, ...]
     risk: str
     rollout: str
     verify: str
@@ -234,7 +234,7 @@ def _verify(group: GroupFigures, advice: Advice) -> str:
     return f"Capture and replay again after the rollout, then run partage diff BEFORE AFTER.{now}"
 
 
-def present_settings(group: GroupFigures) -> tuple[Setting, ...]:
+def present_settings(group: GroupFigures) -> tuple[RecommendedSetting, ...]:
     """Return the client settings of a group's members, as far as the log shows them."""
     traits = group.traits
     if traits.protocol not in {"classic", "consumer"} or not group.strategy:
@@ -243,8 +243,8 @@ def present_settings(group: GroupFigures) -> tuple[Setting, ...]:
     _, strategy, _ = parse_policy(group.strategy)
     python = family == "python"
 
-    def one(name: str, now: str, default: str) -> Setting:
-        return Setting(
+    def one(name: str, now: str, default: str) -> RecommendedSetting:
+        return RecommendedSetting(
             translate_lines((f"{name}=",), family)[0][:-1], now, "" if python else default
         )
 

@@ -29,7 +29,7 @@ Int64Array = NDArray[np.int64]
 _LEAST_RUN = 8
 
 
-class Network(NamedTuple):
+class ResidualNetwork(NamedTuple):
     """Residual network of a minimum-cost flow problem (N nodes, E edges), stored as arrays of
     edges.
 
@@ -93,7 +93,7 @@ class FlowGraph:
         given: index in the network of each edge that was passed to `of`.
     """
 
-    network: Network
+    network: ResidualNetwork
     given: Int64Array
 
     @classmethod
@@ -129,7 +129,7 @@ class FlowGraph:
         def both(given: Int64Array, reversed_: Int64Array) -> Int64Array:
             return np.ascontiguousarray(np.concatenate([given, reversed_])[order], np.int64)
 
-        network = Network(
+        network = ResidualNetwork(
             np.searchsorted(origins[order], np.arange(len(names) + 1)).astype(np.int64),
             np.ascontiguousarray(origins[order], np.int64),
             np.ascontiguousarray(ends[order], np.int64),
@@ -181,7 +181,7 @@ def _push(edge: Any, amount: Any, network: Any) -> None:
         network.flow[reverse] -= amount
 
 
-@kernel("int64(Network, int64[::1], int64[::1])", Network)
+@kernel("int64(ResidualNetwork, int64[::1], int64[::1])", ResidualNetwork)
 def _maximize(network: Any, parent: Any, queue: Any) -> int:
     # The result is the added flow.
     start, end, residual = network.start, network.end, network.residual
@@ -292,7 +292,7 @@ def _find_cycle(search: Any, least_run: Any) -> int:
     return -1
 
 
-@kernel("int64(Network, Search, int64)", Network, Search)
+@kernel("int64(ResidualNetwork, Search, int64)", ResidualNetwork, Search)
 def _cancel_cycles(network: Any, search: Any, least_run: int) -> int:
     # The result is the number of cycles.
     parent, stale = search.parent, search.stale
