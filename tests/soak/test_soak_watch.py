@@ -147,10 +147,20 @@ def _kill_again_and_again(capture: Path, out: Path, kills: list[dict]) -> None:
 
 
 def _await_batches(process: subprocess.Popen[bytes], out: Path, count: int) -> None:
-    """Wait until a stream has workers and some more micro-batches, or has ended."""
-    until, before = time.monotonic() + 180, _progress(out)["published"]
-    while process.poll() is None and time.monotonic() < until:
-        if _workers(process.pid) and _progress(out)["published"] >= before + count:
+    """Wait until a stream has workers and some more micro-batches, or has ended.
+
+    The capture grows with the kills, so the stream may have nothing more to read: the wait for
+    micro-batches is short.
+    """
+    started, before = time.monotonic(), _progress(out)["published"]
+    working: float | None = None
+    while process.poll() is None and time.monotonic() < started + 180:
+        if working is None and _workers(process.pid):
+            working = time.monotonic()
+        if working is not None and (
+            _progress(out)["published"] >= before + count
+            or time.monotonic() > working + 3 * _SECONDS_A_PART
+        ):
             return
         time.sleep(0.2)
 
