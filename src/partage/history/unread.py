@@ -192,11 +192,11 @@ class UnreadTracker:
         state.static = {m.id: m.instance is not None for m in members}
         state.polls = {m.id: m.rebalance_timeout_ms for m in members}
         state.java = {m.id: None for m in members if identify_client(m).name == JAVA}
-        self._was_empty = was_empty = (
+        self._was_empty = (
             generation.protocol == "classic" and before is not None and not before.last.members
         )
         joined = between(at, at)
-        if was_empty:
+        if self._was_empty:
             joined = first_join_time(at, self._initial_delay_ms, len(members))
         self._note_subscribers(at, joined)
         if generation.protocol == "classic":

@@ -87,6 +87,18 @@ def test_a_capture_that_is_continued_goes_on_from_the_stored_state(tmp_path) -> 
     assert opened(parts) == opened(whole)
 
 
+def test_the_first_end_of_the_log_tells_what_an_earlier_process_announced(tmp_path) -> None:
+    """It is stored with the capture: a process that continues it reports how those rebalances end."""
+    found = list(batches_in(SEGMENT, crc32c=crc32c_function(), report=pytest.fail))
+    with CaptureWriter(tmp_path / "out") as writer:
+        for partition, batch in enumerate(found):
+            writer.set_first_end(partition, 100 * partition)
+            writer.add(partition, batch)
+    with CaptureWriter(tmp_path / "out") as writer:
+        live = Watcher(None, threading.Event())._rebuild(writer)
+    assert live.announced_from == {p: 100 * p for p in range(len(found))}
+
+
 def test_a_damaged_state_is_rebuilt(tmp_path) -> None:
     """A stored state that cannot be read costs a message, and time."""
     run(tmp_path, None)
