@@ -32,8 +32,9 @@ from partage.errors import PartageError
 from partage.forecasts.measured import MeasuredGroup, measurement_to_group
 from partage.forecasts.rolling import RolloutForecast
 
-#: Time after a deployment in which its last rebalance may end, in milliseconds.
-_AFTER_MS = 12_000
+#: Time after a deployment in which its last rebalance may end, in seconds (the default of older
+#: recordings), and how long before the recording's own end of this time it is over, in seconds.
+_SETTLE_S, _MARGIN_S = 14, 2
 
 
 class Rollout(NamedTuple):
@@ -73,12 +74,16 @@ def rollouts(folder: Path) -> Iterator[Rollout]:
             after = [
                 e for e in made.events if e.get("group") == group and e["ts_ms"] >= begin["ts_ms"]
             ]
-            end_ms = next(e["ts_ms"] for e in after if e["what"] == "rollout_end") + _AFTER_MS
+            end = next(e for e in after if e["what"] == "rollout_end")
+            end_ms = end["ts_ms"] + 1_000 * (end.get("settle", _SETTLE_S) - _MARGIN_S)
             mine = [
                 one for one in intervals
                 if one.group == group and begin["ts_ms"] - 500 <= one.from_ms <= end_ms
             ]  # fmt: skip
-            known = {"pause": begin["pause"], "compare": False}
+            known = {
+                "pause": begin["pause"], "compare": False,
+                "max_unavailable": begin.get("batch", 1),
+            }  # fmt: skip
             yield Rollout(
                 group, "/".join(sorted({e["lang"] for e in after if e["what"] == "add"})),
                 any(e.get("hard") for e in after),

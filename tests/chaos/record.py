@@ -27,7 +27,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import pyarrow.parquet as pq
 from kafka import KafkaProducer
@@ -141,7 +141,10 @@ def client_options(plan: Plan, lang: str, client_id: str, instance: str | None) 
     if plan.protocol == "consumer":
         assignor = "group_remote_assignor"
         return {**options, "group_protocol": "consumer", assignor: plan.strategy[0]}
-    options |= {"session_timeout_ms": plan.session, "heartbeat_interval_ms": plan.session // 4}
+    options |= {
+        "session_timeout_ms": plan.session,
+        "heartbeat_interval_ms": min(3_000, plan.session // 4),
+    }
     name = "partition_assignment_strategy"
     if lang == "java":
         options[name.replace("_", ".")] = ",".join(JAVA_CLASSES[s] for s in plan.strategy)
@@ -237,6 +240,8 @@ class Recording(Closes):
 
     #: Share of Java members with a process of their own; the others share two processes.
     own_share = 0.4
+    #: Settings of the brokers that differ from `BROKER`.
+    broker: ClassVar[dict[str, str]] = {}
 
     def __init__(self, cluster: Brokers, rng: random.Random, seconds: float) -> None:
         self.cluster = cluster
@@ -301,8 +306,8 @@ class Recording(Closes):
         self._all.append(made)
         return made
 
-    def add(self, group: RecordedGroup, after: RecordedMember | None = None) -> None:
-        """Start a member; after a bounce it has the names of the one before it."""
+    def add(self, group: RecordedGroup, after: RecordedMember | None = None) -> RecordedMember:
+        """Start a member and return it; after a bounce it has the names of the one before it."""
         plan, number = group.plan, next(self._numbers)
         lang = after.lang if after else self._rng.choice(plan.langs)
         own = lang != "java" or self._rng.random() < self.own_share
@@ -331,6 +336,7 @@ class Recording(Closes):
         else:
             request["options"] = options
         node.tell(request)
+        return member
 
     def for_each(
         self, groups: Iterable[RecordedGroup], do: Callable[[RecordedGroup], None]
@@ -386,7 +392,10 @@ class Recording(Closes):
         heapq.heappush(self._pending, (time.monotonic() + seconds, next(self._numbers), do))
 
     def _adding(self, group: RecordedGroup, after: RecordedMember | None = None) -> Callable[[], None]:  # fmt: skip
-        return lambda: self.add(group, after)
+        def add() -> None:
+            self.add(group, after)
+
+        return add
 
     def _strike(self, group: RecordedGroup) -> None:
         """Do one thing to a group."""
@@ -571,7 +580,7 @@ def record(out: Path, seed: int, minutes: float, kind: type[_Kind]) -> _Kind:
     jvm_classpath()
     with (
         tempfile.TemporaryDirectory(prefix="partage-recording-") as folder,
-        brokers(3, racks=("a", "b", "c"), properties=BROKER) as cluster,
+        brokers(3, racks=("a", "b", "c"), properties=BROKER | kind.broker) as cluster,
     ):
         for topic, partitions in TOPICS.items():
             cluster.create_topic(topic, partitions, 3)

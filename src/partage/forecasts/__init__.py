@@ -8,6 +8,7 @@ Pure: no files, no wall clock; chance comes from a seed. Equal input gives equal
     measured         a group of a running cluster as the input of forecasts
     migration        readiness of a group for another rebalance protocol
     pictures         results as SVG
+    random_draws     random numbers from a seed
     restarts         evidence of a group's record about restarts of its members
     rolling          the cost of a rolling deployment, by simulation
     sizing           the load of the busiest consumer for each number of them, autoscaler settings

@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import ceil, cos, exp, log, pi, sqrt
+from math import ceil
 from typing import Any, NamedTuple, TypeAlias
 
 from partage.errors import UnsupportedProblemError
+from partage.forecasts.random_draws import RandomDraws
 from partage.history.records import MemberState, Subscription
 from partage.history.stop_model import (
     INITIAL_DELAY_MS,
@@ -26,7 +27,7 @@ from partage.history.stop_model import (
     after_record,
     heartbeat_interval,
 )
-from partage.java.random import JavaRandom, next_state
+from partage.java.random import JavaRandom
 from partage.model import NO_GENERATION, Cluster
 from partage.model.index import Int32Array
 from partage.simulation.clock import Clock
@@ -38,7 +39,6 @@ __all__ = [
     "DeploymentCosts",
     "GroupSettings",
     "KnownAssignments",
-    "RandomDraws",
     "SimulatedClassicGroup",
     "SimulatedConsumerGroup",
     "SimulatedGroup",
@@ -161,39 +161,6 @@ class KnownAssignments:
             member_id = f"{random & 0xFFFFFFFF:08x}-{len(self._states)}"
             self._states.append(replace(self._states[0], id=member_id))
         return self._states[number]
-
-
-class RandomDraws:
-    """Random number generator with a seed; equal seeds give equal numbers on any machine.
-
-    >>> draws = RandomDraws(7)
-    >>> round(draws.uniform(0, 10), 3), 1 < draws.lognormal(2.0, 0.1) < 3
-    (7.307, True)
-    """
-
-    def __init__(self, seed: int) -> None:
-        self._state = JavaRandom.from_seed(seed).state
-
-    def skip(self) -> None:
-        """Skip a random number: the next one is as if `uniform` had been called."""
-        self._state = next_state(self._state)
-
-    def uniform(self, low: float, high: float) -> float:
-        """Draw a random number that is uniformly distributed from ``low`` to ``high``."""
-        self._state = state = next_state(self._state)
-        return low + (high - low) * ((state >> 16) / 2**32)
-
-    def normal(self) -> float:
-        """Draw a random number of the standard normal distribution (Box and Muller)."""
-        radius = sqrt(-2 * log(1 - self.uniform(0, 1)))
-        return radius * cos(2 * pi * self.uniform(0, 1))
-
-    def lognormal(self, median: float, sigma: float) -> float:
-        """Draw a random number of the log-normal distribution with a given median.
-
-        ``sigma`` is the standard deviation of the number's logarithm.
-        """
-        return median * exp(sigma * self.normal())
 
 
 @dataclass(frozen=True)
@@ -442,17 +409,27 @@ class _SimulatedGroupBase:
             expire: function that is called with the key at the session timeout, unless the member
                 returns before.
         """
+        self.partitions_of_away[key] = stopped
+        wait = self.settings.session_ms - self.heartbeat_ms + self.until_heartbeat(key)
+        self._start_session_timer(key, max(0.0, wait), expire)
+
+    def _start_session_timer(self, key: str, wait_ms: float, expire: Callable[[str], None]) -> None:
+        """Schedule the eviction of a stopped member; an earlier schedule becomes invalid.
+
+        Args:
+            key: instance id or pod name of the member.
+            wait_ms: milliseconds until its session times out.
+            expire: function that is called with the key then, unless the member returns before.
+        """
         self._stops += 1
         self.away[key] = number = self._stops
-        self.partitions_of_away[key] = stopped
 
         def due() -> None:
             if self.away.get(key) == number:
                 del self.away[key]
                 expire(key)
 
-        wait = self.settings.session_ms - self.heartbeat_ms + self.until_heartbeat(key)
-        self.expires_ms[key] = self.clock.now_ms + int(max(0.0, wait))
+        self.expires_ms[key] = self.clock.now_ms + int(wait_ms)
         self.clock.schedule_at(self.expires_ms[key], due)
 
     def _halt(self, key: str, *, crashes: bool = False) -> frozenset[int]:
@@ -473,6 +450,10 @@ class SimulatedClassicGroup(_SimulatedGroupBase):
 
     A rebalance ends when all known members have rejoined; then each gets its partitions. A member
     that stopped without LeaveGroup delays it until its session times out.
+
+    A member that stops after it rejoined does not delay the rebalance. It gets partitions, which
+    nobody reads until its new session times out. If it is the leader, whose SyncGroup request is
+    missing, all other members wait for their assignments until then.
     """
 
     def __init__(
@@ -493,13 +474,24 @@ class SimulatedClassicGroup(_SimulatedGroupBase):
             # KIP-345: the coordinator answers with the present assignment.
             self._read_partitions(key, self.members[key].target)
             return
-        if key not in self.members:
-            if not self.members:
-                self._not_before_ms = self.clock.now_ms + INITIAL_DELAY_MS
-            self.members[key] = self._new_member(key)
+        if not self.members:
+            self._not_before_ms = self.clock.now_ms + INITIAL_DELAY_MS
+        # A static member, too: its new process owns no partitions.
+        self.members[key] = self._new_member(key)
         self.heartbeats_ms[key] = self.clock.now_ms
         self._begin_rebalance()
         self._rejoin(key, self._round)
+
+    def stop(self, key: str) -> None:
+        """Shut down a member, as the base class describes.
+
+        A member that waits for the end of a rebalance is not evicted before this end.
+        """
+        super().stop(key)
+        # ClassicGroupMember.hasSatisfiedHeartbeat
+        if self._joined is not None and key in self._joined and key in self.away:
+            self._stops += 1
+            self.away[key] = self._stops  # its timer becomes invalid
 
     def _remove(self, key: str) -> None:
         del self.members[key]
@@ -556,20 +548,29 @@ class SimulatedClassicGroup(_SimulatedGroupBase):
         if self.clock.now_ms < self._not_before_ms:
             self.clock.schedule_at(self._not_before_ms, self._complete_if_all_joined)
             return
+        for key in self.away:  # their sessions start again when the rebalance ends
+            self._start_session_timer(key, self.settings.session_ms, self._remove)
+        if next(iter(self.members)) in self.away:
+            self._joined -= self.away.keys()
+            return
         self._joined = None
         found = self._assign()
-        if self.settings.policy.eager and found.has_all:  # all members have revoked everything
+        if self.settings.policy.eager and found.has_all and not self.away:
+            # All members have revoked everything.
             self.consumed.update((key, one.target) for key, one in self.members.items())
             self.heartbeats_ms.update(dict.fromkeys(self.members, self.clock.now_ms))
             self.costs.resume_all(_READ_AFTER_RECORD_MS)
             return
         revoked = []
         for key, member in self.members.items():
+            if key in self.away:
+                continue
             if lost := self.consumed.get(key, _NOTHING) - member.target:
                 self.costs.stop_reading(lost, commits=self.settings.commits_on_stop)
                 revoked.append(key)
             self._read_partitions(key, member.target)
-        if found.needs_follow_up:
+        # A stopped member that should revoke partitions does not rejoin for it.
+        if found.needs_follow_up and (revoked or not self.away):
             self._begin_rebalance(revoked)
 
     def _read_partitions(self, key: str, target: frozenset[int]) -> None:

@@ -18,13 +18,13 @@ from partage.errors import InvalidConfigError
 from partage.forecasts.group_protocols import (
     GroupSettings,
     KnownAssignments,
-    RandomDraws,
     SimulatedClassicGroup,
     SimulatedConsumerGroup,
     SimulatedGroup,
 )
 from partage.forecasts.loads import GroupLoad
 from partage.forecasts.migration import MOST_SESSION_MS, supports
+from partage.forecasts.random_draws import RandomDraws
 from partage.history.causes import SESSION_TIMEOUT_MS
 from partage.history.stop_model import DEFAULT_COMMIT_MS, INTERVAL_WIDTH
 from partage.model.display import pretty_print, text_table
