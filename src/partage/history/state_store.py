@@ -48,9 +48,9 @@ from partage.history.unread import UnreadState
 
 __all__ = ["VERSION", "pack_state", "unpack_state"]
 
-#: Version 16: stops have the start of the first time without a subscriber, clients that stalled
-#: have their topics, and departed members their settings.
-VERSION = 16
+#: Version 17: which members the newest rebalance removed because they stalled, and whether the
+#: group was empty before it.
+VERSION = 17
 _MAGIC = b"PGH"
 #: Limit of the decompressed size; a group with 10,000 members and partitions needs a tenth.
 _LARGEST = 1 << 30

@@ -88,6 +88,8 @@ class UnreadState:
         is_classic: whether the newest rebalance is one of the classic protocol.
         stalled: dict from the client of a member that exceeded its max.poll.interval.ms to the time
             of its departure (ms) and its topics.
+        newly_stalled: members that the newest rebalance removed for that reason.
+        was_empty: whether the newest rebalance ended the time without members of a classic group.
     """
 
     owner: dict[_Pair, str] = field(default_factory=dict)
@@ -109,6 +111,8 @@ class UnreadState:
     java: dict[str, None] = field(default_factory=dict)
     is_classic: bool = True
     stalled: dict[ClientKey, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
+    newly_stalled: frozenset[str] = frozenset()
+    was_empty: bool = False
 
 
 class UnreadTracker:
@@ -138,9 +142,6 @@ class UnreadTracker:
         self._commits, self._clusters = commits, clusters
         self._timeout_ms = session_timeout_ms
         self._initial_delay_ms = initial_delay_ms
-        self._stalled: frozenset[str | None] = frozenset()
-        #: Whether the newest rebalance ended the time without members of a classic group.
-        self._was_empty = False
 
     def estimate(self) -> UnreadEstimate:
         """Return the partition-seconds without a consumer in the rebalance that is now complete.
@@ -192,11 +193,11 @@ class UnreadTracker:
         state.static = {m.id: m.instance is not None for m in members}
         state.polls = {m.id: m.rebalance_timeout_ms for m in members}
         state.java = {m.id: None for m in members if identify_client(m).name == JAVA}
-        self._was_empty = (
+        state.was_empty = (
             generation.protocol == "classic" and before is not None and not before.last.members
         )
         joined = between(at, at)
-        if self._was_empty:
+        if state.was_empty:
             joined = first_join_time(at, self._initial_delay_ms, len(members))
         self._note_subscribers(at, joined)
         if generation.protocol == "classic":
@@ -209,7 +210,7 @@ class UnreadTracker:
         """
         if generation.records <= self.state.rewrites:
             return
-        self._was_empty = False
+        self.state.was_empty = False
         self.state.rewrites = generation.records
         at = generation.rewrites[-1][1] if generation.rewrites else generation.timestamp_ms
         for member in generation.last.members:
@@ -400,16 +401,17 @@ class UnreadTracker:
         # heartbeats go on meanwhile: the coordinator assigns it partitions that it never reads, and
         # asks for partitions that it does not revoke.
         state = self.state
-        self._stalled = frozenset(c.member for c in generation.causes if c.kind == "poll")
-        former = () if before is None or not self._stalled else before.last.members
+        state.newly_stalled = frozenset(
+            c.member for c in generation.causes if c.kind == "poll" and c.member is not None
+        )
+        former = () if before is None or not state.newly_stalled else before.last.members
         topics_of = {m.id: subscribed_topics(m) for m in former}
-        for member in self._stalled:
-            client = state.clients.get(member or "")
+        for member in sorted(state.newly_stalled):
+            client = state.clients.get(member)
             if client is not None:
-                topics = topics_of.get(member or "", ())
-                state.stalled[client] = (generation.timestamp_ms, topics)
-        for pair, stop in state.stopped.items() if self._stalled else ():
-            if stop.member not in self._stalled:
+                state.stalled[client] = (generation.timestamp_ms, topics_of.get(member, ()))
+        for pair, stop in state.stopped.items() if state.newly_stalled else ():
+            if stop.member not in state.newly_stalled:
                 continue
             poll_ms = state.polls.get(stop.member, 0)
             silent_ms = poll_ms + (
@@ -443,7 +445,7 @@ class UnreadTracker:
                     int(since),
                     by_record=by_record,
                     client=state.clients.get(owner),
-                    stalled=owner in self._stalled,
+                    stalled=owner in state.newly_stalled,
                 )
 
     def _assign(self, pairs: Iterable[_Pair], member: str, time_ms: int, end: Instant) -> None:
@@ -483,7 +485,7 @@ class UnreadTracker:
         is_same = member == stop.member or state.clients.get(member) == stop.client
         if not state.is_classic:
             rejoined = between(time_ms - _LONGEST_PROMPT_MS, time_ms)
-        elif self._was_empty:
+        elif state.was_empty:
             rejoined = first_join_time(time_ms, self._initial_delay_ms, 1)
         else:  # the others learn of the rebalance by their next heartbeat
             rejoined = between(time_ms - HEARTBEAT_MS, time_ms)

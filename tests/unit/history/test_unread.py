@@ -329,3 +329,27 @@ def test_a_stalled_client_does_not_count_for_topics_of_others() -> None:
     found = group.generation(45_000, member("c", 0), replace(reader, id="d"))
     assert found.no_consumer == pytest.approx(40.0, abs=1.0)
     assert found.best < 6.0
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_stored_tracker_remembers_which_members_stalled(is_stored) -> None:
+    """A stalled member's tombstone follows its rebalance, in the next micro-batch or the same."""
+    tracker = Group().tracker
+    state = ClassicState("consumer", 2, "server:uniform", None, None, (member("a"), member("b")))
+    first = Generation(
+        0, LogPosition(0, 0), 900, state, state, 1, 0, None, protocol="consumer"
+    )  # fmt: skip
+    tracker.rebalance(first, None)
+    tracker.acknowledge(acknowledged(1_000, "a", 0))
+    rest = replace(state, members=(member("b"),))
+    second = replace(
+        first, timestamp_ms=16_000, first=rest, last=rest, causes=(Cause("poll", "inferred", "a"),)
+    )
+    tracker.rebalance(second, first)
+    if is_stored:
+        stored = unpack_state(pack_state(tracker.state))
+        tracker = UnreadTracker(PauseTracker(), ClusterHistory([]), state=stored)
+    tracker.acknowledge(replace(acknowledged(16_010, "a"), member_epoch=-1))
+    tracker.rebalance(replace(first, timestamp_ms=30_000), second)
+    tracker.acknowledge(acknowledged(30_100, "a", 0))
+    assert tracker.estimate().best == pytest.approx(0.33, abs=0.05)
