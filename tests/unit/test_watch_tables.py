@@ -425,3 +425,24 @@ def test_sparks_processor_gives_the_tables_of_a_replay(
     assert not any(rows for (group, _), rows in stream.open.items() if group == name)
     after = stream.tables()
     assert all(_comparable(after[table]) == _comparable(found[table]) for table in STREAM_TABLES)
+
+
+def test_metadata_of_a_running_cluster_counts_from_its_first_answer(tmp_path: Path) -> None:
+    """Only the time before the first answer is assumed, also after a restart with other metadata."""
+    pytest.importorskip("pyspark")
+    from partage.jobs.spark.tables import KafkaTable
+    from partage.jobs.watch.watch import _MetadataRecorder
+
+    path = tmp_path / "cluster.jsonl"
+    for count in (3, 3, 4):
+        topic = {"id": "x", "partitions": [{"p": p} for p in range(count)]}
+        state = {"ts_ms": 0, "assumed": True, "brokers": [], "topics": {"t": topic}}
+        table = KafkaTable("kafka://localhost:1", "kafka", (), "localhost:1", states=(state,))
+        with _MetadataRecorder(table, path):
+            pass
+    states = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [one.get("assumed", False) for one in states] == [True, False, False]
+    assert [len(one["topics"]["t"]["partitions"]) for one in states] == [3, 3, 4]
+    clusters = ClusterHistory(states)
+    assert clusters.assumed_at(states[1]["ts_ms"] - 1)
+    assert not clusters.assumed_at(states[1]["ts_ms"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,8 @@ from pyarrow import parquet
 from tests.support.captured import DATA, SAMPLE
 
 from partage.errors import InvalidCaptureError
-from partage.jobs.replay.capture import LogContext, read_context
+from partage.jobs.replay.capture import Capture, LogContext, context_of, read_context
+from partage.jobs.spark.tables import KafkaTable
 
 
 def test_the_sample_tells_when_coordinators_moved() -> None:
@@ -56,3 +58,13 @@ def test_damaged_batches_are_refused(tmp_path: Path) -> None:
     (tmp_path / "batches.parquet").write_bytes(b"PAR1 no more")
     with pytest.raises(InvalidCaptureError, match="leader epochs"):
         read_context(tmp_path)
+
+
+def test_a_running_cluster_has_the_settings_of_its_capture() -> None:
+    """A replay of ``kafka://`` estimates stops by the broker's settings, as a capture does."""
+    configs = json.loads((DATA / "cluster-config.json").read_bytes())["configs"]
+    table = KafkaTable("kafka://h:1", "kafka", bootstrap="h:1", configs=configs)
+    found = context_of(Capture("kafka://h:1", (), None, (), None, table))
+    assert (found.session_timeout_ms, found.initial_delay_ms) == (6_000, 300)
+    assert found == replace(read_context(DATA), moves={})
+    assert context_of(Capture(DATA, (), None, (), None)) == read_context(DATA)

@@ -40,6 +40,7 @@ from partage.jobs.replay.tally import Clocks
 from partage.jobs.spark.failures import java_message
 from partage.jobs.spark.tables import (
     PREFIX,
+    KafkaTable,
     SparkTable,
     first_line,
     is_address,
@@ -56,6 +57,7 @@ __all__ = [
     "Capture",
     "LogContext",
     "Slice",
+    "context_of",
     "files_of",
     "open_capture",
     "open_records",
@@ -387,25 +389,44 @@ def read_context(folder: Path | str) -> LogContext:
     at = Path(folder)
     inside = at if at.is_dir() else at.parent
     batches, config = inside / "batches.parquet", inside / "cluster-config.json"
-    settings = _broker_settings(config) if config.is_file() else {}
     moves = _moves(batches) if at.exists() and batches.exists() else {}
-    return LogContext(
-        settings.get("session_timeout_ms"), moves, initial_delay_ms=settings.get("initial_delay_ms")
-    )
+    return _log_context(_broker_settings(config) if config.is_file() else {}, moves)
+
+
+def context_of(capture: Capture) -> LogContext:
+    """Return the broker's settings and the coordinator moves of a replay's input (``capture``).
+
+    Those of a running cluster are its present settings, as `partage watch` stores them; its moves
+    are unknown.
+
+    Raises:
+        InvalidCaptureError: a file exists and cannot be read.
+    """
+    if isinstance(capture.table, KafkaTable):
+        return _log_context(_parse_settings(capture.table.configs), {})
+    return read_context(capture.beside or capture.folder)
 
 
 def _broker_settings(path: Path) -> dict[str, int]:
     """Return the broker settings of ``cluster-config.json`` by field of `LogContext`."""
-    found: dict[str, int] = {}
-    for name, setting in _SETTINGS.items():
-        try:
-            value = json.loads(path.read_bytes())["configs"].get(setting)
-            if value is not None:
-                found[name] = int(value)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as e:
-            what = f"{path}: {setting} cannot be read ({type(e).__name__})"
-            raise InvalidCaptureError(f"{what}; record it again, or remove the file") from None
-    return found
+    try:
+        return _parse_settings(json.loads(path.read_bytes())["configs"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as e:
+        what = f"{path}: the broker's settings cannot be read ({type(e).__name__})"
+        raise InvalidCaptureError(f"{what}; record it again, or remove the file") from None
+
+
+def _parse_settings(configs: Mapping[str, Any]) -> dict[str, int]:
+    """Return a broker's settings (``configs``) by field of `LogContext`; without unknown ones."""
+    values = {name: configs.get(setting) for name, setting in _SETTINGS.items()}
+    return {name: int(value) for name, value in values.items() if value is not None}
+
+
+def _log_context(
+    settings: Mapping[str, int], moves: Mapping[int, tuple[CoordinatorMove, ...]]
+) -> LogContext:
+    delay_ms = settings.get("initial_delay_ms")
+    return LogContext(settings.get("session_timeout_ms"), moves, initial_delay_ms=delay_ms)
 
 
 def _moves(path: Path) -> dict[int, tuple[CoordinatorMove, ...]]:

@@ -24,7 +24,7 @@ from uuid import uuid4
 import partage
 from partage.errors import InvalidConfigError, MissingExtraError
 from partage.jobs.replay.append import Appender
-from partage.jobs.replay.capture import open_capture, read_context, with_remote_files
+from partage.jobs.replay.capture import context_of, open_capture, with_remote_files
 from partage.jobs.replay.decode import CommitsTable, decode_job, worth_compiling
 from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.engines import (
@@ -438,8 +438,7 @@ def run_jobs(
         with engine.stage(stages, "histories"):
             first_ms, last_ms, _ = done.tally.span()
             span = None if first_ms is None or last_ms is None else (first_ms, last_ms)
-            around = read_context(source.beside or source.folder)
-            around = replace(around, span=span, clocks=done.tally.clocks())
+            around = replace(context_of(source), span=span, clocks=done.tally.clocks())
             done.session_timeout_ms = around.session_timeout_ms
             rows = decoded if appender is None else appender.group_rows(engine, done, around)
             found = histories_job(

@@ -170,6 +170,8 @@ class KafkaTable(SparkTable):
         properties: properties of the Kafka client, which may contain secrets; not in the ``repr``.
         starts, ends: dict from log partition to first offset, and the offset after the last record.
         states: the cluster's current metadata.
+        configs: a broker's settings for groups, offsets and transactions; empty if the account may
+            not read them.
     """
 
     bootstrap: str = ""
@@ -177,6 +179,7 @@ class KafkaTable(SparkTable):
     starts: Mapping[int, int] = field(default_factory=dict)
     ends: Mapping[int, int] = field(default_factory=dict)
     states: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    configs: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """Read the records with Spark; return a data frame with the columns of a capture's records.
@@ -279,7 +282,8 @@ def _offsets(by_partition: Mapping[int, int]) -> str:
 
 
 def open_kafka(where: str, properties: Mapping[str, str] | None = None) -> KafkaTable:
-    """Connect to a cluster and fetch offsets and metadata of its ``__consumer_offsets`` topic.
+    """Connect to a cluster; fetch its metadata and settings, and the offsets of
+    ``__consumer_offsets``.
 
     Args:
         where: ``kafka://host:port[,host:port...]``.
@@ -306,9 +310,10 @@ def open_kafka(where: str, properties: Mapping[str, str] | None = None) -> Kafka
             raise InvalidCaptureError(f"{where}: the cluster has no topic {TOPIC}")
         numbers = sorted(p.partition_index for p in topic.partitions)
         starts, ends = connection.bounds(TOPIC, numbers)
+        configs = connection.broker_config(min(broker["id"] for broker in state["brokers"]))
     if all(ends[p] <= starts[p] for p in numbers):
         raise InvalidCaptureError(f"{where}: {TOPIC} is empty: no group has committed yet")
-    return KafkaTable(where, "kafka", (), bootstrap, given, starts, ends, (state,))
+    return KafkaTable(where, "kafka", (), bootstrap, given, starts, ends, (state,), configs)
 
 
 def partition_counts(

@@ -198,10 +198,11 @@ def watch(
     with ExitStack() as opened:
         opened.enter_context(folder.lock())
         if topic is not None:
-            recorder = opened.enter_context(_MetadataRecorder(topic, folder.metadata))
+            opened.enter_context(_MetadataRecorder(topic, folder.metadata))
             metadata = folder.metadata
-            # A replay of the folder reads it.
-            write_json(folder.path / "cluster-config.json", {"configs": recorder.configs})
+            config = folder.path / "cluster-config.json"  # a replay of the folder reads it
+            if topic.configs or not config.exists():
+                write_json(config, {"configs": dict(topic.configs)})
             context = read_context(folder.path)
         else:
             metadata = Path(name) / "cluster.jsonl"
@@ -408,11 +409,7 @@ def _decode(metadata: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
 
 
 class _MetadataRecorder:
-    """Thread that appends the metadata of a running cluster to a file once a second.
-
-    Attributes:
-        configs: the broker's settings for groups, offsets and transactions.
-    """
+    """Thread that appends the metadata of a running cluster to a file once a second."""
 
     _SECONDS = 1.0
 
@@ -421,17 +418,17 @@ class _MetadataRecorder:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._last: dict[str, Any] = {}
-        self.configs: dict[str, str] = {}
 
     def __enter__(self) -> _MetadataRecorder:  # noqa: PYI034 - typing.Self is of Python 3.11
-        if self._path.is_file():
-            last = truncate_torn_line(self._path)
-            self._last = _content(json.loads(last)) if last else {}
-        for state in self._topic.states:
-            self._add({**state, "ts_ms": _now_ms()} if self._last else state)
-        with self._topic.connect() as connection:
-            node = min(broker["id"] for broker in self._topic.states[0]["brokers"])
-            self.configs = connection.broker_config(node)
+        last = truncate_torn_line(self._path)
+        before = json.loads(last) if last else {}
+        (state,) = self._topic.states
+        if not before:
+            # The same metadata is assumed for the time before; a replay infers it from records.
+            self._write(state)
+        elif not before.get("assumed"):
+            self._last = _content(before)
+        self._add({"ts_ms": _now_ms(), **_content(state)})
         self._thread.start()
         return self
 
@@ -450,7 +447,10 @@ class _MetadataRecorder:
     def _add(self, state: Mapping[str, Any]) -> None:
         if _content(state) != self._last:
             self._last = _content(state)
-            append_line(self._path, json.dumps(state, separators=(",", ":")))
+            self._write(state)
+
+    def _write(self, state: Mapping[str, Any]) -> None:
+        append_line(self._path, json.dumps(state, separators=(",", ":")))
 
 
 def _now_ms() -> int:
