@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 
 import pytest
+from tests.support.brokers import connector_jars
 
 from partage.errors import InvalidCaptureError
 from partage.jobs.replay.tally import Tally
 from partage.jobs.spark.tables import KafkaTable, open_kafka
-
-JARS = (
-    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
-    "org.apache.kafka:kafka-clients:3.9.1",
-    "org.apache.commons:commons-pool2:2.12.1",
-)
 
 
 def test_an_address_is_checked_before_anything_starts():
@@ -61,15 +54,7 @@ def test_a_partition_that_came_back_empty_is_refused(monkeypatch):
 @pytest.fixture(scope="module")
 def jars(tmp_path_factory) -> str:
     """Spark's Kafka connector."""
-    if shutil.which("mvn") is None:
-        pytest.skip("no Maven: the connector's jars cannot be had")
-    folder = tmp_path_factory.mktemp("jars")
-    for jar in JARS:
-        subprocess.run(
-            ["mvn", "-q", "-B", "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy",
-             f"-Dartifact={jar}", f"-DoutputDirectory={folder}"], check=True,
-        )  # fmt: skip
-    return ",".join(str(one) for one in folder.iterdir())
+    return connector_jars(tmp_path_factory.mktemp("jars"))
 
 
 @pytest.mark.soak

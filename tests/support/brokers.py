@@ -47,6 +47,27 @@ def broker_jars(version: str) -> str:
     return str(BROKER / "target" / version / "lib" / "*")
 
 
+#: Spark's Kafka connector, for `--conf spark.jars=...`.
+_CONNECTOR = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.1",
+    "org.apache.commons:commons-pool2:2.12.1",
+)
+
+
+def connector_jars(folder: Path) -> str:
+    """Fetch the jars of Spark's Kafka connector; return their paths, separated by commas."""
+    if shutil.which("mvn") is None:
+        pytest.skip("no Maven: the connector's jars cannot be had")
+    for jar in _CONNECTOR:
+        subprocess.run(
+            ["mvn", "-q", "-B", "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy",
+             f"-Dartifact={jar}", f"-DoutputDirectory={folder}"], check=True,
+        )  # fmt: skip
+    return ",".join(str(one) for one in folder.iterdir())
+
+
 class Broker:
     """One Kafka process: started, stopped, killed, paused by its pid."""
 
