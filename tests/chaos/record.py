@@ -62,7 +62,6 @@ FAULTS = {
     "add": 24, "leave": 18, "kill": 12, "freeze": 7, "short freeze": 4, "stall": 9,
     "short stall": 3, "bounce": 14, "resub": 6, "enforce": 7,
 }  # fmt: skip
-_SECONDS_BETWEEN = (4.0, 10.0)  # at least, and on average in addition, in one group
 
 
 @dataclass(frozen=True)
@@ -242,6 +241,8 @@ class Recording(Closes):
     own_share = 0.4
     #: Settings of the brokers that differ from `BROKER`.
     broker: ClassVar[dict[str, str]] = {}
+    #: Seconds between two faults of one group: at least, and on average in addition.
+    seconds_between = (4.0, 10.0)
 
     def __init__(self, cluster: Brokers, rng: random.Random, seconds: float) -> None:
         self.cluster = cluster
@@ -382,7 +383,7 @@ class Recording(Closes):
             for group in self.groups:
                 self._remove_dead(group)
                 if group.due <= now:
-                    least, mean = _SECONDS_BETWEEN
+                    least, mean = self.seconds_between
                     group.due = now + least + self._rng.expovariate(1 / mean)
                     self._strike(group)
             time.sleep(0.02)
