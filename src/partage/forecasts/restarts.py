@@ -28,6 +28,8 @@ _WAS = re.compile(r"was (\S+?)(?:,|$)")
 _JOINS = ("bounce", "join", "restart")
 #: Shortest restart time, in seconds: a process needs some time to start.
 _SHORTEST_S = 0.2
+#: So many static members that rejoin one heartbeat interval after the other are no deployment.
+_SERIES = 3
 #: If at least this share of pauses has records read twice, members count as not committing when
 #: they stop.
 _UNCOMMITTED = 0.3
@@ -88,7 +90,10 @@ def learn_restarts(tables: Mapping[str, Sequence[_Row]], session_s: float = 0.0)
     static = bool(instances) and None not in instances
     rebalances_of = tables.get("rebalances", ())
     is_classic = all(row.get("protocol") == "classic" for row in rebalances_of)
-    seconds = _restart_seconds(ordered, tables.get("unread", ()), session_s, is_classic=is_classic)
+    seconds = _restart_seconds(
+        ordered, tables.get("unread", ()), session_s, is_classic=is_classic,
+        share_id=_share_client_id(members),
+    )  # fmt: skip
     unread_s, rebalances = _unread_time(tables.get("unread", ()), rebalances_of)
     return RestartEvidence(
         RestartTime.fit(seconds),
@@ -127,8 +132,26 @@ class _Stops:
         return max((one for one in known if one <= before_ms), default=None)
 
 
+def _share_client_id(members: Iterable[_Row]) -> bool:
+    """Return whether several members had one ``client.id`` at the same time, and no instance ids.
+
+    ``members`` are rows of the table of the same name.
+    """
+    seen = Counter(
+        (row["incarnation"], row["generation"], row.get("client_id"))
+        for row in members
+        if row["instance"] is None and row.get("client_id") is not None
+    )
+    return any(count > 1 for count in seen.values())
+
+
 def _restart_seconds(
-    events: Sequence[_Row], unread: Iterable[_Row], session_s: float, *, is_classic: bool
+    events: Sequence[_Row],
+    unread: Iterable[_Row],
+    session_s: float,
+    *,
+    is_classic: bool,
+    share_id: bool,
 ) -> list[float]:
     """Return how long each recorded restart of a consumer took, from stop to rejoin (seconds).
 
@@ -137,14 +160,17 @@ def _restart_seconds(
         unread: rows of times without a reader, which show when members stopped.
         session_s: session timeout in seconds.
         is_classic: whether the group uses the classic protocol.
+        share_id: whether several members have one client id, so that a joining member may be the
+            successor of any of them.
     """
     # In a classic group the mean wait for the rebalance is subtracted. It may exceed a short
     # restart, but no session timeout.
     stops = _Stops(events, unread)
     wait_ms = heartbeat_interval(1_000 * session_s) / 2 if is_classic else 0.0
+    events = _exchange_successors(events, stops, wait_ms) if share_id else events
     recognised, together = _recognised_restarts(events, stops, session_s, wait_ms)
-    # Members that were evicted together are used only if there are no other restarts: their
-    # coordinator may have failed.
+    # Members that were evicted together, and static ones that rejoined together, are used only if
+    # there are no other restarts: their coordinator may have failed.
     chosen = recognised or together or _restarts_in_order(events, stops, wait_ms)
     return [max(one, _SHORTEST_S) for one in chosen if -session_s < one <= _LONGEST_RESTART_S]
 
@@ -165,7 +191,7 @@ def _recognised_restarts(
     """
     recognised: list[float] = []
     together: list[float] = []
-    lost_together = _evicted_together(events)
+    lost_together = _evicted_together(events) | _rejoined_together(events, session_s)
     for row in events:
         if row["event"] not in _JOINS:
             continue
@@ -177,6 +203,44 @@ def _recognised_restarts(
         found = together if was[1] in lost_together else recognised
         found.append((away_ms - waited_ms) / 1_000)
     return recognised, together
+
+
+def _exchange_successors(events: Sequence[_Row], stops: _Stops, wait_ms: float) -> Sequence[_Row]:
+    """Return the events of members with one client id, with corrected predecessors.
+
+    A member that joins in the rebalance in which another one leaves counts as its successor. If it
+    is too fast for that, it is the successor of the member that departed first and has none. That
+    one's own successor is then the successor of the other member.
+
+    Args:
+        events: recorded departures and joins of members.
+        stops: times at which members stopped reading.
+        wait_ms: mean wait of a join for its rebalance.
+    """
+    found: list[_Row] = []
+    departed: list[str] = []
+    exchanged: dict[str, str] = {}
+    for row in events:
+        was = _WAS.match(row["detail"] or "")
+        if row["event"] in ("leave", "departure", "expiry"):
+            departed.append(row["member"])
+        elif row["event"] in _JOINS and was is not None:
+            name = exchanged.pop(was[1], was[1])
+            stopped_ms = stops.last_stop(name, row["time_ms"])
+            passed_ms = 0 if stopped_ms is None else row["time_ms"] - stopped_ms
+            is_too_fast = passed_ms - wait_ms < 1_000 * _SHORTEST_S
+            if row["event"] == "bounce" and is_too_fast and departed:
+                exchanged[departed[0]] = name
+                name = departed[0]
+            if name in departed:
+                departed.remove(name)
+            away_ms = stops.last_stop(name, row["time_ms"])
+            if name != was[1] and away_ms is not None:
+                detail = f"was {name}, away for {row['time_ms'] - away_ms} ms"
+                found.append({**row, "detail": detail})
+                continue
+        found.append(row)
+    return found
 
 
 def _restarts_in_order(events: Sequence[_Row], stops: _Stops, wait_ms: float) -> list[float]:
@@ -210,6 +274,27 @@ def _evicted_together(events: Iterable[_Row]) -> set[str]:
         if row["event"] == "expiry":
             evicted.setdefault((row["incarnation"], row["generation"]), []).append(row["member"])
     return {one for members in evicted.values() if len(members) > 1 for one in members}
+
+
+def _rejoined_together(events: Iterable[_Row], session_s: float) -> set[str]:
+    """Return the static members whose successors rejoined as members do whose coordinator failed.
+
+    The members of a group notice this with their next heartbeats. So each rejoins less than a
+    heartbeat interval after another one, and not only a pair, as a batch of two pods does.
+
+    Args:
+        events: recorded departures and joins of members.
+        session_s: session timeout in seconds.
+    """
+    interval_ms = heartbeat_interval(1_000 * session_s)
+    series: list[list[tuple[int, str]]] = []
+    for row in events:
+        was = _WAS.match(row["detail"] or "")
+        if row["event"] == "restart" and was is not None:
+            if not series or row["time_ms"] - series[-1][-1][0] > interval_ms:
+                series.append([])
+            series[-1].append((row["time_ms"], was[1]))
+    return {name for one in series if len(one) >= _SERIES for _, name in one}
 
 
 def _stopped_ms(row: _Row, stops: _Stops, session_s: float) -> float | None:

@@ -261,6 +261,41 @@ def test_restarts_of_new_pods_are_matched_in_order() -> None:
     assert found.restart.median == pytest.approx((15 * 16) ** 0.5, rel=0.01)
 
 
+def test_members_with_one_client_id_exchange_successors() -> None:
+    """Member b left after 40 s and returned after 95 s, as c left. The successor of c came after
+    120 s. The log's rules take the first for the successor of c, because it came at once.
+    """
+    events = [event("leave", 40, None, "b"), event("bounce", 95, "was c, away for 45 ms", "b-2"),
+              event("join", 120, "was b, away for 80000 ms", "c-2")]  # fmt: skip
+    stops = [{**unread_row("b", "x", 9_000), "stopped_ms": 40_000},
+             {**unread_row("c", "x", 9_000), "stopped_ms": 94_900}]  # fmt: skip
+    shared = [{**member(name), "client_id": "sessions"} for name in "abc"]
+    found = learn_restarts({"events": events, "members": shared, "unread": stops}).restart
+    assert found is not None
+    assert found.median == pytest.approx((55 * 25.1) ** 0.5)
+    own = [{**member(name), "client_id": name} for name in "abc"]
+    found = learn_restarts({"events": events, "members": own, "unread": stops}).restart
+    assert found is not None
+    assert found.median == pytest.approx((0.2 * 80) ** 0.5)
+
+
+def test_static_members_that_rejoin_together_did_not_restart() -> None:
+    """Their coordinator failed: each rejoins less than a heartbeat interval after another one."""
+    stops = [{**unread_row(name, "x", 9_000), "stopped_ms": at}
+             for name, at in (("a", 31_000), ("b", 33_500), ("c", 35_000), ("d", 90_000))]  # fmt: skip
+    events = [event("restart", 32, "was a"), event("restart", 34, "was b"),
+              event("restart", 36, "was c"), event("restart", 99, "was d")]  # fmt: skip
+    members = [member(name, name) for name in "abcd"]
+    tables = {"events": events, "members": members, "unread": stops}
+    found = learn_restarts(tables, session_s=12.0).restart
+    assert found is not None
+    assert (found.count, found.median) == (1, pytest.approx(9.0))
+    tables["events"] = events[:3]  # without any other restart they count
+    found = learn_restarts(tables, session_s=12.0).restart
+    assert found is not None
+    assert found.count == 3
+
+
 def test_static_restarts_and_commits_are_learnt() -> None:
     """A successor with the same instance id ends the restart; rewinds show missing commits."""
     unread = [unread_row("a-1", "a-2", 7_000), unread_row("b-1", "a-2", 9_000)]
