@@ -21,8 +21,9 @@ from partage.errors import InvalidConfigError, UnsupportedProblemError
 from partage.forecasts.loads import MOST_RECORDS, GroupLoad
 from partage.forecasts.rolling import DEFAULT_SESSION_S
 from partage.groups import registry
+from partage.groups.api import PlainStrategy
 from partage.groups.rounds import Change, GroupSimulation, Join, Leave, Round
-from partage.model import Member
+from partage.model import Group, Member, Problem
 from partage.model.display import pretty_print, text_table
 
 __all__ = [
@@ -236,7 +237,11 @@ def size_group(
     needed = None
     if fitting is not None:
         # With some strategies one consumer more raises the highest load: try each number below.
-        needed = next(one for one in range(max(1, least - 1), fitting + 1) if row(one).fits)
+        lowest = max(1, least - 1, _fewest_by_count(load.rate, capacity))
+        below = [one for one in range(lowest, fitting) if one not in rows]
+        check = _PlanCheck(load, strategy, capacity, max_lag_s, fitting) if below else None
+        promising = (one for one in below if check is not None and check.may_fit(one))
+        needed = next((one for one in promising if row(one).fits), fitting)
     shown = sorted({*listed, *([] if needed is None else [needed])})
     lowest = min(row(one).busiest for one in shown)
     useful = min(one for one in shown if row(one).busiest <= lowest * (1 + 1e-9))
@@ -290,10 +295,8 @@ def _table_sizes(partitions: int, near: int) -> Sequence[int]:
 def _size_row(
     load: GroupLoad, consumers: int, strategy: str, capacity: float, max_lag_s: float
 ) -> SizeRow:
-    topics = list(load.topics)
-    members = [Member(f"consumer-{i:05}", topics) for i in range(consumers)]
     simulation = GroupSimulation(registry.load(strategy), load.cluster)
-    full = _rebalance(simulation, Join(*members))
+    full = _rebalance(simulation, _join(load, consumers))
     loads = judge.member_loads(full.plan, full.group, full.cluster, load.rate)
     figures = judge.measure(full.plan, full.group, full.cluster, partition_weight=load.rate)
     lag_s = _longest_lag(_loads_by_minute(load, full), capacity)
@@ -310,6 +313,73 @@ def _size_row(
         consumers, float(loads.max()), figures.load_spread or 0.0, float(loads.max()) / capacity,
         figures.idle, lag_s, use_down, lag_down_s, fits,
     )  # fmt: skip
+
+
+def _fewest_by_count(rate: FloatArray, capacity: float) -> int:
+    """Return a lower bound of the consumers that a group needs, also while one is down.
+
+    By the pigeonhole principle one of n consumers has at least ceil(partitions / n) partitions. If
+    even those with the lowest rates are too many, no assignment to n consumers is possible.
+
+    Args:
+        rate: records per second of each partition (float64[partitions]).
+        capacity: records per second that one consumer can process.
+
+    >>> _fewest_by_count(np.full(12, 50.0), 200.0)
+    5
+    """
+    lowest = np.cumsum(np.sort(rate))
+    # As in `_size_row`, a consumer at its full capacity is too busy. The tolerance is smaller here,
+    # because the order of the additions differs.
+    most = int(np.searchsorted(lowest, capacity * (_FULL - _ROUNDING / 2)))
+    return 1 + ceil(len(rate) / most) if most else len(rate) + 1
+
+
+class _PlanCheck:
+    """Fast check that a number of consumers does not fit, by plans without simulated members.
+
+    A new member joins with the same request in a group of any size. A strategy that ignores what
+    members own computes the plan after one of them has left from these requests, too.
+    """
+
+    def __init__(
+        self, load: GroupLoad, strategy: str, capacity: float, max_lag_s: float, most: int
+    ) -> None:
+        self._load, self._capacity, self._max_lag_s = load, capacity, max_lag_s
+        self._strategy = registry.load(strategy)
+        joined = _rebalance(GroupSimulation(self._strategy, load.cluster), _join(load, most))
+        self._members = tuple(joined.group)
+        known = self._strategy if isinstance(self._strategy, PlainStrategy) else None
+        self._ignores_owners = known is not None and not known.reads_claims
+
+    def may_fit(self, consumers: int) -> bool:
+        """Return False if a number of consumers cannot fit; True if it may.
+
+        ``consumers`` is at most the number that the check was made for.
+        """
+        members = self._members[:consumers]
+        loads, lag_s = self._plan(members)
+        if lag_s > self._max_lag_s or consumers == 1:
+            return False
+        if not self._ignores_owners:
+            return True
+        busiest = int(loads.argmax())
+        loads, lag_s = self._plan(members[:busiest] + members[busiest + 1 :])
+        is_full = float(loads.max()) / self._capacity >= _FULL - _ROUNDING
+        return not is_full and lag_s <= self._max_lag_s
+
+    def _plan(self, members: Sequence[Member]) -> tuple[FloatArray, float]:
+        """Return the load of each member (float64[members]) and the longest lag in seconds."""
+        group, cluster = Group(members), self._load.cluster
+        plan = registry.assign_with(self._strategy, Problem(group, cluster))
+        loads = judge.member_loads(plan, group, cluster, self._load.rate)
+        arriving = judge.member_loads(plan, group, cluster, self._load.by_minute)
+        return loads, _longest_lag(arriving, self._capacity)
+
+
+def _join(load: GroupLoad, consumers: int) -> Join:
+    topics = list(load.topics)
+    return Join(*(Member(f"consumer-{i:05}", topics) for i in range(consumers)))
 
 
 def _rebalance(simulation: GroupSimulation, change: Change) -> Round:

@@ -35,6 +35,7 @@ from partage.groups.subscriptions import (
     ineffective_config,
     memory_after_assignment,
     missing_topics,
+    remembers_nothing,
     subscribed,
     with_leader_settings,
     with_member_settings,
@@ -454,17 +455,21 @@ class GroupSimulation:
         if memory is not None:
             leader.memory = memory
         self.rounds.append(Round(generation, change, group, self.cluster, plan, before))
-        revoking = False
+        revoking, remembers = False, not remembers_nothing(self.strategy)
         given = plan.to_pairs()
         for i, (member_id, one) in enumerate(self.consumers.items()):
             own = tuple(given[member_id])
-            revoking = revoking or not set(group[i].owned) <= set(own)
+            if len(group[i].owned):
+                revoking = revoking or not set(group[i].owned) <= set(own)
+            one.owned, one.generation = own, generation
+            if not remembers:
+                one.memory = None
+                continue
             part = Assignment.from_lists(plan.index, (member_id,), [plan.partitions_of(i)])
             with registry.plug_in_errors(self.strategy):
                 one.memory = self.strategy.on_assignment(
                     part, sent.get(member_id), generation, one.memory
                 )
-            one.owned, one.generation = own, generation
         return revoking
 
     def _add_refused_round(
@@ -515,6 +520,7 @@ class GroupSimulation:
                 data = own.subscription_user_data(consumer.member.topics, consumer.memory)
         if data is None:
             data = consumer.member.user_data
-        return consumer.member.replaced(
-            owned=Claims.of(owned), generation=consumer.generation, user_data=data
-        )
+        claims, generation = Claims.of(tuple(owned)), consumer.generation
+        if data is None or type(data) is bytes:
+            return consumer.member.rejoined(claims, generation, data)
+        return consumer.member.replaced(owned=claims, generation=generation, user_data=data)

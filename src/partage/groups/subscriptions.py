@@ -26,6 +26,7 @@ __all__ = [
     "ineffective_config",
     "memory_after_assignment",
     "missing_topics",
+    "remembers_nothing",
     "subscribed",
     "with_leader_settings",
     "with_member_settings",
@@ -93,7 +94,7 @@ def subscribed(
     described = (
         foreign
         or any(one is not strategy for one in own_strategies)
-        or (_remembers_nothing(strategy) and _sends_by_default(strategy))
+        or (remembers_nothing(strategy) and _sends_by_default(strategy))
     )
     members, made, warnings = [], [], []
     for member, own in zip(group, own_strategies, strict=True):
@@ -149,7 +150,7 @@ def memory_after_assignment(strategy: Strategy, member: Member, cluster: Cluster
         cluster: the topics and partitions of the Kafka cluster.
     """
     # A plain strategy remembers nothing; to build its claims takes longer than some plans.
-    if not len(member.owned) or _remembers_nothing(strategy):
+    if not len(member.owned) or remembers_nothing(strategy):
         return None
     owned = Assignment.of(
         cluster.index,
@@ -159,7 +160,8 @@ def memory_after_assignment(strategy: Strategy, member: Member, cluster: Cluster
     return strategy.on_assignment(owned, None, member.generation)
 
 
-def _remembers_nothing(strategy: Strategy) -> bool:
+def remembers_nothing(strategy: Strategy) -> bool:
+    """Return whether consumers with this assignor store nothing between rebalances."""
     return getattr(type(strategy), "on_assignment", None) is PlainStrategy.on_assignment
 
 

@@ -196,6 +196,40 @@ def test_the_smallest_number_is_exact_for_an_uneven_strategy() -> None:
         assert found.needed == min((r.consumers for r in every.rows if r.fits), default=None)
 
 
+@pytest.mark.parametrize(
+    "strategy", ["range", "roundrobin", "sticky", "cooperative-sticky", "server:uniform"]
+)
+@pytest.mark.parametrize("most", [1, 4, 100])
+def test_numbers_that_cannot_fit_are_skipped(strategy: str, most: int) -> None:
+    """A lower bound and plans without simulated members find the number that the rows show."""
+    random = np.random.default_rng(most)
+    by_minute = random.integers(1, most + 1, (3, 36)).astype(float)
+    load = GroupLoad(pg.Cluster.from_topics({"t": 20, "u": 16}), by_minute)
+    for capacity in (most * 1.0, most * 2.0, most * 7.5):
+        found, every = (
+            size_group(load, strategy=strategy, capacity=capacity, max_lag_s=40, all_sizes=one)
+            for one in (False, True)
+        )
+        assert found.needed == min((r.consumers for r in every.rows if r.fits), default=None)
+
+
+def test_few_numbers_are_simulated_member_by_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 1,000 equal partitions each consumer can read 3: the bound leaves nothing to try."""
+    sizes = []
+    apply = GroupSimulation.apply
+
+    def counted(simulation: GroupSimulation, change: Change) -> None:
+        sizes.append(len(getattr(change, "members", ())))
+        apply(simulation, change)
+
+    monkeypatch.setattr(GroupSimulation, "apply", counted)
+    found = size_group(
+        constant_load({"t": 1_000}, 50_000.0), strategy="range", capacity=200.0, max_lag_s=30
+    )
+    assert found.needed == 335
+    assert [one for one in sizes if 256 < one < 362] == [335]
+
+
 def test_scaler_lines_are_complete() -> None:
     """KEDA needs brokers, an HPA the metric; a spare consumer needs allowIdleConsumers."""
     many = size_group(
