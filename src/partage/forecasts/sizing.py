@@ -21,7 +21,6 @@ from partage.errors import InvalidConfigError, UnsupportedProblemError
 from partage.forecasts.loads import MOST_RECORDS, GroupLoad
 from partage.forecasts.rolling import DEFAULT_SESSION_S
 from partage.groups import registry
-from partage.groups.api import PlainStrategy
 from partage.groups.rounds import Change, GroupSimulation, Join, Leave, Round
 from partage.model import Group, Member, Problem
 from partage.model.display import pretty_print, text_table
@@ -237,8 +236,8 @@ def size_group(
     needed = None
     if fitting is not None:
         # With some strategies one consumer more raises the highest load: try each number below.
-        lowest = max(1, least - 1, _fewest_by_count(load.rate, capacity))
-        below = [one for one in range(lowest, fitting) if one not in rows]
+        bound = max(1, least - 1, _fewest_by_count(load.rate, capacity))
+        below = [one for one in range(bound, fitting) if one not in rows]
         check = _PlanCheck(load, strategy, capacity, max_lag_s, fitting) if below else None
         promising = (one for one in below if check is not None and check.may_fit(one))
         needed = next((one for one in promising if row(one).fits), fitting)
@@ -349,8 +348,7 @@ class _PlanCheck:
         self._strategy = registry.load(strategy)
         joined = _rebalance(GroupSimulation(self._strategy, load.cluster), _join(load, most))
         self._members = tuple(joined.group)
-        known = self._strategy if isinstance(self._strategy, PlainStrategy) else None
-        self._ignores_owners = known is not None and not known.reads_claims
+        self._ignores_owners = not getattr(self._strategy, "reads_claims", True)
 
     def may_fit(self, consumers: int) -> bool:
         """Return False if a number of consumers cannot fit; True if it may.
