@@ -345,7 +345,7 @@ def test_growth_and_migrations_have_pictures(tmp_path: Path) -> None:
 
 
 def test_streams_groups_are_refused(tmp_path: Path) -> None:
-    """Forecasts are about consumers: share and streams groups are an error that says so."""
+    """Forecasts are about consumers: the error for a streams group names the other command."""
     rows = {
         "groups": [group("shop", kind="streams")],
         "rebalances": [rebalance("shop", 1, protocol="streams")],
@@ -358,7 +358,7 @@ def test_streams_groups_are_refused(tmp_path: Path) -> None:
     made = published(tmp_path / "out", rows)
     done = run("size", str(made), "--capacity", "5")
     assert done.exit_code == 1
-    assert "shop is a streams group" in done.stderr
+    assert "is a Kafka Streams application" in done.stderr
 
 
 def test_migrate_lists_groups_and_prints_one(folder: Path) -> None:
@@ -609,3 +609,13 @@ def test_options_of_a_simulation_are_errors_beside_a_capture(more: tuple[str, ..
     """`--from-capture` simulates nothing but a crash: an option without effect is named."""
     done = run("streams", "--from-capture", "c", "--application-id", "a", *more)
     assert (done.exit_code, "is for APP.json" in done.stderr) == (2, True)
+
+
+def test_one_member_and_no_restart_time_in_words() -> None:
+    """A group of one has no "all 1 members"; a restart takes some time."""
+    numbers = ("forecast", "--rolling-restart", "--partitions", "2", "--members", "1")
+    done = run(*numbers, "--restart-time", "5s")
+    assert "a rolling deployment of the only member costs" in done.stdout
+    done = run(*numbers, "--restart-time", "0s")
+    assert done.exit_code == 1
+    assert "--restart-time: must be a positive time" in done.stderr

@@ -248,14 +248,14 @@ def _print(
     now = rows[0]
     best = min(rows, key=lambda row: row.unread.best)
     deployment, restart = now.deployment, now.deployment.restart
-    pods = "all" if deployment.pods == deployment.members else f"{deployment.pods} of"
+    pods = _replaced_members(deployment)
     origin = f"learnt from {restart.count}" if restart.count else "given"
     verdict = ""
     if max_unread is not None:
         verdict = f"; {'over' if _exceeds(now, max_unread) else 'within'} {max_unread:g}"
     show(
         name(
-            f"{short_name(group)}: a rolling deployment of {pods} {deployment.members} members "
+            f"{short_name(group)}: a rolling deployment of {pods} "
             f"costs {_format_estimate(now.unread)} partition-seconds without a reader{verdict}",
             "bold red" if _exceeds(now, max_unread) else "bold",
         ),
@@ -289,6 +289,14 @@ def _print(
         )
     for line in (*lines, *kubernetes_lines(best.deployment)):
         show(name(f"  {line}", "dim" if line.startswith("#") else ""))
+
+
+def _replaced_members(deployment: Deployment) -> str:
+    """Return the replaced members in words, such as ``all 5 members`` or ``2 of 5 members``."""
+    if deployment.members == 1:
+        return "the only member"
+    replaced = "all" if deployment.pods == deployment.members else f"{deployment.pods} of"
+    return f"{replaced} {deployment.members} members"
 
 
 def _client_lines(recommended: Deployment, present: Deployment, group: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from partage.forecasts.rolling import DEFAULT_COMMIT_S, DEFAULT_SESSION_S
 from partage.groups import registry
 from partage.simulation.policies import Policy
 
-__all__ = ["MeasuredGroup", "check_strategy", "measurement_to_group"]
+__all__ = ["MeasuredGroup", "check_strategy", "has_no_consumers", "measurement_to_group"]
 
 #: Strategy name of a classic Kafka Streams application.
 _STREAMS = "stream"
@@ -75,12 +75,22 @@ def check_strategy(group: str, name: str) -> str:
             Streams application.
     """
     if name == _STREAMS:
-        what = "is a Kafka Streams application; see partage streams --from-capture"
-        raise InvalidConfigError("group", what, group)
+        raise InvalidConfigError("group", has_no_consumers("streams"), group)
     if name not in registry.strategies():
         what = f"of group {group} is unknown to Partage; give another one"
         raise InvalidConfigError("strategy", what, name)
     return name
+
+
+def has_no_consumers(protocol: str) -> str:
+    """Return the reason why a group of a protocol without consumers cannot be forecast.
+
+    >>> has_no_consumers("share")
+    'is a share group: no consumer owns a partition'
+    """
+    if protocol == "streams":
+        return "is a Kafka Streams application; see partage streams --from-capture"
+    return f"is a {protocol} group: no consumer owns a partition"
 
 
 def measurement_to_group(
@@ -117,8 +127,7 @@ def measurement_to_group(
     ('eager/range+static', 5.0, 2)
     """
     if protocol not in ("classic", "consumer"):
-        what = f"is a {protocol} group: no consumer owns a partition"
-        raise InvalidConfigError("group", what, group)
+        raise InvalidConfigError("group", has_no_consumers(protocol), group)
     if not instances or not topics:
         raise InvalidConfigError("group", "has no members with partitions", group)
     name = strategy

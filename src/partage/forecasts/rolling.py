@@ -116,9 +116,11 @@ class RestartTime:
         RestartTime(median=20.0, low=16.0, high=25.0, count=0)
         """
         if not 0 < low <= (low if high is None else high) <= _LONGEST_S:
-            what = f"must be positive and ascending, at most {_LONGEST_S} s"
-            given = low if high is None else f"{low:g}..{high:g}"
-            raise InvalidConfigError("restart_time", what, given)
+            what = "must be a positive time"
+            if high is not None:
+                what = "must be two positive times, the shorter one first,"
+            given = f"{low:g}" if high is None else f"{low:g}..{high:g}"
+            raise InvalidConfigError("restart_time", f"{what} of at most {_LONGEST_S} s", given)
         if high is None:
             return cls(low, low / _DEFAULT_SPREAD, low * _DEFAULT_SPREAD)
         return cls(sqrt(low * high), low, high)

@@ -217,7 +217,7 @@ def size_group(
             what = f"must be a number from {_SMALLEST:g} to {MOST_RECORDS:g}"
             raise InvalidConfigError(name, what, value)
     if load.total <= 0:
-        raise InvalidConfigError("run", "the group consumed no records", load.total)
+        raise InvalidConfigError("group", "reads no records; give their rate")
     hottest = _hottest(load, capacity)
     partitions = load.cluster.index.partitions
     least = ceil(load.total / capacity)

@@ -22,7 +22,7 @@ from partage.forecasts.loads import (
     learn_capacity,
     load_by_minute,
 )
-from partage.forecasts.measured import MeasuredGroup, check_strategy
+from partage.forecasts.measured import MeasuredGroup, check_strategy, has_no_consumers
 from partage.forecasts.migration import (
     PROTOCOLS,
     Effect,
@@ -142,7 +142,7 @@ class RecordedGroup:
         for row in reversed(self.rebalances):
             name = row["strategy"]
             if row["protocol"] in ("share", "streams"):
-                what = f"{self.group} is a {row['protocol']} group: no consumer owns a partition"
+                what = has_no_consumers(row["protocol"])
                 raise InvalidConfigError("group", what, self.group)
             if row["protocol"] != "classic":
                 server = f"server:{name}"
@@ -364,7 +364,7 @@ def _estimate_capacity(tables: GroupInput) -> float:
     if found is None or not found.is_near_capacity:
         why = "no catch-up phase was recorded"
         if found is not None:
-            why = f"the busiest consumer ({found.rate:.0f} records/s) has no catch-up phase"
+            why = f"the busiest consumer ({found.rate:,.3g} records/s) has no catch-up phase"
         what = f"cannot be learnt: {why}. Give the records per second of one consumer"
         raise InvalidConfigError("capacity", what)
     return found.rate
