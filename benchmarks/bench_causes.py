@@ -30,7 +30,10 @@ def main() -> None:
         print(f"\n{name}\n" + "\n".join(confusion.lines()))
         for true in confusion.wrong if given.wrong else ():
             causes = [(c.kind, c.detail) for c in true.found.causes]
-            print(f"  {true.group} {true.found.number}: {', '.join(true.kinds)}; found {causes}")
+            print(
+                f"  {true.group} {true.found.generation_number}: {', '.join(true.kinds)}; "
+                f"found {causes}"
+            )
 
 
 if __name__ == "__main__":

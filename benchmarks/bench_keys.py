@@ -77,7 +77,7 @@ def column(rng, lengths) -> pa.Array:
 
 def ours(keys: pa.Array, mean: float) -> None:
     for name in ("murmur2", "librdkafka:consistent", "sarama:hash"):
-        with kernels.form("compiled"):
+        with kernels.force_kernel_form("compiled"):
             pg.partition_for(keys[:1000], partitions=PARTITIONS, partitioner=name)
             speed = best(
                 lambda name=name: pg.partition_for(keys, partitions=PARTITIONS, partitioner=name),
@@ -85,7 +85,7 @@ def ours(keys: pa.Array, mean: float) -> None:
             )
         print_row(f"partage {name}", speed, mean)
     some = keys[: max(10_000, len(keys) // 8)]
-    with kernels.form("interpreted"):
+    with kernels.force_kernel_form("interpreted"):
         speed = best(lambda: pg.partition_for(some, partitions=PARTITIONS), len(some))
     print_row("partage murmur2, without numba (NumPy)", speed, mean)
 

@@ -39,8 +39,8 @@ from partage.jobs.keys.columns import InputColumns
 from partage.jobs.keys.loads import KeyJob, merge_bucket
 from partage.jobs.keys.sources import open_source, read_part
 from partage.jobs.keys.workers import read_and_count
-from partage.jobs.spark.session import session
-from partage.kernels import form
+from partage.jobs.spark.session import spark_session
+from partage.kernels import force_kernel_form
 
 COUNTS = [6, 12, 24, 48]
 COLUMNS = InputColumns("key")
@@ -183,7 +183,7 @@ def _parts(folder: Path, keys: int, runs: int) -> None:
         return list(read_and_count(job, source.parts, 1, [ids]))
 
     blocks = counted()
-    meet = partial(merge_bucket, job, 10, blocks, keep=False)
+    meet = partial(merge_bucket, job, 10, blocks, keep_keys=False)
     work = {"read": read, "read and count": counted, "meet": lambda: list(meet())}
     times = []
     for name, part in work.items():
@@ -238,7 +238,7 @@ def _counted(folder: Path, keys: int, spark: object, *, approximate: bool) -> No
 
 def _peers(folder: Path, keys: int, runs: int) -> None:
     """In a process of their own: Java as Spark starts it, which compiles more than for our job."""
-    with session() as spark:
+    with spark_session() as spark:
         _peers_by(folder, keys, runs, spark)
 
 
@@ -287,7 +287,10 @@ def main() -> None:
     versions = f"pyspark {version('pyspark')}, pyarrow {version('pyarrow')}"
     print(f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, "
           f"{versions}; {asked.keys:,} keys, counts {COUNTS}")  # fmt: skip
-    with session(brief=True) as spark, tempfile.TemporaryDirectory(dir=asked.folder) as temporary:
+    with (
+        spark_session(is_short=True) as spark,
+        tempfile.TemporaryDirectory(dir=asked.folder) as temporary,
+    ):
         for name in asked.shape or SHAPES:
             folder = Path(temporary) / "keys"
             folder.mkdir()
@@ -295,7 +298,7 @@ def main() -> None:
             print(f"{name}; load of the machine {os.getloadavg()[0]:.1f}")
             _whole(folder, asked.keys, asked.runs, spark)
             if not asked.no_parts:
-                with form("compiled"):
+                with force_kernel_form("compiled"):
                     _parts(folder, asked.keys, asked.runs)
             if not asked.no_peers:
                 subprocess.run(

@@ -72,7 +72,7 @@ def one_core(capture: Path) -> None:
         columns.append(
             BinaryColumn.from_buffers(cells.buffers(), length=len(cells), offset=cells.offset)
         )
-    with kernels.form("compiled"):
+    with kernels.force_kernel_form("compiled"):
         decode_offset_commits(*columns)
         seconds = best(lambda: decode_offset_commits(*columns))
         print_row("commits, Arrow buffers to columns", table.num_rows, seconds, "records")
@@ -105,12 +105,12 @@ def histories(found: pyarrow.Table, capture: Path) -> None:
         for some in read_group_inputs(ordered.to_batches(max_chunksize=100_000)):
             if rows is None or rows.name != some.group:
                 if rows is not None:
-                    rows.finish()
+                    rows.finish_group()
                 rows = GroupRows(some.group, clusters, writers)
             rows.process_input(some)
         if rows is not None:
-            rows.finish()
-        writers.finish()
+            rows.finish_group()
+        writers.close_with_receipts()
 
 
 _LOG_ORDER = ("log_partition", "log_offset", "kind", "topic", "topic_partition", "minute_ms")
@@ -134,8 +134,8 @@ def group_records(count: int = 2_000, members: int = 20) -> None:
         few = rows[:300]
         seconds = best(lambda few=few: [decode_record(*row) for row in few], 3)
         print_row("  engine, to values", len(few), seconds, "records")
-        values = BinaryColumn.of([value for _, value in rows])
-        with kernels.form("compiled"):
+        values = BinaryColumn.from_rows([value for _, value in rows])
+        with kernels.force_kernel_form("compiled"):
             seconds = best(lambda values=values: _columns(values), 9)
             print_row("  ours, Arrow buffers to columns", count, seconds, "records")
             seconds = best(lambda values=values: _states(values), 5)
@@ -153,7 +153,7 @@ def _columns(values: BinaryColumn) -> int:
 def _states(values: BinaryColumn) -> None:
     states = ClassicStates()
     for some in classic_columns(values, np.arange(len(values))):
-        for _ in states.of(some):
+        for _ in states.yield_states(some):
             pass
 
 

@@ -18,7 +18,7 @@ from bench_replicas import made
 
 from partage.api.reassignments import reassign
 from partage.judge.replicas import judge_replicas
-from partage.kernels import form
+from partage.kernels import force_kernel_form
 from partage.model import NewReplicas
 from partage.replicas import tasks
 
@@ -55,7 +55,7 @@ def anew(task):
             out[p, i] = b
             used[b] += weight[p]
             # With three racks or more no rack has two.
-            hidden[cluster.rack == cluster.rack[b]] = 2**62
+            hidden[cluster.rack_of_broker == cluster.rack_of_broker[b]] = 2**62
     return out.ravel()
 
 
@@ -143,12 +143,12 @@ def main() -> None:
     print("| cluster | by | replicas moved | bytes moved | against racks | replicas off "
           "| leaders off | fullest | busiest |\n|---|---|---|---|---|---|---|---|---|")  # fmt: skip
     partitions = 300 if "small" in sys.argv else 16_667
-    with form("compiled"):
+    with force_kernel_form("compiled"):
         anywhere = made(40, partitions, 10, spread=False)
-        compared("40, placed without racks", tasks.rebalance(anywhere))
-        compared("40, over racks", tasks.rebalance(made(40, partitions, 10)))
+        compared("40, placed without racks", tasks.rebalance_task(anywhere))
+        compared("40, over racks", tasks.rebalance_task(made(40, partitions, 10)))
         grown = made(42, partitions, 3, empty=3)
-        compared("42, 3 empty", tasks.rebalance(grown))
+        compared("42, 3 empty", tasks.rebalance_task(grown))
         compared("42, add-broker 3", tasks.add_brokers(grown, [39, 40, 41]))
         compared("42, drain 3", tasks.drain_brokers(grown, [3]), without=(3,))
 

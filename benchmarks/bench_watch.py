@@ -33,7 +33,7 @@ import pyarrow as pa
 from bench_pipeline import _cpu, _descendants, _memory
 from pyarrow import parquet
 
-from partage.capture.manifest import Manifest, Part
+from partage.capture.manifest import CaptureManifest, CapturePart
 from partage.history.clusters import ClusterHistory
 from partage.jobs.replay.capture import read_context
 from partage.jobs.spark.shipping import load_kernels
@@ -62,12 +62,14 @@ class Feed(Thread):
         self.stop = Event()
 
     def publish(self) -> None:
-        name = Part(len(self.times)).name
+        name = CapturePart(len(self.times)).file_name
         path = self._to / "consumer_offsets.parquet" / name
         (self._from / "consumer_offsets.parquet" / name).rename(path)
         os.utime(path)
         self.times.append(time.time())
-        Manifest(parts=[Part(n) for n in range(len(self.times))]).save(self._to)
+        CaptureManifest(parts=[CapturePart(n) for n in range(len(self.times))]).save_manifest(
+            self._to
+        )
 
     def run(self) -> None:
         begin, first = time.time(), len(self.times)
@@ -199,19 +201,19 @@ def profile(folder: Path, size: Size, asked: argparse.Namespace) -> None:
     for file in (path / "consumer_offsets.parquet").iterdir():
         os.utime(file, (1, 1))
     log = CaptureLog(path)
-    log.refresh()
+    log.list_new_files()
     load_kernels()
     context, at = read_context(path), Position({}, 0)
     clusters = ClusterHistory([])
     for line in (path / "cluster.jsonl").read_text().splitlines():
-        clusters.append(json.loads(line))
+        clusters.append_metadata(json.loads(line))
     stored: dict[str, StoredGroup] = {}
     for number in range(3):
         counts = [parquet.read_metadata(f).num_rows for f in sorted(
             (path / "consumer_offsets.parquet").iterdir())]  # fmt: skip
-        end = log.latest(at, counts[number])
+        end = log.batch_end(at, counts[number])
         began = time.process_time()
-        found = [batch for piece in log.pieces(at, end) for batch in read_piece(piece)]
+        found = [batch for piece in log.divide_records(at, end) for batch in read_piece(piece)]
         decoding = time.process_time() - began
         whole = pa.Table.from_batches(found)
         names = whole["group"].to_pylist()

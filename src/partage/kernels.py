@@ -15,7 +15,7 @@ Rules for a kernel:
 * a kernel of more than eight arguments takes a record: a NamedTuple of arrays whose annotations
   are the names below (`Int32s` and the like), so that each field is documented and typed once;
 * no ``parallel``, no global state;
-* it only calls functions that are declared as a `piece`.
+* it only calls functions that are declared as a `kernel_helper`.
 
 Live clients must not compile on a poll thread or an event loop, because compilation blocks
 heartbeats for seconds: inside `never_compiling` a kernel that is not compiled runs interpreted, and
@@ -54,12 +54,12 @@ __all__ = [
     "ReadOnlyInt32s",
     "ReadOnlyInt64s",
     "UInt64s",
-    "form",
+    "force_kernel_form",
     "inline_piece",
     "kernel",
+    "kernel_helper",
     "never_compiling",
-    "piece",
-    "prefetch",
+    "prefetch_item",
     "report_compilation",
     "start_warm_up",
     "warm_up",
@@ -159,11 +159,11 @@ class Kernel:
         return self.interpreted(*(_as_memoryview(argument) for argument in arguments))
 
     @property
-    def ready(self) -> bool:
+    def is_compiled(self) -> bool:
         """True if Numba has already compiled this function."""
         return self._compiled is not None
 
-    def pays(self, *, work: int) -> bool:
+    def is_worth_compiling(self, *, work: int) -> bool:
         """Return whether a call of this function would run compiled, because it has enough work.
 
         Args:
@@ -227,10 +227,10 @@ def kernel(signature: str, *records: type) -> Callable[[Callable[..., Any]], Ker
     return declare
 
 
-def piece(function: Callable[..., Any]) -> Callable[..., Any]:
+def kernel_helper(function: Callable[..., Any]) -> Callable[..., Any]:
     """Declare a helper function that Numba kernels may call; use it as a decorator."""
     # A compiled kernel calls the compiled helper, an interpreted kernel the Python function. A
-    # kernel in another module must import the helper by name, so that `_stamp` finds it.
+    # kernel in another module must import the helper by name, so that `_hash_called_code` finds it.
     function.__dict__["is_piece"] = True
     return function
 
@@ -242,18 +242,18 @@ def inline_piece(function: Callable[..., Any]) -> Callable[..., Any]:
     # This is faster for a helper that takes a record: an ordinary call copies seven words for each
     # array of the record.
     function.__dict__["is_inline"] = True
-    return piece(function)
+    return kernel_helper(function)
 
 
-@piece
-def prefetch(array: Any, at: int) -> None:
+@kernel_helper
+def prefetch_item(array: Any, item_index: int) -> None:
     """Load an array item into the processor's cache ahead of its use.
 
     Only compiled kernels do so; an interpreted kernel does nothing.
     """
 
 
-def _prefetching() -> Any:
+def _create_prefetch_intrinsic() -> Any:
     """Create the Numba intrinsic for LLVM's prefetch instruction."""
     from llvmlite import ir  # type: ignore[import-untyped]  # it has none
     from numba import types
@@ -280,7 +280,7 @@ def _prefetching() -> Any:
 
 def _link_helpers(function: Callable[..., Any], **options: Any) -> Any:
     """Return a copy of a function that calls its helper functions in Numba's compiled form."""
-    # A helper (`piece`) is compiled once for all kernels, which saves a quarter of the first
+    # A helper (`kernel_helper`) is compiled once for all kernels: a quarter less time for the first
     # compilation.
     import types
 
@@ -291,8 +291,8 @@ def _link_helpers(function: Callable[..., Any], **options: Any) -> Any:
     for name in function.__code__.co_names:
         one: Any = names.get(name)
         if getattr(one, "is_piece", False):
-            if one is prefetch:
-                _pieces[one] = _pieces.get(one) or _prefetching()
+            if one is prefetch_item:
+                _pieces[one] = _pieces.get(one) or _create_prefetch_intrinsic()
             elif one not in _pieces:
                 _pieces[one] = None  # stops a recursion here; Numba rejects it itself
                 alone = {
@@ -331,29 +331,29 @@ def _widest(types: Any, one: Any) -> Any:
     return types.int64 if number else one
 
 
-def _modules(function: Callable[..., Any], seen: set[str]) -> set[str]:
+def _modules_called_by(function: Callable[..., Any], visited: set[str]) -> set[str]:
     """Return the names of the Python modules whose code a Numba function calls."""
-    seen.add(function.__module__)
+    visited.add(function.__module__)
     names = function.__globals__
     for name in function.__code__.co_names:
         one: Any = names.get(name)
         if getattr(one, "is_piece", False) and one is not function:
-            _modules(one, seen)
-    return seen
+            _modules_called_by(one, visited)
+    return visited
 
 
-def _stamp(function: Callable[..., Any], records: dict[str, type]) -> str:
+def _hash_called_code(function: Callable[..., Any], records: dict[str, type]) -> str:
     """Return a hash of the code that a Numba kernel uses from other modules, for its cache key."""
     # It becomes part of the kernel's name in Numba's cache, because that cache only notices changes
     # of the kernel's own file. The result is empty for a kernel without helper functions and record
     # classes.
-    others = sorted(_modules(function, set()) - {function.__module__})
+    others = sorted(_modules_called_by(function, set()) - {function.__module__})
     texts = [inspect.getsource(sys.modules[one]) for one in others]
     texts += [f"{one.__module__}.{name}{one.__annotations__}" for name, one in records.items()]
     return f"_{zlib.crc32(''.join(texts).encode()):08x}" if texts else ""
 
 
-def _typed(signature: str, records: dict[str, type]) -> Any:
+def _parse_signature(signature: str, records: dict[str, type]) -> Any:
     """Parse a Numba signature that may name NamedTuple classes of arrays.
 
     Args:
@@ -396,12 +396,12 @@ def _compiled(
     options: dict[str, Any] = {
         "nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True,
     }  # fmt: skip
-    stamp = _stamp(function, records)
+    stamp = _hash_called_code(function, records)
     with _pieces_lock:
         function = _link_helpers(function, **options)
     function.__qualname__ += stamp if stamp not in function.__qualname__ else ""
-    typed = _typed(signature, records) if records else signature
-    with _reporting(function.__name__):
+    typed = _parse_signature(signature, records) if records else signature
+    with _report_compilation(function.__name__):
         try:
             made: Callable[..., Any] = numba.njit(typed, cache=True, **options)(function)
         except (RuntimeError, OSError):
@@ -411,7 +411,7 @@ def _compiled(
 
 
 @contextmanager
-def _reporting(name: str) -> Iterator[None]:
+def _report_compilation(name: str) -> Iterator[None]:
     """Announce that Numba compiles the function of this name now, as progress output."""
     report = _report.get()
     if report is None:
@@ -475,7 +475,7 @@ def _as_memoryview(argument: Any) -> Any:
 
 
 @contextmanager
-def form(chosen: Form) -> Iterator[None]:
+def force_kernel_form(chosen: Form) -> Iterator[None]:
     """Force all Numba kernels to run compiled or interpreted inside a with block, for tests.
 
     Args:

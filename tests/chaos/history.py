@@ -90,7 +90,7 @@ def captured(bootstrap: str, out: Path) -> Path:
     from partage.capture.writing import CaptureWriter
 
     with ClusterConnection(bootstrap, {}) as connection, CaptureWriter(out) as writer:
-        LiveCapture(connection, writer).run(follow=False)
+        LiveCapture(connection, writer).run_capture(follow=False)
     return out
 
 
@@ -173,16 +173,18 @@ def judged_otherwise(party: Party, capture: Path, log: list[Written], first: int
             continue
         state = None if not said.value else parse_classic_state(said.value)
         found += group.process_record(ClassicRecord(LogPosition(partition, offset), 0, state))
-    found = [one for one in (*found, *group.finish()) if isinstance(one, Generation)]
+    found = [one for one in (*found, *group.finish_generations()) if isinstance(one, Generation)]
     had = {
-        (one.number, m.id): set(assigned_partitions(m)) for one in found for m in one.last.members
+        (one.generation_number, m.id): set(assigned_partitions(m))
+        for one in found
+        for m in one.last.members
     }
     wrong = [
         f"{party.group} generation {key[0]}: {key[1]} says {sorted(owns)}, history {had.get(key)}"
         for key, owns in party.reports().items() if had.get(key) != owns
     ]  # fmt: skip
     judged = [(one, check_agreement(one, clusters)) for one in found if one.first.members]
-    unsure = {one.number for one, verdict in judged if not verdict.agrees}
+    unsure = {one.generation_number for one, verdict in judged if not verdict.agrees}
     return wrong + decided_otherwise(party, [one for one in log if one.generation in unsure], first)
 
 

@@ -36,7 +36,7 @@ from tests.support.unread_truth import unread_intervals
 import partage as pg
 from partage.capture.connection import ClusterConnection
 from partage.capture.groups import LiveGroup, live_groups
-from partage.capture.security import Properties, connection_settings
+from partage.capture.security import ClientProperties, connection_settings
 from partage.forecasts.migration import BLOCKED, DONE, Migration
 
 _MEMBERS, _ROUNDS, _AT_ONCE = 3, 2, 4
@@ -211,7 +211,7 @@ class Migrations(Recording):
 
         def is_stable() -> bool:
             with ClusterConnection(
-                self.cluster.bootstrap, connection_settings(Properties({}))
+                self.cluster.bootstrap, connection_settings(ClientProperties({}))
             ) as c:
                 found[:] = live_groups(c, [plan.name])[0]
             return bool(found) and (

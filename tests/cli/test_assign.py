@@ -355,7 +355,7 @@ def test_sticky_counts_what_members_own_through_every_door() -> None:
 
 def test_a_first_step_says_what_follows(monkeypatch) -> None:
     """A cooperative plan on a terminal: what is given to nobody yet, and who is to get it."""
-    monkeypatch.setattr("partage.cli.assign.interactive", lambda: True)
+    monkeypatch.setattr("partage.cli.assign.is_terminal", lambda: True)
     members = [
         {"id": "c1", "topics": ["t"], "owned": {"t": [0, 1, 2, 3]}, "generation": 1},
         {"id": "c2", "topics": ["t"]},
@@ -369,8 +369,8 @@ def test_a_first_step_says_what_follows(monkeypatch) -> None:
 
 def test_a_long_topic_name_is_folded_not_cut(monkeypatch) -> None:
     """On a terminal of 80 columns every character of a topic's name is there."""
-    monkeypatch.setattr("partage.cli.assign.interactive", lambda: True)
-    monkeypatch.setattr("partage.cli.console.interactive", lambda: True)
+    monkeypatch.setattr("partage.cli.assign.is_terminal", lambda: True)
+    monkeypatch.setattr("partage.cli.console.is_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
     topic = "warehouse." + ".".join(f"reservations-{i}" for i in range(9))
     text = json.dumps({"topics": {topic: 2}, "members": [{"id": "c1", "topics": [topic]}]})
@@ -475,7 +475,7 @@ def test_names_of_32_kb_are_cut_in_tables_and_warnings(tmp_path, monkeypatch) ->
     done = run("assign", str(path), "-s", "failover")
     assert f"m{long}" in json.loads(done.stdout)["assignment"]
     assert len(done.stderr) < 4_000
-    monkeypatch.setattr("partage.cli.assign.interactive", lambda: True)
+    monkeypatch.setattr("partage.cli.assign.is_terminal", lambda: True)
     done = run("assign", str(path), "-s", "failover")
     assert len(done.stdout) < 4_000
 
@@ -521,7 +521,7 @@ def test_standbys_of_faust_are_shown(tmp_path, monkeypatch) -> None:
         "-",
     ]
     assert "standbys" not in run("compare", str(path), "-s", "range").stdout
-    monkeypatch.setattr("partage.cli.assign.interactive", lambda: True)
+    monkeypatch.setattr("partage.cli.assign.is_terminal", lambda: True)
     table = run("assign", str(path), "-s", "faust").stdout.splitlines()
     assert table[0].split() == ["member", "partitions", "which", "standbys"]
     assert table[1].split() == ["a", "1", "t", "0", "t", "1"]

@@ -7,11 +7,11 @@ import unicodedata
 
 import pytest
 
-from partage.cli.console import err, json_bytes, name, out
+from partage.cli.console import json_bytes, stderr_console, stdout_console, styled_name
 from partage.cli.progress import show_progress
 
 
-@pytest.mark.parametrize("where", [out, err])
+@pytest.mark.parametrize("where", [stdout_console, stderr_console])
 def test_no_color_means_nothing_but_words(where, monkeypatch: pytest.MonkeyPatch) -> None:
     """With NO_COLOR neither colours nor dim and bold are sent; without it they are."""
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -20,7 +20,7 @@ def test_no_color_means_nothing_but_words(where, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setenv("NO_COLOR", value)
         console = where()
         with console.capture() as written:
-            console.print(name("words", "dim"))
+            console.print(styled_name("words", "dim"))
         assert ("\x1b[" not in written.get()) == plain
         assert "words" in written.get()
 

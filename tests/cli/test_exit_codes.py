@@ -52,10 +52,10 @@ def test_the_columns_of_strategies_do_not_run_together() -> None:
 
 def test_task_assignors_stand_apart_and_can_be_asked_for() -> None:
     """`partage strategies` ends with those of Kafka Streams; by name there is all about one."""
-    from partage.streams.registry import describe
+    from partage.streams.registry import describe_task_assignors
 
     listed = run("strategies").stdout
-    assert all(row.name in listed for row in describe())
+    assert all(row.name in listed for row in describe_task_assignors())
     assert "max.warmup.replicas" in run("strategies", "streams:high-availability").stdout
     (row,) = json.loads(run("strategies", "streams:0.11", "--json").stdout)
     assert row["exact_to"].endswith("0.11.0.3")

@@ -36,7 +36,7 @@ def test_report_without_its_extra_names_it(tmp_path, monkeypatch, libraries, ext
     out = published_run(tmp_path / "out", synthetic(1))
     from partage.report import html
 
-    html.environment.cache_clear()
+    html.create_jinja_environment.cache_clear()
     for name in [n for n in sys.modules if n.partition(".")[0] in libraries]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [Blocked(*libraries), *sys.meta_path])

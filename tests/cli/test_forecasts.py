@@ -596,7 +596,7 @@ def test_lags_of_a_running_cluster_are_read(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("partage.capture.connection.ClusterConnection", lambda *_: nullcontext())
     assert live_groups.topic_lags("b:1", "orders") == {"a": 34}
     spread: list[object] = []
-    monkeypatch.setattr(keys, "spread", lambda *_, **more: spread.append(more["more"]))
+    monkeypatch.setattr(keys, "analyse_and_print", lambda *_, **more: spread.append(more["more"]))
     done = run("keys", "-b", "b:1", "--topic", "orders", "--grow", "2", "4", "--json")
     assert done.exit_code == 0, done.stderr
     assert [one["lag"] for one in spread[0]["drain_times"]] == [34]

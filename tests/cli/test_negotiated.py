@@ -46,7 +46,7 @@ def test_assign_chooses_as_the_coordinator_does() -> None:
 def test_the_reason_stands_under_the_table(monkeypatch) -> None:
     """On a terminal the choice is explained in one line."""
     for module in (assign, console):
-        monkeypatch.setattr(module, "interactive", lambda: True)
+        monkeypatch.setattr(module, "is_terminal", lambda: True)
     shown = run("assign", "-", stdin=problem(*LISTS)).stdout.replace("\n", " ")
     assert "negotiated roundrobin: 2 of 3 members prefer it" in shown
 

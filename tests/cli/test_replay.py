@@ -20,7 +20,7 @@ from tests.support.published import published, replayed, tables
 from typer.testing import CliRunner
 
 from partage.cli.app import app
-from partage.cli.replay import sample
+from partage.cli.replay import sample_folder
 from partage.runs.published_run import PublishedRun, read_table
 from partage.tables.statuses import DONE, FAILED
 
@@ -178,5 +178,5 @@ def test_an_earlier_output_of_ours_is_taken(tmp_path) -> None:
 
 def test_the_sample_ships() -> None:
     """`partage demo` has its recording beside it, with its README."""
-    names = {path.name for path in sample().iterdir()}
+    names = {path.name for path in sample_folder().iterdir()}
     assert {"consumer_offsets.parquet", "cluster.jsonl", "batches.parquet", "README.md"} <= names

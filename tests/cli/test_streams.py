@@ -182,7 +182,7 @@ def test_a_narrow_terminal_gets_every_figure(file: Path, monkeypatch: pytest.Mon
     """What does not fit into a table is printed as sentences; nothing is cut."""
     from partage.cli import console
 
-    monkeypatch.setattr(console, "interactive", lambda: True)
+    monkeypatch.setattr(console, "is_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "60")
     sweep = ("--sweep", "num.standby.replicas=0,1", "--sweep", "max.warmup.replicas=1,2")
     output = " ".join(_run(file, *sweep).split())

@@ -13,7 +13,13 @@ import partage as pg
 from partage.cli.app import app
 from partage.errors import InvalidProblemError
 from partage.simulation.streams import decide, read_client_states
-from partage.streams import ProcessId, StreamsApplication, StreamsMember, find_assignor, rebalance
+from partage.streams import (
+    ProcessId,
+    StreamsApplication,
+    StreamsMember,
+    compute_group_assignment,
+    find_assignor,
+)
 
 STATE: dict[str, Any] = {
     "name": "orders",
@@ -82,7 +88,7 @@ def test_the_decision_is_that_of_the_whole_leader() -> None:
         for place, ((name, one), said) in enumerate(zip(given.clients.items(), sums, strict=True))
     ]
     members[0] = StreamsMember("a1", ProcessId(0, 1), [("orders", n) for n in range(4)], sums[0])
-    answer = rebalance(
+    answer = compute_group_assignment(
         StreamsApplication(given.topology, given.all_counts, given.settings, end_offsets=ends),
         members,
         leader=ProcessId(0, 1),

@@ -47,7 +47,7 @@ class Written:
         """What the strategy that is exact to Kafka's class decides on these subscriptions."""
         members = [
             Member(
-                i, one.topics, owned=Claims.of(one.owned), user_data=one.user_data, rack=one.rack,
+                i, one.topics, owned=Claims.from_owned(one.owned), user_data=one.user_data, rack=one.rack,
                 instance_id=self.instances[i],
                 generation=NO_GENERATION if one.generation is None else one.generation,
             )

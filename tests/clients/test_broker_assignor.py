@@ -191,7 +191,7 @@ class Party(Closes):
 def recorded(cluster: Brokers, out: Path) -> Recording:
     """Write a capture of the cluster's log; return it as a recording."""
     with ClusterConnection(cluster.bootstrap, {}) as connection, CaptureWriter(out) as writer:
-        LiveCapture(connection, writer).run(follow=False)
+        LiveCapture(connection, writer).run_capture(follow=False)
     return Recording(out)
 
 
@@ -219,7 +219,7 @@ def test_the_broker_assigns_as_the_jar_says(tmp_path) -> None:
         record = recorded(cluster, tmp_path / "capture")
     clusters = grown_clusters(json_lines(record.capture, "cluster.jsonl")[-1], party.growth)
     targets = [one for one in record.rebalances["party"] if one.target is not None]
-    faults = {one.number: shortfall(one, clusters) for one in targets}
+    faults = {one.generation_number: shortfall(one, clusters) for one in targets}
     run = pg.replay(tmp_path / "capture", groups="party", policies=["own"], engine="local")
     rows = [row for row in run.table("rebalances").to_pylist() if row["protocol"] == "consumer"]
     judged = [row for row in rows if row["agrees"] is not None]

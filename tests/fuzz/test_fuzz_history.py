@@ -24,7 +24,7 @@ class Writers:
     def __init__(self) -> None:
         self.rows: dict[str, list[dict]] = {}
 
-    def add(self, table: str, row: dict) -> None:
+    def write_row(self, table: str, row: dict) -> None:
         self.rows.setdefault(table, []).append(row)
 
     def add_columns(self, table: str, columns: dict, count: int) -> None:
@@ -104,10 +104,10 @@ def test_fuzz_damaged_values_that_still_decode_are_replayed(fuzz_n: int) -> None
                 continue  # the decode job has put it into bad_records
             place = LogPosition(row["log_partition"], row["log_offset"])
             record = (place, row["timestamp_ms"], made.type, made.key, made.value)
-            group.record(GroupRecord(*record))
+            group.process_record(GroupRecord(*record))
         state = group._history.to_bytes()
         GroupHistory.from_bytes(state, clusters)
-        json.dumps(group.finish())
+        json.dumps(group.finish_group())
         for found in heard.generations[:4]:
             check_agreement(found, clusters)
         simulated = SimulatedHistory(heard.generations[:4], clusters)

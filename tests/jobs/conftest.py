@@ -28,9 +28,9 @@ def compiled() -> None:
 
 @pytest.fixture(scope="session")
 def spark(compiled: None) -> Iterator[object]:
-    from partage.jobs.spark.session import session
+    from partage.jobs.spark.session import spark_session
 
-    with session(brief=True) as running:
+    with spark_session(is_short=True) as running:
         yield running
 
 

@@ -39,10 +39,10 @@ def test_advice_can_be_followed_and_is_larger_than_the_error(replayed) -> None:
     assert len(advised) >= 5
     for group, advice in advised:
         assert advice.lines
-        assert advice.policy != base_policy(group.strategy)
+        assert advice.policy != base_policy(group.last_strategy)
         assert not any("aiokafka" in client for client in group.clients)
         if advice.saves is not None:
-            assert 0 < advice.saves.low <= advice.saves.best <= group.unread.best
+            assert 0 < advice.saves.low <= advice.saves.best <= group.downtime_estimate.best
             assert advice.saves.high > simulation_error(group)
     assert len({g.name for g, _ in advised}) == len(advised)
     whole, groups = total_savings(run)

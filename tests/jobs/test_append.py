@@ -100,7 +100,7 @@ def test_ten_random_cuts_in_a_row(tmp_path: Path, whole: Path) -> None:
     memo = {block[0] for group in state["groups"].values() for block in group["memo"]}
     for group in state["groups"].values():
         for one in group["simulations"].values():
-            memo.update(state_files.StoredSimulation.of(one).paths())
+            memo.update(state_files.StoredSimulation.from_json_fields(one).file_paths())
     assert stored == {*state["decoded"], *memo, *filter(None, [state["open_commits"]])}
 
 
@@ -111,7 +111,10 @@ def test_a_transaction_that_ends_later_counts_then(
     folder, out = _copy(started, tmp_path)
     simulated: list[int] = []
     applied: list[int] = []
-    real, real_apply = simulations.simulate_rebalance, cumulative._Simulation._replay
+    real, real_apply = (
+        simulations.simulate_rebalance,
+        cumulative._Simulation._apply_membership_changes,
+    )
 
     def simulate(rebalance, *more, **how):
         simulated.append(rebalance.generation.number)
@@ -122,7 +125,7 @@ def test_a_transaction_that_ends_later_counts_then(
         real_apply(simulation, rebalance)
 
     monkeypatch.setattr(simulations, "simulate_rebalance", simulate)
-    monkeypatch.setattr(cumulative._Simulation, "_replay", apply)
+    monkeypatch.setattr(cumulative._Simulation, "_apply_membership_changes", apply)
     with pytest.raises(InvalidConfigError, match="append: needs out"):
         pg.replay(folder, append=True)
     found = pg.replay(grow(folder), policies=POLICY, out=out, append=True, engine="local").summary

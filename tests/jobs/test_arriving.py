@@ -15,7 +15,7 @@ from partage.history.transactions import Transactions
 from partage.jobs.replay.decode import decode_table
 from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.group_rows import read_group_inputs
-from partage.jobs.replay.records import widen
+from partage.jobs.replay.records import cast_record_columns
 from partage.wire.group_log import decode_record
 
 
@@ -23,7 +23,7 @@ from partage.wire.group_log import decode_record
 def ordered() -> pa.Table:
     """Rows of many groups, sorted as Spark sorts them."""
     table = pa.Table.from_batches(
-        list(decode_table(widen(records().slice(0, 20_000)), Transactions()))
+        list(decode_table(cast_record_columns(records().slice(0, 20_000)), Transactions()))
     )
     table = table.filter(pa.array(table["kind"].to_numpy() <= DecodedKind.COMMIT_RUNS))
     return table.sort_by([("group", "ascending"), ("log_offset", "ascending")])
@@ -48,7 +48,7 @@ def record_of(row: dict) -> GroupRecord:
 
 
 def record_with_state(record: GroupRecord) -> GroupRecord:
-    if record.kind != "classic" or record.value is None:
+    if record.group_protocol != "classic" or record.value is None:
         return record
     at = record.position, record.timestamp_ms, record.type, record.key
     return GroupRecord(*at, None, parse_classic_state(record.value))
@@ -65,12 +65,12 @@ def test_columns_give_what_rows_give(size: int, form: kernels.Form) -> None:
         rows, table = rows[:700], table.slice(0, 700)
     rows = expanded(rows)
     got: list[tuple] = []
-    with kernels.form(form):
+    with kernels.force_kernel_form(form):
         for some in read_group_inputs(table.to_batches(max_chunksize=size)):
             made = [record_with_state(one) for one in some.records]
             columns = some.runs
             runs = list(zip(
-                columns.column("stretch").tolist(), columns.topic.tolist(),
+                columns.column_of_runs("stretch").tolist(), columns.topic.tolist(),
                 columns.partition.tolist(), columns.positions.T.tolist(),
                 columns.table[2:].T.tolist(), strict=True,
             ))  # fmt: skip

@@ -54,14 +54,14 @@ def test_writers_are_named(spark: object, tmp_path: Path) -> None:
     assert _families(by_name["c"])[0].startswith("librdkafka:consistent")
     assert "sarama:hash" in by_name["go"].writers[0]["partitioners"]
     both = by_name["both"]
-    assert both.broken
+    assert both.needs_attention
     assert both.status == "mixed"
     assert both.writers[1]["first_ms"] >= 1_000
     assert both.split["writers"] == both.split["keys"] > 200
     nulls = by_name["keyless"].nulls
     assert (nulls["behaviour"], nulls["records"]) == ("round robin", 200)
     assert nulls["log10_chance"] < -20
-    assert not found.clean
+    assert not found.has_no_problem
 
 
 def test_joins_that_are_broken(spark: object, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_run_that_fails_leaves_the_last_page_whole(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(report, "write_audit_page", fails)
     with pytest.raises(InvalidConfigError, match="No space left"):
-        command._write(Audit(), tmp_path, "in")
+        command._write_audit(Audit(), tmp_path, "in")
     for name in ("audit.json", "audit.html"):
         assert (tmp_path / name).read_text() == "of the last run"
 

@@ -12,7 +12,7 @@ from tests.support.captured import SAMPLE
 
 from partage.jobs.audit.audit import audit_topics
 from partage.jobs.audit.topics import known_families, partitions_of
-from partage.keys.audit import KeyPairs, who_wrote, writers
+from partage.keys.audit import KeyPairs, infer_writers, writers
 
 pytest.importorskip("pyarrow")
 
@@ -60,7 +60,7 @@ def test_the_writers_of_all_real_topics_are_named(spark: object, tmp_path: Path)
             continue
         assert names == MIRRORS.get(topic, answers[topic]), topic
         assert audited.counts_known
-        assert audited.broken == (len(names) > 1)
+        assert audited.needs_attention == (len(names) > 1)
         assert all(not w["rivals"] for w in audited.writers), topic
     came = [w["name"] for w in found["keyed.two-writers"].writers]
     assert came == [JAVA, CONFLUENT]
@@ -93,6 +93,6 @@ def _alarms(topics: int) -> int:
         keys = [b"user-%d" % rng.randrange(10**6) for _ in range(size)]
         # Skewed partitions are no partitioner's either.
         skew = np.array([rng.random() ** 2 for _ in keys]) * counts[-1]
-        seen = KeyPairs.of(list(zip(keys, skew.astype(int).tolist(), strict=True)))
-        alarms += bool(who_wrote(seen, counts, families, partitions_of).writers)
+        seen = KeyPairs.from_rows(list(zip(keys, skew.astype(int).tolist(), strict=True)))
+        alarms += bool(infer_writers(seen, counts, families, partitions_of).writers)
     return alarms

@@ -11,9 +11,9 @@ from tests.support.captures import capture, records
 
 from partage.jobs.replay.replay import replay
 from partage.report.data import read_run
-from partage.report.html import render
+from partage.report.html import render_run_page
 from partage.report.json_document import json_document
-from partage.report.terminal import summary
+from partage.report.terminal import terminal_summary
 
 
 def compacted(table: pa.Table) -> pa.Table:
@@ -29,14 +29,14 @@ def test_a_compacted_log_cannot_tell_what_rebalances_cost(tmp_path: Path) -> Non
     out = tmp_path / "out"
     replay(folder, out, engine="local", policies=["own", "eager/range"])
     run = read_run(out)
-    assert 0 < run.in_log < 0.2 * run.known
-    page = render(run)
+    assert 0 < run.in_log < 0.2 * run.rebalance_count
+    page = render_run_page(run)
     head = page[page.index("<header>") : page.index('<section class="panel"')]
-    terminal = "\n".join(str(part) for part in summary(run) if isinstance(part, Text))
+    terminal = "\n".join(str(part) for part in terminal_summary(run) if isinstance(part, Text))
     found = json.loads(json.dumps(json_document(run)))
     for text in (head, terminal, f"{found['headline']} {found['lead']}"):
         assert "The cost of rebalances is unknown" in text
-        assert f"of {run.known} known rebalances" in text
+        assert f"of {run.rebalance_count} known rebalances" in text
         assert "capture --follow" in text
         assert "min.compaction.lag.ms" in text
         assert "caused no downtime" not in text

@@ -21,7 +21,7 @@ from partage.jobs.replay.decode import decode_table  # noqa: E402
 from partage.jobs.replay.decoded_rows import DecodedKind  # noqa: E402
 from partage.jobs.replay.engines import LocalRows  # noqa: E402
 from partage.jobs.replay.inferred_metadata import inferred_states  # noqa: E402
-from partage.jobs.replay.tally import Tally  # noqa: E402
+from partage.jobs.replay.tally import RecordTally  # noqa: E402
 from partage.jobs.spark.failures import job_errors, worker_errors  # noqa: E402
 from partage.wire.group_log import encode_record  # noqa: E402
 
@@ -63,8 +63,8 @@ def _table(topic: str, keys: list, partitions: list[int]):
 def _found(tables: list) -> dict:
     pairing = PairCounter()
     for table in tables:
-        pairing.add(table)
-    ((one,),) = (b.to_pylist() for b in judge_topics({}, frozenset(), pairing.rows()))
+        pairing.count_records(table)
+    ((one,),) = (b.to_pylist() for b in judge_topics({}, frozenset(), pairing.count_batches()))
     return json.loads(one["found"])
 
 
@@ -93,7 +93,7 @@ def test_a_partition_that_no_topic_has_is_named(number: int) -> None:
     """A damaged partition number is an error with the topic's name, with keys and without."""
     for key in (b"k", None):
         with pytest.raises(InvalidCaptureError, match=f"topic t: .* partition {number},"):
-            PairCounter().add(_table("t", [key] * 3, [0, number, 1]))
+            PairCounter().count_records(_table("t", [key] * 3, [0, number, 1]))
 
 
 def test_a_workers_error_in_javas_wrapping_is_ours(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_committed_partition_that_no_topic_has_infers_no_partitions() -> None:
         )
     out = list(decode_table(pa.Table.from_pylist(rows, records().schema), Transactions()))
     (tally,) = (
-        Tally.of_json(r["text"])
+        RecordTally.of_json(r["text"])
         for b in out
         for r in b.to_pylist()
         if r["kind"] == DecodedKind.TALLY

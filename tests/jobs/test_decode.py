@@ -14,7 +14,7 @@ from partage.errors import WireFormatError
 from partage.history.transactions import Transactions
 from partage.jobs.replay.decode import decode_table
 from partage.jobs.replay.decoded_rows import DecodedKind
-from partage.jobs.replay.tally import Tally
+from partage.jobs.replay.tally import RecordTally
 from partage.wire.group_log import decode_record, encode_record
 
 CLASSIC = b"\0\2"
@@ -65,13 +65,13 @@ def test_columns_give_what_record_after_record_gives(chunks: int, form: kernels.
     rows = damaged(records().slice(0, 5_000).to_pylist(), chunks)
     rng.shuffle(rows)
     parts = [pa.Table.from_pylist(rows[i::chunks], records().schema) for i in range(chunks)]
-    with kernels.form(form):
+    with kernels.force_kernel_form(form):
         sent = list(decode_table(pa.concat_tables(parts), Transactions()))
     out = expanded([row for batch in sent for row in batch.to_pylist()])
-    (tally,) = (Tally.of_json(r["text"]) for r in out if r["kind"] == DecodedKind.TALLY)
+    (tally,) = (RecordTally.of_json(r["text"]) for r in out if r["kind"] == DecodedKind.TALLY)
     types, bad, groups, commits = one_by_one(rows)
     assert tally.types == types
-    assert (tally.rows, tally.decoded + tally.bad, tally.bad) == (5_000, 5_000, len(bad))
+    assert (tally.rows, tally.decoded_records + tally.bad, tally.bad) == (5_000, 5_000, len(bad))
     found = [r for r in out if r["kind"] == DecodedKind.BAD_RECORD]
     assert Counter(
         (r["log_partition"], r["log_offset"], r["key"], r["value"])
@@ -118,7 +118,7 @@ def test_no_commit_becomes_an_object(monkeypatch: pytest.MonkeyPatch, form: kern
     monkeypatch.setattr("partage.jobs.replay.decode.decode_record", seen)
     monkeypatch.setattr("partage.wire.columns.commits.decode_record", seen)
     table = records().slice(0, 5_000)
-    with kernels.form(form):
+    with kernels.force_kernel_form(form):
         out = [r for b in decode_table(table, Transactions()) for r in b.to_pylist()]
     places = {
         (r["log_partition"], r["log_offset"]) for r in out if r["kind"] == DecodedKind.GROUP_RECORD

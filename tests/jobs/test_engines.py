@@ -116,7 +116,7 @@ def test_an_output_that_cannot_be_written_is_named(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(output.TableWriters, "open", full)
+    monkeypatch.setattr(output.TableWriters, "create_file", full)
     folder = capture(tmp_path / "c", records().slice(0, 500))
     with pytest.raises(InvalidConfigError, match=r"setting out: cannot be written \(No space"):
         replay(folder, tmp_path / "out", engine="local")
@@ -140,10 +140,10 @@ def test_repeated_places_are_found_across_tables(size: int) -> None:
     table = _places(1, 2, 2, 2, 5, 7, 7, 9, values={6: b"other"})
     tables = [table.slice(at, size) for at in range(0, table.num_rows, size)]
     repeats = RepeatedPlaces()
-    assert sum(one.num_rows for one in repeats.watch(tables)) == table.num_rows
+    assert sum(one.num_rows for one in repeats.count_while_yielding(tables)) == table.num_rows
     assert repeats.found == {3: [2, 2, 0]}
     differing = RepeatedPlaces()
-    assert list(differing.watch([_places(7, 7, values={1: b"other"})]))
+    assert list(differing.count_while_yielding([_places(7, 7, values={1: b"other"})]))
     assert differing.found == {3: [1, 7, 1]}
 
 
@@ -160,9 +160,9 @@ def test_a_job_reads_rows_in_the_order_that_spark_gives() -> None:
             made.append(number.column(0)[0].as_py())
             yield batch
 
-    rows = LocalEngine().run(twice, 1, 1, "").persist()
+    rows = LocalEngine().run_job(twice, 1, 1, "").persist()
     found = rows.filter_kinds(0, 1).sorted_by("group", ("group", "topic"))
-    assert found.collect("group", "topic") == [("a", "a"), ("a", "t"), ("b", "s")]
-    assert rows.collect("kind") == [(0,), (1,), (0,), (2,)]
+    assert found.collect_columns("group", "topic") == [("a", "a"), ("a", "t"), ("b", "s")]
+    assert rows.collect_columns("kind") == [(0,), (1,), (0,), (2,)]
     assert made == [0]
-    assert LocalRows(list).sorted_by("group", ("group",)).collect("group") == []
+    assert LocalRows(list).sorted_by("group", ("group",)).collect_columns("group") == []

@@ -14,11 +14,11 @@ from partage.errors import InvalidConfigError, InvalidKeysError
 from partage.jobs.keys import workers as key_counts
 from partage.jobs.keys.analysis import KeySpread, _store_sums
 from partage.jobs.keys.blocks import RowKind, unpack_keys
-from partage.jobs.keys.columns import InputColumns, serialize
+from partage.jobs.keys.columns import InputColumns, serialize_keys
 from partage.jobs.keys.loads import KeyJob, merge_bucket
 from partage.jobs.keys.sources import open_source
 from partage.jobs.keys.workers import KeyCounter, read_and_count
-from partage.kernels import form
+from partage.kernels import force_kernel_form
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402 - only where pyarrow is
@@ -28,7 +28,7 @@ COUNTS = (4, 6, 31)
 
 
 def _rows(counting: KeyCounter) -> list[pa.RecordBatch]:
-    return [*counting.flush_if_full(), *counting.rows()]
+    return [*counting.flush_if_full(), *counting.remaining_batches()]
 
 
 def _plain(batches: list[pa.RecordBatch], kind: RowKind) -> list[dict]:
@@ -55,7 +55,7 @@ def _job(
         for batch in read_and_count(job, pieces, tasks, [ids]):
             if batch.num_rows:
                 buckets[batch.column(1)[0].as_py() % tasks].append(batch)
-    rows_of_all = [row for rows in buckets for row in merge_bucket(job, top, rows, keep=False)]
+    rows_of_all = [row for rows in buckets for row in merge_bucket(job, top, rows, keep_keys=False)]
     found = KeySpread()
     _store_sums(found, pa.Table.from_batches(rows_of_all), job, top)
     return found
@@ -113,7 +113,7 @@ def test_both_stages_count_as_python_does(
     columns = InputColumns("id")
     assert all(p.coded == dictionary for p in open_source(str(tmp_path), columns).parts)
     monkeypatch.setattr(key_counts, "_HELD_BYTES", 200_000)
-    with form(chosen):
+    with force_kernel_form(chosen):
         _expect(_job(tmp_path, KeyJob(columns, "murmur2", COUNTS, buckets=2), columns), keys)
 
 
@@ -129,16 +129,16 @@ def test_an_approximate_count_says_by_how_much_it_may_be_low(monkeypatch) -> Non
         keys = [f"rare{i}-{j}" for j in range(150)] + ["hot"] * 40 + ["warm"] * (i % 3)
         keys += [f"often{j}" for j in range(0, 120, 1 + i % 2)]
         true.update(keys)
-        counting.add(pa.RecordBatch.from_pydict({"id": keys}))
+        counting.count_batch(pa.RecordBatch.from_pydict({"id": keys}))
         sent += list(counting.flush_if_full())
-    rows = [*sent, *counting.rows()]
+    rows = [*sent, *counting.remaining_batches()]
     low_by = sum(r["records"] for r in _plain(rows, RowKind.DROPPED))
     seen = {key.decode(): n for key, n in _keys(rows).items()}
     assert 0 < low_by < true["hot"]
     assert len(seen) <= 100 < len(true)
     for key, count in true.items():
         assert count - low_by <= seen.get(key, 0) <= count, key
-    rows_of_all = list(merge_bucket(job, 10, rows, keep=False))
+    rows_of_all = list(merge_bucket(job, 10, rows, keep_keys=False))
     assert sum(r["records"] for r in _plain(rows_of_all, RowKind.PARTITION)) == sum(true.values())
 
 
@@ -147,7 +147,7 @@ def test_records_without_a_time_are_in_no_hour() -> None:
     counting = KeyCounter(KeyJob(InputColumns("id", time="at"), "murmur2", (6,)))
     at = pa.array([None, 5 * HOUR + 1, None, 0], pa.int64())
     batch = pa.RecordBatch.from_pydict({"id": pa.array(["a", "b", "c", "d"]), "at": at})
-    counting.add(batch)
+    counting.count_batch(batch)
     rows = _rows(counting)
     assert sum(_keys(rows).values()) == 4
     assert sorted(r["hour"] for r in _plain(rows, RowKind.HOUR)) == [0, 5 * HOUR]
@@ -162,9 +162,9 @@ def test_values_count_by_their_bytes() -> None:
         pa.array(["a", "bb", "a", None]).dictionary_encode(),
     ):
         for chosen in ("compiled", "by cost"):
-            with form(chosen):
+            with force_kernel_form(chosen):
                 counting = KeyCounter(KeyJob(columns, "murmur2", (6,)))
-                counting.add(pa.RecordBatch.from_pydict({"id": keys, "v": values}))
+                counting.count_batch(pa.RecordBatch.from_pydict({"id": keys, "v": values}))
                 blocks = [b for b in _rows(counting) if b.column(0)[0].as_py() == RowKind.KEYS]
             found = {k: s for b in blocks for ks, _, sizes in unpack_keys(b)
                      for k, s in zip(ks.to_pylist(), sizes.tolist(), strict=True)}  # fmt: skip
@@ -217,7 +217,7 @@ def test_keys_that_a_client_leaves_to_chance_or_hashes_as_empty(tmp_path: Path, 
 def test_times_as_people_write_them(text: str) -> None:
     """Text with and without a zone, with none to nine digits behind the second."""
     counting = KeyCounter(KeyJob(InputColumns("id", time="at"), "murmur2", (6,)))
-    counting.add(pa.RecordBatch.from_pydict({"id": ["a"], "at": [text]}))
+    counting.count_batch(pa.RecordBatch.from_pydict({"id": ["a"], "at": [text]}))
     assert [r["hour"] for r in _plain(_rows(counting), RowKind.HOUR)] == [5 * HOUR]
 
 
@@ -225,12 +225,12 @@ def test_uuids_and_numbers_with_a_point() -> None:
     """A UUID is 36 letters or 16 bytes as one says; how a float is written as text is not guessed."""
     one = uuid.UUID(int=7)
     column = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([one.bytes, None], pa.binary(16)))
-    assert serialize(column, "string", "id").to_pylist() == [str(one).encode(), None]
-    assert serialize(column, "bytes", "id").to_pylist() == [one.bytes, None]
+    assert serialize_keys(column, "string", "id").to_pylist() == [str(one).encode(), None]
+    assert serialize_keys(column, "bytes", "id").to_pylist() == [one.bytes, None]
     with pytest.raises(InvalidConfigError, match="36 letters"):
-        serialize(column, None, "id")
+        serialize_keys(column, None, "id")
     with pytest.raises(InvalidConfigError, match="in its own way"):
-        serialize(pa.array([1.0]), "string", "id")
+        serialize_keys(pa.array([1.0]), "string", "id")
 
 
 def test_a_damaged_file_is_an_error_or_counted(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from partage.errors import InvalidConfigError
 from partage.jobs.keys import analysis, sources, workers
 from partage.jobs.keys.analysis import KeySpread, analyse_keys
 from partage.jobs.keys.columns import InputColumns, convert_times
-from partage.kernels import form
+from partage.kernels import force_kernel_form
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import csv, parquet  # noqa: E402 - only where pyarrow is
@@ -37,7 +37,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def started(*_: object, **__: object) -> None:
         raise AssertionError("a Spark session was started")
 
-    monkeypatch.setattr("partage.jobs.spark.session.session", started)
+    monkeypatch.setattr("partage.jobs.spark.session.spark_session", started)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_threads_find_what_spark_finds(
     here = analyse_keys(*asked, **settings)
     _same(here, analyse_keys(*asked, **settings, spark=spark))
     assert here.smallest is not None
-    with form("compiled"):
+    with force_kernel_form("compiled"):
         _same(here, analyse_keys(*asked, **settings))
 
 
@@ -241,7 +241,7 @@ def test_a_thread_that_fails_stops_the_others(folder: Path, monkeypatch) -> None
     """The error of one comes out, and no thread goes on behind it."""
     monkeypatch.setattr(workers, "_cores", lambda: 3)
     monkeypatch.setattr(workers, "_BYTES_A_THREAD", 1)
-    add = workers.KeyCounter.add
+    add = workers.KeyCounter.count_batch
     failed, after = threading.Event(), []
 
     def fails(self: object, batch: object) -> None:
@@ -253,7 +253,7 @@ def test_a_thread_that_fails_stops_the_others(folder: Path, monkeypatch) -> None
         after.append(self.where)
         add(self, batch)
 
-    monkeypatch.setattr(workers.KeyCounter, "add", fails)
+    monkeypatch.setattr(workers.KeyCounter, "count_batch", fails)
     before = threading.active_count()
     with pytest.raises(InvalidConfigError, match="fails"):
         analyse_keys(str(folder / "parquet"), InputColumns("id"), [6])

@@ -71,11 +71,11 @@ def test_both_processes_take_items_and_results_keep_their_order(
     workers: WorkerProcesses, tmp_path: Path
 ) -> None:
     """What a job prints does not damage the replies of a worker."""
-    found = workers.map(partial(_meet, tmp_path), range(4))
+    found = workers.map_items(partial(_meet, tmp_path), range(4))
     assert len(set(found)) == 2
     assert os.getpid() in found
     done: list[int] = []
-    assert workers.map(_print, range(50), done.append) == [-item for item in range(50)]
+    assert workers.map_items(_print, range(50), done.append) == [-item for item in range(50)]
     assert done == list(range(1, 51))
 
 
@@ -84,10 +84,10 @@ def test_an_exception_in_a_worker_keeps_type_and_traceback(
 ) -> None:
     """The next job runs as usual."""
     with pytest.raises(InvalidConfigError, match="must be a folder") as caught:
-        workers.map(partial(_fail_elsewhere, tmp_path, os.getpid()), range(4))
+        workers.map_items(partial(_fail_elsewhere, tmp_path, os.getpid()), range(4))
     assert "in _fail_elsewhere" in str(caught.value.__cause__)
-    assert workers.count == 1
-    assert workers.map(_print, [1, 2]) == [-1, -2]
+    assert workers.process_count == 1
+    assert workers.map_items(_print, [1, 2]) == [-1, -2]
 
 
 class _Unsendable:
@@ -110,15 +110,17 @@ def test_a_job_that_no_worker_can_load_runs_here(reduced: object) -> None:
     """The calling process has the job as it is; the next job runs as usual."""
     with WorkerProcesses(1) as workers:
         workers._starts[0].result()
-        assert workers.map(_Unsendable(reduced), range(9)) == [(i, os.getpid()) for i in range(9)]
-        assert workers.map(_print, [1, 2]) == [-1, -2]
+        assert workers.map_items(_Unsendable(reduced), range(9)) == [
+            (i, os.getpid()) for i in range(9)
+        ]
+        assert workers.map_items(_print, [1, 2]) == [-1, -2]
 
 
 def test_workers_run_functions_of_the_users_script(
     workers: WorkerProcesses, tmp_path: Path
 ) -> None:
     """A local function has no name that a worker could import."""
-    assert len(set(workers.map(lambda item: _meet(tmp_path, item), range(4)))) == 2
+    assert len(set(workers.map_items(lambda item: _meet(tmp_path, item), range(4)))) == 2
 
 
 def test_an_exception_ends_the_job_while_workers_are_busy(tmp_path: Path) -> None:
@@ -134,8 +136,8 @@ def test_an_exception_ends_the_job_while_workers_are_busy(tmp_path: Path) -> Non
     began = time.monotonic()
     with WorkerProcesses(1) as workers:
         with pytest.raises(KeyboardInterrupt):
-            workers.map(job, range(4))
-        assert workers.map(_print, [1, 2]) == [-1, -2]
+            workers.map_items(job, range(4))
+        assert workers.map_items(_print, [1, 2]) == [-1, -2]
     assert time.monotonic() - began < _SECONDS_TO_WAIT
 
 
@@ -146,7 +148,7 @@ def test_an_error_of_the_progress_function_is_raised(workers: WorkerProcesses) -
         raise BrokenPipeError(done)
 
     with pytest.raises(BrokenPipeError):
-        workers.map(_print, range(4), on_done)
+        workers.map_items(_print, range(4), on_done)
 
 
 def test_workers_end_when_the_calling_process_is_killed(tmp_path: Path) -> None:
@@ -181,8 +183,8 @@ def test_items_of_a_killed_worker_run_here(tmp_path: Path) -> None:
     """The results are complete, and later jobs run without the worker."""
     with WorkerProcesses(1) as workers:
         job = partial(_die_elsewhere, tmp_path, os.getpid())
-        assert workers.map(job, range(4)) == [0, 1, 2, 3]
-        assert workers.map(_print, [1, 2]) == [-1, -2]
+        assert workers.map_items(job, range(4)) == [0, 1, 2, 3]
+        assert workers.map_items(_print, [1, 2]) == [-1, -2]
 
 
 def test_several_processes_give_the_tables_of_one(tmp_path: Path) -> None:

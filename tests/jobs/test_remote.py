@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.wire_samples import ROOT
 
-from partage.capture.manifest import Manifest, Part
+from partage.capture.manifest import CaptureManifest, CapturePart
 from partage.errors import InvalidCaptureError
 from partage.jobs.replay.capture import open_capture, read_context, with_remote_files
 
@@ -32,7 +32,7 @@ def test_a_remote_capture_has_its_metadata_and_markers(spark, tmp_path: Path) ->
         assert there.beside is not None
         assert read_context(there.beside) == read_context(folder)
         assert there.table is not None
-        assert there.table.rows(spark).count() == here.records
+        assert there.table.read_data_frame(spark).count() == here.records
 
 
 def test_files_beside_a_remote_table_count(spark, tmp_path: Path) -> None:
@@ -53,11 +53,11 @@ def test_parts_that_no_manifest_counts_are_not_read(spark, tmp_path: Path) -> No
         one = file if file.is_file() else next(file.glob("*.parquet"))
         for number in (0, 1):
             shutil.copy(one, tmp_path / name / f"part-{number:08d}.parquet")
-    Manifest(parts=[Part(0)], next_part=1).save(tmp_path)
+    CaptureManifest(parts=[CapturePart(0)], next_part=1).save_manifest(tmp_path)
     here = open_capture(tmp_path)
     with with_remote_files(spark, open_capture(tmp_path.as_uri())) as there:
         assert there.table is not None
-        assert there.table.rows(spark).count() == here.records
+        assert there.table.read_data_frame(spark).count() == here.records
         assert there.batches == here.batches
 
 

@@ -22,7 +22,7 @@ from partage.jobs.replay.selection import Selection
 from partage.jobs.spark.progress import COUNTS
 from partage.runs.published_run import PublishedRun, read_table
 from partage.simulation.policies import DEFAULT_POLICIES
-from partage.tables.schemas import COLUMNS, TABLES, schema
+from partage.tables.schemas import COLUMNS, TABLES, table_schema
 from partage.tables.statuses import CUMULATIVE, DONE, NOT_YET, PER_REBALANCE, RECORDED, REFUSED
 from partage.wire.group_log import decode_record, encode_record
 
@@ -210,7 +210,7 @@ def test_tables_have_their_schemas_and_their_run(replayed) -> None:
     assert set(manifest["tables"]) == set(TABLES) == set(COLUMNS)
     for name in TABLES:
         table = read_table(replayed.out, name)
-        assert table.schema.equals(schema(name)), name
+        assert table.schema.equals(table_schema(name)), name
         assert set(table["run_id"].to_pylist()) <= {manifest["run_id"]}
         assert table.num_rows == sum(f["rows"] for f in manifest["tables"][name])
         assert table.num_rows == replayed.summary["tables"][name]
@@ -260,7 +260,7 @@ def test_some_groups_and_some_time(replayed, tmp_path: Path) -> None:
     assert summary["selection"]["groups"] == ["c*"]
     part = read_table(out, "rebalances").to_pylist()
     wanted = {(r["group"], r["incarnation"], r["generation"]) for r in rows
-              if r["group"].startswith("c") and chosen.within(r["time_ms"])}  # fmt: skip
+              if r["group"].startswith("c") and chosen.from_ms <= r["time_ms"] < chosen.to_ms}  # fmt: skip
     assert {(r["group"], r["incarnation"], r["generation"]) for r in part} == wanted
     simulated = read_table(out, "replays").to_pylist()
     assert simulated
@@ -383,7 +383,7 @@ def test_a_run_that_does_not_add_up_is_not_published(tmp_path: Path, monkeypatch
     def wrong(*_):
         raise AccountingError("one record too many")
 
-    monkeypatch.setattr(replay_module, "summarise", wrong)
+    monkeypatch.setattr(replay_module, "build_summary", wrong)
     folder = capture(tmp_path / "c", records().slice(0, 500))
     with pytest.raises(AccountingError):
         replay(folder, tmp_path / "out", engine="local")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from partage.errors import InvalidConfigError, MissingJavaError
-from partage.jobs.spark.session import SQL_SETTINGS, _expect_java, session
+from partage.jobs.spark.session import SQL_SETTINGS, _expect_java, spark_session
 
 
 def java(folder: Path, version: str) -> str:
@@ -52,7 +52,7 @@ def test_spark_connect_is_refused() -> None:
         def sparkContext(self):
             raise AttributeError("JVM_ATTRIBUTE_NOT_SUPPORTED")
 
-    with pytest.raises(InvalidConfigError, match="classic session"), session(Remote()):
+    with pytest.raises(InvalidConfigError, match="classic session"), spark_session(Remote()):
         pass
 
 
@@ -62,7 +62,7 @@ def test_settings_go_back(spark) -> None:
     name = "spark.sql.execution.arrow.maxRecordsPerBatch"
     spark.conf.set(name, "77")
     try:
-        with session(spark) as running:
+        with spark_session(spark) as running:
             assert running is spark
             assert {n: spark.conf.get(n) for n in SQL_SETTINGS} == SQL_SETTINGS
         assert spark.conf.get(name) == "77"

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from partage.cli.app import app
 from partage.errors import InvalidConfigError
-from partage.jobs.sweep import sweep
+from partage.jobs.sweep import simulate_combinations
 from partage.simulation.streams import SweepCell, read_application, simulate_cell, sweep_cells
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def test_spark_finds_what_one_after_the_other_finds(spark: SparkSession) -> None
     application = read_application(APP)
     every = sweep_cells(["high-availability", "server-sticky"], SWEEPS)
     steps: list[tuple[str, int, int]] = []
-    found = sweep(
+    found = simulate_combinations(
         application, every, keep=True, spark=spark, progress=lambda *step: steps.append(step)
     )
     here = [simulate_cell(application, cell) for cell in every]
@@ -46,7 +46,9 @@ def test_spark_finds_what_one_after_the_other_finds(spark: SparkSession) -> None
 
 def test_nothing_is_kept_that_nobody_asked_for(spark: SparkSession) -> None:
     """Without `keep` only figures come back."""
-    (found,) = sweep(read_application(APP), [SweepCell("high-availability")], spark=spark)
+    (found,) = simulate_combinations(
+        read_application(APP), [SweepCell("high-availability")], spark=spark
+    )
     assert found[1] == {}
 
 
@@ -54,7 +56,7 @@ def test_an_error_of_a_worker_keeps_its_message(spark: SparkSession) -> None:
     """A value that Kafka refuses fails with the setting's name, not with Spark's traceback."""
     every = sweep_cells(["high-availability"], {"max.warmup.replicas": ["1", "0"]})
     with pytest.raises(InvalidConfigError, match=r"max\.warmup\.replicas"):
-        sweep(read_application(APP), every, spark=spark)
+        simulate_combinations(read_application(APP), every, spark=spark)
 
 
 def test_the_command_prints_the_same_table_with_and_without_spark(

@@ -23,8 +23,8 @@ def totals_of(folder: Path, *rows: dict) -> SimulationTotals:
     totals = SimulationTotals()
     with closing(TableWriters(str(folder), "run", "0", {"replays": totals.add_rows})) as writers:
         for row in rows:
-            writers.add("replays", row)
-        writers.finish()
+            writers.write_row("replays", row)
+        writers.close_with_receipts()
     return totals
 
 
@@ -38,13 +38,13 @@ def test_totals_of_tasks_are_merged_by_policy(tmp_path) -> None:
     )
     merged = SimulationTotals()
     for one in (second, first):
-        merged.merge(one.to_json())
-    rows = {(row["policy"], row["reading"]): row for row in summary.policies(merged)}
+        merged.merge_totals(one.to_json())
+    rows = {(row["policy"], row["reading"]): row for row in summary.summarise_policies(merged)}
     found = rows["range", CUMULATIVE]
     assert (found["groups"], found["rebalances"], found["moved"]) == (2, 3, 6)
     assert (found["largest_spread"], found["strategies"]) == (5, ["range"])
     assert rows[RECORDED, RECORDED]["groups"] == 1
-    assert set(summary.strategies(merged)["run"]) == {RECORDED, "range"}
+    assert set(summary.summarise_strategies(merged)["run"]) == {RECORDED, "range"}
 
 
 def test_failures_and_missing_strategies_are_listed(tmp_path) -> None:

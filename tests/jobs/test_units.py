@@ -64,10 +64,10 @@ def test_a_spilled_chunk_is_limited_by_members_and_partitions(tmp_path: Path) ->
                 *((1_000 * i, [member("a", range(partitions))]) for i in range(1, 6))
             )
             for rebalance in recorded_rebalances(generations, clusters):
-                writer.add((rebalance, {}))
+                writer.write_rebalance((rebalance, {}))
             found = writer.finish_group(name, CommitStatistics(), None)
             chunks[name] = [count for _, _, count in found.chunks]
-            assert found.size == sum(size for _, size, _ in found.chunks) > 0
+            assert found.byte_count == sum(size for _, size, _ in found.chunks) > 0
             assert len(list(found.rebalance_rows())) == 5
     assert chunks == {"small": [5], "large": [2, 2, 1]}
 
@@ -81,8 +81,8 @@ def test_rows_with_long_plans_are_written_early(
     row = SimulatedRebalance(0, 1, *names, 1_000, "done", plan="x" * 60)
     with closing(TableWriters(str(tmp_path), "run", "0")) as writers:
         for _ in range(5):
-            writers.add("replays", {"group": "g", **row.row()})
-        (file,) = writers.finish()
+            writers.write_row("replays", {"group": "g", **row.to_row()})
+        (file,) = writers.close_with_receipts()
     found = pyarrow.parquet.ParquetFile(tmp_path / file.path)
     assert [found.metadata.row_group(i).num_rows for i in range(3)] == [2, 2, 1]
 
@@ -95,8 +95,8 @@ def test_rows_may_have_their_columns_in_any_order(tmp_path) -> None:
     for number, given in enumerate(([first, second], [first, short])):
         with closing(TableWriters(str(tmp_path), "run", str(number))) as writers:
             for row in given:
-                writers.add("replays", row)
-            (receipt,) = writers.finish()
+                writers.write_row("replays", row)
+            (receipt,) = writers.close_with_receipts()
         table = pyarrow.parquet.read_table(tmp_path / receipt.path)
         assert table["group"].to_pylist() == [row.get("group") for row in given]
         assert table["detail"].to_pylist() == [row.get("detail") for row in given]

@@ -16,7 +16,7 @@ from pyarrow import parquet  # noqa: E402
 
 from partage.errors import InvalidCaptureError, InvalidConfigError  # noqa: E402
 from partage.history.transactions import Transactions  # noqa: E402
-from partage.jobs.replay.records import widen  # noqa: E402
+from partage.jobs.replay.records import cast_record_columns  # noqa: E402
 from partage.jobs.replay.replay import replay  # noqa: E402
 from partage.jobs.replay.selection import Selection  # noqa: E402
 from partage.jobs.watch.capture_log import decoded_rows  # noqa: E402
@@ -40,7 +40,7 @@ def records() -> pa.Table:
     until = pc.add(pc.min(table["timestamp_ms"]), 60_000)
     early = pc.less(table["timestamp_ms"], until)
     mine = pc.is_in(table["partition"], pa.array([0, 3, 6], pa.int32()))
-    return widen(table.filter(pc.and_(early, mine)))
+    return cast_record_columns(table.filter(pc.and_(early, mine)))
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def stream(tmp_path: Path) -> StreamFolder:
     """The output folder of a stream of a cluster, without micro-batches."""
     folder = StreamFolder(tmp_path / "watched")
     expect_stream_folder(tmp_path / "watched", "kafka://broker:9092")
-    folder.prepare()
+    folder.create_folders()
     folder.metadata.write_bytes((SAMPLE / "cluster.jsonl").read_bytes())
     config = (SAMPLE / "cluster-config.json").read_bytes()
     (folder.path / "cluster-config.json").write_bytes(config)
@@ -64,7 +64,7 @@ def _publish(stream: StreamFolder, batch: int, table: pa.Table) -> None:
     changes = pa.RecordBatch.from_pylist(some, schema=pa.schema(kinds))
     (made,) = write_changes(str(stream.path), batch, [changes])
     files = [tuple(json.loads(row["text"])) for row in made.to_pylist() if row["what"] == "file"]
-    stream.publish(batch, files)
+    stream.publish_batch(batch, files)
 
 
 def _parts(records: pa.Table, count: int) -> list[pa.Table]:
@@ -127,6 +127,6 @@ def test_a_replay_of_a_stream_of_a_capture_reads_the_capture(tmp_path: Path) -> 
     with pytest.raises(InvalidCaptureError, match=r"has no Parquet files|no such file"):
         replay(watched, tmp_path / "out")
     expect_stream_folder(tmp_path / "new", "kafka://broker:9092")
-    StreamFolder(tmp_path / "new").prepare()
+    StreamFolder(tmp_path / "new").create_folders()
     with pytest.raises(InvalidCaptureError, match="the stream has no records yet"):
         replay(tmp_path / "new", tmp_path / "out")

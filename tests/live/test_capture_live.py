@@ -22,7 +22,7 @@ from partage.capture.connection import ClusterConnection
 from partage.capture.live import LiveCapture
 from partage.capture.writing import CaptureWriter
 from partage.errors import ClusterUnreachableError
-from partage.history.transactions import Outcome, Transactions
+from partage.history.transactions import TransactionOutcome, Transactions
 from partage.wire.group_log import decode_record
 
 COMMAND = [sys.executable, "-m", "partage"]
@@ -31,7 +31,7 @@ COMMAND = [sys.executable, "-m", "partage"]
 def captured(bootstrap, out):
     """One capture to the log's end, in this process."""
     with ClusterConnection(bootstrap, {}) as connection, CaptureWriter(out) as writer:
-        LiveCapture(connection, writer).run(follow=False)
+        LiveCapture(connection, writer).run_capture(follow=False)
     return out
 
 
@@ -56,8 +56,11 @@ def committed_by(folder, group):
         if said.type != "OFFSET_COMMIT" or said.key["group"] != group:
             continue
         place = np.array([row["offset"]]), np.array([row["timestamp_ms"]])
-        effect = transactions.effects(row["partition"], *place)
-        if Outcome(int(effect.outcome[0])) in {Outcome.PLAIN, Outcome.COMMITTED}:
+        effect = transactions.find_outcomes(row["partition"], *place)
+        if TransactionOutcome(int(effect.outcome[0])) in {
+            TransactionOutcome.PLAIN,
+            TransactionOutcome.COMMITTED,
+        }:
             key = (said.key["topic"], said.key["partition"])
             found.setdefault(key, []).append((int(effect.offset[0]), said.value["offset"]))
     return {key: max(all_of_them)[1] for key, all_of_them in found.items()}
@@ -189,7 +192,7 @@ def test_functions_read_a_cluster_as_the_commands_do(broker, transactional, tmp_
     """
     found = pg.check_access(broker.bootstrap)
     manifest = pg.capture_cluster(tmp_path / "out", broker.bootstrap)
-    assert not found.missing
+    assert not found.missing_permissions
     assert (found.can_capture, found.complete_share, found.warnings) == (True, 1.0, ())
     assert found.settings["cleanup.policy"] == "compact"
     ends = {one.partition: one.end for one in found.partitions if one.end}

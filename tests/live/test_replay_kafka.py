@@ -11,7 +11,7 @@ import pytest
 from tests.support.brokers import connector_jars
 
 from partage.errors import InvalidCaptureError
-from partage.jobs.replay.tally import Tally
+from partage.jobs.replay.tally import RecordTally
 from partage.jobs.spark.tables import KafkaTable, open_kafka
 
 
@@ -33,7 +33,7 @@ def test_secrets_are_not_in_the_repr():
 def test_rows_beyond_the_ends_are_refused():
     """What was read is compared with the offsets that were asked for."""
     table = KafkaTable("kafka://h:1", "kafka", bootstrap="h:1", starts={0: 3}, ends={0: 9})
-    tally = Tally()
+    tally = RecordTally()
     tally.ranges = {0: [[3, 8, 6]]}
     table.expect_all(tally)
     tally.ranges = {0: [[3, 9, 7]]}
@@ -48,7 +48,7 @@ def test_a_partition_that_came_back_empty_is_refused(monkeypatch):
     )
     monkeypatch.setattr(KafkaTable, "_has_records", lambda _table, partition: partition == 0)
     with pytest.raises(InvalidCaptureError, match="partition 0 came back empty"):
-        table.expect_all(Tally())
+        table.expect_all(RecordTally())
 
 
 @pytest.fixture(scope="module")

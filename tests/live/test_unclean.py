@@ -12,7 +12,7 @@ import pytest
 from tests.support.brokers import brokers
 
 from partage.capture.connection import ClusterConnection
-from partage.capture.manifest import Manifest
+from partage.capture.manifest import CaptureManifest
 from partage.errors import ClusterUnreachableError
 
 pytestmark = [pytest.mark.jvm, pytest.mark.soak]
@@ -45,7 +45,7 @@ def _commit(cluster, first: int, count: int) -> None:
 
 def _partition(cluster, partition: int):
     with ClusterConnection(cluster.bootstrap, {}) as connection:
-        metadata = connection.metadata([LOG]).topics[0]
+        metadata = connection.fetch_metadata([LOG]).topics[0]
     return next(p for p in metadata.partitions if p.partition_index == partition)
 
 
@@ -61,7 +61,10 @@ def _until(holds, seconds: float = 90.0) -> None:
 
 
 def _rows(out) -> list[tuple]:
-    files = [out / "consumer_offsets.parquet" / one.name for one in Manifest.load(out).parts]
+    files = [
+        out / "consumer_offsets.parquet" / one.file_name
+        for one in CaptureManifest.load_manifest(out).parts
+    ]
     rows = [row for file in files for row in pq.read_table(file).to_pylist()]
     return sorted((r["partition"], r["offset"], r["key"], r["value"] or b"") for r in rows)
 
@@ -81,7 +84,10 @@ def test_records_that_an_unclean_leader_lost_are_replaced_and_reported(tmp_path)
         cluster.create_topic("words", 1, 2)
         _commit(cluster, 0, 20)
         _capture(cluster, out)
-        partition = max(Manifest.load(out).positions, key=Manifest.load(out).positions.get)
+        partition = max(
+            CaptureManifest.load_manifest(out).positions,
+            key=CaptureManifest.load_manifest(out).positions.get,
+        )
         was = _partition(cluster, partition)
         leader = next(b for b in cluster.brokers if b.node == was.leader_id)
         other = next(b for b in cluster.brokers if b is not leader)
@@ -89,15 +95,15 @@ def test_records_that_an_unclean_leader_lost_are_replaced_and_reported(tmp_path)
         _until(lambda: list(_partition(cluster, partition).isr_nodes) == [leader.node])
         _commit(cluster, 1000, 50)
         _capture(cluster, out)
-        position = Manifest.load(out).positions[partition]
+        position = CaptureManifest.load_manifest(out).positions[partition]
         leader.kill()
         other.start()
         _until(lambda: _partition(cluster, partition).leader_id == other.node)
         _commit(cluster, 2000, 80)
         said = _capture(cluster, out)
         assert f"partition {partition}: the log was written anew from" in said
-        assert any("written anew" in one for one in Manifest.load(out).troubles)
-        assert Manifest.load(out).positions[partition] > position
+        assert any("written anew" in one for one in CaptureManifest.load_manifest(out).troubles)
+        assert CaptureManifest.load_manifest(out).positions[partition] > position
         _capture(cluster, tmp_path / "whole")
     assert _rows(out) == _rows(tmp_path / "whole")
     places = [row[:2] for row in _rows(out)]

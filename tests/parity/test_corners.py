@@ -229,10 +229,10 @@ def answered_in_order(strategy, problem):
     if walked is None:
         return None
     group = sticky.problem.group
-    answer = HashTable(sticky.hashes, DEFAULT_TABLE, group.member_rank.tolist())
+    answer = HashTable(sticky.member_hash_codes, DEFAULT_TABLE, group.member_rank.tolist())
     for m in walked:
         answer.put(m)
-    return [group.ids[m] for m in answer.order()]
+    return [group.ids[m] for m in answer.iteration_order()]
 
 
 @pytest.mark.parametrize("strategy", ["server:range", "server:uniform", "server:simple"])

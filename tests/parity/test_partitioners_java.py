@@ -113,7 +113,7 @@ def test_the_sticky_cache(java, batches, name) -> None:
         for one in rng.sample(range(len(records)), 40):
             records[one] = ["!t", None, rng.randrange(len(topics["t"]))]
         requests.append({"what": name, "topics": topics, "records": records, "random": i + 1})
-    rule = pg.keys.registry.find(name).rule
+    rule = pg.keys.registry.find_partitioner(name).rule
     for request, said in zip(requests, java.ask_all(requests), strict=True):
         topic = request["topics"]["t"]
         state = start(name, available=available(topic), seed=said["drawn"])

@@ -107,7 +107,7 @@ def test_the_defaults_are_what_the_packages_say(peers) -> None:
         "aiokafka": "aiokafka.partitioner.DefaultPartitioner",
         "librdkafka": "consistent_random",
     }
-    assert pg.keys.registry.find("librdkafka").name == "librdkafka:consistent_random"
+    assert pg.keys.registry.find_partitioner("librdkafka").name == "librdkafka:consistent_random"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from tests.support.jvm import TARGET, JvmOracle
 from tests.support.placements import answer
 
-from partage.kernels import form
+from partage.kernels import force_kernel_form
 
 pytestmark = [pytest.mark.parity, pytest.mark.jvm]
 
@@ -62,7 +62,7 @@ def test_equals_kafkas_class(kind, how, java, parity_n) -> None:
     """The same replicas in the same order, or the same exception, on random problems."""
     rng = random.Random(f"{kind} {how}")
     asked = 0
-    with form(how):
+    with force_kernel_form(how):
         while asked < max(1, parity_n // 2):
             some = [problem(rng, kind) for _ in range(min(AT_ONCE, parity_n))]
             for one, theirs in zip(some, java.ask_all(some), strict=True):

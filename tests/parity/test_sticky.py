@@ -18,7 +18,7 @@ from parity.sticky_problems import invented, simulated_problem, smaller_lines
 from partage.groups.registry import find
 from partage.groups.sticky import StickyAssignorError
 from partage.groups.sticky.problem import StickyProblem
-from partage.kernels import form, warm_up
+from partage.kernels import force_kernel_form, warm_up
 from partage.model import Cluster, Group, Problem
 from partage.testing.notation import pairs_with_unresolved
 
@@ -102,7 +102,7 @@ def first_lines(java, parity_n):
     @cache
     def answered(strategy):
         rng = random.Random(f"parity {strategy} {parity_n}")
-        with form("interpreted"):
+        with force_kernel_form("interpreted"):
             some = list(lines(strategy, rng, min(parity_n, MOST_COMPILED)))
         theirs = java.ask_all({"strategy": strategy, **line} for line, _ in some)
         return rng, [(*one, answer) for one, answer in zip(some, theirs, strict=True)]
@@ -139,7 +139,7 @@ def test_compiled_kernels_answer_alike(strategy, first_lines) -> None:
     pytest.importorskip("numba")
     _, answered = first_lines(strategy)
     warm_up().join()
-    with form("compiled"):
+    with force_kernel_form("compiled"):
         for line, _, theirs in answered:
             assert ours(strategy, line) == theirs, json.dumps(line)
 

@@ -16,7 +16,7 @@ from partage.streams import (
     Subtopology,
     TaskId,
     Topology,
-    rebalance,
+    compute_group_assignment,
 )
 
 LONG_MAX = 2**63 - 1
@@ -141,7 +141,7 @@ def ours(one):
         )
         for its in one["members"]
     ]
-    answer = rebalance(
+    answer = compute_group_assignment(
         StreamsApplication(topology, {**one["counts"], **logs}, settings, ends),
         members,
         leader=ProcessId(one["leader"]["msb"], one["leader"]["lsb"]),

@@ -11,7 +11,7 @@ from tests.support.stream_problems import ANSWERS, WITH_THREADS, answer, early_a
 
 from parity.stream_random import nasty_server_group, nasty_stream_problem, with_offsets
 from partage.errors import PartageError
-from partage.kernels import form
+from partage.kernels import force_kernel_form
 from partage.legacy.streams_0_x import Release0102, Release011
 from partage.streams.kip1071_sticky import ServerSticky, ServerSticky43
 
@@ -39,7 +39,7 @@ def oracles():
 def compare(oracle, problems, ours):
     """Ask in pieces of 500; the first difference is shown with its problem."""
     asked = 0
-    with form("compiled"):
+    with force_kernel_form("compiled"):
         while asked < problems.count:
             some = [problems.make() for _ in range(min(AT_ONCE, problems.count - asked))]
             for one, theirs in zip(some, oracle.ask_all(some), strict=True):

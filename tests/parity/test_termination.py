@@ -22,7 +22,7 @@ from partage.errors import PartageError
 from partage.groups.registry import find, strategies
 from partage.model import Problem
 from partage.streams import TaskPlan, TaskProblem
-from partage.streams.registry import assignors
+from partage.streams.registry import find_task_assignors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,11 +73,11 @@ def test_every_strategy_returns_on_skewed_groups(name: str, termination_n: int) 
     print(f"{name}: {loops} loops in {termination_n} problems")  # shown by pytest -rP
 
 
-@pytest.mark.parametrize("name", assignors())
+@pytest.mark.parametrize("name", find_task_assignors())
 def test_every_task_assignor_returns_on_skewed_applications(name: str, termination_n: int) -> None:
     """A plan or one of our errors; where KIP-441's document rebalances for ever, a warning."""
     rng, loops = random.Random(f"skewed {name}"), 0
-    assignor = assignors()[name]
+    assignor = find_task_assignors()[name]
     for number in range(termination_n):
         problem = read(nasty_stream_problem(rng, most_tasks=12))
         with patience(f"{name}, problem {number}"):
@@ -99,7 +99,9 @@ def caught_up(plan: TaskPlan) -> TaskProblem:
         active, standby = plan.active_of(one.process), plan.standby_of(one.process)
         lags = {
             task: -2 if task in active else 0 if task in standby else int(lag)
-            for task, lag in zip(problem.tasks, problem.lags[number].tolist(), strict=True)
+            for task, lag in zip(
+                problem.tasks, problem.changelog_lags[number].tolist(), strict=True
+            )
         }
         held = {"previous_active": active, "previous_standby": standby}
         clients.append(replace(one, lags=lags, **held))

@@ -25,7 +25,9 @@ SEEDS = 1_000
 
 def stock(before, members, partitions, replicas):
     """By member (active, standby) sets under the stock rule."""
-    hands = [CopartitionedAssignment.of(*before.get(m, ((), ()))) for m in members]
+    hands = [
+        CopartitionedAssignment.from_partition_numbers(*before.get(m, ((), ()))) for m in members
+    ]
     assign_partitions(hands, partitions, replicas)
     return {m: (one.actives, one.standbys) for m, one in zip(members, hands, strict=True)}
 

@@ -20,7 +20,7 @@ from partage.clients.shared import (
 from partage.clients.shared.loads import Loads
 from partage.errors import AssignorFailedError
 from partage.groups.sticky import claims
-from partage.kernels import form
+from partage.kernels import force_kernel_form
 from partage.wire.columns import partition_lists
 from partage.wire.columns.partition_lists import (
     encode_assignments,
@@ -147,7 +147,7 @@ def _way(request, monkeypatch) -> Iterator[None]:
         else:
             is_ready = request.param == "interpreted"
             monkeypatch.setattr(one, "_compiled", one.interpreted if is_ready else None)
-    with form("interpreted" if request.param == "interpreted" else "by cost"):
+    with force_kernel_form("interpreted" if request.param == "interpreted" else "by cost"):
         yield
 
 

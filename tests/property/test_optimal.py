@@ -358,8 +358,8 @@ def test_at_no_moment_of_a_week_has_a_partition_two_owners(strategy) -> None:
 def test_compare_solves_a_problem_once(monkeypatch) -> None:
     """Whatever the number of strategies: one search for the best loads, and the figures of `measure`."""
     calls = []
-    real = solve.least_majorised
-    monkeypatch.setattr(solve, "least_majorised", lambda *a: calls.append(1) or real(*a))
+    real = solve.find_most_even_assignment
+    monkeypatch.setattr(solve, "find_most_even_assignment", lambda *a: calls.append(1) or real(*a))
     chance = random.Random(3)
     for _ in range(PROBLEMS // 25):
         topics, group = small_problem(chance)

@@ -21,7 +21,7 @@ import partage as pg
 from partage import judge, solve
 from partage.api.measures import _SolverProblem, measure
 from partage.errors import CertificateError
-from partage.judge.measures import tally
+from partage.judge.measures import count_by_member
 from partage.model import Problem
 
 
@@ -37,7 +37,7 @@ def test_best_loads_are_best_by_all_three_criteria(tiny):
     majorising ours.
     """
     facts, _, question = _asked(tiny)
-    best = solve.least_majorised(question.eligibility)
+    best = solve.find_most_even_assignment(question.eligibility)
     mine = sorted(best.load[facts.takes_part].tolist(), reverse=True)
     others = {tuple(loads_of(plan, tiny.taking_part)) for plan in tiny.plans()}
     assert tuple(mine) in others
@@ -56,11 +56,11 @@ def test_fewest_moves_are_those_of_trying_every_plan(found):
     tiny, plan = found
     facts, was, question = _asked(tiny)
     everybody, keepers = [m.id for m in tiny.group], tiny.keepers()
-    best = solve.least_majorised(question.eligibility).load
+    best = solve.find_most_even_assignment(question.eligibility).load
     for loads in (sorted(best.tolist(), reverse=True), loads_of(plan, everybody)):
         as_good = [p for p in tiny.plans() if majorised(loads_of(p, everybody), loads)]
         fewest = min(moved(p, keepers) for p in as_good)
-        answer = solve.fewest_moves(question.eligibility, question.ownership, np.array(loads))
+        answer = solve.find_fewest_moves(question.eligibility, question.ownership, np.array(loads))
         claim = judge.ClaimedFewest(question.expand_owners(answer.owner), answer.price)
         assert answer.moves == fewest
         assert judge.verify_moves_certificate(facts, was, np.array(loads), claim) == fewest
@@ -143,18 +143,18 @@ def test_no_certificate_proves_what_is_not_so(found, data):
     tiny, plan = found
     facts, was, question = _asked(tiny)
     small = st.integers(-2, 4)
-    owner = tally(as_plan(tiny, plan), facts).owner
-    level = np.array(data.draw(st.tuples(*[small] * len(facts.partitions))), np.int64)
-    price = np.array(data.draw(st.tuples(*[small] * facts.members)), np.int64)
-    loads = np.bincount(owner[owner >= 0], minlength=facts.members)
-    best = solve.least_majorised(question.eligibility).load
+    owner = count_by_member(as_plan(tiny, plan), facts).owner
+    level = np.array(data.draw(st.tuples(*[small] * len(facts.partition_counts))), np.int64)
+    price = np.array(data.draw(st.tuples(*[small] * facts.member_count)), np.int64)
+    loads = np.bincount(owner[owner >= 0], minlength=facts.member_count)
+    best = solve.find_most_even_assignment(question.eligibility).load
     try:
         judge.verify_load_certificate(facts, judge.ClaimedBest(owner, level))
     except CertificateError:
         pass
     else:
         assert sorted(loads) == sorted(best)
-    fewest = solve.fewest_moves(question.eligibility, question.ownership, loads).moves
+    fewest = solve.find_fewest_moves(question.eligibility, question.ownership, loads).moves
     try:
         claimed = judge.verify_moves_certificate(
             facts, was, loads, judge.ClaimedFewest(owner, price)
@@ -170,11 +170,11 @@ def test_no_certificate_proves_what_is_not_so(found, data):
 def test_a_plan_that_is_not_best_is_never_proven(tiny):
     """With the solver's own true certificates, every worse plan is refused."""
     facts, was, question = _asked(tiny)
-    best = solve.least_majorised(question.eligibility)
-    fewest = solve.fewest_moves(question.eligibility, question.ownership, best.load)
+    best = solve.find_most_even_assignment(question.eligibility)
+    fewest = solve.find_fewest_moves(question.eligibility, question.ownership, best.load)
     for plan in islice(tiny.plans(), 500):
-        owner = tally(as_plan(tiny, plan), facts).owner
-        loads = np.bincount(owner[owner >= 0], minlength=facts.members)
+        owner = count_by_member(as_plan(tiny, plan), facts).owner
+        loads = np.bincount(owner[owner >= 0], minlength=facts.member_count)
         if sorted(loads) != sorted(best.load):
             with pytest.raises(CertificateError):
                 judge.verify_load_certificate(facts, judge.ClaimedBest(owner, best.topic_level))

@@ -11,7 +11,7 @@ from collections import Counter
 
 import pytest
 
-from partage.kernels import form
+from partage.kernels import force_kernel_form
 from partage.streams import (
     AssignmentConfigs,
     ClientState,
@@ -19,8 +19,8 @@ from partage.streams import (
     ProcessId,
     TaskId,
     TaskProblem,
-    assignors,
     find_assignor,
+    find_task_assignors,
 )
 from partage.streams.high_availability import HighAvailability
 from partage.streams.sticky import LegacySticky
@@ -221,7 +221,7 @@ def test_it_converges_with_one_to_four_threads_a_client() -> None:
 )
 def test_it_converges_on_thousands_of_worlds(strategy, worlds, threads) -> None:
     """The same on other worlds, some thousands of them."""
-    with form("compiled"):
+    with force_kernel_form("compiled"):
         check_worlds(strategy, range(100_000, 100_000 + worlds), threads)
 
 
@@ -242,7 +242,7 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_every_other_assignor_is_valid_and_comes_to_rest_on_the_same_worlds(name) -> None:
     """Each task active once, no standby beside it, no copy too many; then the same plan again."""
-    assert OTHERS.keys() | {HighAvailability.name} == assignors().keys()
+    assert OTHERS.keys() | {HighAvailability.name} == find_task_assignors().keys()
     asks, most, most_with_racks = OTHERS[name]
     asked = False
     for strategy, worlds in (("none", 25), ("min_traffic", 4), ("balance_subtopology", 2)):

@@ -20,8 +20,8 @@ from partage.streams import (
     TaskId,
     TaskPlan,
     TaskProblem,
-    assignors,
     find_assignor,
+    find_task_assignors,
 )
 from partage.streams.kip1071_sticky import ServerMember, ServerSticky, ServerSubtopology
 
@@ -150,7 +150,7 @@ def _smallest(name, mode="none", most_tasks=4, most_clients=MOST_CLIENTS):
 
 def test_the_table_names_every_assignor() -> None:
     """An assignor without a row would be one that nobody has looked at."""
-    assert list(TABLE) == list(assignors())
+    assert list(TABLE) == list(find_task_assignors())
 
 
 @pytest.mark.parametrize("name", TABLE)

@@ -53,7 +53,7 @@ def test_recorded_rebalances_follow_their_generations(group) -> None:
         for one_rebalance in maker.add_generation(found)
     ]
     assert len(some) == max(0, len(whole) - 12)
-    some += maker.finish()
+    some += maker.finish_rebalances()
     assert [s.generation for s in some] == [s.generation for s in whole]
     assert [s.ids_before for s in some] == [s.ids_before for s in whole]
     assert [[a.member for a in s.departures] for s in some] == [
@@ -67,7 +67,7 @@ class _Kept:
     def __init__(self) -> None:
         self.rows, self.world = [], None
 
-    def add(self, row) -> None:
+    def write_rebalance(self, row) -> None:
         self.rows.append(row)
 
     def finish_group(self, group, commits, usual_ms, timeout_ms):
@@ -90,12 +90,14 @@ def test_telling_holds_what_it_needs(group, monkeypatch) -> None:
         telling.add_pause(one)
     for number in range(len(found)):
         telling.add_row({"number": number})
-    telling.finish(group, {})
+    telling.finish_group(group, {})
     assert [row["number"] for _, row in kept.rows] == list(range(len(found)))
     commits = CommitStatistics.of(pauses)
     for (one_rebalance, _), wanted in zip(kept.rows, whole, strict=True):
         at = wanted.generation
         assert one_rebalance.generation == at
-        assert one_rebalance.pauses == commits.pauses_of(at.incarnation, at.number)
+        assert one_rebalance.pauses == commits.pauses_of_rebalance(
+            at.incarnation, at.generation_number
+        )
     assert kept.world[1] == SimulationContext.of(clusters(), whole, commits).usual_ms
     assert dict(kept.world[0].intervals) == dict(commits.intervals)

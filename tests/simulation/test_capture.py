@@ -100,11 +100,11 @@ def test_recorded_moves_are_those_of_the_record() -> None:
                 last, at = {}, found.incarnation
             if not recorded_one.replayable:
                 continue
-            names = {m.owner for m in found.first.members}
-            cluster = world.clusters.at(found.timestamp_ms)
+            names = {m.owner_identity for m in found.first.members}
+            cluster = world.clusters.cluster_at(found.timestamp_ms)
             # By the topic's number, not its name: a topic made anew is another one.
             now = {
-                (cluster.topic(topic), p): m.owner
+                (cluster.topic(topic), p): m.owner_identity
                 for m in found.first.members
                 for topic, p in assigned_partitions(m)
             }
@@ -113,6 +113,6 @@ def test_recorded_moves_are_those_of_the_record() -> None:
                         and last[p] in names)  # fmt: skip
             row = next(simulate_rebalance(recorded_one, (), world))
             if row.measured.breaches == 0:
-                assert row.measured.moved == moves, (group, found.number)
+                assert row.measured.moved == moves, (group, found.generation_number)
             kept = {p: was for p, was in last.items() if p not in now and was in names}
             last = kept | now

@@ -80,10 +80,10 @@ def test_a_simulation_continues_from_every_stored_rebalance(
             assert known.checkpoint is not None
             applied: list[int] = []
             with monkeypatch.context() as patch:
-                real = cumulative._Simulation._replay
+                real = cumulative._Simulation._apply_membership_changes
                 patch.setattr(
                     cumulative._Simulation,
-                    "_replay",
+                    "_apply_membership_changes",
                     lambda self, one, real=real, n=applied: n.append(1) or real(self, one),
                 )
                 some = list(simulate_policies(found, [policy], now, {name: known}))

@@ -60,7 +60,7 @@ def _generations(*given: tuple[int, int]) -> list[Generation]:
             "consumer", number, "range", "a", time_ms, (member("a", (number % 3,)),)
         )
         out += list(group.process_record(ClassicRecord(LogPosition(0, offset), time_ms, state)))
-    return [one for one in [*out, *group.finish()] if isinstance(one, Generation)]
+    return [one for one in [*out, *group.finish_generations()] if isinstance(one, Generation)]
 
 
 def test_a_leap_that_no_time_can_hold_is_a_broken_number() -> None:
@@ -77,7 +77,9 @@ def test_nobody_owns_a_partition_twice_where_clocks_go_back(times) -> None:
     """Intervals of a partition follow each other, whatever the times of the records are."""
     ownership = OwnershipIntervals(lambda *_: None, (1_000, 2 * 10**12))
     found = _generations(*((n + 1, ms) for n, ms in enumerate(times)))
-    intervals = [i for one in found for i in ownership.process_item(one)] + list(ownership.finish())
+    intervals = [i for one in found for i in ownership.process_item(one)] + list(
+        ownership.finish_intervals()
+    )
     ends = [(i.from_ms, i.to_ms) for i in sorted(intervals, key=lambda i: i.from_generation)]
     assert all(to is None or to >= begin for begin, to in ends)
     assert all(a[1] <= b[0] for a, b in pairwise(ends))

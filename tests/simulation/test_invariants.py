@@ -95,7 +95,7 @@ def test_eager_stops_everything_that_was_read(made, policy) -> None:
     rows = {r.generation: r for r in simulated.cumulative(policy)}
     read = 0
     for recorded in simulated.rebalances:
-        row = rows.get(recorded.generation.number)  # none without a member
+        row = rows.get(recorded.generation.generation_number)  # none without a member
         if row is not None:
             assert row.caused
             assert row.stopped == Bounds(read * 2, read * 2)
@@ -114,7 +114,7 @@ def test_what_stops_is_what_moves(made, policy) -> None:
     simulated = simulated_history(_alive(made))
     rows = simulated.cumulative(policy)
     before: dict[int, str] = {}
-    empty = {s.generation.number for s in simulated.rebalances if not s.replayable}
+    empty = {s.generation.generation_number for s in simulated.rebalances if not s.replayable}
     for row in rows:
         if row.step == 0 and row.generation - 1 in empty:
             before = {}  # nobody was left: nothing was read any more
@@ -192,7 +192,7 @@ def test_every_rebalance_has_its_row(made, policy) -> None:
     """Steps count from 0 without a gap, times never go back, what does not happen moves nothing."""
     simulated = simulated_history(made)
     rows = simulated.cumulative(policy)
-    numbers = {s.generation.number for s in simulated.rebalances if s.replayable}
+    numbers = {s.generation.generation_number for s in simulated.rebalances if s.replayable}
     assert {r.generation for r in rows} == numbers
     for number in numbers:
         mine = [r for r in rows if r.generation == number]

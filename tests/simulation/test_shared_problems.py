@@ -14,7 +14,7 @@ from partage.simulation import metrics, rounds
 from partage.simulation.commit_statistics import CommitStatistics
 from partage.simulation.context import SimulationContext
 from partage.simulation.cumulative import simulate_cumulative, simulate_policies
-from partage.simulation.members import joined_group
+from partage.simulation.members import build_joined_group
 from partage.simulation.metrics import PlanMetrics
 from partage.simulation.per_rebalance import simulate_rebalance
 from partage.simulation.policies import DEFAULT_POLICIES, Policy
@@ -31,8 +31,10 @@ POLICIES = [
 class PlainProblems(SharedProblems):
     """Builds each problem anew from validated members, and asks the strategy each time."""
 
-    def join(self, members, policy, strategy, cluster, *, sent=None) -> JoinedProblem:
-        group = sent or joined_group(members, policy, strategy, cluster)
+    def build_joined_problem(
+        self, members, policy, strategy, cluster, *, members_as_sent=None
+    ) -> JoinedProblem:
+        group = members_as_sent or build_joined_group(members, policy, strategy, cluster)
         silent = self.problem_without_claims(members, cluster, static=policy.static)
         return JoinedProblem(Problem(group, cluster), silent)
 
@@ -40,7 +42,7 @@ class PlainProblems(SharedProblems):
 def plain_judge(plan, group, cluster, weights=None, old_owners=None) -> PlanMetrics:
     """Measure one plan by the public functions, with the solver's proofs for this plan alone."""
     if old_owners is not None:
-        start, partition = old_owners.by_member(len(group))
+        start, partition = old_owners.rows_by_member(len(group))
         names = [cluster.index.name(p) for p in partition.tolist()]
         claims = [names[a:b] for a, b in zip(start[:-1].tolist(), start[1:].tolist(), strict=True)]
         group = Group(m.replaced(owned=own) for m, own in zip(group, claims, strict=True))
@@ -127,7 +129,7 @@ def test_nearly_empty_caches_change_no_row(monkeypatch) -> None:
     monkeypatch.setattr(rounds, "_LEAST_CACHED", 1)
     monkeypatch.setattr(rounds, "_MOST_CACHED_MEMBERS", 1)
     monkeypatch.setattr(metrics, "_MOST_TEXTS", 1)
-    assert rounds.most_entries(2, 512) == 1
+    assert rounds.max_cache_entries(2, 512) == 1
     assert rows() == found
 
 

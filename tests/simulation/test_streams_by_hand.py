@@ -12,10 +12,10 @@ from partage.simulation.streams import (
     StreamsMetrics,
     SweepCell,
     read_application,
-    simulate,
+    simulate_application,
     simulate_cell,
 )
-from partage.streams import rebalance
+from partage.streams import compute_group_assignment
 
 MB = 1_000_000
 
@@ -255,7 +255,7 @@ def test_who_joins_when_and_with_what() -> None:
         )
     )
     listener = Listener()
-    _, left, after = simulate(app, listener).rebalances
+    _, left, after = simulate_application(app, listener).rebalances
     assert [str(task) for task in left.withheld] == ["0_4"]
     standby = {name: [str(task) for task in tasks] for name, tasks in left.standby.items()}
     assert standby == {"a": ["0_1", "0_4"], "b": ["0_2"], "c": ["0_0", "0_3"]}
@@ -341,9 +341,11 @@ def test_of_what_no_thread_has_the_first_to_join_tells(monkeypatch: pytest.Monke
 
     def listening(seen, members, **how):
         said.append(members)
-        return rebalance(seen, members, **how)
+        return compute_group_assignment(seen, members, **how)
 
-    monkeypatch.setattr("partage.simulation.streams.classic_group.rebalance", listening)
+    monkeypatch.setattr(
+        "partage.simulation.streams.classic_group.compute_group_assignment", listening
+    )
     app = _app(
         clients={"a": {"threads": 2}, "b": {"threads": 2}},
         events=[*CRASH, {"at": 1500, "do": "rebalance", "client": "b"}],

@@ -11,9 +11,9 @@ from partage.simulation.streams import (
     SimulatedApplication,
     SimulationResult,
     StreamsMetrics,
-    measure,
+    measure_streams_result,
     read_application,
-    simulate,
+    simulate_application,
 )
 from partage.simulation.streams.client_state import RunningClient, StateCopy
 from partage.streams import ProcessId, TaskId, find_assignor
@@ -43,8 +43,8 @@ def _play(
     from partage.streams.kip1071_sticky import ServerSticky43
 
     chosen = ServerSticky43() if assignor == "server-sticky@4.3" else find_assignor(assignor)
-    played = simulate(_app(event, settings), chosen)
-    return played, measure(played)
+    played = simulate_application(_app(event, settings), chosen)
+    return played, measure_streams_result(played)
 
 
 @pytest.mark.parametrize("assignor", ["high-availability", "server-sticky@4.3"])
@@ -87,7 +87,11 @@ def test_a_clean_close_costs_no_state(event: dict[str, Any]) -> None:
             "subtopologies": [{"sources": {"in": 4}, "stores": {"s": {"records": 6_000_000}}}],
             "clients": {"a": {}, "b": {}}, "settings": settings, "events": [given],
         })  # fmt: skip
-        played.append(measure(simulate(app, find_assignor("high-availability"))).to_dict())
+        played.append(
+            measure_streams_result(
+                simulate_application(app, find_assignor("high-availability"))
+            ).to_dict()
+        )
     assert played[0] == played[1]
 
 
@@ -98,7 +102,7 @@ def test_tasks_that_were_given_up_before_the_crash_keep_their_state() -> None:
     one = RunningClient(app.clients["b"], ProcessId(0, 2), ("b-1",))
     one.disk = {task: StateCopy(10.0, 100) for task in tasks}
     one.active, one.standby = {tasks[0]: "b-1"}, {tasks[1]: "b-1"}
-    assert list(one.closed_cleanly()) == [tasks[2]]
+    assert list(one.copies_closed_cleanly()) == [tasks[2]]
 
 
 @pytest.mark.parametrize("value", ["exactly_once", "exactly_once_beta", "EXACTLY_ONCE_V2", 1])

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.support.recorded_streams_group import Record, application, wrote
 
-from partage.simulation.streams import SimulationResult, simulate
+from partage.simulation.streams import SimulationResult, simulate_application
 from partage.streams.kip1071_sticky import ServerSticky43
 
 RECORDINGS = sorted(
@@ -50,7 +50,7 @@ def _moves(played: SimulationResult) -> dict[str, list[tuple[float, str]]]:
 
 
 def _compare(recording: dict[str, Any], record: Record) -> None:
-    played = simulate(application(recording), ServerSticky43())
+    played = simulate_application(application(recording), ServerSticky43())
     assert _targets(played) == [target for _, target in record.targets]
     beat = recording["settings"]["heartbeat.interval.ms"] / 1000
     for ours, (theirs, _) in zip(played.rebalances, record.targets, strict=True):

@@ -9,8 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partage.simulation.streams import SimulationResult, measure, read_application, simulate
-from partage.streams import assignors, find_assignor
+from partage.simulation.streams import (
+    SimulationResult,
+    measure_streams_result,
+    read_application,
+    simulate_application,
+)
+from partage.streams import find_assignor, find_task_assignors
 
 #: After the last event there is time for everything to be restored and moved.
 CALM = 4 * 3600
@@ -109,8 +114,8 @@ def _check_lives(played: SimulationResult) -> None:
 def test_high_availability_keeps_its_promises_over_time(app: dict[str, Any]) -> None:
     """Each task active once, standbys apart, few extra copies; after a calm all run, none moves."""
     application = read_application(app)
-    played = simulate(application, find_assignor("high-availability"))
-    assert simulate(application, find_assignor("high-availability")) == played
+    played = simulate_application(application, find_assignor("high-availability"))
+    assert simulate_application(application, find_assignor("high-availability")) == played
     _check_plans(app, played, warmups=True)
     _check_lives(played)
     up = [name for name, times in played.present.items() if times[-1][1] == played.length_ms]
@@ -120,7 +125,7 @@ def test_high_availability_keeps_its_promises_over_time(app: dict[str, Any]) -> 
     quiet = played.length_ms - 3_600_000
     assert all(one.at_ms < quiet for one in played.rebalances)
     assert not any(s.kind == "warm-up" and s.to_ms > quiet for s in played.spans)
-    figures = measure(played)
+    figures = measure_streams_result(played)
     assert all(
         0 <= away <= played.length_ms / 1000 for away in figures.unavailable_seconds.values()
     )
@@ -129,7 +134,7 @@ def test_high_availability_keeps_its_promises_over_time(app: dict[str, Any]) -> 
     )
 
 
-@pytest.mark.parametrize("name", assignors())
+@pytest.mark.parametrize("name", find_task_assignors())
 def test_every_assignor_can_be_played(name: str) -> None:
     """Each task is active once and has one role at a time, under each assignor."""
 
@@ -137,7 +142,7 @@ def test_every_assignor_can_be_played(name: str) -> None:
     @given(apps())
     def holds(app: dict[str, Any]) -> None:
         # Some never stop asking for another rebalance: that is theirs, and takes its time here.
-        played = simulate(
+        played = simulate_application(
             read_application({**app, "seconds": app["seconds"] - CALM + 900}), find_assignor(name)
         )
         _check_plans(app, played, warmups=False)

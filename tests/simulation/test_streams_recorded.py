@@ -24,7 +24,7 @@ from tests.support.recorded_streams import (
     observed_states,
 )
 
-from partage.simulation.streams import SimulatedApplication, SimulationResult, simulate
+from partage.simulation.streams import SimulatedApplication, SimulationResult, simulate_application
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "streams"
 RECORDINGS = sorted(file.name.removesuffix(".json.xz") for file in FOLDER.glob("*.json.xz"))
@@ -55,7 +55,7 @@ def _decided(played: SimulationResult, listener: Listener) -> list[Decided]:
                 _rows({name: client.previous_standby for name, client in had.items()}),
                 {
                     name: {task: int(row[number]) for task, number in stateful.items()}
-                    for name, row in zip(had, problem.lags, strict=True)
+                    for name, row in zip(had, problem.changelog_lags, strict=True)
                 },
             )
         )
@@ -68,7 +68,7 @@ def _rows(given: Any) -> Rows:
 
 def _compare(recording: dict[str, Any], app: SimulatedApplication, slow: float = _BUSY) -> None:
     recorded, listener = decided(recording), Listener()
-    played = simulate(app, listener, observed_states(recording))
+    played = simulate_application(app, listener, observed_states(recording))
     simulated = _decided(played, listener)
     for number, (ours, theirs) in enumerate(zip(simulated, recorded, strict=False)):
         assert ours == theirs, f"rebalance {number}"

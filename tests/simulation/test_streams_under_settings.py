@@ -28,14 +28,14 @@ from partage.jobs.replay.streams_settings import (
     streams_settings_rows,
 )
 from partage.jobs.streams_capture import ClassicGeneration
-from partage.simulation.streams import TraceEvent, read_application, simulate
+from partage.simulation.streams import TraceEvent, read_application, simulate_application
 from partage.simulation.streams.recorded_trace import (
     ClientThread,
     RecordedChange,
+    apply_trace,
     record_trace,
-    with_trace,
 )
-from partage.simulation.streams.result import outages
+from partage.simulation.streams.result import find_outages
 from partage.simulation.streams.sweep import settings_outcome, settings_to_compare
 from partage.streams import HighAvailability, ProcessId
 from partage.streams.kip1071_sticky import ServerSticky43
@@ -118,7 +118,7 @@ def test_a_member_that_rejoins_with_its_id_is_another_member() -> None:
         "subtopologies": [{"sources": {"in": 4}}], "clients": {"h1": {}, "h2": {}},
         "settings": {"streams.session.timeout.ms": 90_000},
     })  # fmt: skip
-    assert simulate(with_trace(app, found), ServerSticky43()).rebalances
+    assert simulate_application(apply_trace(app, found), ServerSticky43()).rebalances
 
 
 def test_a_thread_that_is_replaced_is_no_restart() -> None:
@@ -152,7 +152,7 @@ def test_time_without_any_client_is_no_outage() -> None:
         "seconds": 600, "subtopologies": [{"sources": {"in": 2}}], "clients": {"a": {}},
         "events": [{"at": 100, "do": "leave", "client": "a", "backSeconds": 300}],
     })  # fmt: skip
-    assert outages(simulate(app, HighAvailability())) == [3_000, 3_000]
+    assert find_outages(simulate_application(app, HighAvailability())) == [3_000, 3_000]
 
 
 def test_an_outage_is_the_mean_over_shifted_events() -> None:
@@ -211,11 +211,15 @@ def test_simulated_outages_are_those_of_the_application(name: str) -> None:
     recording = read(name)
     recorded, present, *_ = rows_of(name)
     if name in SERVER:
-        played = simulate(recorded_streams_group.application(recording), ServerSticky43())
+        played = simulate_application(
+            recorded_streams_group.application(recording), ServerSticky43()
+        )
         first_ms = recorded["from_ms"] - recording["began"]
     else:
         truth = recorded_streams.application(recording)
-        played = simulate(truth, HighAvailability(), recorded_streams.observed_states(recording))
+        played = simulate_application(
+            truth, HighAvailability(), recorded_streams.observed_states(recording)
+        )
         first_ms = round(1_000 * recording["rebalances"][0]["at"])
     lengths = _after(played, first_ms)
     assert present["worst_outage_s"] == pytest.approx(max(lengths) / 1_000, abs=1.6)
@@ -229,7 +233,7 @@ def _after(played: Any, first_ms: int) -> list[int]:
         for one in played.spans if one.to_ms > first_ms
     ]  # fmt: skip
     # Starts of the simulation's first second belong to the first assignment.
-    return [ms for ms in outages(replace(played, spans=spans,
+    return [ms for ms in find_outages(replace(played, spans=spans,
                                          length_ms=played.length_ms - first_ms)) if ms > 50]  # fmt: skip
 
 

@@ -243,7 +243,7 @@ class Brokers:
                         topics=[MetadataRequest.MetadataRequestTopic(name=topic)],
                         allow_auto_topic_creation=False, min_version=4,
                     )
-                    for broker in connection.metadata().brokers
+                    for broker in connection.fetch_metadata().brokers
                 })  # fmt: skip
                 known = [
                     {

@@ -57,7 +57,7 @@ def classic_record(record: dict) -> ClassicRecord:
 def history(group: str) -> tuple[ClassicGroup, list[Generation | LifecycleEvent]]:
     rebuilt = ClassicGroup()
     found = [f for r in group_records()[group] for f in rebuilt.process_record(classic_record(r))]
-    return rebuilt, [*found, *rebuilt.finish()]
+    return rebuilt, [*found, *rebuilt.finish_generations()]
 
 
 def generations(group: str) -> list[Generation]:

@@ -77,7 +77,7 @@ def sent_records(batches: list[pa.RecordBatch]) -> dict:
     out, reader = {}, BlockReader()
     for batch in batches:
         records = batch.filter(pa.array(batch["kind"].to_numpy() == DecodedKind.GROUP_RECORD))
-        for make in reader.records(records):
+        for make in reader.record_builders(records):
             one = make()
             state, value = one.state, one.value
             if state is None and value is not None and one.type == "GROUP_METADATA":

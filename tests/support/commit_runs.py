@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from partage.history.commit_kernels import NEVER, RUN
-from partage.history.commits import MINUTE_MS, RunColumns, Stretch
+from partage.history.commits import MINUTE_MS, CommitStretch, RunColumns
 from partage.history.records import LogPosition
 from partage.simulation.commit_statistics import CommitRate
 
@@ -50,11 +50,11 @@ class CommitRun(NamedTuple):
         return self[:4]
 
 
-def stretch_of(run: CommitRun) -> Stretch:
+def stretch_of(run: CommitRun) -> CommitStretch:
     """One run as a stretch of its own."""
     if run.first_offset is None or run.last_offset is None or not run.commits:
-        return Stretch(run.topic, run.partition)
-    return Stretch(
+        return CommitStretch(run.topic, run.partition)
+    return CommitStretch(
         run.topic, run.partition, run.commits, run.first_ms, run.last_ms, run.first_offset,
         run.last_offset, max(0, run.last_ms - run.first_ms), run.commits - 1, False, False,
         run.last_ms, max(0, run.last_offset - run.first_offset), run.advanced_ms,
@@ -85,7 +85,7 @@ def run_columns(runs: Sequence[CommitRun]) -> RunColumns:
 
 def fed(history, run: CommitRun) -> list:
     """What a group's history yields for one run."""
-    return [*history.moves_until(run.first_place), *history.stretch(stretch_of(run))]
+    return [*history.moves_until(run.first_place), *history.process_commit_stretch(stretch_of(run))]
 
 
 def joined(a: CommitRun, b: CommitRun) -> CommitRun:
@@ -142,5 +142,5 @@ def commit_rates(runs: Iterable[CommitRun]) -> dict[tuple[str, int], float]:
         if run.first_offset is not None and run.last_offset is not None:
             rate = by_partition.setdefault((run.topic, run.partition), CommitRate())
             rate.add_commits(run.first_ms, run.last_ms, run.first_offset, run.last_offset)
-    rates = {key: rate.per_second for key, rate in by_partition.items()}
+    rates = {key: rate.records_per_second for key, rate in by_partition.items()}
     return {key: rate for key, rate in rates.items() if rate is not None}

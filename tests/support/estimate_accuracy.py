@@ -116,7 +116,7 @@ def compare(recording: Recording, reading: str = SUBSCRIBER) -> list[Compared]:
     """
     groups = {name: one for name, one in recording.rebalances.items() if not _is_apart(one)}
     known = {
-        name: [(g.timestamp_ms, (g.incarnation, g.number)) for g in one]
+        name: [(g.timestamp_ms, (g.incarnation, g.generation_number)) for g in one]
         for name, one in groups.items()
     }
     found = _lengths(unread_intervals(recording.observed, recording.events), groups, reading)
@@ -124,10 +124,10 @@ def compare(recording: Recording, reading: str = SUBSCRIBER) -> list[Compared]:
     out = []
     for name, one in groups.items():
         for g in one:
-            parts = lost.get((name, g.incarnation, g.number), {})
+            parts = lost.get((name, g.incarnation, g.generation_number), {})
             if g.unread is not None:
                 true = sum(parts.values()) / 1_000
-                out.append(Compared(name, g.number, true, g.unread, len(parts)))
+                out.append(Compared(name, g.generation_number, true, g.unread, len(parts)))
     return out
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from partage.capture.manifest import Manifest, Part, write_table
+from partage.capture.manifest import CaptureManifest, CapturePart, write_table
 from partage.jobs.watch.capture_log import SETTLE_MS
 
 _TABLES = {"consumer_offsets.parquet": "offset", "batches.parquet": "base_offset"}
@@ -36,7 +36,7 @@ class GrowingCapture:
         self._ends = [int(times[len(times) * n // parts - 1]) for n in range(1, parts)]
         self._ends.append(int(times[-1]))
         self._states = (source / "cluster.jsonl").read_bytes().splitlines(keepends=True)
-        self._manifest = Manifest()
+        self._manifest = CaptureManifest()
         for name in _TABLES:
             (folder / name).mkdir(parents=True)
         shutil.copy(source / "cluster-config.json", folder)
@@ -65,12 +65,14 @@ class GrowingCapture:
             manifest.positions[p] = max(reached, before.get(p, 0))
         known = [s for s in self._states if is_last or json.loads(s)["ts_ms"] <= end + SETTLE_MS]
         (self.folder / "cluster.jsonl").write_bytes(b"".join(known))
-        part = Part(number)
+        part = CapturePart(number)
         for name, column in _TABLES.items():
             wanted = self._between(name, column, before, everything=is_last)
-            write_table(self.folder / name / part.name, self._tables[name].filter(pa.array(wanted)))
+            write_table(
+                self.folder / name / part.file_name, self._tables[name].filter(pa.array(wanted))
+            )
         manifest.parts.append(part)
-        manifest.save(self.folder)
+        manifest.save_manifest(self.folder)
 
     def _between(
         self, name: str, column: str, before: dict[int, int], *, everything: bool

@@ -76,14 +76,14 @@ def follow(
         while states and states[-1]["ts_ms"] <= now:
             known.append(states.pop())
             live.add_state(known[-1])
-        live.add([batch], now)
-        events += live.advance(now)
+        live.queue_batches([batch], now)
+        events += live.process_due_records(now)
         if every is not None and number % every == 0:
             blob, live = live.to_bytes(), LiveGroups(SESSION_MS, delay_ms)
             for state in known:
                 live.add_state(state)
-            live.resume(blob)
+            live.restore_state(blob)
     while states:
         live.add_state(states.pop())
-    events += live.finish(now)
+    events += live.process_remaining_records(now)
     return live, events

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partage.report.run import Figures, GroupFigures, RunFigures, Traits, total
+from partage.report.run import GroupFigures, PolicyFigures, RunFigures, Traits, total_figures
 from partage.tables.statuses import RECORDED
 
 COVERAGE = {
@@ -11,13 +11,13 @@ COVERAGE = {
 }  # fmt: skip
 
 
-def figures(name: str, **more) -> Figures:
+def figures(name: str, **more) -> PolicyFigures:
     entries = {"rows": 4, "done": 4, "proven": 4} | more
     happened = entries["rows"] - entries.get("spared", 0)
-    return Figures.of(name, **({"happened": happened} | entries))
+    return PolicyFigures.from_sums(name, **({"happened": happened} | entries))
 
 
-def made_group(name: str = "g", *of: Figures, **more) -> GroupFigures:
+def made_group(name: str = "g", *of: PolicyFigures, **more) -> GroupFigures:
     mine = {
         "anchor": "g0", "kind": "classic", "status": "replayed", "why": None, "claimed": ("range",),
         "clients": ("java",), "records": 0, "commits": 0, "rebalances": 4, "incarnations": 0,
@@ -29,16 +29,16 @@ def made_group(name: str = "g", *of: Figures, **more) -> GroupFigures:
 
 
 def made_run(*groups: GroupFigures, causes=(), **cover) -> RunFigures:
-    sums: dict[str, list[Figures]] = {}
+    sums: dict[str, list[PolicyFigures]] = {}
     for group in groups:
         for name, one in group.figures.items():
             sums.setdefault(name, []).append(one)
-    overall = {name: total(of) for name, of in sums.items()}
+    overall = {name: total_figures(of) for name, of in sums.items()}
     return RunFigures(
         {"coverage": COVERAGE | cover, "accounting": {"bad": 0}}, groups,
         tuple(n for n in overall if n != RECORDED), overall, {}, tuple(causes), (),
     )  # fmt: skip
 
 
-def lost(low: float, high: float) -> Figures:
+def lost(low: float, high: float) -> PolicyFigures:
     return figures(RECORDED, stopped_known=4, stopped_low=low, stopped_high=high)

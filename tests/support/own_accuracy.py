@@ -116,13 +116,13 @@ def compare_group(
         one.recorded.add(recorded, is_follow_up=rebalance.is_follow_up)
         if rebalance.is_migration:
             continue
-        first = (generation.incarnation, generation.number, 0)
+        first = (generation.incarnation, generation.generation_number, 0)
         # A recorded second phase is the next step of the rebalance that it completes.
         at = (*at[:2], at[2] + 1) if rebalance.is_follow_up else first
         why = _difference(rebalance, by_key.get(at))
         one.plans[_kind(rebalance), why is None] += 1
         if why is not None:
-            one.differences.append((generation.number, why))
+            one.differences.append((generation.generation_number, why))
     return one
 
 

@@ -31,7 +31,7 @@ def answer(problem):
         if problem["kind"] == "striped":
             placer = StripedPlacer(brokers(problem), seed=problem["seed"])
             out = [
-                placer.place(problem["partitions"], problem["rf"]).tolist()
+                placer.place_topic(problem["partitions"], problem["rf"]).tolist()
                 for _ in range(problem.get("times", 1))
             ]
             return {"out": out if "times" in problem else out[0]}

@@ -92,12 +92,12 @@ def summary(**more) -> dict:
 
 def published(out: Path, rows: dict[str, list[dict]] | None = None, **more) -> Path:
     """An output folder with these rows, as `partage replay` leaves it behind."""
-    from partage.jobs.replay.output import TableWriters, publish
+    from partage.jobs.replay.output import TableWriters, publish_run
 
     with closing(TableWriters(str(out), "run-1", "test")) as writers:
         for table, of in (tables() if rows is None else rows).items():
             for row in of:
-                writers.add(table, row)
-        receipts = writers.finish()
-    publish(out, "run-1", receipts, summary(**more))
+                writers.write_row(table, row)
+        receipts = writers.close_with_receipts()
+    publish_run(out, "run-1", receipts, summary(**more))
     return out

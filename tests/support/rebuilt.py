@@ -50,7 +50,7 @@ def rebuilt(group: str) -> tuple[GroupHistory, tuple[HistoryItem, ...]]:
     out: list[HistoryItem] = []
     for _, kind, row in sorted(rows, key=lambda one: one[:2]):
         out.extend(fed(history, row) if kind else history.process_record(record(row)))
-    out.extend(history.finish())
+    out.extend(history.finish_history())
     return history, tuple(out)
 
 

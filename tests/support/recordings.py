@@ -30,7 +30,7 @@ from partage.history.commits import (
 from partage.history.events import Generation
 from partage.history.group_history import GroupHistory, HistoryItem
 from partage.history.records import GroupRecord, LogPosition
-from partage.history.transactions import Outcome, Transactions
+from partage.history.transactions import TransactionOutcome, Transactions
 from partage.jobs.replay.capture import read_context
 from partage.wire.columns import BinaryColumn
 from partage.wire.columns.commits import TOMBSTONE, decode_offset_commits
@@ -134,7 +134,7 @@ class Recording:
         out: list[HistoryItem] = []
         for _, is_run, row in sorted(rows, key=lambda one: one[:2]):
             out.extend(fed(history, row) if is_run else history.process_record(row))
-        out.extend(history.finish())
+        out.extend(history.finish_history())
         return tuple(out)
 
 
@@ -172,7 +172,7 @@ def commit_runs(
         positions: group -> positions of its records that are no commits.
     """
     found = decode_offset_commits(
-        *(BinaryColumn.of(log[name].to_pylist()) for name in ("key", "value"))
+        *(BinaryColumn.from_rows(log[name].to_pylist()) for name in ("key", "value"))
     )
     names = ("partition", "offset", "timestamp_ms")
     columns = [log[name].to_numpy().astype(np.int64) for name in names]
@@ -180,9 +180,11 @@ def commit_runs(
     transactions = Transactions(batches.to_pylist())
     for p in np.unique(columns[0]):
         mine = np.flatnonzero(columns[0] == p)
-        effects = transactions.effects(int(p), columns[1][mine], columns[2][mine])
+        effects = transactions.find_outcomes(int(p), columns[1][mine], columns[2][mine])
         fate[mine], offset[mine], time_ms[mine] = effects.outcome, effects.offset, effects.time_ms
-    kept = np.flatnonzero(np.isin(fate[found.row], (Outcome.PLAIN, Outcome.COMMITTED)))
+    kept = np.flatnonzero(
+        np.isin(fate[found.row], (TransactionOutcome.PLAIN, TransactionOutcome.COMMITTED))
+    )
     row = found.row[kept]
     order = np.lexsort((offset[row], columns[0][row]))
     kept, row = kept[order], row[order]
@@ -197,7 +199,7 @@ def commit_runs(
     made = reduce_to_runs(Commits(
         found.pair[kept], found.partition[kept], columns[0][row], offset[row], time_ms[row],
         found.offset[kept], found.value_version[kept] != TOMBSTONE,
-        fate[row] == Outcome.COMMITTED, stretch,
+        fate[row] == TransactionOutcome.COMMITTED, stretch,
     ))  # fmt: skip
     out: dict[str, list[CommitRun]] = {}
     for i in range(len(made.pair)):

@@ -99,10 +99,10 @@ def _returns(found: list[Generation]) -> list[Generation]:
     """With causes that name the joining members that were there before, as the history's do."""
     gone, out = DepartedMembers(), []
     for before, now in zip([None, *found], found, strict=False):
-        old = {m.owner: m for m in before.last.members} if before else {}
-        new = {m.owner: m for m in now.first.members}
+        old = {m.owner_identity: m for m in before.last.members} if before else {}
+        new = {m.owner_identity: m for m in now.first.members}
         for m in (m for owner, m in old.items() if owner not in new):
-            gone.add(m, now.timestamp_ms, m.session_timeout_ms)
+            gone.add_departure(m, now.timestamp_ms, m.session_timeout_ms)
         causes = {(c.kind, c.member): c for c in now.causes}
         for m in (m for owner, m in new.items() if owner not in old):
             was = gone.match_rejoin(m, now.timestamp_ms)

@@ -14,5 +14,5 @@ def transfer_rows(decision, sticky):
     last = dict(
         zip(decision.transfers.slot.tolist(), decision.transfers.member.tolist(), strict=True)
     )
-    rows = sorted((int(slots.keys[s]), s, m) for s, m in last.items())
+    rows = sorted((int(slots.sort_keys[s]), s, m) for s, m in last.items())
     return [(names[slots.topic[s]], int(slots.number[s]), ids[m]) for _, s, m in rows]

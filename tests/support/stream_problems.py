@@ -87,7 +87,7 @@ def helpers(problem):
     optimize_rack_aware_active_tasks(problem, board)
     default_standby_task_assignment(problem, board)
     optimize_rack_aware_standby_tasks(problem, board)
-    return TaskPlan.of(problem, board)
+    return TaskPlan.from_draft(problem, board)
 
 
 ANSWERS = {

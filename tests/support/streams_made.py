@@ -75,7 +75,7 @@ def made_draft(rng):
         (rng.choice(TOPICS), rng.randrange(40)): rng.choice([0, 1, 7, -1, 2**31 - 1])
         for _ in range(rng.randrange(20))
     }
-    return SubscriptionDraft5.of(
+    return SubscriptionDraft5.from_values(
         process=rng.randbytes(16),
         store_lags=lags,
         endpoint=rng.choice([None, "h:80", "é:1"]),

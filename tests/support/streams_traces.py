@@ -128,7 +128,7 @@ def streams_rebalances(recording: dict[str, Any]) -> list[RecordedRebalance]:
         found = decode_record(base64.b64decode(key), raw)
         record = GroupRecord(LogPosition(0, number), stamp, found.type, found.key, found.value)
         items += history.process_record(record)
-    items += history.finish()
+    items += history.finish_history()
     generations = (one for one in items if isinstance(one, Generation))
     session_ms = recording["settings"]["session.timeout.ms"]
     return list(recorded_rebalances(generations, clusters, session_ms))

@@ -63,7 +63,7 @@ def shortfall(found: Generation, clusters: ClusterHistory) -> str | None:
     """
     assert found.target is not None
     at = found.target.decided_ms or found.timestamp_ms
-    now = clusters.at(at)
+    now = clusters.cluster_at(at)
     topics = sorted(
         {t for m in found.first.members if m.subscription for t in m.subscription.topics}
     )

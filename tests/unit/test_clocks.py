@@ -24,7 +24,7 @@ def _correct_strands(times: list[int], cuts: list[int]) -> tuple[list[int], int]
         one for piece in reversed(pieces) for one in find_strands(offset[piece], time_ms[piece])
     ]
     clocks = find_wrong_clocks({3: found})
-    clocks.correct(np.full(len(times), 3), offset, time_ms)
+    clocks.correct_timestamps(np.full(len(times), 3), offset, time_ms)
     return time_ms.tolist(), clocks.misdated
 
 

@@ -10,7 +10,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from partage.kernels import Kernel, form
+from partage.kernels import Kernel, force_kernel_form
 
 pytest.importorskip("numba", reason="numba (the extra `fast`) is not installed")
 
@@ -37,7 +37,7 @@ ZIPPED = """
     from inside import double
     values = np.arange(4)
     double(values, work=10**12)
-    print(values, double.ready)
+    print(values, double.is_compiled)
 """
 ON_A_LOOP = """
     import asyncio, sys, threading
@@ -50,11 +50,11 @@ ON_A_LOOP = """
         cluster = pg.Cluster.from_topics(dict.fromkeys(names, 20_000))
         with kernels.never_compiling():
             pg.assign("range", group, cluster)
-            before = "numba" in sys.modules, any(one.ready for one in kernels._all)
+            before = "numba" in sys.modules, any(one.is_compiled for one in kernels._all)
             warming = kernels.warm_up()
             assert warming is not threading.current_thread()
         await asyncio.to_thread(warming.join)
-        return before, all(one.ready for one in kernels._all)
+        return before, all(one.is_compiled for one in kernels._all)
 
     print(asyncio.run(rebalanced()))
 """
@@ -96,7 +96,7 @@ PLANS = """
     found = hashlib.sha256()
     cluster = pg.Cluster.from_topics({f"t{i}": 9 + i for i in range(7)})
     racked = pg.Cluster.from_topics({f"t{i}": [["a"], ["b"], ["a", "b"]] for i in range(7)})
-    with kernels.form(sys.argv[1]):
+    with kernels.force_kernel_form(sys.argv[1]):
         for ODD in (-1, 4):
             for chosen in STRATEGIES:
                 before = None
@@ -107,7 +107,7 @@ PLANS = """
                 on = [m.replaced(rack="ab"[i % 2]) for i, m in enumerate(group)]
                 plan = find(chosen).assign(Problem(pg.Group(on), racked))
                 found.update(plan.start.tobytes() + plan.partition.tobytes())
-    ready = sum(one.ready for one in kernels._all)
+    ready = sum(one.is_compiled for one in kernels._all)
     print(found.hexdigest(), ready)
 """
 
@@ -170,7 +170,7 @@ def test_the_plain_form_checks_bounds() -> None:
     def beyond(values):
         return values[len(values)]
 
-    with form("interpreted"), pytest.raises(IndexError):
+    with force_kernel_form("interpreted"), pytest.raises(IndexError):
         Kernel(beyond, "int64(int64[::1])")(np.arange(3), work=1)
 
 

@@ -29,7 +29,7 @@ def test_both_forms_give_the_same(form):
     """What is written into an array shows in the caller's array in either form."""
     pytest.importorskip("numba", reason="numba (the extra `fast`) is not installed")
     out = np.zeros(3, np.int64)
-    with kernels.form(form):
+    with kernels.force_kernel_form(form):
         assert running_sum(np.array([1, 2, 3], np.int32), out, work=3) == 6
     assert out.tolist() == [1, 3, 6]
 
@@ -65,7 +65,7 @@ def test_a_kernel_takes_a_record_of_arrays(form):
     totals = Totals(
         np.array([1, 2, 3], np.int32), np.array([True, False, True]), np.zeros(3, np.int64)
     )
-    with kernels.form(form):
+    with kernels.force_kernel_form(form):
         assert flagged_sum(totals, 10, work=3) == 14
     assert totals.total.tolist() == [11, 11, 14]
 
@@ -127,9 +127,9 @@ def test_a_large_problem_compiles_but_not_on_a_poll_thread():
     code = """
     with kernels.never_compiling():
         double(values, work=10**12)
-    print(double.ready)
+    print(double.is_compiled)
     double(values, work=10**12)
-    print(double.ready, values)
+    print(double.is_compiled, values)
     """
     pytest.importorskip("numba", reason="numba (the extra `fast`) is not installed")
     assert run(LOOP + code).split("\n") == ["False", "True [ 0  4  8 12 16]"]
@@ -140,7 +140,7 @@ def test_without_numba_everything_runs_interpreted():
     code = """
     sys.modules["numba"] = None
     double(values, work=10**12)
-    print(values, double.ready)
+    print(values, double.is_compiled)
     """
     assert run(LOOP + code) == "[0 2 4 6 8] False"
 
@@ -157,7 +157,7 @@ def test_a_compilation_is_announced_and_a_read_from_disk_is_not(tmp_path):
     (tmp_path / "doubling.py").write_text(
         textwrap.dedent("""
         from partage import kernels
-        @kernels.piece
+        @kernels.kernel_helper
         def doubled(value):
             return value * 2
         def twice(values):
@@ -173,8 +173,8 @@ def test_a_compilation_is_announced_and_a_read_from_disk_is_not(tmp_path):
         import numpy as np
         from doubling import first, kernels, second
         said, values = [], np.arange(3)
-        with kernels.form("compiled"):
-            with kernels.report_compilation(lambda name: said.append((name, first.ready))):
+        with kernels.force_kernel_form("compiled"):
+            with kernels.report_compilation(lambda name: said.append((name, first.is_compiled))):
                 first(values, work=1)
                 first(values, work=1)
             with kernels.report_compilation(lambda name: said.append("again " + name)):
@@ -188,11 +188,11 @@ def test_a_piece_of_another_file_that_changes_makes_another_kernel(monkeypatch):
     """Numba's cache looks at the kernel's own file: others that it is made of are in its name."""
     from partage.wire.columns.commit_kernel import read_commits
 
-    before = kernels._stamp(read_commits.interpreted, {})
+    before = kernels._hash_called_code(read_commits.interpreted, {})
     sources = []
     monkeypatch.setattr(
         "partage.kernels.inspect.getsource", lambda module: sources.append(module.__name__) or "x"
     )
-    assert before not in {"", kernels._stamp(read_commits.interpreted, {})}
+    assert before not in {"", kernels._hash_called_code(read_commits.interpreted, {})}
     assert sources == ["partage.wire.columns.distinct"]
-    assert kernels._stamp(running_sum.interpreted, {}) == ""
+    assert kernels._hash_called_code(running_sum.interpreted, {}) == ""

@@ -42,10 +42,10 @@ def _publish(folder: StreamFolder, batch: int, *changes: dict[str, Any]) -> dict
     kinds = {"group": pa.string(), "table": pa.string(), "final": pa.bool_(),
              "length": pa.int64(), "data": pa.binary()}  # fmt: skip
     some = pa.RecordBatch.from_pylist(list(changes), schema=pa.schema(kinds))
-    folder.merge(batch)
+    folder.merge_small_files(batch)
     (made,) = write_changes(str(folder.path), batch, [some])
     files = [tuple(json.loads(row["text"])) for row in made.to_pylist() if row["what"] == "file"]
-    return folder.publish(batch, files)
+    return folder.publish_batch(batch, files)
 
 
 def _current(folder: StreamFolder) -> list[tuple[str, int]]:
@@ -56,7 +56,7 @@ def _current(folder: StreamFolder) -> list[tuple[str, int]]:
 @pytest.fixture
 def folder(tmp_path: Path) -> StreamFolder:
     made = StreamFolder(tmp_path)
-    made.prepare()
+    made.create_folders()
     return made
 
 
@@ -113,7 +113,7 @@ def test_a_crash_while_merging_counts_no_row_twice(
         _publish(folder, batch, _rows("a", batch, final=True))
     monkeypatch.setattr(stream_output, "_SPANS", (4,))
     copies = {path: path.read_bytes() for path in (folder.path / "batches").iterdir()}
-    folder.merge(4)
+    folder.merge_small_files(4)
     for path, content in copies.items():
         path.write_bytes(content)
     assert _current(folder) == [("a", at) for at in range(4)]
@@ -133,7 +133,11 @@ def test_a_folder_belongs_to_one_source_and_one_process(folder: StreamFolder) ->
     expect_stream_folder(folder.path.parent, "/a")
     with pytest.raises(InvalidConfigError, match="stream of /a"):
         expect_stream_folder(folder.path.parent, "/b")
-    with folder.lock(), pytest.raises(InvalidConfigError, match="another stream"), folder.lock():
+    with (
+        folder.lock_folder(),
+        pytest.raises(InvalidConfigError, match="another stream"),
+        folder.lock_folder(),
+    ):
         pass
 
 
@@ -149,4 +153,4 @@ def test_the_reason_of_the_jvm_is_in_the_error() -> None:
 
     lake = stream_output.LakeTables(Session(), "iceberg", "lake.k")
     with pytest.raises(InvalidConfigError, match=r"\(View is not an interface\); Spark needs"):
-        lake.prepare()
+        lake.create_tables()

@@ -20,7 +20,7 @@ pa = pytest.importorskip("pyarrow")
 from pyarrow import compute as pc  # noqa: E402
 from pyarrow import parquet  # noqa: E402
 
-from partage.capture.manifest import Manifest, Part  # noqa: E402
+from partage.capture.manifest import CaptureManifest, CapturePart  # noqa: E402
 from partage.errors import InvalidCaptureError  # noqa: E402
 from partage.history.clusters import ClusterHistory  # noqa: E402
 from partage.jobs.replay.capture import read_context  # noqa: E402
@@ -60,7 +60,7 @@ class _Stream:
 
     def __init__(self, folder: Path) -> None:
         self.log = CaptureLog(folder)
-        self.log.refresh()
+        self.log.list_new_files()
         self.states = (folder / "cluster.jsonl").read_bytes()
         self.timeout = read_context(folder)
         self.at = Position({}, 0)
@@ -72,12 +72,12 @@ class _Stream:
     def clusters(self, size: int) -> ClusterHistory:
         history = ClusterHistory([])
         for line in self.states[:size].splitlines():
-            history.append(json.loads(line))
+            history.append_metadata(json.loads(line))
         return history
 
     def advance(self, end: Position) -> None:
         """Process the micro-batch up to a position."""
-        pieces = self.log.pieces(self.at, end)
+        pieces = self.log.divide_records(self.at, end)
         batches = [batch for piece in pieces for batch in read_piece(piece)]
         random.Random(len(batches)).shuffle(batches)
         clusters = self.clusters(end.metadata_bytes)
@@ -87,7 +87,7 @@ class _Stream:
             context = replace(self.timeout, moves=moves_of(at, text))
             known = self.stored.get(name)
             self.take(name, _updated(name, known, rows.to_batches(), clusters, context))
-        self.log.forget(end)
+        self.log.forget_transactions(end)
         self.at = end
 
     def take(self, name: str, update: GroupUpdate) -> None:
@@ -216,14 +216,14 @@ def _log(folder: Path, *tables: Any, positions: dict[int, int]) -> CaptureLog:
     """Write a capture with these files of records and return its log."""
     (folder / "consumer_offsets.parquet").mkdir(parents=True)
     (folder / "cluster.jsonl").write_text('{"ts_ms": 0, "brokers": [], "topics": {}}\n')
-    parts = [Part(number) for number in range(len(tables))]
+    parts = [CapturePart(number) for number in range(len(tables))]
     for part, table in zip(parts, tables, strict=True):
-        path = folder / "consumer_offsets.parquet" / part.name
+        path = folder / "consumer_offsets.parquet" / part.file_name
         parquet.write_table(table, path)
         os.utime(path, (1, 1))
-    Manifest(parts=parts, positions=positions).save(folder)
+    CaptureManifest(parts=parts, positions=positions).save_manifest(folder)
     log = CaptureLog(folder)
-    log.refresh()
+    log.list_new_files()
     return log
 
 
@@ -235,7 +235,7 @@ def small() -> Any:
 
 
 def _decoded(log: CaptureLog, start: Position, end: Position) -> list[str]:
-    rows = (row for piece in log.pieces(start, end) for row in _rows_of(piece))
+    rows = (row for piece in log.divide_records(start, end) for row in _rows_of(piece))
     return sorted(rows)
 
 
@@ -250,11 +250,11 @@ def test_positions_do_not_depend_on_files(small: Any, tmp_path: Path) -> None:
     two = _log(tmp_path / "two", small.slice(0, 400), small.slice(400), positions=ends)
     one = _log(tmp_path / "one", small, positions=ends)
     start = Position({}, 0)
-    middle = two.latest(start, most_rows=400)
-    end = two.latest(middle)
+    middle = two.batch_end(start, most_rows=400)
+    end = two.batch_end(middle)
     assert middle.offsets[0] == small["offset"][399].as_py() + 1
     assert end.offsets == ends
-    assert two.latest(end) == end
+    assert two.batch_end(end) == end
     assert _decoded(one, start, middle) == _decoded(two, start, middle) != []
     assert _decoded(one, middle, end) == _decoded(two, middle, end) != []
 
@@ -263,7 +263,7 @@ def test_a_log_that_lost_records_ends_the_stream(small: Any, tmp_path: Path) -> 
     """Offsets that were read and are gone are an error, because they will have other records."""
     log = _log(tmp_path / "cut", small, positions={0: 500})
     with pytest.raises(InvalidCaptureError, match="lost records"):
-        log.latest(Position({0: 600}, 0))
+        log.batch_end(Position({0: 600}, 0))
 
 
 def test_row_groups_outside_of_a_micro_batch_are_not_read(small: Any, tmp_path: Path) -> None:
@@ -272,15 +272,15 @@ def test_row_groups_outside_of_a_micro_batch_are_not_read(small: Any, tmp_path: 
     one = _log(tmp_path / "one", small, positions=ends)
     path = tmp_path / "many"
     many = _log(path, small, positions=ends)
-    file = path / "consumer_offsets.parquet" / Part(0).name
+    file = path / "consumer_offsets.parquet" / CapturePart(0).file_name
     parquet.write_table(small, file, row_group_size=100)
     os.utime(file, (1, 1))
-    many.refresh()
+    many.list_new_files()
     start = Position({}, 0)
-    middle = many.latest(start, most_rows=250)
-    end = many.latest(middle, most_rows=100)
+    middle = many.batch_end(start, most_rows=250)
+    end = many.batch_end(middle, most_rows=100)
     assert middle.offsets[0] == small["offset"][249].as_py() + 1
-    assert [piece.slice.row_group for piece in many.pieces(middle, end)] == [2, 3]
+    assert [piece.slice.row_group for piece in many.divide_records(middle, end)] == [2, 3]
     for cut in ((start, middle), (middle, end)):
         assert _content(one, *cut) == _content(many, *cut)
         assert min(map(bool, _content(one, *cut)))
@@ -288,11 +288,11 @@ def test_row_groups_outside_of_a_micro_batch_are_not_read(small: Any, tmp_path: 
 
 def _content(log: CaptureLog, start: Position, end: Position) -> tuple[list[int], int]:
     """Return the offsets of group records, and the number of commits between two positions."""
-    batches = [batch for piece in log.pieces(start, end) for batch in read_piece(piece)]
+    batches = [batch for piece in log.divide_records(start, end) for batch in read_piece(piece)]
     rows = pa.Table.from_batches(batches)
     records = rows.filter(pc.equal(rows["kind"], int(DecodedKind.GROUP_RECORD)))
     runs = rows.filter(pc.equal(rows["kind"], int(DecodedKind.COMMIT_RUNS))).combine_chunks()
-    commits = sum(int(unpack_runs(b)[0].column("commits").sum()) for b in runs.to_batches())
+    commits = sum(int(unpack_runs(b)[0].column_of_runs("commits").sum()) for b in runs.to_batches())
     return sorted(records["log_offset"].to_pylist()), commits
 
 
@@ -310,7 +310,9 @@ def test_commits_without_records_are_processed_without_the_history(part: Path) -
     stream = _Stream(part)
     quick, slow = 0, 0
     for end in _positions(part, cuts=12, seed=4):
-        batches = [b for piece in stream.log.pieces(stream.at, end) for b in read_piece(piece)]
+        batches = [
+            b for piece in stream.log.divide_records(stream.at, end) for b in read_piece(piece)
+        ]
         clusters = stream.clusters(end.metadata_bytes)
         for name, rows in _by_group(batches):
             known = stream.stored.get(name)
@@ -406,7 +408,7 @@ def test_sparks_processor_gives_the_tables_of_a_replay(
 
     spark.setProcessingTime(1_000)
     for end in _positions(part, cuts=12, seed=6):
-        pieces = stream.log.pieces(stream.at, end)
+        pieces = stream.log.divide_records(stream.at, end)
         batches = [batch for piece in pieces for batch in read_piece(piece)]
         for name, table in _by_group(batches):
             names.add(name)

@@ -36,7 +36,7 @@ def subjects(vectors: Path) -> dict[str, Subject]:
     for name in pg.strategies():
         made[f"strategy/{name}"] = partial(_assign, name)
     made["judge/measure"] = _measure
-    for name in find("partage.streams.registry.assignors")():
+    for name in find("partage.streams.registry.find_task_assignors")():
         made[f"streams/{name.removeprefix('streams:')}"] = partial(_assign_tasks, name)
     made["streams/server-sticky"] = _assign_server_tasks
     for name in _PLACERS:

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 from partage.errors import InvalidConfigError, PartageError, PluginFailedError, UnknownStrategyError
 from partage.groups import registry
 from partage.groups.subscriptions import (
+    add_user_data,
     check_config,
     ineffective_config,
     missing_topics,
-    subscribed,
     with_leader_settings,
 )
 from partage.model import Assignment, Cluster, Group, Plan, Problem
-from partage.model.arguments import checked
-from partage.model.display import Picture, histogram, html_table, pretty_print, text_table
+from partage.model.arguments import check_argument_types
+from partage.model.display import Picture, draw_histogram, html_table, pretty_print, text_table
 from partage.model.validation import reject_text
 
 # The judge and the solver are imported where they are used: a plan needs neither.
@@ -33,10 +33,10 @@ __all__ = [
     "Comparison",
     "ComparisonRow",
     "PlanWithWarnings",
+    "allows_several_owners",
     "assign",
     "compare",
     "decide",
-    "several_owners",
 ]  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def assign(
     memory: object = None,
     config: Mapping[str, object] | None = None,
 ) -> Plan: ...
-@checked
+@check_argument_types
 def assign(
     strategy: str | Strategy | Sequence[str],
     group: Group,
@@ -140,7 +140,7 @@ def decide(
             check_config([strategy], config)
         leading = leading.configure(config)
     with registry.plug_in_errors(strategy):
-        joined = subscribed(strategy, group, cluster, sender=sender, compared=compared)
+        joined = add_user_data(strategy, group, cluster, sender=sender, compared=compared)
     plan = registry.assign_with(leading, Problem(joined.group, cluster), memory)
     idle = () if compared else ineffective_config([strategy], group)
     warnings = (*missing_topics(group, cluster), *idle, *joined.warnings)
@@ -247,7 +247,7 @@ class Comparison(Sequence[ComparisonRow]):
     def __repr__(self) -> str:
         head = ("strategy", *self._columns())
         rows = [(row.strategy, *self._cells(row)) for row in self.rows]
-        table = text_table([head, *rows], left=2)
+        table = text_table([head, *rows], left_columns=2)
         return "\n".join([table, *self._refusals()])
 
     _repr_pretty_ = pretty_print
@@ -255,7 +255,7 @@ class Comparison(Sequence[ComparisonRow]):
     def _repr_html_(self) -> str:
         """Return an HTML table of all strategies' measures, with the load of each member."""
         rows: list[tuple[str | int | Picture, ...]] = [
-            (row.strategy, *self._cells(row), histogram(row.loads())) for row in self.rows
+            (row.strategy, *self._cells(row), draw_histogram(row.loads())) for row in self.rows
         ]
         title = f"Comparison: {len(self)} strategies"
         columns = ("strategy", *self._columns(), "partitions by member")
@@ -278,7 +278,7 @@ class Comparison(Sequence[ComparisonRow]):
         ]
 
 
-@checked
+@check_argument_types
 def compare(
     group: Group,
     cluster: Cluster,
@@ -338,7 +338,7 @@ def compare(
         if isinstance(one, PartageError):
             rows.append(ComparisonRow(name, refused=str(one)))
             continue
-        shared = several_owners(one)
+        shared = allows_several_owners(one)
         if shared and strategies is None:
             continue
         try:
@@ -352,7 +352,7 @@ def compare(
         # A cooperative plan is measured after its follow-up: the first plan is uneven by design.
         end = made.plan.settled() if isinstance(made.plan, Plan) else made.plan
         if optimum and not shared:
-            figures = best.measure(end)
+            figures = best.measure_plan(end)
         else:
             figures = measure(end, group, cluster, previous=previous, optimum=False)
         breaches = tuple(judge.check(made.plan, group, cluster, several_owners=shared))
@@ -392,10 +392,10 @@ def _find_strategies(
     return found
 
 
-def several_owners(strategy: Strategy) -> bool:
+def allows_several_owners(strategy: Strategy) -> bool:
     """Return whether a strategy may give a partition to several members (share groups, KIP-932).
 
-    >>> several_owners(registry.find("range"))
+    >>> allows_several_owners(registry.find("range"))
     False
     """
     return bool(getattr(strategy, "several_owners", False))

@@ -15,14 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from partage import judge, solve
 from partage.errors import ProblemTooLargeError
-from partage.judge.measures import AssignmentCounts, add_optimum, measure_balance, tally
+from partage.judge.measures import AssignmentCounts, add_optimum, count_by_member, measure_balance
 from partage.model import Assignment, Cluster, Group, Problem
-from partage.model.arguments import checked
+from partage.model.arguments import check_argument_types
 
 __all__ = ["MeasurementCache", "ProblemMeasurement", "measure"]
 
 
-@checked
+@check_argument_types
 def measure(
     plan: Assignment,
     group: Group,
@@ -59,7 +59,7 @@ def measure(
     if optimum:
         facts = judge.Facts(Problem(group, cluster))
         old_owners = judge.previous_owners(facts.problem, previous)
-        claims = _find_optima(_SolverProblem.of(facts, old_owners), tally(plan, facts))
+        claims = _find_optima(_SolverProblem.of(facts, old_owners), count_by_member(plan, facts))
     return judge.measure(
         plan, group, cluster, previous=previous, partition_weight=partition_weight,
         best=claims.best, fewest=claims.fewest, fewest_to_best=claims.fewest_to_best,
@@ -114,7 +114,7 @@ class _SolverProblem:
             facts.topic_of[existing], old_owners.owned[existing], start, old_owners.claimant[order]
         )
         eligibility = solve.Eligibility(
-            facts.partitions, *facts.subscriptions, facts.subscription_of
+            facts.partition_counts, *facts.topics_of_subscriptions, facts.subscription_of
         )
         return cls(existing, len(at), eligibility, ownership)
 
@@ -132,7 +132,7 @@ class _SolverProblem:
         return expanded
 
     def fewest(self, loads: NDArray[np.integer]) -> judge.ClaimedFewest:
-        found = solve.fewest_moves(self.eligibility, self.ownership, loads)
+        found = solve.find_fewest_moves(self.eligibility, self.ownership, loads)
         return judge.ClaimedFewest(self.expand_owners(found.owner), found.price)
 
 
@@ -145,7 +145,7 @@ class ProblemMeasurement:
     >>> cluster = pg.Cluster.from_topics({"t": 4})
     >>> group = pg.Group([pg.Member("a", ["t"], owned={"t": [0, 1, 2]}), pg.Member("b", ["t"])])
     >>> plan = pg.assign("range", group, cluster)
-    >>> ProblemMeasurement(group, cluster).measure(plan) == measure(plan, group, cluster)
+    >>> ProblemMeasurement(group, cluster).measure_plan(plan) == measure(plan, group, cluster)
     True
     """
 
@@ -157,9 +157,9 @@ class ProblemMeasurement:
         self._facts = judge.Facts(Problem(group, cluster))
         self._found: dict[tuple[bool, bytes], _ClaimedOptima] = {}
 
-    def measure(self, plan: Assignment) -> judge.Measures:
+    def measure_plan(self, plan: Assignment) -> judge.Measures:
         """Measure one plan of the problem: loads, moves, and distance to the optimum."""
-        counted = tally(plan, self._facts)
+        counted = count_by_member(plan, self._facts)
         # The solver only uses the loads of the plan, and only if the plan is valid.
         loads = np.sort(counted.loads).tobytes() if counted.valid else b""
         key = counted.valid, loads
@@ -195,7 +195,7 @@ def _find_optima(
             claims.best, claims.fewest_to_best = earlier.best, earlier.fewest_to_best
             load = earlier.load
         else:
-            best = solve.least_majorised(problem.eligibility)
+            best = solve.find_most_even_assignment(problem.eligibility)
             load = best.load
             claims.best = judge.ClaimedBest(problem.expand_owners(best.owner), best.topic_level)
             claims.fewest_to_best = problem.fewest(load)
@@ -249,7 +249,7 @@ class MeasurementCache:
     >>> plans = [pg.Plan.of(cluster.index, {"a": {"t": mine}, "b": {"t": rest}})
     ...          for mine, rest in (([2, 3], [0, 1]), ([0, 1], [2, 3]))]
     >>> shared = MeasurementCache()
-    >>> [shared.measure(plan, group, cluster).avoidable for plan in plans]
+    >>> [shared.measure_cached(plan, group, cluster).avoidable for plan in plans]
     [1, 0]
     """
 
@@ -257,7 +257,7 @@ class MeasurementCache:
     _fewest: dict[object, tuple[Cluster, int | None]] = field(default_factory=dict)
     _facts_by_group: dict[tuple[int, int], _ProblemFacts] = field(default_factory=dict)
 
-    def measure(
+    def measure_cached(
         self,
         plan: Assignment,
         group: Group,
@@ -266,7 +266,8 @@ class MeasurementCache:
         partition_weight: ArrayLike | None = None,
         old_owners: judge.PreviousOwners | None = None,
     ) -> judge.Measures:
-        """Measure a plan like the function `measure`, without the field ``fewest_moves_to_best``.
+        """Measure a plan like the function `measure`, without the field
+        ``fewest_moves_to_best``.
 
         Args:
             plan: the plan of a strategy, or any other assignment, such as a recorded one.
@@ -281,7 +282,7 @@ class MeasurementCache:
         cached = self._facts_of(group, cluster)
         facts = cached.facts
         old_owners = cached.old_owners if old_owners is None else old_owners
-        counted = tally(plan, facts)
+        counted = count_by_member(plan, facts)
         found = measure_balance(facts, counted, old_owners, partition_weight=partition_weight)
         best = self._best_loads(facts) if cached.even_loads is None else cached.even_loads
         fewest = None
@@ -326,7 +327,7 @@ class MeasurementCache:
             loads = None
             try:
                 problem = _SolverProblem.of(facts, judge.previous_owners(facts.problem))
-                best = solve.least_majorised(problem.eligibility)
+                best = solve.find_most_even_assignment(problem.eligibility)
                 claim = judge.ClaimedBest(problem.expand_owners(best.owner), best.topic_level)
                 loads = judge.verify_load_certificate(facts, claim)
             except ProblemTooLargeError:

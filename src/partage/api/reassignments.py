@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from partage.errors import NoFeasiblePlanError, PlanInvariantError
 from partage.judge.rack_breaches import rack_minima, rack_ranges
-from partage.judge.replica_bounds import figure_bound
+from partage.judge.replica_bounds import plan_cost_bound
 from partage.judge.replicas import OVERFULL, ReplicaVerdict, judge_replicas
 from partage.model import NewReplicas, ReplicaTask
 from partage.model.replicas import RANKS
 from partage.replicas.moves import ReplicaMoves
 from partage.solve.replicas.bounds import find_dual_prices
 from partage.solve.replicas.disks import disk_prices, place_on_disks
-from partage.solve.replicas.diving import dive
+from partage.solve.replicas.diving import plan_by_diving
 from partage.solve.replicas.dual import DualPlan, solve_dual
 from partage.solve.replicas.exact import (
     MOST_BINARIES,
@@ -34,7 +34,11 @@ from partage.solve.replicas.exact import (
 from partage.solve.replicas.leaders import balance_leaders
 from partage.solve.replicas.local_search import improve_placement, place_replicas
 from partage.solve.replicas.problem import outside_bands, sum_by_broker_and_rack
-from partage.solve.replicas.repair import neighbours, restrict, select_free
+from partage.solve.replicas.repair import (
+    restrict_to_partitions,
+    select_free_partitions,
+    yield_neighbour_plans,
+)
 
 __all__ = ["MOST_DUAL_PAIRS", "Reassignment", "reassign"]
 
@@ -108,11 +112,11 @@ def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
     """
     plan, verdict = _find_valid_plan(task)
     if proof:
-        plan = _with_prices(task, plan, verdict)
+        plan = _add_dual_prices(task, plan, verdict)
         verdict = judge_replicas(task, plan)
         if not verdict.optimal:
             plan, verdict = _improve_small(task, plan, verdict)
-            plan, verdict = _with_relaxed_prices(task, plan, verdict)
+            plan, verdict = _improve_bounds_by_relaxation(task, plan, verdict)
             plan, verdict = _improve_by_dual(task, plan, verdict)
     lacks_solver = proof and _can_highs_improve(task, verdict) and not is_installed()
     too_large = proof and _is_too_large(task, verdict)
@@ -183,15 +187,15 @@ def _rack_limits(task: ReplicaTask, most_moved: NDArray[np.int64] | None = None)
     return RackLimits(known, *rack_ranges(task))
 
 
-def _moved_bytes_key(figures: dict[str, int]) -> str:
+def _moved_bytes_key(plan_costs: dict[str, int]) -> str:
     """Return the name under which a plan's costs list the bytes moved between brokers.
 
     Args:
-        figures: the plan's costs by name.
+        plan_costs: the plan's costs by name.
     """
     # If disks are known it is "between brokers", because moves between disks are decided later;
     # else "moved".
-    return "between brokers" if "between brokers" in figures else "moved"
+    return "between brokers" if "between brokers" in plan_costs else "moved"
 
 
 def _plan_within_capacity(task: ReplicaTask, plan: NewReplicas) -> NewReplicas:
@@ -228,8 +232,8 @@ def _plan_within_disks(task: ReplicaTask, plan: NewReplicas, breach: str) -> New
     while receives.any() and task.disks is not None and plan.disk is not None:
         held = np.zeros(len(task.disks.part), np.int64)
         on = plan.disk >= 0
-        np.add.at(held, plan.disk[on], task.weight[0][task.owner[on]])
-        over = task.disks.broker[(held > task.disks.room) & (task.disks.room >= 0)]
+        np.add.at(held, plan.disk[on], task.weight[0][task.partition_of_replica[on]])
+        over = task.disks.broker_of_disk[(held > task.disks.room) & (task.disks.room >= 0)]
         if not receives[over].any():
             break
         receives[over] = False
@@ -323,11 +327,15 @@ def _improve_by_small_changes(
     """
     # Leaders and disks are chosen again after each move, so this finds improvements that the
     # separate steps miss.
-    left = _MOST_NEIGHBOURS if len(task.owner) * len(task.alive) <= _NEIGHBOUR_CELLS else 0
+    left = (
+        _MOST_NEIGHBOURS
+        if len(task.partition_of_replica) * len(task.alive) <= _NEIGHBOUR_CELLS
+        else 0
+    )
     is_better = True
     while is_better and left > 0 and not verdict.optimal:
         is_better = False
-        for sets in neighbours(task, plan.replica, most=_MOST_NEIGHBOURS):
+        for sets in yield_neighbour_plans(task, plan.replica, max_plans=_MOST_NEIGHBOURS):
             left -= 1
             if left < 0:
                 break
@@ -335,13 +343,13 @@ def _improve_by_small_changes(
             reached = judge_replicas(task, bare)
             figures = list(reached.figures.values())
             if not reached.breaches and figures < list(verdict.figures.values()):
-                plan = _with_prices(task, bare, reached)
+                plan = _add_dual_prices(task, bare, reached)
                 verdict, is_better = judge_replicas(task, plan), True
                 break
     return plan, verdict
 
 
-def _with_relaxed_prices(
+def _improve_bounds_by_relaxation(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
     """Search for better lower bounds of a replica plan's costs by linear programming.
@@ -390,9 +398,9 @@ def _improve_by_dual(
     if found is None:
         return plan, verdict
     prices = {name: found.prices, "moved": found.prices}
-    plan, verdict = _with_better_prices(task, plan, verdict, prices)
-    found = dive(task, verdict.figures, found, [plan.replica])
-    plan, verdict = _take_if_better(task, plan, verdict, improve_placement(task, found.replica))
+    plan, verdict = _add_better_prices(task, plan, verdict, prices)
+    found = plan_by_diving(task, verdict.figures, found, [plan.replica])
+    plan, verdict = _choose_better_plan(task, plan, verdict, improve_placement(task, found.replica))
     return _fix_and_optimise(task, plan, verdict, found)
 
 
@@ -428,8 +436,8 @@ def _fix_and_optimise(
         is_near = _is_near_bound(verdict, name, dual.reachable)
         if is_near or idle == _MOST_IDLE_REPAIRS or iterations >= _MOST_ITERATIONS:
             break
-        free = select_free(task, dual.prices, plan.replica, dual.choice, turn)
-        small, slots = restrict(task, free, plan.replica)
+        free = select_free_partitions(task, dual.prices, plan.replica, dual.choice, turn)
+        small, slots = restrict_to_partitions(task, free, plan.replica)
         solved = solve_exactly(
             small, verdict.figures, plan.replica[slots], _rack_limits(small, newcomers[free]),
             _MARGIN, nodes=_REPAIR_NODES, gap=_REPAIR_MIP_GAP,
@@ -440,12 +448,12 @@ def _fix_and_optimise(
         better = plan.replica.copy()
         better[slots] = solved.replica
         iterations += solved.iterations
-        plan, verdict = _take_if_better(task, plan, verdict, better)
+        plan, verdict = _choose_better_plan(task, plan, verdict, better)
         idle = 0 if moved - verdict.figures[name] > _LEAST_REPAIR_GAIN * moved else idle + 1
     return plan, verdict
 
 
-def _take_if_better(
+def _choose_better_plan(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict, replica: NDArray[np.int32]
 ) -> tuple[NewReplicas, ReplicaVerdict]:
     """Return a new replica placement if it is valid and cheaper than the old one, else the old one.
@@ -464,7 +472,7 @@ def _take_if_better(
     return other, judge_replicas(task, other)
 
 
-def _with_better_prices(
+def _add_better_prices(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict,
     prices: dict[str, NDArray[np.float64]],
 ) -> tuple[NewReplicas, ReplicaVerdict]:  # fmt: skip
@@ -486,7 +494,7 @@ def _with_better_prices(
     return plan, verdict
 
 
-def _with_prices(task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict) -> NewReplicas:
+def _add_dual_prices(task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict) -> NewReplicas:
     """Search for dual prices that prove lower bounds of a plan's costs; add them to the plan.
 
     Dual prices are the shadow prices of the balance limits in a linear programme.
@@ -514,11 +522,11 @@ def _with_prices(task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict) 
     for name in figures:
         if figures[name] and (name.startswith("disk") or name == "moved"):
             tried = disk_prices(task, plan.replica, plan.disk, name)
-            priced = _with_best_disk_prices(task, priced, name, figures, tried)
+            priced = _add_best_disk_prices(task, priced, name, figures, tried)
     return priced
 
 
-def _with_best_disk_prices(
+def _add_best_disk_prices(
     task: ReplicaTask,
     plan: NewReplicas,
     cost: str,
@@ -538,10 +546,10 @@ def _with_best_disk_prices(
     """
     found = rack_minima(task)
     least = found if costs["racks"] <= int(found.breach.sum()) else None
-    best, most = plan, figure_bound(task, plan, cost, costs, least)
+    best, most = plan, plan_cost_bound(task, plan, cost, costs, least)
     for prices in candidates:
         priced = replace(plan, disk_prices={**plan.disk_prices, cost: prices})
-        bound = figure_bound(task, priced, cost, costs, least)
+        bound = plan_cost_bound(task, priced, cost, costs, least)
         if bound > most:
             best, most = priced, bound
     return best
@@ -553,7 +561,7 @@ def _current_costs(task: ReplicaTask) -> dict[str, int]:
     They are empty if ``task`` changes replication factors, because they are not comparable then.
     """
     cluster = task.cluster
-    if not np.array_equal(task.factor, cluster.factor):
+    if not np.array_equal(task.factor, cluster.replication_factors):
         return {}
     # A leader that is not the preferred one changes places with it, and so do their disks.
     disk = None
@@ -574,9 +582,12 @@ def _explain_overfull(task: ReplicaTask, replica: NDArray[np.int32]) -> str:
     """
     # If all brokers together lack capacity, the message says so instead.
     cluster = task.cluster
-    held = sum_by_broker_and_rack(task, task.owner, replica)
+    held = sum_by_broker_and_rack(task, task.partition_of_replica, replica)
     b = int(outside_bands(task, held)[0].argmax())
-    total, room = int(task.weight[0][task.owner].sum()), int(cluster.capacity[task.alive].sum())
+    total, room = (
+        int(task.weight[0][task.partition_of_replica].sum()),
+        int(cluster.capacity[task.alive].sum()),
+    )
     if (cluster.capacity[task.alive] >= 0).all() and total > room:
         return f"replicas need {total} bytes, brokers have room for {room}"
     return (

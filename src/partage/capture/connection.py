@@ -152,14 +152,14 @@ class ClusterConnection:
         if isinstance(error, KafkaError):
             raise unreachable_error(self._bootstrap, self._settings, error, "") from None
 
-    def ask(self, request: Any, node: int | None = None) -> Any:
+    def request_response(self, request: Any, node: int | None = None) -> Any:
         """Send a Kafka request to a broker, wait for the response, and return it.
 
         ``node`` is the broker's id; None stands for any broker.
         """
 
         async def sent() -> Any:
-            return await (await self._send(request, node))
+            return await (await self._send_request(request, node))
 
         return self._manager.run(sent)
 
@@ -175,7 +175,7 @@ class ClusterConnection:
             waiting: dict[int, Any] = {}
             for node, one in requests.items():
                 try:
-                    waiting[node] = await self._send(one, node)
+                    waiting[node] = await self._send_request(one, node)
                 except Exception as e:  # noqa: BLE001 - the broker is not in the metadata
                     answers[node] = e
             for node, one in waiting.items():
@@ -188,7 +188,7 @@ class ClusterConnection:
         found: dict[int, Any] = self._manager.run(sent)
         return found
 
-    async def _send(self, request: Any, node: int | None) -> Any:
+    async def _send_request(self, request: Any, node: int | None) -> Any:
         """Send a Kafka request to a broker without waiting; return the future of its response.
 
         ``node`` is the broker's id; None stands for any broker.
@@ -206,7 +206,7 @@ class ClusterConnection:
 
     # --- requests --------------------------------------------------------------------------
 
-    def metadata(self, topics: Sequence[str] | None = None) -> Any:
+    def fetch_metadata(self, topics: Sequence[str] | None = None) -> Any:
         """Return the Kafka cluster's metadata for some topics, or for all visible ones if None.
 
         The result is kafka-python's MetadataResponse.
@@ -216,11 +216,11 @@ class ClusterConnection:
         asked = None
         if topics is not None:
             asked = [MetadataRequest.MetadataRequestTopic(name=one) for one in topics]
-        return self.ask(
+        return self.request_response(
             MetadataRequest(topics=asked, allow_auto_topic_creation=False, min_version=4)
         )
 
-    def fetch(
+    def fetch_records(
         self, requests_by_broker: Mapping[int, Sequence[PartitionRequest]], topic: str, *,
         wait_ms: int, partition_bytes: int, most_bytes: int,
     ) -> tuple[list[FetchedPartition], dict[int, Exception]]:  # fmt: skip
@@ -266,7 +266,7 @@ class ClusterConnection:
         ]  # fmt: skip
         return found, failures
 
-    def bounds(
+    def partition_bounds(
         self, topic: str, partitions: Sequence[int]
     ) -> tuple[dict[int, int], dict[int, int]]:
         """Return the first offset and the end offset of each partition of a Kafka topic, as two
@@ -300,7 +300,7 @@ class ClusterConnection:
         from kafka.protocol.metadata import MetadataRequest
 
         try:
-            response = self.ask(MetadataRequest(
+            response = self.request_response(MetadataRequest(
                 topics=[], allow_auto_topic_creation=False,
                 include_cluster_authorized_operations=True, min_version=8, max_version=10,
             ))  # fmt: skip
@@ -318,7 +318,7 @@ class ClusterConnection:
 
         asked = DescribeQuorumRequest.TopicData
         try:
-            response = self.ask(DescribeQuorumRequest(topics=[
+            response = self.request_response(DescribeQuorumRequest(topics=[
                 asked(topic_name="__cluster_metadata",
                       partitions=[asked.PartitionData(partition_index=0)])
             ]))  # fmt: skip
@@ -333,7 +333,7 @@ class ClusterConnection:
         ``node`` is the broker's id. The dict is empty if the account may not read them.
         """
         wanted = ("group.", "offsets.", "share.coordinator.", "transaction")
-        found = self._configs("BROKER", str(node))
+        found = self._resource_configs("BROKER", str(node))
         return {name: value for name, value in found.items() if name.startswith(wanted)}
 
     def topic_config(self, topic: str, names: Sequence[str]) -> dict[str, str]:
@@ -341,10 +341,10 @@ class ClusterConnection:
 
         The dict is empty if the account may not read them.
         """
-        found = self._configs("TOPIC", topic)
+        found = self._resource_configs("TOPIC", topic)
         return {name: found[name] for name in names if name in found}
 
-    def _configs(self, kind: str, resource: str) -> dict[str, str]:
+    def _resource_configs(self, kind: str, resource: str) -> dict[str, str]:
         """Return all settings of a Kafka broker or topic, by name.
 
         The dict is empty if the account may not read them.

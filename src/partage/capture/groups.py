@@ -91,7 +91,7 @@ def live_groups(
         NotAuthorizedError: the account may not see any group.
         kafka.errors.KafkaError: a broker does not answer.
     """
-    metadata = connection.metadata()
+    metadata = connection.fetch_metadata()
     listed = _listed(connection, [b.node_id for b in metadata.brokers], wanted)
     counts = {one.name: len(one.partitions) for one in metadata.topics}
     groups = [
@@ -144,7 +144,7 @@ def refused_group_ids(connection: ClusterConnection, node: int, ids: Sequence[st
     from kafka.protocol.admin import DescribeGroupsRequest
 
     request = DescribeGroupsRequest(groups=list(ids), include_authorized_operations=False)
-    answers = connection.ask(request, node).groups
+    answers = connection.request_response(request, node).groups
     return [one.group_id for one in answers if one.error_code == _GROUP_NOT_AUTHORIZED]
 
 
@@ -179,13 +179,13 @@ def _described(
         request = _describe_request(_BY_SERVER[kind])(
             group_ids=list(ids), include_authorized_operations=False
         )
-        response = connection.ask(request, node)
+        response = connection.request_response(request, node)
         if kind == "streams":
             return [_streams_group(one, node, counts) for one in response.groups]
         return [_server_group(one, kind, node) for one in response.groups]
     from kafka.protocol.admin import DescribeGroupsRequest
 
-    response = connection.ask(
+    response = connection.request_response(
         DescribeGroupsRequest(groups=list(ids), include_authorized_operations=False), node
     )
     return [_classic_group(one, node) for one in response.groups]

@@ -142,7 +142,7 @@ class LiveCapture:
         self._round = 0
         self._problems = ProblemReporter(trouble, writer.add_warning)
 
-    def run(self, *, follow: bool) -> None:
+    def run_capture(self, *, follow: bool) -> None:
         """Record ``__consumer_offsets`` up to its current end; with ``follow`` until the event
         `stop` is set.
 
@@ -166,7 +166,7 @@ class LiveCapture:
             if now - looked >= self._pace.metadata:
                 self._reread_metadata()
                 looked = now
-            if now - rolled >= self._pace.roll and self._writer.pending:
+            if now - rolled >= self._pace.roll and self._writer.pending_batches:
                 self._writer.write_part()
                 rolled = now
             self._read_or_wait()
@@ -175,13 +175,13 @@ class LiveCapture:
             if not follow:
                 unfinished = [
                     p for p in self._leaders
-                    if p not in wanted or self._writer.position(p) < wanted[p]
+                    if p not in wanted or self._writer.next_offset(p) < wanted[p]
                 ]  # fmt: skip
                 if not unfinished:
                     break
                 self._expect_answer(unfinished, began)
-            left = sum(max(0, end - self._writer.position(p)) for p, end in self._ends.items())
-            self._progress(self._writer.records, left)
+            left = sum(max(0, end - self._writer.next_offset(p)) for p, end in self._ends.items())
+            self._progress(self._writer.record_count, left)
         self._reread_metadata()
         self._writer.write_part()
         self._report_cleaned()
@@ -199,13 +199,13 @@ class LiveCapture:
             NotAuthorizedError: the account may not describe the topic.
             InvalidCaptureError: the capture is of another cluster or topic.
         """
-        response = self._connection.metadata()
+        response = self._connection.fetch_metadata()
         leader = self._connection.quorum_leader() if self._quorum_may_be_asked else None
         self._quorum_may_be_asked = leader is not None
         self._writer.set_ids(cluster_id=response.cluster_id)
         topic = next((one for one in response.topics if one.name == OFFSETS_TOPIC), None)
         if topic is None:
-            one = self._connection.metadata([OFFSETS_TOPIC]).topics[0]
+            one = self._connection.fetch_metadata([OFFSETS_TOPIC]).topics[0]
             if one.error_code == _NOT_AUTHORIZED:
                 raise NotAuthorizedError(f"topic {OFFSETS_TOPIC}", _NEEDED)
         else:
@@ -275,7 +275,7 @@ class LiveCapture:
 
     def _read(self) -> None:
         self._round += 1
-        found, failures = self._connection.fetch(
+        found, failures = self._connection.fetch_records(
             self._next_requests(), OFFSETS_TOPIC,
             wait_ms=250, partition_bytes=_PARTITION_BYTES, most_bytes=_MOST_BYTES,
         )  # fmt: skip
@@ -305,7 +305,7 @@ class LiveCapture:
         asked: dict[int, list[PartitionRequest]] = {}
         for p in numbers[turn:] + numbers[:turn]:
             if self._leaders[p] >= 0:
-                at = self._writer.position(p)
+                at = self._writer.next_offset(p)
                 one = PartitionRequest(p, at, self._writer.epochs.last_epoch(p, at))
                 asked.setdefault(self._leaders[p], []).append(one)
         return asked
@@ -324,12 +324,12 @@ class LiveCapture:
             self._reread_metadata()
             return
         if response.diverging is not None:
-            self._rewind(p, *response.diverging)
+            self._rewind_partition(p, *response.diverging)
             return
         self._ends[p] = response.high_watermark
         self._writer.set_first_end(p, response.high_watermark)
         self._last_response[p] = time.monotonic()
-        first = self._writer.position(p)
+        first = self._writer.next_offset(p)
         if first < response.log_start:
             gone = f"offsets {first} to {response.log_start - 1} are gone"
             self._writer.skip_to(p, response.log_start, f"{gone}: the log begins behind them")
@@ -341,26 +341,26 @@ class LiveCapture:
 
     def _add_batch(self, partition: int, batch: Any) -> None:
         try:
-            self._writer.add(partition, batch)
+            self._writer.add_batch(partition, batch)
         except WireFormatError as e:
             what = f"batch of offset {batch.base_offset} cannot be read ({e}); passed over"
             self._trouble(f"partition {partition}: {what}")
             self._writer.skip_to(partition, batch.last_offset + 1, what)
 
-    def _retry_damaged(self, partition: int, error: WireFormatError, data: bytes) -> None:
+    def _retry_damaged(self, partition: int, error: WireFormatError, fetched_bytes: bytes) -> None:
         """Fetch a damaged Kafka record batch again, and skip it if it is still damaged.
 
         Args:
             partition: partition of ``__consumer_offsets``.
             error: description of the damage.
-            data: the fetched bytes.
+            fetched_bytes: the fetched bytes.
         """
         # The format from before Kafka 0.11 counts as damaged.
-        at = self._writer.position(partition)
+        at = self._writer.next_offset(partition)
         if (partition, at) not in self._damaged_at:
             self._damaged_at.add((partition, at))
             return
-        next_offset = offset_after_batch(data, at)
+        next_offset = offset_after_batch(fetched_bytes, at)
         if next_offset is None:
             raise InvalidCaptureError(
                 f"partition {partition} of {OFFSETS_TOPIC} at offset {at}: {error}; its length "
@@ -376,9 +376,9 @@ class LiveCapture:
         """
         # Continue at the start if old records were deleted, at the end if an unclean leader
         # truncated the log.
-        position = self._writer.position(partition)
+        position = self._writer.next_offset(partition)
         try:
-            starts, ends = self._connection.bounds(OFFSETS_TOPIC, [partition])
+            starts, ends = self._connection.partition_bounds(OFFSETS_TOPIC, [partition])
         except ClusterUnreachableError as e:
             self._problems.report_problem(
                 f"partition {partition}: its offsets cannot be had: {e.reason}"
@@ -391,38 +391,38 @@ class LiveCapture:
         elif position > end:
             why, to = f"the log was cut back from {position} to {end}: an unclean leader?", end
             self._trouble(f"partition {partition}: {why}")
-            self._writer.truncate(partition, to, why)
+            self._writer.remove_lost_rows(partition, to, why)
             return
         else:
             # The log has grown meanwhile, or the broker does not know the requested epoch.
-            self._writer.epochs.forget(partition)
+            self._writer.epochs.remove_partition(partition)
             return
         self._trouble(f"partition {partition}: {why}")
         self._writer.skip_to(partition, to, why)
 
-    def _rewind(self, partition: int, epoch: int, end: int) -> None:
+    def _rewind_partition(self, partition: int, epoch: int, end_offset: int) -> None:
         """Continue reading a Kafka partition at the offset where the leader's log differs from the
         recording.
 
         Args:
             partition: partition of ``__consumer_offsets``.
             epoch: diverging epoch in the broker's response (KIP-595).
-            end: end offset of that epoch in the leader's log.
+            end_offset: end offset of that epoch in the leader's log.
         """
         # This happens after an unclean leader election, when new records replaced records already
         # read.
-        position, epochs = self._writer.position(partition), self._writer.epochs
+        position, epochs = self._writer.next_offset(partition), self._writer.epochs
         ours = epochs.last_epoch(partition, position)
-        to = epochs.diverging_offset(partition, epoch, end)
+        to = epochs.diverging_offset(partition, epoch, end_offset)
         if to >= position:
-            epochs.forget(partition)  # the response has no information: do not ask again
+            epochs.remove_partition(partition)  # the response has no information: do not ask again
             return
         why = (
             f"the log was written anew from {to} on (an unclean leader: it has epoch {epoch} where "
             f"{ours} was read); what was read of it up to {position} is dropped"
         )
         self._trouble(f"partition {partition}: {why}")
-        self._writer.truncate(partition, to, why)
+        self._writer.remove_lost_rows(partition, to, why)
 
     def _expect_answer(self, partitions: Sequence[int], begun_s: float) -> None:
         """Raise an error if none of the partitions could be read for ``pace.patience`` seconds.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from partage.capture.metadata_image import MetadataImage
-from partage.capture.unpacking import crc32c_function, decompress
+from partage.capture.unpacking import crc32c_function, decompress_batch
 from partage.capture.writing import CaptureWriter
 from partage.errors import InvalidCaptureError, WireFormatError
 from partage.wire.batches import (
@@ -141,7 +141,7 @@ def _read_partition(partition: int, folders: Sequence[Path], writer: CaptureWrit
         writer: writer of the recording.
     """
     # Of several copies of a batch, the one with the most records is used.
-    expected = writer.position(partition)
+    expected = writer.next_offset(partition)
     first = min(int(_segments(folder)[0].stem) for folder in folders)
     if first > expected:
         writer.skip_to(
@@ -150,10 +150,10 @@ def _read_partition(partition: int, folders: Sequence[Path], writer: CaptureWrit
     read = [_batches(folder, partition, writer, alone=len(folders) == 1) for folder in folders]
     for batch, report in merge(*read, key=lambda one: (one[0].base_offset, -one[0].records)):
         try:
-            writer.add(partition, batch)
+            writer.add_batch(partition, batch)
         except WireFormatError as e:
             report(f"batch of offset {batch.base_offset}: {e}; passed over")
-    writer.set_first_end(partition, writer.position(partition))
+    writer.set_first_end(partition, writer.next_offset(partition))
 
 
 def _batches(
@@ -178,7 +178,7 @@ def _read_metadata(folder: Path, writer: CaptureWriter, cluster_id: str | None) 
 
     def seen(ts_ms: int) -> None:
         if known is None or ts_ms > known:
-            writer.add_state(image.state(ts_ms, cluster_id))
+            writer.add_state(image.cluster_state_line(ts_ms, cluster_id))
 
     start = int(segments[0].stem) if segments else None
     snapshot = _find_snapshot(folder, start)
@@ -217,7 +217,7 @@ def _find_snapshot(folder: Path, log_start: int | None) -> Path | None:
 def _apply(batch: Batch, image: MetadataImage, report: DamageReport) -> bool:
     changed = False
     try:
-        payload = decompress(batch)
+        payload = decompress_batch(batch)
         if batch.control:
             marker = marker_of(batch, payload)
             if marker.type == "LEADER_CHANGE" and len(marker.value) >= 6:
@@ -226,7 +226,7 @@ def _apply(batch: Batch, image: MetadataImage, report: DamageReport) -> bool:
                 return True
             return False
         for record in records_of(batch, payload):
-            changed |= image.apply(decode_metadata_record(record.value))
+            changed |= image.apply_record(decode_metadata_record(record.value))
     except WireFormatError as e:
         report(f"batch of offset {batch.base_offset}: {e}; passed over")
     return changed and not image.in_transaction

@@ -34,8 +34,8 @@ __all__ = [
     "MANIFEST",
     "METADATA",
     "TOGETHER",
-    "Manifest",
-    "Part",
+    "CaptureManifest",
+    "CapturePart",
     "RecordBuffer",
     "drop_lost_rows",
     "expect_streamable_capture",
@@ -52,7 +52,7 @@ _FORMAT = 2
 _MOST_TROUBLES = 100
 
 
-class Part(NamedTuple):
+class CapturePart(NamedTuple):
     """One numbered pair of Parquet files of a recording: records and record batches.
 
     Attributes:
@@ -64,7 +64,7 @@ class Part(NamedTuple):
     level: int = 0
 
     @property
-    def name(self) -> str:
+    def file_name(self) -> str:
         """File name of this part of the recording, equal in the folders of records and of
         batches.
         """
@@ -95,7 +95,7 @@ def expect_streamable_capture(folder: Path) -> None:
 
 
 @dataclass
-class Manifest:
+class CaptureManifest:
     """Content of ``capture.json``: the files of a recording, and the offsets read so far.
 
     Attributes:
@@ -117,7 +117,7 @@ class Manifest:
 
     cluster_id: str | None = None
     topic_id: str | None = None
-    parts: list[Part] = field(default_factory=list)
+    parts: list[CapturePart] = field(default_factory=list)
     next_part: int = 0
     replaced: list[int] = field(default_factory=list)
     positions: dict[int, int] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class Manifest:
     first_ends: dict[int, int] = field(default_factory=dict)
 
     @staticmethod
-    def load(folder: Path) -> Manifest | None:
+    def load_manifest(folder: Path) -> CaptureManifest | None:
         """Read the manifest ``capture.json`` from a recording's folder; return None if there is
         none.
 
@@ -146,7 +146,7 @@ class Manifest:
                 what = f"{path}: format {found['format']!r}, this Partage knows {_FORMAT}"
                 raise InvalidCaptureError(f"{what}: take a newer one")
             parts = _parts(found)
-            return Manifest(
+            return CaptureManifest(
                 found["cluster_id"], found["topic_id"], parts,
                 int(found.get("next_part", len(parts))),
                 [int(number) for number in found.get("replaced", ())],
@@ -163,7 +163,7 @@ class Manifest:
             what = f"{path}: cannot be read ({type(e).__name__}: {e})"
             raise InvalidCaptureError(f"{what}; capture into a new folder") from None
 
-    def save(self, folder: Path) -> None:
+    def save_manifest(self, folder: Path) -> None:
         """Write the manifest ``capture.json`` to a recording's folder.
 
         The capture then consists of the files that the manifest lists.
@@ -186,10 +186,10 @@ def _offsets(by_partition: dict[str, Any]) -> dict[int, int]:
     return {int(p): int(o) for p, o in by_partition.items()}
 
 
-def _parts(document: dict[str, Any]) -> list[Part]:
+def _parts(document: dict[str, Any]) -> list[CapturePart]:
     if document["format"] == 1:
-        return [Part(number) for number in range(int(document["parts"]))]
-    return [Part(int(number), int(level)) for number, level in document["parts"]]
+        return [CapturePart(number) for number in range(int(document["parts"]))]
+    return [CapturePart(int(number), int(level)) for number, level in document["parts"]]
 
 
 # --- parts ---------------------------------------------------------------------------------
@@ -218,16 +218,16 @@ class RecordBuffer:
         self.first_ms: int | None = None
 
     @property
-    def records(self) -> int:
+    def record_count(self) -> int:
         """Number of log records in the buffer."""
         return len(self._records["offset"])
 
     @property
-    def batches(self) -> int:
+    def batch_count(self) -> int:
         """Number of record batches in the buffer, transaction markers included."""
         return len(self._batches["base_offset"])
 
-    def add(self, partition: int, batch: Batch, payload: bytes) -> LogBatch:
+    def add_batch(self, partition: int, batch: Batch, payload: bytes) -> LogBatch:
         """Decode a Kafka record batch and buffer it; return the batch with its decoded records.
 
         Args:
@@ -274,7 +274,7 @@ class RecordBuffer:
         first = min(times)
         self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
 
-    def tables(self) -> tuple[pa.Table, pa.Table]:
+    def to_arrow_tables(self) -> tuple[pa.Table, pa.Table]:
         """Return the buffered records and record batches as two Arrow tables."""
         import pyarrow as pa
 
@@ -331,13 +331,16 @@ def drop_lost_rows(path: Path, column: str, first_lost: Mapping[int, int]) -> in
 _READ_ROWS = 20_000
 
 
-def recorded_batches(records: Path, batches: Path, after: Mapping[int, int]) -> Iterator[LogBatch]:
+def recorded_batches(
+    records: Path, batches: Path, read_offsets: Mapping[int, int]
+) -> Iterator[LogBatch]:
     """Yield the Kafka record batches of one part (pair of files) of a recording, in reading order.
 
     Args:
         records: path of the part's file of records.
         batches: path of the part's file of batches.
-        after: dict from log partition to a base offset; nothing is yielded if no batch is later.
+        read_offsets: dict from log partition to a base offset; nothing is yielded if no batch is
+            later.
 
     Raises:
         InvalidCaptureError: a file is missing or damaged.
@@ -345,7 +348,9 @@ def recorded_batches(records: Path, batches: Path, after: Mapping[int, int]) -> 
     rows = _rows(records, _RECORDS)
     names = ("partition", "base_offset", "leader_epoch", "max_timestamp_ms", "producer_id",
              "transactional", "control", "control_type", "last_offset")  # fmt: skip
-    if all(base <= after.get(p, -1) for p, base in _rows(batches, ("partition", "base_offset"))):
+    if all(
+        base <= read_offsets.get(p, -1) for p, base in _rows(batches, ("partition", "base_offset"))
+    ):
         return
     row = next(rows, None)
     for partition, base, epoch, time_ms, *transaction, last in _rows(batches, names):
@@ -375,12 +380,12 @@ TOGETHER = 60
 
 
 def merge_parts(
-    manifest: Manifest,
+    manifest: CaptureManifest,
     paths: Callable[[int], tuple[Path, Path]],
     write: Callable[[Path, pa.Table], None],
     *,
-    rows: int,
-    size: int,
+    max_rows: int,
+    max_bytes: int,
     together: int = TOGETHER,
 ) -> bool:
     """Merge the newest small files of a recording into larger ones; return whether any were merged.
@@ -389,8 +394,8 @@ def merge_parts(
         manifest: list of the recording's files; changed in memory only.
         paths: function from a part's number to the paths of its two files (records, batches).
         write: function that writes a table to a path atomically.
-        rows: maximum rows of a merged part, in either table.
-        size: maximum bytes of a merged part, encoded, before compression.
+        max_rows: maximum rows of a merged part, in either table.
+        max_bytes: maximum bytes of a merged part, encoded, before compression.
         together: number of parts of one level that are merged.
     """
     # As in an LSM tree, parts of equal level are merged into one part of the next level: a capture
@@ -402,16 +407,16 @@ def merge_parts(
         return False
     from pyarrow import concat_tables
 
-    made: list[Part] = []
+    made: list[CapturePart] = []
     replaced: list[int] = []
-    for some in _chunks(last, paths, rows, size):
+    for some in _chunks(last, paths, max_rows, max_bytes):
         number = some[0].number
         if len(some) > 1:
             number, manifest.next_part = manifest.next_part, manifest.next_part + 1
             for at, path in enumerate(paths(number)):
                 write(path, concat_tables([_table(paths(one.number)[at]) for one in some]))
             replaced += [one.number for one in some]
-        made.append(Part(number, some[0].level + 1))
+        made.append(CapturePart(number, some[0].level + 1))
     if not replaced:
         return False  # every part already has the maximum size
     manifest.parts[-together:] = made
@@ -420,9 +425,9 @@ def merge_parts(
 
 
 def _chunks(
-    parts: Sequence[Part], paths: Callable[[int], tuple[Path, Path]], rows: int, size: int
-) -> Iterator[list[Part]]:
-    some: list[Part] = []
+    parts: Sequence[CapturePart], paths: Callable[[int], tuple[Path, Path]], rows: int, size: int
+) -> Iterator[list[CapturePart]]:
+    some: list[CapturePart] = []
     has, takes = 0, 0
     for one in parts:
         more, bytes_more = _size(paths(one.number))

@@ -67,9 +67,9 @@ class MetadataImage:
     """Brokers, topics and leaders of a Kafka cluster, rebuilt from the records of its metadata log.
 
     >>> image = MetadataImage()
-    >>> image.apply(MetadataRecord("TopicRecord", 2, 0, {"name": "t", "topicId": "i"}))
+    >>> image.apply_record(MetadataRecord("TopicRecord", 2, 0, {"name": "t", "topicId": "i"}))
     True
-    >>> image.state(5)["topics"]
+    >>> image.cluster_state_line(5)["topics"]
     {'t': {'id': 'i', 'partitions': []}}
     """
 
@@ -99,7 +99,7 @@ class MetadataImage:
         """True while records wait for the end of their metadata transaction (KIP-868)."""
         return self._uncommitted is not None
 
-    def apply(self, record: MetadataRecord) -> bool:
+    def apply_record(self, record: MetadataRecord) -> bool:
         """Apply a record of the KRaft metadata log to the image of the cluster.
 
         Return whether the cluster's brokers, topics or leaders may have changed.
@@ -161,7 +161,7 @@ class MetadataImage:
         # The layout omits a field that has its default, which means "did not change".
         found |= {name: value[name] for name in ("leader", "replicas", "isr") if name in value}
 
-    def state(self, ts_ms: int, cluster_id: str | None = None) -> dict[str, Any]:
+    def cluster_state_line(self, ts_ms: int, cluster_id: str | None = None) -> dict[str, Any]:
         """Return the brokers, topics and leaders of the cluster as a line of ``cluster.jsonl``.
 
         Args:

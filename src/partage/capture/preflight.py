@@ -15,7 +15,7 @@ from typing import Any
 from partage.capture.connection import ClusterConnection, PartitionRequest, error_name, error_reason
 from partage.capture.groups import listed_group_ids, refused_group_ids
 from partage.capture.live import OFFSETS_TOPIC
-from partage.capture.unpacking import decompress
+from partage.capture.unpacking import decompress_batch
 from partage.errors import NotAuthorizedError, WireFormatError
 from partage.model.display import html_table, pretty_print, text_table
 from partage.wire.batches import Batch, batches_of, records_of
@@ -73,10 +73,10 @@ class Permission:
     detail: str = ""
 
     @property
-    def acl(self) -> str:
+    def acl_options(self) -> str:
         """Command-line options of ``kafka-acls.sh --add`` that grant the permission.
 
-        >>> Permission("DESCRIBE_CONFIGS", "cluster", "", False, False).acl
+        >>> Permission("DESCRIBE_CONFIGS", "cluster", "", False, False).acl_options
         '--operation DescribeConfigs --cluster'
         """
         operation = self.operation.title().replace("_", "")
@@ -87,7 +87,7 @@ class Permission:
         return {
             "operation": self.operation, "resource": self.resource, "purpose": self.purpose,
             "required": self.required, "allowed": self.allowed, "detail": self.detail or None,
-            "acl": self.acl,
+            "acl": self.acl_options,
         }  # fmt: skip
 
 
@@ -157,7 +157,7 @@ class AccessReport:
         return not any(one.required and one.allowed is False for one in self.permissions)
 
     @property
-    def missing(self) -> tuple[Permission, ...]:
+    def missing_permissions(self) -> tuple[Permission, ...]:
         """Kafka permissions that the account lacks."""
         return tuple(one for one in self.permissions if one.allowed is False)
 
@@ -206,7 +206,7 @@ class AccessReport:
     def _age(self, at_ms: int) -> float:
         return max(0.0, (self.now_ms - at_ms) / 1000)
 
-    def sentences(self) -> Iterator[str]:
+    def report_messages(self) -> Iterator[str]:
         """Yield messages for the user: how much history the Kafka log has, and how long to
         record.
         """
@@ -241,10 +241,10 @@ class AccessReport:
             yield states[one.allowed], f"{one.operation} on {one.resource}", one.detail
 
     def _notes(self) -> list[str]:
-        return list(self.sentences()) if self.can_capture else [REFUSED]
+        return list(self.report_messages()) if self.can_capture else [REFUSED]
 
     def __str__(self) -> str:
-        table = text_table([("access", "permission", "details"), *self._rows()], left=3)
+        table = text_table([("access", "permission", "details"), *self._rows()], left_columns=3)
         return "\n".join([table, "", *self._notes()])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - IPython's call
@@ -284,10 +284,10 @@ def check_access(connection: ClusterConnection, *, now_ms: int) -> AccessReport:
         ClusterUnreachableError: a leader does not return its offsets.
         kafka.errors.KafkaError: a broker does not answer.
     """
-    metadata = connection.metadata()
+    metadata = connection.fetch_metadata()
     nodes = sorted(one.node_id for one in metadata.brokers)
     log = _LogProbe(connection)
-    log.read()
+    log.read_samples()
     topics, groups = log.read_names()
     node = nodes[0] if nodes else 0
     listed, by_groups = _groups_permission(connection, nodes, groups)
@@ -306,7 +306,7 @@ def check_access(connection: ClusterConnection, *, now_ms: int) -> AccessReport:
     )  # fmt: skip
     return AccessReport(
         metadata.cluster_id, len(nodes), len(metadata.topics), listed, permissions,
-        tuple(log.extents()), log.settings, tuple(log.warnings), now_ms,
+        tuple(log.partition_extents()), log.settings, tuple(log.warnings), now_ms,
     )  # fmt: skip
 
 
@@ -322,7 +322,7 @@ def _topics_permission(
     """
     shown = {one.name for one in metadata.topics if not one.error_code}
     asked = sorted(set(consumed) - shown)[:_MOST_NAMES]
-    answers = connection.metadata(asked).topics if asked else []
+    answers = connection.fetch_metadata(asked).topics if asked else []
     refused = [one.name for one in answers if one.error_code == _NOT_AUTHORIZED]
     detail = f"{len(shown):,} visible"
     if refused:
@@ -400,7 +400,7 @@ class _GapSearch:
         """Return the offset to read next in the binary search for the last compaction gap."""
         return self.start if self.first is None else (self.low + self.high) // 2
 
-    def narrow(self, offset: int, batches: Sequence[Batch]) -> None:
+    def narrow_search(self, offset: int, batches: Sequence[Batch]) -> None:
         """Narrow the search for the last compaction gap by some batches of the log.
 
         ``batches`` were read from ``offset`` on.
@@ -471,12 +471,12 @@ class _LogProbe:
         self._leaders: dict[int, int] = {}
         self._searches: dict[int, _GapSearch] = {}
 
-    def read(self) -> None:
+    def read_samples(self) -> None:
         """Check the account's permissions on ``__consumer_offsets``, and find each partition's
         offsets.
         """
         self.settings = self._connection.topic_config(OFFSETS_TOPIC, _COMPACTION)
-        topic = self._connection.metadata([OFFSETS_TOPIC]).topics[0]
+        topic = self._connection.fetch_metadata([OFFSETS_TOPIC]).topics[0]
         self.described = topic.error_code != _NOT_AUTHORIZED
         if topic.error_code:
             self.absent = topic.error_code == _UNKNOWN_TOPIC
@@ -489,39 +489,39 @@ class _LogProbe:
         self._leaders = {p: leader for p, leader in sorted(found.items()) if leader >= 0}
         self.warnings += [f"partition {p}: it has no leader" for p in sorted(found)
                           if p not in self._leaders]  # fmt: skip
-        starts, ends = self._connection.bounds(OFFSETS_TOPIC, list(self._leaders))
+        starts, ends = self._connection.partition_bounds(OFFSETS_TOPIC, list(self._leaders))
         self._searches = {p: _GapSearch(starts[p], ends[p]) for p in self._leaders}
         # An empty partition is read, too: the answer shows whether the account may READ.
         open_ones = {p: one.next_offset() for p, one in self._searches.items()}
         for _ in range(_MOST_STEPS):
             for p, window in self._read_samples(open_ones, _WINDOW_BYTES).items():
                 if p in self._searches and not self._searches[p].is_done:
-                    self._searches[p].narrow(open_ones[p], window)
+                    self._searches[p].narrow_search(open_ones[p], window)
             open_ones = {p: one.next_offset() for p, one in self._searches.items()
                          if not one.is_done}  # fmt: skip
             if not open_ones or self.readable is False:
                 break
 
-    def _read_samples(self, offsets: Mapping[int, int], size: int) -> dict[int, list[Batch]]:
+    def _read_samples(self, offsets: Mapping[int, int], max_bytes: int) -> dict[int, list[Batch]]:
         """Read a few record batches from each partition of ``__consumer_offsets``.
 
         Args:
             offsets: offset at which to read, by partition.
-            size: maximum bytes per partition.
+            max_bytes: maximum bytes per partition.
         """
         # Partitions with a first batch larger than `size` are requested one by one, because a
         # broker then sends it whole.
-        found = self._fetch_samples(offsets, size)
+        found = self._fetch_samples(offsets, max_bytes)
         for p in [p for p, window in found.items() if not window]:
             if offsets[p] < self._searches[p].end:
-                found |= self._fetch_samples({p: offsets[p]}, size)
+                found |= self._fetch_samples({p: offsets[p]}, max_bytes)
         return found
 
     def _fetch_samples(self, offsets: Mapping[int, int], size: int) -> dict[int, list[Batch]]:
         asked: dict[int, list[PartitionRequest]] = {}
         for p, offset in offsets.items():
             asked.setdefault(self._leaders[p], []).append(PartitionRequest(p, offset))
-        answers, failures = self._connection.fetch(
+        answers, failures = self._connection.fetch_records(
             asked, OFFSETS_TOPIC, wait_ms=0, partition_bytes=size, most_bytes=_MOST_BYTES
         )
         for node, error in failures.items():
@@ -540,22 +540,22 @@ class _LogProbe:
                 self._exclude_partition(one.partition, 0, str(e))
         return found
 
-    def _exclude_partition(self, partition: int, error: int, why: str = "") -> None:
+    def _exclude_partition(self, partition: int, error: int, reason: str = "") -> None:
         """Exclude a log partition that cannot be read from the check, and add a warning about it.
 
         Args:
             partition: number of the partition.
-            error: Kafka's error code, 0 if ``why`` has the reason.
-            why: the reason, as text.
+            error: Kafka's error code, 0 if ``reason`` has the reason.
+            reason: the reason, as text.
         """
         if error == _NOT_AUTHORIZED:
             self.readable = False
         else:
-            self.warnings.append(f"partition {partition}: {why or error_name(error)}")
+            self.warnings.append(f"partition {partition}: {reason or error_name(error)}")
         self._leaders.pop(partition, None)
         self._searches.pop(partition, None)
 
-    def extents(self) -> list[PartitionExtent]:
+    def partition_extents(self) -> list[PartitionExtent]:
         """Return the first and last offset of each readable partition of ``__consumer_offsets``."""
         if not self.readable:
             return []
@@ -590,7 +590,7 @@ def _decode_keys(batches: Sequence[Batch]) -> Iterable[Mapping[str, Any]]:
         if batch.control:
             continue
         try:
-            records = list(records_of(batch, decompress(batch)))
+            records = list(records_of(batch, decompress_batch(batch)))
         except WireFormatError:
             continue
         for record in records:

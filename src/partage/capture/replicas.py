@@ -35,7 +35,7 @@ def read_replicas(
     # Brokers and topics have the form of `cluster.jsonl`. A directory's capacity is the size of its
     # replicas plus its free space, which brokers report since 3.3.
     with ClusterConnection(bootstrap, settings) as connection:
-        response = connection.metadata()
+        response = connection.fetch_metadata()
         brokers = [
             {"id": b.node_id, "rack": b.rack, "directories": []}
             for b in sorted(response.brokers, key=lambda b: b.node_id)
@@ -65,19 +65,21 @@ def read_replicas(
         return {"brokers": brokers, "topics": topics}, sizes
 
 
-def set_write_loads(topics: dict[str, Any], before: Sizes, after: Sizes, seconds: float) -> None:
+def set_write_loads(
+    topics: dict[str, Any], old_sizes: Sizes, new_sizes: Sizes, seconds: float
+) -> None:
     """Compute each partition's write load (bytes per second) from the growth of its replicas.
 
     Args:
         topics: topics of the cluster; each partition's ``load`` is set in place.
-        before: replica sizes at the first measurement.
-        after: replica sizes at the second measurement.
+        old_sizes: replica sizes at the first measurement.
+        new_sizes: replica sizes at the second measurement.
         seconds: time between the two measurements.
     """
     # The load is the growth of the partition's fastest-growing replica.
     for name, topic in topics.items():
         for row in topic["partitions"]:
-            was, now = before.get((name, row["p"]), {}), after.get((name, row["p"]), {})
+            was, now = old_sizes.get((name, row["p"]), {}), new_sizes.get((name, row["p"]), {})
             grown = [size - was[b][0] for b, (size, _) in now.items() if b in was]
             row["load"] = max(0, *grown) / seconds if grown else 0.0
 
@@ -85,7 +87,9 @@ def set_write_loads(topics: dict[str, Any], before: Sizes, after: Sizes, seconds
 def _add_reassignments(connection: ClusterConnection, topics: dict[str, Any]) -> None:
     from kafka.protocol.admin import ListPartitionReassignmentsRequest
 
-    response = connection.ask(ListPartitionReassignmentsRequest(timeout_ms=30_000, topics=None))
+    response = connection.request_response(
+        ListPartitionReassignmentsRequest(timeout_ms=30_000, topics=None)
+    )
     if response.error_code:
         raise NotAuthorizedError(
             f"the cluster ({error_name(response.error_code)})", "DESCRIBE on CLUSTER"

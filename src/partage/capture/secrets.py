@@ -28,7 +28,7 @@ _EMBEDDED = re.compile(r"""([\w.-]+)\s*=\s*("(?:\\.|[^"\\])*"|'[^']*'|[^\s;,"']+
 #: Shorter values, and these words, occur in texts by chance: they are hidden as whole words only.
 _SHORT = 4
 _COMMON = {"", "true", "false", "none", "null"}
-#: The end of a text that was cut (`partage.errors`, `partage.cli.console.shorten`).
+#: The end of a text that was cut (`partage.errors`, `partage.cli.console.shorten_message`).
 _CUT = "…"
 #: A line break inside a box of the terminal, with blanks and the box's sides; the same, or blanks.
 _WRAP = r"(?:[ │|]*\n[ │|]*)?"

@@ -27,7 +27,7 @@ from partage.capture.secrets import HIDDEN, is_secret
 from partage.errors import InvalidConfigError, MissingExtraError
 
 __all__ = [
-    "Properties",
+    "ClientProperties",
     "TokenCache",
     "client_credentials",
     "connection_settings",
@@ -35,51 +35,52 @@ __all__ = [
     "parse_jaas",
     "parse_properties",
     "read_properties",
-    "redact",
+    "redact_property",
     "token_provider",
 ]
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-def redact(name: str, value: str) -> str:
+def redact_property(name: str, value: str) -> str:
     """Return a Kafka client property's value for an error message; ``[hidden]`` if its name is
     secret.
 
-    >>> redact("sasl.jaas.config", "x"), redact("sasl.mechanism", "PLAIN")
+    >>> redact_property("sasl.jaas.config", "x"), redact_property("sasl.mechanism", "PLAIN")
     ('[hidden]', 'PLAIN')
     """
     return HIDDEN if is_secret(name) else value
 
 
-class Properties:
+class ClientProperties:
     """Kafka client properties by name; printing them hides secret values.
 
-    >>> Properties({"ssl.key.password": "x", "client.id": "me"})
-    Properties({'client.id': 'me', 'ssl.key.password': '[hidden]'})
+    >>> ClientProperties({"ssl.key.password": "x", "client.id": "me"})
+    ClientProperties({'client.id': 'me', 'ssl.key.password': '[hidden]'})
     """
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = dict(values)
 
     def __repr__(self) -> str:
-        return f"Properties({ {n: redact(n, v) for n, v in sorted(self._values.items())} })"
+        shown = {n: redact_property(n, v) for n, v in sorted(self._values.items())}
+        return f"ClientProperties({shown})"
 
-    def names(self) -> Iterable[str]:
+    def property_names(self) -> Iterable[str]:
         """Return the names of all given Kafka client properties."""
         return self._values.keys()
 
-    def get(self, name: str, otherwise: str | None = None) -> str | None:
-        """Return the value of the Kafka client property ``name``, or ``otherwise`` if it is not
+    def get(self, name: str, default: str | None = None) -> str | None:
+        """Return the value of the Kafka client property ``name``, or ``default`` if it is not
         given.
         """
-        return self._values.get(name, otherwise)
+        return self._values.get(name, default)
 
 
-def read_properties(path: Path | None, given: Iterable[str] = ()) -> dict[str, str]:
+def read_properties(path: Path | None, overrides: Iterable[str] = ()) -> dict[str, str]:
     """Read Kafka client properties from a ``.properties`` file and from ``NAME=VALUE`` arguments.
 
-    ``path`` is the file, None for none. The arguments (``given``) override it.
+    ``path`` is the file, None for none. The arguments (``overrides``) override it.
 
     Raises:
         InvalidConfigError: the file cannot be read, or an argument has no equals sign.
@@ -92,7 +93,7 @@ def read_properties(path: Path | None, given: Iterable[str] = ()) -> dict[str, s
             why = getattr(e, "strerror", None) or "not UTF-8"
             what = f"cannot be read ({why})"
             raise InvalidConfigError("--command-config", what, str(path)) from None
-    for one in given:
+    for one in overrides:
         name, equals, value = one.partition("=")
         if not equals or not name.strip():
             # Text without an equals sign may still be a secret.
@@ -204,17 +205,17 @@ _HARMLESS = {
 }  # fmt: skip
 
 
-def connection_settings(properties: Properties) -> dict[str, Any]:
+def connection_settings(properties: ClientProperties) -> dict[str, Any]:
     """Convert Kafka client properties (TLS and SASL) to settings of kafka-python.
 
     Raises:
         InvalidConfigError: a property is invalid or unsupported, or names an unreadable file. The
             message contains no secret.
 
-    >>> connection_settings(Properties({"security.protocol": "plaintext"}))
+    >>> connection_settings(ClientProperties({"security.protocol": "plaintext"}))
     {'security_protocol': 'PLAINTEXT'}
     """
-    for name in properties.names():
+    for name in properties.property_names():
         family = name.split(".", 1)[0] in {"ssl", "sasl", "security"}
         if family and name not in _KNOWN | _HARMLESS:
             known = ", ".join(sorted(_KNOWN))
@@ -236,10 +237,10 @@ def connection_settings(properties: Properties) -> dict[str, Any]:
 
 def _expect(holds: bool, name: str, what: str, value: str) -> None:  # noqa: FBT001 - as assert
     if not holds:
-        raise InvalidConfigError(name, what, redact(name, value))
+        raise InvalidConfigError(name, what, redact_property(name, value))
 
 
-def _sasl(properties: Properties) -> dict[str, Any]:
+def _sasl(properties: ClientProperties) -> dict[str, Any]:
     mechanism = (properties.get("sasl.mechanism") or "GSSAPI").upper()
     _expect(mechanism in _MECHANISMS, "sasl.mechanism", f"must be of {_MECHANISMS}", mechanism)
     made: dict[str, Any] = {"sasl_mechanism": mechanism}
@@ -262,7 +263,7 @@ def _sasl(properties: Properties) -> dict[str, Any]:
     return made | {ours: options[theirs] for ours, theirs in names.items()}
 
 
-def _with_token(properties: Properties, mechanism: str) -> dict[str, Any]:
+def _with_token(properties: ClientProperties, mechanism: str) -> dict[str, Any]:
     jaas = properties.get("sasl.jaas.config")
     options = {} if jaas is None else parse_jaas(jaas)[1]
     if mechanism == "AWS_MSK_IAM":
@@ -285,7 +286,7 @@ def _with_token(properties: Properties, mechanism: str) -> dict[str, Any]:
     return {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": token_provider(fetch)}
 
 
-def _tls(properties: Properties) -> ssl.SSLContext:
+def _tls(properties: ClientProperties) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version, context.maximum_version = _versions(properties)
     # Kafka's default is https; the empty word turns the check of the host's name off.
@@ -303,7 +304,7 @@ def _tls(properties: Properties) -> ssl.SSLContext:
     return context
 
 
-def _versions(properties: Properties) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
+def _versions(properties: ClientProperties) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
     # Kafka's default allows 1.2 and 1.3.
     name = "ssl.enabled.protocols"
     given = properties.get(name, ",".join(_TLS)) or ""
@@ -313,7 +314,7 @@ def _versions(properties: Properties) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
     return min(versions), max(versions)
 
 
-def _trusted_certificates(properties: Properties) -> tuple[str, str] | None:
+def _trusted_certificates(properties: ClientProperties) -> tuple[str, str] | None:
     # As PEM, with the property they come from.
     inline = properties.get("ssl.truststore.certificates")
     if inline is not None:
@@ -362,7 +363,7 @@ def _read_truststore(location: str, password: str) -> str:
     return done.stdout
 
 
-def _load_client_certificate(properties: Properties, context: ssl.SSLContext) -> None:
+def _load_client_certificate(properties: ClientProperties, context: ssl.SSLContext) -> None:
     # For a broker that requires mutual TLS.
     key, chain = (
         properties.get("ssl.keystore.key"), properties.get("ssl.keystore.certificate.chain"),
@@ -419,7 +420,7 @@ class TokenCache:
     >>> tokens = iter([("a", 10.0), ("b", 10.0)])
     >>> now = iter([0.0, 7.0, 9.0])
     >>> cache = TokenCache(lambda: next(tokens), clock=lambda: next(now))
-    >>> cache.token(), cache.token(), cache.token()
+    >>> cache.get_token(), cache.get_token(), cache.get_token()
     ('a', 'a', 'b')
     """
 
@@ -428,7 +429,7 @@ class TokenCache:
         self._token: str | None = None
         self._until = 0.0
 
-    def token(self) -> str:
+    def get_token(self) -> str:
         """Return the OAuth access token; fetch a new one if the last one expires soon."""
         now = self._clock()
         if self._token is None or now >= self._until:
@@ -454,7 +455,7 @@ def token_provider(fetch: Fetch) -> Any:
 
     class Provider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no types
         def token(self) -> str:
-            return cache.token()
+            return cache.get_token()
 
     return Provider()
 

@@ -19,7 +19,7 @@ from partage.wire.errors import LengthError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["LARGEST_PAYLOAD", "crc32c_function", "decompress"]
+__all__ = ["LARGEST_PAYLOAD", "crc32c_function", "decompress_batch"]
 
 LARGEST_PAYLOAD = 1 << 28
 """Maximum decompressed bytes of a batch: 256 MiB. Kafka's default limit is 1 MiB compressed."""
@@ -45,7 +45,7 @@ def crc32c_function() -> Callable[[bytes], int]:
     return found
 
 
-def decompress(batch: Batch) -> bytes:
+def decompress_batch(batch: Batch) -> bytes:
     """Return the decompressed records of a Kafka record batch, as bytes.
 
     Raises:

@@ -31,8 +31,8 @@ from partage.capture.durable import (
 from partage.capture.manifest import (
     MANIFEST,
     TOGETHER,
-    Manifest,
-    Part,
+    CaptureManifest,
+    CapturePart,
     RecordBuffer,
     drop_lost_rows,
     merge_parts,
@@ -40,7 +40,7 @@ from partage.capture.manifest import (
     replaced_path,
     write_table,
 )
-from partage.capture.unpacking import decompress
+from partage.capture.unpacking import decompress_batch
 from partage.errors import InvalidCaptureError, InvalidConfigError, MissingExtraError
 from partage.history.live_log import LogBatch
 from partage.model.validation import expect_local
@@ -53,7 +53,7 @@ __all__ = ["UNKNOWN_EPOCH", "CaptureObserver", "CaptureWriter", "CleanedOffsets"
 
 
 @dataclass
-class _Loss:
+class _LostRange:
     """Range of records of a log partition that compaction removed before they were recorded.
 
     ``offsets`` is their number, between the offsets ``first`` and ``last``.
@@ -84,7 +84,7 @@ class CleanedOffsets:
         lost: number of offsets lost while this process ran.
 
     >>> cleaned = CleanedOffsets({}, {3: 100})
-    >>> cleaned.counts, cleaned.report()
+    >>> cleaned.counts, cleaned.take_messages()
     ({}, [])
     """
 
@@ -92,11 +92,11 @@ class CleanedOffsets:
     first_ends: dict[int, int] = field(default_factory=dict)
     damaged: set[int] = field(default_factory=set)
     lost: int = 0
-    _losses: dict[int, _Loss] = field(default_factory=dict)
+    _losses: dict[int, _LostRange] = field(default_factory=dict)
 
-    def set_first_end(self, partition: int, end: int) -> None:
+    def set_first_end(self, partition: int, end_offset: int) -> None:
         """Store the end offset of a log partition at its first read; later calls have no effect."""
-        self.first_ends.setdefault(partition, end)
+        self.first_ends.setdefault(partition, end_offset)
 
     def count_removed(self, partition: int, position: int, batch: Batch) -> None:
         """Count the offsets that compaction removed inside a record batch and directly before it.
@@ -121,11 +121,11 @@ class CleanedOffsets:
             return
         if first < end:  # the range began before the capture did: only its tail is a loss
             first, offsets = end, min(offsets, last - end + 1)
-        loss = self._losses.setdefault(partition, _Loss(first, last, 0))
+        loss = self._losses.setdefault(partition, _LostRange(first, last, 0))
         loss.extend(first, last, offsets)
         self.lost += offsets
 
-    def report(self) -> list[str]:
+    def take_messages(self) -> list[str]:
         """Return a message for each log partition that lost records since the last call."""
         found = [
             _loss_message(p, loss, damaged=p in self.damaged)
@@ -135,7 +135,7 @@ class CleanedOffsets:
         return found
 
 
-def _loss_message(partition: int, loss: _Loss, *, damaged: bool) -> str:
+def _loss_message(partition: int, loss: _LostRange, *, damaged: bool) -> str:
     span = loss.last - loss.first + 1
     many = f"{loss.offsets:,} offset{'s' if loss.offsets != 1 else ''}"
     which = (
@@ -215,19 +215,19 @@ class LeaderEpochs:
         rows = self.known.get(partition)
         return rows[-1][0] if rows and rows[-1][1] == next_offset else UNKNOWN_EPOCH
 
-    def diverging_offset(self, partition: int, epoch: int, end: int) -> int:
+    def diverging_offset(self, partition: int, epoch: int, end_offset: int) -> int:
         """Return the offset from which the leader's log differs from the recorded records.
 
         Args:
             partition: the log partition.
             epoch: the diverging epoch in the broker's response, which is the greatest epoch of the
                 leader's log that is at most the last epoch read.
-            end: the offset at which this epoch ends in the leader's log.
+            end_offset: the offset at which this epoch ends in the leader's log.
         """
         ours = [e for of, e in self.known.get(partition, ()) if of <= epoch]
-        return min(end, ours[-1]) if ours else end
+        return min(end_offset, ours[-1]) if ours else end_offset
 
-    def truncate(self, partition: int, offset: int) -> None:
+    def remove_epochs_from(self, partition: int, offset: int) -> None:
         """Remove a log partition's leader epochs from ``offset`` on, because the log was truncated
         there.
         """
@@ -237,13 +237,13 @@ class LeaderEpochs:
             kept.append((rows[len(kept)][0], offset))
         self.known[partition] = kept
 
-    def forget(self, partition: int) -> None:
+    def remove_partition(self, partition: int) -> None:
         """Remove all leader epochs of a log partition, because its broker does not compare
         epochs.
         """
         self.known.pop(partition, None)
 
-    def rows(self) -> Iterable[tuple[int, list[tuple[int, int]]]]:
+    def epoch_rows(self) -> Iterable[tuple[int, list[tuple[int, int]]]]:
         """Return the leader epochs of each log partition, as (epoch, end offset) pairs."""
         return sorted((p, list(rows)) for p, rows in self.known.items() if rows)
 
@@ -358,12 +358,12 @@ class CaptureWriter:
         finally:
             self._lock.close()
 
-    def _manifest(self) -> Manifest:
+    def _manifest(self) -> CaptureManifest:
         # A new folder gets one first, which marks it as a capture.
-        found = Manifest.load(self.folder)
+        found = CaptureManifest.load_manifest(self.folder)
         if found is None:
-            found = Manifest()
-            found.save(self.folder)
+            found = CaptureManifest()
+            found.save_manifest(self.folder)
         return found
 
     def _last_state(self) -> dict[str, Any] | None:
@@ -415,38 +415,38 @@ class CaptureWriter:
             setattr(self.manifest, name, given)
             self._changed = True
 
-    def position(self, partition: int) -> int:
+    def next_offset(self, partition: int) -> int:
         """Return the offset from which to read a log partition next; 0 if nothing was read yet."""
         return self._next.get(partition, 0)
 
-    def skip_to(self, partition: int, offset: int, why: str) -> None:
+    def skip_to(self, partition: int, offset: int, warning: str) -> None:
         """Continue to read a log partition at a later offset, and store the reason as a warning.
 
         Args:
             partition: number of the log partition.
             offset: offset to read next.
-            why: text of the warning.
+            warning: text of the warning.
         """
-        self.manifest.add_warning(f"partition {partition}: {why}")
+        self.manifest.add_warning(f"partition {partition}: {warning}")
         self._next[partition] = offset
         self._changed = True
 
-    def truncate(self, partition: int, offset: int, why: str) -> None:
+    def remove_lost_rows(self, partition: int, offset: int, warning: str) -> None:
         """Remove a log partition's recorded rows that the broker's log has lost.
 
         Args:
             partition: number of the log partition.
             offset: first lost offset, at which reading continues.
-            why: warning that is stored in the manifest.
+            warning: warning that is stored in the manifest.
         """
         # The manifest is written first, so that the next capture completes the removal if the
         # process is killed.
         with self._writing():
             self.write_part()
-            self.manifest.add_warning(f"partition {partition}: {why}")
+            self.manifest.add_warning(f"partition {partition}: {warning}")
             self.manifest.cut = {partition: offset}
             self._next[partition] = offset
-            self.epochs.truncate(partition, offset)
+            self.epochs.remove_epochs_from(partition, offset)
             self._put_manifest()
             self._complete_truncation()
         if self._observer is not None:
@@ -464,7 +464,7 @@ class CaptureWriter:
                 rows[at] += drop_lost_rows(path, column, self.manifest.cut)
         self.manifest.records, self.manifest.batches = rows
         self.manifest.cut = {}
-        self.manifest.save(self.folder)
+        self.manifest.save_manifest(self.folder)
 
     def add_warning(self, message: str) -> None:
         """Add a warning to the recording's manifest, for example that a range of the log was
@@ -473,32 +473,32 @@ class CaptureWriter:
         self.manifest.add_warning(message)
         self._changed = True
 
-    def add(self, partition: int, batch: Batch) -> bool:
+    def add_batch(self, partition: int, batch: Batch) -> bool:
         """Add a record batch of a log partition to the recording; return False if it is already
         there.
 
         Raises:
             WireFormatError: the batch cannot be read; none of its records are added.
         """
-        if batch.last_offset < self.position(partition):
+        if batch.last_offset < self.next_offset(partition):
             return False
-        added = self._columns.add(partition, batch, decompress(batch))
-        self._cleaned.count_removed(partition, self.position(partition), batch)
+        added = self._columns.add_batch(partition, batch, decompress_batch(batch))
+        self._cleaned.count_removed(partition, self.next_offset(partition), batch)
         self._next[partition] = batch.last_offset + 1
         self.epochs.record_batch(
             partition, batch.leader_epoch, batch.base_offset, batch.last_offset + 1
         )
         if self._observer is not None:
             self._observer.on_batch(added)
-        if self._columns.records >= self._part_rows or self._columns.bytes >= PART_BYTES:
+        if self._columns.record_count >= self._part_rows or self._columns.bytes >= PART_BYTES:
             self.write_part()
         return True
 
-    def set_first_end(self, partition: int, end: int) -> None:
+    def set_first_end(self, partition: int, end_offset: int) -> None:
         """Store the end offset of a log partition at its first read; later calls have no effect."""
         # Offsets that are missing beyond it count as lost: compaction removed them while the
         # capture ran.
-        self._cleaned.set_first_end(partition, end)
+        self._cleaned.set_first_end(partition, end_offset)
         if self._observer is not None:
             self._observer.on_fetch(partition, self._cleaned.first_ends[partition])
 
@@ -511,13 +511,13 @@ class CaptureWriter:
         reports, self._unreported = self._unreported, []
         return reports
 
-    def recorded(
-        self, after: Mapping[int, int]
+    def recorded_content(
+        self, read_offsets: Mapping[int, int]
     ) -> tuple[Mapping[str, str], list[Mapping[str, Any]], Iterator[LogBatch]]:
         """Return the recording's content: broker settings, cluster states and record batches.
 
         Args:
-            after: base offset by log partition; parts without a later batch are skipped.
+            read_offsets: base offset by log partition; parts without a later batch are skipped.
 
         Raises:
             InvalidCaptureError: a file is damaged.
@@ -533,7 +533,7 @@ class CaptureWriter:
         batches = (
             batch
             for part in self.manifest.parts
-            for batch in recorded_batches(*self._paths(part.number), after)
+            for batch in recorded_batches(*self._paths(part.number), read_offsets)
         )
         return known, found, batches
 
@@ -548,14 +548,14 @@ class CaptureWriter:
         return sum(self._next.values())
 
     @property
-    def pending(self) -> int:
+    def pending_batches(self) -> int:
         """Number of record batches in memory that are not yet in files."""
-        return self._columns.batches
+        return self._columns.batch_count
 
     @property
-    def records(self) -> int:
+    def record_count(self) -> int:
         """Number of records in the recording, in files and in memory."""
-        return self.manifest.records + self._columns.records
+        return self.manifest.records + self._columns.record_count
 
     def add_state(self, state: Mapping[str, Any]) -> bool:
         """Add a state of the cluster (its metadata) to the recording; return False if it equals the
@@ -603,16 +603,18 @@ class CaptureWriter:
 
     def _write_part(self) -> None:
         first_ms = self._columns.first_ms
-        for one in self._cleaned.report():
+        for one in self._cleaned.take_messages():
             self.add_warning(one)
             self._unreported.append(one)
-        if self._columns.batches:
+        if self._columns.batch_count:
             number = self.manifest.next_part
-            for path, table in zip(self._paths(number), self._columns.tables(), strict=True):
+            for path, table in zip(
+                self._paths(number), self._columns.to_arrow_tables(), strict=True
+            ):
                 write_table(path, table)
-            self.manifest.records += self._columns.records
-            self.manifest.batches += self._columns.batches
-            self.manifest.parts.append(Part(number))
+            self.manifest.records += self._columns.record_count
+            self.manifest.batches += self._columns.batch_count
+            self.manifest.parts.append(CapturePart(number))
             self.manifest.next_part += 1
             self._columns = RecordBuffer()
             self._changed = True
@@ -624,8 +626,8 @@ class CaptureWriter:
 
     def _put_manifest(self) -> None:
         self.manifest.positions = dict(self._next)
-        self.manifest.epochs = dict(self.epochs.rows())
-        self.manifest.save(self.folder)
+        self.manifest.epochs = dict(self.epochs.epoch_rows())
+        self.manifest.save_manifest(self.folder)
 
     def _merge(self) -> None:
         # The files that the previous merge replaced are removed as well.
@@ -635,7 +637,7 @@ class CaptureWriter:
         try:
             while merge_parts(
                 self.manifest, self._paths, write_table,
-                rows=PART_ROWS, size=PART_BYTES, together=self._together,
+                max_rows=PART_ROWS, max_bytes=PART_BYTES, together=self._together,
             ):  # fmt: skip
                 replaced |= set(self.manifest.replaced)
                 self.manifest.replaced = sorted(replaced)
@@ -655,7 +657,7 @@ class CaptureWriter:
                 path.replace(replaced_path(path))
 
     def _paths(self, number: int) -> tuple[Path, Path]:
-        name = Part(number).name
+        name = CapturePart(number).file_name
         return self.folder / _RECORDS / name, self.folder / _BATCHES / name
 
     def _put_states(self, first_ms: int | None = None) -> None:

@@ -14,13 +14,13 @@ import typer
 from partage.cli.command_errors import FAILED, FAILED_JUDGE
 from partage.cli.console import (
     first_lines,
-    interactive,
-    name,
-    out,
+    is_terminal,
+    print_message,
+    print_tables,
+    print_warnings,
     short_names,
-    show,
-    tell,
-    warn,
+    stdout_console,
+    styled_name,
     write_json,
 )
 from partage.cli.options import AsJson, StrategyConfig, strategy_option, with_options
@@ -29,9 +29,9 @@ from partage.cli.problems import (
     STDIN,
     parse_json_object,
     parse_problem,
+    parse_settings,
     preferred_strategies,
     read_problem,
-    settings,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -100,13 +100,13 @@ def compute_plan(
         PartageError: the problem is malformed, no strategy can be chosen, the strategy is not
             applicable, or a setting has no effect.
     """
-    from partage.api.decisions import decide, several_owners
+    from partage.api.decisions import allows_several_owners, decide
     from partage.judge import check
 
     group, cluster = parse_problem(problem)
     strategy, negotiated = _choose_strategy(group, problem, requested)
     made = decide(strategy, group, cluster, config=config or None)
-    breaches = check(made.plan, group, cluster, several_owners=several_owners(strategy))
+    breaches = check(made.plan, group, cluster, several_owners=allows_several_owners(strategy))
     return CheckedPlan(strategy, group, cluster, made.plan, breaches, made.warnings, negotiated)
 
 
@@ -190,7 +190,7 @@ def assign(
     and `breaches` if there are any, or `{"error": ..., "line": n}`; the exit code is 1 if any line
     had an error.
     """
-    chosen = settings(config)
+    chosen = parse_settings(config)
     if as_documented:
         chosen["assignment.failover.as_documented"] = True
     if jsonl:
@@ -201,8 +201,8 @@ def assign(
             "give PROBLEM.json, - for stdin, or --jsonl", param_hint="PROBLEM.json"
         )
     found = compute_plan(read_problem(problem), strategy, chosen)
-    warn(list(found.warnings))
-    if as_json or not interactive():
+    print_warnings(list(found.warnings))
+    if as_json or not is_terminal():
         write_json({"strategy": found.strategy.name, **found.to_json(), **_settled_plan(found)})
     else:
         _show(found)
@@ -228,10 +228,10 @@ def _assign_lines(
     lines, errors, failed = counted
     sys.stdout.flush()
     if errors:
-        tell(f"partage: {errors} of {lines} lines had an error", "bold red")
+        print_message(f"partage: {errors} of {lines} lines had an error", "bold red")
         raise typer.Exit(FAILED)
     if failed:
-        tell(f"partage: {failed} of {lines} plans failed the judge", "bold red")
+        print_message(f"partage: {failed} of {lines} plans failed the judge", "bold red")
         raise typer.Exit(FAILED_JUDGE)
 
 
@@ -280,15 +280,15 @@ def _exit_if_invalid(found: CheckedPlan) -> None:
         return
     sys.stdout.flush()
     for breach in first_lines([str(one) for one in found.breaches]):
-        tell(f"judge: {short_names(breach)}", "red")
-    tell("judge: this plan breaks the rules", "bold red")
+        print_message(f"judge: {short_names(breach)}", "red")
+    print_message("judge: this plan breaks the rules", "bold red")
     raise typer.Exit(FAILED_JUDGE)
 
 
 def _show(found: CheckedPlan) -> None:
     from rich.table import Table
 
-    from partage.api.decisions import several_owners
+    from partage.api.decisions import allows_several_owners
     from partage.api.measures import measure
 
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -300,34 +300,34 @@ def _show(found: CheckedPlan) -> None:
         table.add_column("standbys", overflow="fold")
     for member, topics in found.plan.to_dict().items():
         count = sum(len(numbers) for numbers in topics.values())
-        which = _by_topic(topics)
-        shown = name(_omit_middle(member, out().width // 3))
+        which = _format_by_topic(topics)
+        shown = styled_name(_omit_middle(member, stdout_console().width // 3))
         cells: list[RenderableType] = [
             shown,
             str(count),
-            name(short_names(which) or "(idle)", "" if which else "yellow"),
+            styled_name(short_names(which) or "(idle)", "" if which else "yellow"),
         ]
         if standbys is not None:
-            cells.append(name(short_names(_by_topic(standbys[member])) or "-"))
+            cells.append(styled_name(short_names(_format_by_topic(standbys[member])) or "-"))
         table.add_row(*cells)
-    show(table)
+    print_tables(table)
     # What would be best for a share group is another question.
-    one_owner = not several_owners(found.strategy)
+    one_owner = not allows_several_owners(found.strategy)
     figures = measure(found.plan, found.group, found.cluster, optimum=one_owner)
     if found.negotiated is not None:
-        show(name(f"negotiated {found.negotiated}", "dim"))
+        print_tables(styled_name(f"negotiated {found.negotiated}", "dim"))
     summary = [f"strategy {found.strategy.name}", f"spread {_or_dash(figures.spread)}"]
     summary += [f"idle {figures.idle}", f"moved {figures.moved}"]
     if figures.avoidable is not None:
         summary.append(f"avoidable {figures.avoidable}")
-    show(name("  ".join(summary), "dim"))
+    print_tables(styled_name("  ".join(summary), "dim"))
     _show_withheld(found)
 
 
-def _by_topic(topics: Mapping[str, list[int]]) -> str:
+def _format_by_topic(topics: Mapping[str, list[int]]) -> str:
     """Format a member's partitions as short text by topic, such as ``orders 0-2``.
 
-    >>> _by_topic({"s": [0, 1], "t": [3]})
+    >>> _format_by_topic({"s": [0, 1], "t": [3]})
     's 0-1  t 3'
     """
     from partage.model.assignment import format_runs
@@ -381,4 +381,4 @@ def _show_withheld(checked_plan: CheckedPlan) -> None:
     who = ", ".join(f"{count} to {member}" for member, count in to_come.items() if count)
     if who:
         line = f"first of two steps: the next rebalance assigns the released partitions ({who})"
-        show(name(short_names(line), "dim"))
+        print_tables(styled_name(short_names(line), "dim"))

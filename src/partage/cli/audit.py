@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.console import first_lines, name, show, tell, write_json
+from partage.cli.console import first_lines, print_message, print_tables, styled_name, write_json
 from partage.cli.key_results import format_key
 from partage.cli.options import (
     ClusterOptions,
@@ -32,7 +32,7 @@ __all__ = [
     "audit",
     "broken_join_messages",
     "chance_text",
-    "findings",
+    "topic_messages",
     "unidentified_messages",
     "writer_label",
 ]
@@ -115,21 +115,21 @@ def audit(
     with show_progress(_STAGES, quiet=output.quiet or output.as_json) as progress:
         found = audit_topics(
             where, topics=topic, joins=joins, progress=progress, master=spark.master,
-            conf=spark.settings(), kafka=cluster.client_properties(),
+            conf=spark.spark_settings_by_name(), kafka=cluster.client_properties(),
         )  # fmt: skip
     if to is not None:
-        _write(found, to, where)
+        _write_audit(found, to, where)
     if output.as_json:
         write_json(_as_json(found), indent=2)
     else:
         _print(found, all_joins=all_joins)
         if to is not None:
-            show(name(f"page   {to / _PAGE}", "bold"))
-    if not found.clean:
+            print_tables(styled_name(f"page   {to / _PAGE}", "bold"))
+    if not found.has_no_problem:
         raise typer.Exit(FOUND)
 
 
-def _write(result: Audit, folder: Path, source: str) -> None:
+def _write_audit(result: Audit, folder: Path, source: str) -> None:
     """Write the result of an audit to a folder, as an HTML page and as JSON.
 
     ``source`` is the audited input, which the page names.
@@ -148,7 +148,10 @@ def _write(result: Audit, folder: Path, source: str) -> None:
         if join.meant:
             line, *examples = broken_join_messages(join.broken, join.groups)
             joins.append((line, [example.strip() for example in examples]))
-    said = {t.topic: TopicText(writer_label(t), chance_text(t), findings(t)) for t in result.topics}
+    said = {
+        t.topic: TopicText(writer_label(t), chance_text(t), topic_messages(t))
+        for t in result.topics
+    }
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Both are written beside their places first, so that a kill leaves no half of either.
@@ -166,9 +169,9 @@ def _write(result: Audit, folder: Path, source: str) -> None:
 
 def _as_json(found: Audit) -> dict[str, Any]:
     return {
-        "clean": found.clean,
+        "clean": found.has_no_problem,
         "without_a_place": found.without_a_place,
-        "topics": [asdict(t) | {"broken": t.broken} for t in found.topics],
+        "topics": [asdict(t) | {"broken": t.needs_attention} for t in found.topics],
         "joins_looked_at": found.looked_at,
         "joins_not_looked_at": found.too_many,
         "joins": [_join_as_json(j) for j in found.joins],
@@ -188,32 +191,34 @@ def _join_as_json(join: BrokenJoin) -> dict[str, Any]:
 
 
 def _print(found: Audit, *, all_joins: bool) -> None:
-    show(_table(found))
-    show(name(_LEGEND, "dim"))
+    print_tables(_table(found))
+    print_tables(styled_name(_LEGEND, "dim"))
     for topic in found.topics:
-        show(*(name(line) for line in findings(topic)))
+        print_tables(*(styled_name(line) for line in topic_messages(topic)))
     for join in found.joins:
         if join.meant or all_joins:
-            show(*(name(line) for line in broken_join_messages(join.broken, join.groups)))
+            print_tables(
+                *(styled_name(line) for line in broken_join_messages(join.broken, join.groups))
+            )
     if found.without_a_place:
         text = f"{found.without_a_place:,} records without a topic or a partition were left out"
-        show(name(text, "bold"))
+        print_tables(styled_name(text, "bold"))
     for line in unidentified_messages(found.topics):
-        show(name(line))
+        print_tables(styled_name(line))
     if found.too_many:
         text = f"{found.too_many:,} pairs of topics were not compared: one group reads all of them"
-        show(name(f"{text}; --join says which belong together"))
-    mixed = sum(t.broken for t in found.topics)
+        print_tables(styled_name(f"{text}; --join says which belong together"))
+    mixed = sum(t.needs_attention for t in found.topics)
     meant = {j.broken.topics for j in found.joins if j.meant}
     others = {j.broken.topics for j in found.joins} - meant
     if others and not all_joins:
         text = f"{len(others)} more pairs of topics that groups read together would not join"
-        show(name(f"{text}: --all-joins lists them"))
+        print_tables(styled_name(f"{text}: --all-joins lists them"))
     words = (
         f"{_many(len(found.topics), 'topic')}, {mixed} with writers that disagree; "
         f"{_many(found.looked_at, 'pair')} of topics looked at, {_many(len(meant), 'broken join')}"
     )
-    tell(words, "bold" if found.clean else "bold red")
+    print_message(words, "bold" if found.has_no_problem else "bold red")
 
 
 def _many(count: int, what: str) -> str:
@@ -237,8 +242,8 @@ def _table(found: Audit) -> Table:
         counts = " → ".join(str(n) for n in t.counts)
         nulls = f"{t.nulls['records']:,}: {t.nulls['behaviour']}" if t.nulls["records"] else "none"
         table.add_row(
-            name(t.topic), counts if t.counts_known else f"{counts}?", f"{t.records:,}",
-            name(writer_label(t), "bold red" if t.broken else ""),
+            styled_name(t.topic), counts if t.counts_known else f"{counts}?", f"{t.records:,}",
+            styled_name(writer_label(t), "bold red" if t.needs_attention else ""),
             f"{t.explained:.1%}" if t.writers else "", chance_text(t),
             nulls, f"{t.split['keys']:,}" if t.split["keys"] else "",
         )  # fmt: skip
@@ -297,7 +302,7 @@ def chance_text(topic: TopicAudit) -> str:
     return f"<1e{_LEAST}" if least < _LEAST else f"1e{int(least)}"
 
 
-def findings(topic: TopicAudit) -> list[str]:
+def topic_messages(topic: TopicAudit) -> list[str]:
     """Return messages about problems with a topic's keys, with examples and advice."""
     lines = []
     if topic.status == "mixed":
@@ -313,7 +318,7 @@ def findings(topic: TopicAudit) -> list[str]:
                      f"their order is broken: {text}")  # fmt: skip
     if topic.status == "mixed":
         lines.append(f"{topic.topic}: {_what_to_do(topic)}")
-    if topic.scattered:
+    if topic.has_scattered_keys:
         text = _examples(topic, "unexplained", topic.split["unexplained"])
         lines.append(f"{topic.topic}: {topic.split['unexplained']:,} of {topic.keys:,} keys live "
                      "in several partitions, and no partitioner explains why: "

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli.command_errors import FAILED_CHECK
-from partage.cli.console import name, out, show, tell, warn, write_json
+from partage.cli.console import (
+    print_message,
+    print_tables,
+    print_warnings,
+    stdout_console,
+    styled_name,
+    write_json,
+)
 from partage.cli.options import ClusterOptions, OutputOptions, output_option, with_options
 from partage.errors import InvalidConfigError
 
@@ -21,7 +28,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from partage.capture.connection import ClusterConnection
-    from partage.capture.manifest import Manifest
+    from partage.capture.manifest import CaptureManifest
     from partage.capture.preflight import AccessReport
     from partage.watch.watcher import Watcher
 
@@ -105,7 +112,7 @@ def capture(
                    "--metrics": metrics}  # fmt: skip
         for option in (one for one, value in refused.items() if value):
             raise typer.BadParameter(f"give either --check or {option}")
-        _check(cluster, as_json=output.as_json)
+        _print_permissions(cluster, as_json=output.as_json)
         return
     if to is None:
         raise typer.BadParameter("give a folder, or --check", param_hint="--out")
@@ -115,13 +122,13 @@ def capture(
     if log_dir and follow:
         raise InvalidConfigError("--follow", "needs a running cluster, not --log-dir", follow)
     watch = WatchOptions(events, metrics, max_groups)
-    watch.check(follow=follow, as_json=output.as_json)
+    watch.check_options(follow=follow, as_json=output.as_json)
     for option, value in (("--metadata-every", metadata_every), ("--roll-every", roll_every)):
         if not 0.01 <= value <= 86_400:
             raise InvalidConfigError(option, "must be between 0.01 and 86400 seconds", value)
     if bootstrap is not None:
         manifest = _live(
-            bootstrap, cluster.connection(), to, follow=follow, quiet=output.quiet,
+            bootstrap, cluster.connection_settings(), to, follow=follow, quiet=output.quiet,
             pace=(metadata_every, roll_every), watch=watch,
         )  # fmt: skip
     else:
@@ -136,28 +143,30 @@ def capture(
 def _live(
     bootstrap: str, settings: dict[str, Any], to: Path, *,
     follow: bool, quiet: bool, pace: tuple[float, float], watch: WatchOptions,
-) -> Manifest:  # fmt: skip
+) -> CaptureManifest:  # fmt: skip
     from partage.capture.connection import ClusterConnection
     from partage.capture.live import CaptureIntervals, LiveCapture
     from partage.capture.unpacking import crc32c_function
     from partage.capture.writing import CaptureWriter
 
     crc32c_function()  # what is not installed is said before anything is opened
-    trouble = _Trouble()
+    trouble = _CaptureTrouble()
     with (
         ClusterConnection(bootstrap, settings) as connection,
         _until_stopped(follow=follow) as stop,
-        watch.watcher(stop, trouble, lambda: ClusterConnection(bootstrap, settings)) as watcher,
+        watch.create_watcher(
+            stop, trouble, lambda: ClusterConnection(bootstrap, settings)
+        ) as watcher,
         CaptureWriter(to, observer=watcher) as writer,
         _show_progress(quiet=quiet, follow=follow) as progress,
     ):
         if watcher is not None:
-            watcher.start(writer)
+            watcher.start_watching(writer)
 
         def moved(records: int, behind: int) -> None:
             progress(records, behind)
             if watcher is not None:
-                watcher.flush(behind, trouble.count)
+                watcher.send_queued_records(behind, trouble.count)
 
         LiveCapture(
             connection,
@@ -166,17 +175,17 @@ def _live(
             stop=stop,
             progress=moved,
             trouble=trouble,
-        ).run(follow=follow)
+        ).run_capture(follow=follow)
     return writer.manifest
 
 
-class _Trouble:
+class _CaptureTrouble:
     def __init__(self) -> None:
         self.count = 0
 
     def __call__(self, what: str) -> None:
         self.count += 1
-        tell(f"capture: {what}", "yellow")
+        print_message(f"capture: {what}", "yellow")
 
 
 @dataclass(frozen=True)
@@ -187,7 +196,7 @@ class WatchOptions:
     metrics: str | None
     max_groups: int
 
-    def check(self, *, follow: bool, as_json: bool) -> None:
+    def check_options(self, *, follow: bool, as_json: bool) -> None:
         """Check that the command-line options for rebalance events and metrics fit together.
 
         Raises:
@@ -202,7 +211,7 @@ class WatchOptions:
             raise typer.BadParameter(what)
 
     @contextmanager
-    def watcher(
+    def create_watcher(
         self,
         stop: Event,
         trouble: Callable[[str], None],
@@ -233,8 +242,12 @@ class WatchOptions:
         address, figures = parse_address(self.metrics), WatchFigures(self.max_groups)
         background = BackgroundMetrics(connect, figures, trouble)
         watcher = Watcher(sink, stop, trouble=trouble, listeners=(figures, background))
-        with watcher, background, Exporter(address, figures.families, watcher.health) as exporter:
-            tell(
+        with (
+            watcher,
+            background,
+            Exporter(address, figures.metric_families, watcher.health_problem) as exporter,
+        ):
+            print_message(
                 f"metrics: http://{self.metrics.rpartition(':')[0]}:{exporter.port}/metrics", "dim"
             )
             if not is_loopback(address[0]):
@@ -270,7 +283,7 @@ def _show_progress(*, quiet: bool, follow: bool) -> Iterator[Any]:
     console = Console(stderr=True, highlight=False)
     if quiet or not console.is_terminal:
         if follow and not quiet:
-            tell("following; Ctrl-C ends it", "dim")
+            print_message("following; Ctrl-C ends it", "dim")
         yield lambda _records, _behind: None
         return
     with console.status("reading") as status:
@@ -282,7 +295,7 @@ def _show_progress(*, quiet: bool, follow: bool) -> Iterator[Any]:
         yield moved
 
 
-def _shown(manifest: Manifest, to: Path, *, as_json: bool, quiet: bool) -> None:
+def _shown(manifest: CaptureManifest, to: Path, *, as_json: bool, quiet: bool) -> None:
     if as_json:
         write_json({
             "out": str(to), "records": manifest.records, "batches": manifest.batches,
@@ -292,35 +305,35 @@ def _shown(manifest: Manifest, to: Path, *, as_json: bool, quiet: bool) -> None:
         })  # fmt: skip
         return
     for one in manifest.troubles[:10]:
-        tell(f"capture: {one}", "yellow")
+        print_message(f"capture: {one}", "yellow")
     if len(manifest.troubles) > 10:
-        tell(f"capture: and {len(manifest.troubles) - 10} more (capture.json)", "yellow")
+        print_message(f"capture: and {len(manifest.troubles) - 10} more (capture.json)", "yellow")
     if quiet:
         return
-    console = out()
+    console = stdout_console()
     console.print(f"{manifest.records:,} records in {manifest.batches:,} batches of "
                   f"{len(manifest.positions)} log partitions")  # fmt: skip
     cleaned = sum(manifest.cleaned.values())
     if cleaned:
         console.print(f"{cleaned:,} offsets before the end were compacted before they were read")
-    console.print(name(f"capture  {to}", "bold"), soft_wrap=True)
-    console.print(name(f"next     partage replay {to} --out run", "dim"), soft_wrap=True)
+    console.print(styled_name(f"capture  {to}", "bold"), soft_wrap=True)
+    console.print(styled_name(f"next     partage replay {to} --out run", "dim"), soft_wrap=True)
 
 
 # --- the check ---------------------------------------------------------------------------------
 
 
-def _check(cluster: ClusterOptions, *, as_json: bool) -> None:
+def _print_permissions(cluster: ClusterOptions, *, as_json: bool) -> None:
     """Print the account's Kafka permissions; exit with code 3 if a required one is missing."""
     from partage.commands.clusters import check_access
 
     properties = cluster.client_properties()
-    found = check_access(cluster.brokers(), properties=properties)
+    found = check_access(cluster.broker_addresses(), properties=properties)
     if as_json:
         write_json(found.to_dict())
     else:
-        warn(list(found.warnings))
-        _access_shown(found, cluster.brokers())
+        print_warnings(list(found.warnings))
+        _access_shown(found, cluster.broker_addresses())
     if not found.can_capture:
         raise typer.Exit(FAILED_CHECK)
 
@@ -330,25 +343,29 @@ def _access_shown(found: AccessReport, bootstrap: str) -> None:
 
     groups = "groups unknown" if found.groups is None else _count(found.groups, "group")
     counts = [_count(found.brokers, "broker"), _count(found.topics, "topic"), groups]
-    show(name(f"cluster {found.cluster_id or 'without an id'}: {', '.join(counts)}", "bold"))
-    show("", _permission_table(found))
-    if found.missing:
-        show("", name("Grant the missing permissions:"))
-        for one in found.missing:
+    print_tables(
+        styled_name(f"cluster {found.cluster_id or 'without an id'}: {', '.join(counts)}", "bold")
+    )
+    print_tables("", _permission_table(found))
+    if found.missing_permissions:
+        print_tables("", styled_name("Grant the missing permissions:"))
+        for one in found.missing_permissions:
             command = "kafka-acls.sh --bootstrap-server HOST:PORT --add --allow-principal User:NAME"
-            show(name(f"  {command} {one.acl}"))
+            print_tables(styled_name(f"  {command} {one.acl_options}"))
     if found.partitions:
-        show("", _extent_table(found))
-    show("")
+        print_tables("", _extent_table(found))
+    print_tables("")
     if not found.can_capture:
-        show(name(REFUSED, "bold red"))
+        print_tables(styled_name(REFUSED, "bold red"))
         return
-    for line in found.sentences():
-        show(name(line))
+    for line in found.report_messages():
+        print_tables(styled_name(line))
     if found.follow_seconds > 0:
-        show(name(f"next     partage capture -b {bootstrap} --out capture --follow", "dim"))
+        print_tables(
+            styled_name(f"next     partage capture -b {bootstrap} --out capture --follow", "dim")
+        )
     else:
-        show(name(f"next     partage capture -b {bootstrap} --out capture", "dim"))
+        print_tables(styled_name(f"next     partage capture -b {bootstrap} --out capture", "dim"))
 
 
 def _permission_table(found: AccessReport) -> Table:
@@ -364,7 +381,10 @@ def _permission_table(found: AccessReport) -> Table:
             style = "bold red"
         need = f"{one.purpose} (required)" if one.required else one.purpose
         table.add_row(
-            name(state, style), f"{one.operation} on {one.resource}", need, name(one.detail)
+            styled_name(state, style),
+            f"{one.operation} on {one.resource}",
+            need,
+            styled_name(one.detail),
         )
     return table
 

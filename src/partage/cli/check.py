@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from partage.cli.command_errors import FAILED_CHECK, UNDECIDED
-from partage.cli.console import name, short_name, show, write_json
+from partage.cli.console import print_tables, short_name, styled_name, write_json
 from partage.cli.options import AsJson, GroupPatterns, RunId, named_options, with_options
 from partage.errors import InvalidConfigError
 
@@ -94,10 +94,10 @@ def check(
     if as_json:
         write_json(found.to_dict())
     else:
-        show(*_lines(found.results))
-    if found.status == VIOLATED:
+        print_tables(*_lines(found.results))
+    if found.overall_status == VIOLATED:
         raise typer.Exit(FAILED_CHECK)
-    if found.status == UNKNOWN:
+    if found.overall_status == UNKNOWN:
         raise typer.Exit(UNDECIDED)
 
 
@@ -137,10 +137,10 @@ def _lines(outcomes: Sequence[CheckResult]) -> Iterator[Text]:
             if one.status == status:
                 group = f"{short_name(one.group)}  " if one.group else ""
                 text = f"{status:8}{group}{one.limit}: {one.text}"
-                yield name(text, _STYLES[status])
+                yield styled_name(text, _STYLES[status])
     groups = len({one.group for one in outcomes if one.group})
     each = ", ".join(f"{counts[status]} {status}" for status in ("passed", "failed", "unknown"))
     worst = next((one for one in ("failed", "unknown") if counts[one]), "passed")
-    yield name(
+    yield styled_name(
         f"{plural(len(outcomes), 'check')} of {plural(groups, 'group')}: {each}", _STYLES[worst]
     )

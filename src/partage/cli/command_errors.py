@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from partage.cli.console import shorten, tell
+from partage.cli.console import print_message, shorten_message
 from partage.errors import PartageError
 
 __all__ = ["FAILED", "FAILED_CHECK", "FAILED_GROUP", "FAILED_JUDGE", "UNDECIDED", "exit_on_error"]
@@ -54,7 +54,7 @@ def exit_on_error(command: Callable[..., None]) -> Callable[..., None]:
         except typer.Exit:
             raise
         except KeyboardInterrupt:
-            tell("interrupted")
+            print_message("interrupted")
             raise typer.Exit(_INTERRUPTED) from None
         except BrokenPipeError:
             # The reader (head, less) closed the pipe: this is no error.
@@ -66,9 +66,9 @@ def exit_on_error(command: Callable[..., None]) -> Callable[..., None]:
             if os.environ.get("PARTAGE_DEBUG") == "1":
                 raise
             if _is_interrupt(e):
-                tell("interrupted")
+                print_message("interrupted")
                 raise typer.Exit(_INTERRUPTED) from None
-            tell(f"partage: {describe_error(e)}", "bold red")
+            print_message(f"partage: {describe_error(e)}", "bold red")
             _close_if_full(e)
             raise typer.Exit(FAILED) from None
 
@@ -98,7 +98,7 @@ def _expect_stdout() -> None:
 def describe_error(error: Exception) -> str:
     """Return an error as one line of text: what is wrong, where, and what to do."""
     if isinstance(error, PartageError):
-        return shorten(str(error))
+        return shorten_message(str(error))
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename is not None else ""
         if not where and _is_stdout_failing(error):
@@ -114,7 +114,7 @@ def describe_error(error: Exception) -> str:
             return f"{library} is not installed: pip install 'partage[{_EXTRAS[library]}]'"
     # Spark's message contains a worker's whole traceback; its last line is the error itself.
     message = (str(error).strip().splitlines() or ["no message"])[-1].strip()
-    return f"unexpected {type(error).__name__}: {shorten(message)}; {_REPORT}"
+    return f"unexpected {type(error).__name__}: {shorten_message(message)}; {_REPORT}"
 
 
 def _is_stdout_failing(error: OSError) -> bool:

@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli.command_errors import FAILED_JUDGE
-from partage.cli.console import first_lines, name, short_names, shorten, show, warn, write_json
+from partage.cli.console import (
+    first_lines,
+    print_tables,
+    print_warnings,
+    short_names,
+    shorten_message,
+    styled_name,
+    write_json,
+)
 from partage.cli.options import AsJson, StrategyConfig, strategy_option, with_options
-from partage.cli.problems import parse_problem, read_problem, settings
+from partage.cli.problems import parse_problem, parse_settings, read_problem
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -68,11 +76,11 @@ def compare(
     group, cluster = parse_problem(read)
     sender = read.get("strategy")
     found = decisions.compare(
-        group, cluster, strategies=strategy, config=settings(config) or None,
+        group, cluster, strategies=strategy, config=parse_settings(config) or None,
         sender=sender if isinstance(sender, str) else None,
     )  # fmt: skip
     missing = missing_topics(group, cluster)
-    warn(list(missing))
+    print_warnings(list(missing))
     if as_json:
         write_json([_plain(row) for row in found], indent=1)
     else:
@@ -104,29 +112,36 @@ def print_comparison(comparison: Comparison, known_warnings: Sequence[str] = ())
         known_warnings: warnings that are shown elsewhere and left out here.
     """
     shown = {*known_warnings}
-    show(_table(comparison))
+    print_tables(_table(comparison))
     plans = [row.warnings for row in comparison if row.plan is not None]
     for warning in plans[0] if len(plans) > 1 else ():
         if warning not in shown and all(warning in other for other in plans):
             shown.add(warning)
-            show(name(short_names(warning), "yellow"))
+            print_tables(styled_name(short_names(warning), "yellow"))
     best = comparison.best
     if best is not None and best.best_spread is not None:
         text = (
             f"optimum: spread {best.best_spread}, reachable with {best.fewest_moves_to_best} moves"
         )
-        show(name(f"{text} (proven)", "dim"))
+        print_tables(styled_name(f"{text} (proven)", "dim"))
     if best is not None and best.refused:
-        show(name(f"optimum not computed: {best.refused}", "yellow"))
+        print_tables(styled_name(f"optimum not computed: {best.refused}", "yellow"))
     for row in comparison:
         if row.refused:
             why = _without_name(row, row.refused)
-            show(name(shorten(short_names(f"{row.strategy} is not applicable: {why}")), "yellow"))
+            print_tables(
+                styled_name(
+                    shorten_message(short_names(f"{row.strategy} is not applicable: {why}")),
+                    "yellow",
+                )
+            )
         for warning in first_lines([one for one in row.warnings if one not in shown]):
             text = f"{row.strategy}: {_without_name(row, warning)}"
-            show(name(short_names(text), "yellow"))
+            print_tables(styled_name(short_names(text), "yellow"))
         for breach in first_lines([str(one) for one in row.breaches]):
-            show(name(short_names(f"{row.strategy} breaks the rules: {breach}"), "red"))
+            print_tables(
+                styled_name(short_names(f"{row.strategy} breaks the rules: {breach}"), "red")
+            )
 
 
 def _without_name(row: ComparisonRow, message: str) -> str:
@@ -152,7 +167,9 @@ def _table(found: Comparison) -> Table:
     for row in found:
         if row.measures is None:
             table.add_row(
-                name(row.strategy), Text("not applicable", "yellow"), *(Text("- ", "dim"),) * 6
+                styled_name(row.strategy),
+                Text("not applicable", "yellow"),
+                *(Text("- ", "dim"),) * 6,
             )
             continue
         valid = Text("yes", "green") if row.valid else Text("no", "red")
@@ -160,7 +177,7 @@ def _table(found: Comparison) -> Table:
         if with_standbys:
             many = row.count_standbys()
             cells.append(Text(f"{'-' if many is None else many} "))
-        table.add_row(name(row.strategy), valid, *cells)
+        table.add_row(styled_name(row.strategy), valid, *cells)
     return table
 
 

@@ -13,21 +13,21 @@ from rich.console import Console
 from rich.text import Text
 
 __all__ = [
-    "err",
     "escape_unencodable",
     "first_lines",
-    "fits",
+    "fits_terminal",
     "format_bytes",
     "has_display",
-    "interactive",
+    "is_terminal",
     "json_bytes",
-    "name",
-    "out",
+    "print_message",
+    "print_tables",
+    "print_warnings",
     "short_name",
-    "shorten",
-    "show",
-    "tell",
-    "warn",
+    "shorten_message",
+    "stderr_console",
+    "stdout_console",
+    "styled_name",
     "write_json",
 ]
 
@@ -55,7 +55,7 @@ def escape_unencodable() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def out() -> Console:
+def stdout_console() -> Console:
     """Return a Rich console that writes to stdout.
 
     Each call creates one because stdout may have been replaced.
@@ -63,7 +63,7 @@ def out() -> Console:
     return Console(highlight=False, emoji=False, markup=False, color_system=_colours())
 
 
-def err() -> Console:
+def stderr_console() -> Console:
     """Return a Rich console that writes to stderr, for output of several lines."""
     return Console(stderr=True, highlight=False, color_system=_colours())
 
@@ -73,14 +73,14 @@ def _colours() -> Literal["auto"] | None:
     return None if os.environ.get("NO_COLOR") else "auto"
 
 
-def show(*what: Any) -> None:
+def print_tables(*what: Any) -> None:
     """Print tables and texts on stdout: wrapped on a terminal, one line each in a pipe.
 
     ``what`` are Rich tables or strings. In a pipe nothing is shortened, and lines do not end in
     blanks.
     """
-    console = out()
-    if interactive():
+    console = stdout_console()
+    if is_terminal():
         for one in what:
             console.print(one)
         return
@@ -92,14 +92,14 @@ def show(*what: Any) -> None:
         console.out(line.rstrip(), highlight=False)
 
 
-def fits(table: Any) -> bool:
+def fits_terminal(table: Any) -> bool:
     """Return whether a table is narrow enough for the terminal; always True if stdout is a pipe."""
-    console = out()
+    console = stdout_console()
     wide = console.options.update(width=_AS_WIDE_AS_IT_GETS)
-    return not interactive() or console.measure(table, options=wide).maximum <= console.width
+    return not is_terminal() or console.measure(table, options=wide).maximum <= console.width
 
 
-def tell(line: str, style: str = "") -> None:
+def print_message(line: str, style: str = "") -> None:
     """Print a message on stderr as one line, without wrapping, markup or control characters.
 
     ``style`` is a Rich style, such as "red".
@@ -110,24 +110,24 @@ def tell(line: str, style: str = "") -> None:
     console.print(Text(_one_line(line), style), soft_wrap=True)
 
 
-def shorten(line: str) -> str:
+def shorten_message(line: str) -> str:
     """Cut a message line to 400 characters; an ellipsis replaces the rest.
 
-    >>> len(shorten("x" * 1000))
+    >>> len(shorten_message("x" * 1000))
     401
     """
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 
 
-def short_name(value: str) -> str:
+def short_name(input_name: str) -> str:
     """Cut a name from the input, such as a topic, to 256 characters; JSON output has the full name.
 
     >>> short_name("orders"), short_name("x" * 32_767)[-22:]
     ('orders', 'x… (32,767 characters)')
     """
-    if len(value) <= _LONGEST_NAME:
-        return value
-    return f"{value[:_LONGEST_NAME]}… ({len(value):,} characters)"
+    if len(input_name) <= _LONGEST_NAME:
+        return input_name
+    return f"{input_name[:_LONGEST_NAME]}… ({len(input_name):,} characters)"
 
 
 def short_names(line: str) -> str:
@@ -165,17 +165,17 @@ def first_lines(lines: Sequence[str], *, total: int | None = None) -> list[str]:
     return [*lines[:_MOST_LINES], *([f"and {more:,} more"] if more > 0 else [])]
 
 
-def interactive() -> bool:
+def is_terminal() -> bool:
     """Return whether stdout is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 
-def name(value: str, style: str = "") -> Text:
+def styled_name(input_name: str, style: str = "") -> Text:
     """Convert a name from the input, such as a topic, to Rich text without control characters.
 
     ``style`` is a Rich style, such as "bold".
     """
-    return Text(_one_line(value), style)
+    return Text(_one_line(input_name), style)
 
 
 def _one_line(value: str) -> str:
@@ -216,7 +216,7 @@ def has_display() -> bool:
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
-def warn(lines: list[str]) -> None:
+def print_warnings(lines: list[str]) -> None:
     """Print lines of warnings on stderr: the first three, then the number of the others."""
     for line in first_lines(lines):
-        tell(f"warning: {short_names(line)}", "yellow")
+        print_message(f"warning: {short_names(line)}", "yellow")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from partage.cli.console import tell, write_json
+from partage.cli.console import print_message, write_json
 from partage.cli.options import GroupPatterns, with_options
 from partage.errors import InvalidConfigError
 
@@ -65,6 +65,6 @@ def decode(
         write_json(line)
         counts["bad" if "error" in line else "good"] += 1
     if not counts and (group or kinds) and limit != 0:
-        tell("no record of that group or type", "yellow")
+        print_message("no record of that group or type", "yellow")
     if counts["bad"]:
-        tell(f"{counts['bad']} of {counts.total()} records could not be decoded", "yellow")
+        print_message(f"{counts['bad']} of {counts.total()} records could not be decoded", "yellow")

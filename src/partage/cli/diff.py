@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from partage.cli.command_errors import FAILED_CHECK, UNDECIDED
-from partage.cli.console import show, tell, write_json
+from partage.cli.console import print_message, print_tables, write_json
 from partage.cli.options import AsJson, GroupPatterns, named_options, with_options
 
 __all__ = ["diff"]
@@ -51,11 +51,11 @@ def diff(
     if as_json:
         write_json(diff_document(found))
     else:
-        show(*diff_summary(found))
+        print_tables(*diff_summary(found))
     if not fail_if_worse:
         return
     if found.whole.verdict == WORSE or found.count(WORSE):
         raise typer.Exit(FAILED_CHECK)
     if found.whole.verdict == UNKNOWN:
-        tell("partage: no group has a known unread time in both runs", "bold red")
+        print_message("partage: no group has a known unread time in both runs", "bold red")
         raise typer.Exit(UNDECIDED)

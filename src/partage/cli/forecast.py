@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli.command_errors import FAILED, FAILED_CHECK
-from partage.cli.console import name, short_name, show, write_json
+from partage.cli.console import print_tables, short_name, styled_name, write_json
 from partage.cli.forecast_options import ForecastOptions, RunFolder
 from partage.cli.options import (
     ClusterOptions,
@@ -253,13 +253,13 @@ def _print(
     verdict = ""
     if max_unread is not None:
         verdict = f"; {'over' if _exceeds(now, max_unread) else 'within'} {max_unread:g}"
-    show(
-        name(
+    print_tables(
+        styled_name(
             f"{short_name(group)}: a rolling deployment of {pods} "
             f"costs {_format_estimate(now.unread)} partition-seconds without a reader{verdict}",
             "bold red" if _exceeds(now, max_unread) else "bold",
         ),
-        name(
+        styled_name(
             f"{deployment.load.cluster.index.partitions} partitions; restart "
             f"{restart.median:.1f} s ({restart.low:.1f} to {restart.high:.1f}, {origin}); session "
             f"timeout {deployment.session_s:g} s; LeaveGroup at shutdown: "
@@ -269,26 +269,28 @@ def _print(
         _table(rows, best, source),
     )
     if best is now:
-        show(name(f"The {source.label} settings are the best of these."))
+        print_tables(styled_name(f"The {source.label} settings are the best of these."))
         return
     saved = 1 - best.unread.best / now.unread.best
     text = best.deployment.text_beside(deployment)
     if best.unread.high >= now.unread.low:
-        show(
-            name(
+        print_tables(
+            styled_name(
                 f"No alternative is measurably better than the {source.label} settings ({text}: "
                 f"{saved:.0%} less unread time, the intervals overlap)."
             )
         )
         return
-    show(name(f"{text}: {saved:.0%} less unread time. Set", "bold"))
+    print_tables(styled_name(f"{text}: {saved:.0%} less unread time. Set", "bold"))
     lines = _client_lines(best.deployment, deployment, group)
     if lines and source.is_measured:
-        show(
-            name("  # properties of the Java client: a measurement shows no client library", "dim")
+        print_tables(
+            styled_name(
+                "  # properties of the Java client: a measurement shows no client library", "dim"
+            )
         )
     for line in (*lines, *kubernetes_lines(best.deployment)):
-        show(name(f"  {line}", "dim" if line.startswith("#") else ""))
+        print_tables(styled_name(f"  {line}", "dim" if line.startswith("#") else ""))
 
 
 def _replaced_members(deployment: Deployment) -> str:
@@ -356,7 +358,7 @@ def _table(rows: tuple[RolloutForecast, ...], best: RolloutForecast, source: _So
         text = row.deployment.text_beside(rows[0].deployment)
         text += f" ({source.label})" if i == 0 else ""
         table.add_row(
-            name(text),
+            styled_name(text),
             *map(_format_estimate, (row.unread, row.duration, row.rebalances, row.reread)),
             style="bold green" if row is best else "",
         )

@@ -147,7 +147,7 @@ class ForecastOptions(OptionGroup):
         Raises:
             PartageError: the forecast of the only group failed.
         """
-        from partage.cli.console import tell
+        from partage.cli.console import print_message
 
         found: dict[str, Result] = {}
         errors: dict[str, PartageError] = {}
@@ -160,7 +160,7 @@ class ForecastOptions(OptionGroup):
         if not found and len(errors) == 1:
             raise next(iter(errors.values()))
         for one, error in errors.items():
-            tell(f"{one}: {error}", "yellow")
+            print_message(f"{one}: {error}", "yellow")
         return found, list(errors)
 
     def forecast_sources(
@@ -184,7 +184,7 @@ class ForecastOptions(OptionGroup):
             yield self.group[0] if self.group else _NO_NAME, ()
 
     def _measured(self, cluster: ClusterOptions) -> Iterator[tuple[str, tuple[MeasuredGroup, str]]]:
-        from partage.cli.console import tell
+        from partage.cli.console import print_message
         from partage.commands.live_groups import matching_live_groups, measure_group
 
         seconds = parse_seconds(self.duration, "for")
@@ -194,13 +194,14 @@ class ForecastOptions(OptionGroup):
         if any(set(one) & set("*?[") for one in names):
             with named_options(groups="--group"):
                 names = matching_live_groups(
-                    cluster.brokers(), names, properties=cluster.client_properties()
+                    cluster.broker_addresses(), names, properties=cluster.client_properties()
                 )
         for one in names:
-            tell(f"measuring {one} for {seconds:g} s", "dim")
+            print_message(f"measuring {one} for {seconds:g} s", "dim")
             with named_options(group="--group", groups="--group", seconds="--for"):
                 yield one, (measure_group(
-                    cluster.brokers(), one, seconds=seconds, properties=cluster.client_properties()
+                    cluster.broker_addresses(), one, seconds=seconds,
+                    properties=cluster.client_properties()
                 ), one)  # fmt: skip
 
     def _recorded(self, folder: Path) -> Iterator[tuple[str, tuple[Run, str]]]:

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from partage.cli.compare import print_comparison
-from partage.cli.console import interactive, name, out, short_name, show, tell, write_json
+from partage.cli.console import (
+    is_terminal,
+    print_message,
+    print_tables,
+    short_name,
+    stdout_console,
+    styled_name,
+    write_json,
+)
 from partage.cli.options import (
     AsJson,
     ClusterOptions,
@@ -84,7 +92,7 @@ def groups(
 
     for one in strategy or ():
         registry.load(one)  # a name that is wrong is said before a cluster is asked
-    with ClusterConnection(cluster.brokers(), cluster.connection()) as connection:
+    with ClusterConnection(cluster.broker_addresses(), cluster.connection_settings()) as connection:
         earlier = PreviousMeasurements()
         last: list[GroupMeasurement] | None = None
         while True:
@@ -96,7 +104,7 @@ def groups(
                 if not watch:
                     raise
                 # A broker restarts, a coordinator moves: the next look may see it.
-                tell(f"groups: {error_reason(e)}", "yellow")
+                print_message(f"groups: {error_reason(e)}", "yellow")
                 time.sleep(every)
                 continue
             if not looks and not watch:
@@ -118,26 +126,26 @@ def groups(
 
 
 def _stamped(looks: list[GroupMeasurement], last: list[GroupMeasurement] | None) -> None:
-    if interactive():
-        out().clear()
-    show(name(time.strftime("%H:%M:%S"), "dim"))
+    if is_terminal():
+        stdout_console().clear()
+    print_tables(styled_name(time.strftime("%H:%M:%S"), "dim"))
     for said in (
         describe_changes([one.group for one in last], [one.group for one in looks]) if last else ()
     ):
-        show(name(f"  {said}", "cyan"))
+        print_tables(styled_name(f"  {said}", "cyan"))
 
 
 def _shown(looks: list[GroupMeasurement], *, whole: bool) -> None:
     if not looks:
-        show(name("no group of consumers", "yellow"))
+        print_tables(styled_name("no group of consumers", "yellow"))
     for number, look in enumerate(looks):
         if whole and number:
-            show(name(""))
+            print_tables(styled_name(""))
         _head(look)
         if whole:
             _whole(look)
     if not whole:
-        show(name("details of one group: --group NAME", "dim"))
+        print_tables(styled_name("details of one group: --group NAME", "dim"))
 
 
 def _head(look: GroupMeasurement) -> None:
@@ -148,11 +156,11 @@ def _head(look: GroupMeasurement) -> None:
             f"{count} member{'s' if count != 1 else ''}"]  # fmt: skip
     if group.type != "share":
         said.append(f"lag {_format_lag(look)}")
-    line = name(short_name(group.id), "bold")
-    line.append_text(name(f"  {', '.join(said)}"))
-    show(line)
+    line = styled_name(short_name(group.id), "bold")
+    line.append_text(styled_name(f"  {', '.join(said)}"))
+    print_tables(line)
     if group.trouble:
-        show(name(f"  {group.trouble}", "yellow"))
+        print_tables(styled_name(f"  {group.trouble}", "yellow"))
 
 
 def _format_lag(measurement: GroupMeasurement) -> str:
@@ -202,14 +210,16 @@ def _whole(look: GroupMeasurement) -> None:
     for m in sorted(look.group.members, key=lambda m: (m.client_id, m.id)):
         lag, load = look.load_of(m)
         table.add_row(
-            name(short_name(m.instance_id or m.client_id or m.id)), name(m.host.lstrip("/")),
-            name(short_name(m.rack or "-")), str(len(m.owned)), "-" if lag is None else f"{lag:,}",
+            styled_name(short_name(m.instance_id or m.client_id or m.id)),
+            styled_name(m.host.lstrip("/")),
+            styled_name(short_name(m.rack or "-")), str(len(m.owned)),
+            "-" if lag is None else f"{lag:,}",
             f"{load:,.1f}",
-            name(_format_partitions(m.owned)),
+            styled_name(_format_partitions(m.owned)),
         )  # fmt: skip
-    show(table)
+    print_tables(table)
     if look.now is not None:
-        show(name(_distance(look.now)))
+        print_tables(styled_name(_distance(look.now)))
     if look.compared is not None:
         print_comparison(look.compared)
 
@@ -246,12 +256,12 @@ def _distance(now: Measures) -> str:
     return f"{text}; optimum: spread {now.best_spread}, {moves} moves away (proven)"
 
 
-def describe_changes(before: Iterable[LiveGroup], now: Iterable[LiveGroup]) -> list[str]:
+def describe_changes(old_groups: Iterable[LiveGroup], new_groups: Iterable[LiveGroup]) -> list[str]:
     """Describe which members joined or left between two measurements, and which partitions moved.
 
     Args:
-        before: the groups at the first measurement.
-        now: the groups at the second measurement.
+        old_groups: the groups at the first measurement.
+        new_groups: the groups at the second measurement.
 
     Returns:
         a sentence for each changed group.
@@ -259,9 +269,9 @@ def describe_changes(before: Iterable[LiveGroup], now: Iterable[LiveGroup]) -> l
     >>> describe_changes([], [])
     []
     """
-    was = {one.id: one for one in before}
-    said = [_change(was.get(one.id), one) for one in now]
-    gone = was.keys() - {one.id for one in now}
+    was = {one.id: one for one in old_groups}
+    said = [_change(was.get(one.id), one) for one in new_groups]
+    gone = was.keys() - {one.id for one in new_groups}
     return [one for one in said if one] + [f"{one}: no longer listed" for one in sorted(gone)]
 
 

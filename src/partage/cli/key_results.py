@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.console import name, show, write_json
+from partage.cli.console import print_tables, styled_name, write_json
 from partage.cli.options import OptionGroup, OutputOptions, SparkOptions, partitions_option
 from partage.cli.progress import show_progress
 from partage.errors import InvalidConfigError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from partage.jobs.keys.analysis import KeySpread
 
-__all__ = ["KeyOptions", "advice", "format_key", "spread"]
+__all__ = ["KeyOptions", "analyse_and_print", "format_key", "key_advice"]
 
 _MOST_HOURS = 5
 #: Moved keys that are named for each change of the partition count.
@@ -84,13 +84,13 @@ class KeyOptions(OptionGroup):
         bool, typer.Option("--approximate", help="Drop rare keys early: faster, counts may be low.")
     ] = False
 
-    def counts(self) -> list[int]:
+    def partition_counts(self) -> list[int]:
         """Parse the option ``--partitions`` to a list of partition counts.
 
         Raises:
             BadParameter: a count is not a whole number.
 
-        >>> KeyOptions(partitions="6, 12").counts()
+        >>> KeyOptions(partitions="6, 12").partition_counts()
         [6, 12]
         """
         try:
@@ -100,7 +100,7 @@ class KeyOptions(OptionGroup):
                                      param_hint="--partitions") from None  # fmt: skip
 
 
-def spread(
+def analyse_and_print(
     where: str,
     options: KeyOptions,
     *,
@@ -132,22 +132,22 @@ def spread(
     columns = InputColumns(options.key or "key", options.value, options.time)
     with show_progress(_STAGES, quiet=output.quiet or output.as_json) as progress:
         found = analyse_keys(
-            where, columns, options.counts(),
+            where, columns, options.partition_counts(),
             partitioner=options.partitioner, serializer=options.serializer, top=options.top,
             max_share=options.max_share, max_rate=options.max_rate,
             approximate=options.approximate, progress=progress, master=spark.master,
-            conf=spark.settings(), kafka=kafka,
+            conf=spark.spark_settings_by_name(), kafka=kafka,
         )  # fmt: skip
     if to is not None:
         write_tables(found, to)
         title = f"{where}, column {columns.key}"
         _write_page(found, to / _PAGE, title=title, partitioner=options.partitioner)
     if output.as_json:
-        write_json({**(more or {}), **_as_json(found)}, indent=1)
+        write_json({**(more or {}), **_analysis_to_json(found)}, indent=1)
         return
     print_analysis(found)
     if to is not None:
-        show(name(f"tables and page   {to / _PAGE}", "bold"))
+        print_tables(styled_name(f"tables and page   {to / _PAGE}", "bold"))
 
 
 def _write_page(found: KeySpread, path: Path, *, title: str, partitioner: str) -> None:
@@ -158,8 +158,8 @@ def _write_page(found: KeySpread, path: Path, *, title: str, partitioner: str) -
         for n, (partition, records, _) in found.by_partition.items()
     }
     write_keys_page(
-        _as_json(found), loads, path, title=title,
-        partitioner=partitioner, advice=advice(found) if found.hottest else [_NO_KEY],
+        _analysis_to_json(found), loads, path, title=title,
+        partitioner=partitioner, advice=key_advice(found) if found.hottest else [_NO_KEY],
         keys=[format_key(hot.key) for hot in found.hottest],
     )  # fmt: skip
 
@@ -173,21 +173,23 @@ def print_analysis(analysis: KeySpread) -> None:
     A moved key goes to another partition when the partition count changes.
     """
     keyed = analysis.records - analysis.nulls
-    show(name(_head(analysis), "bold"))
+    print_tables(styled_name(_head(analysis), "bold"))
     if not keyed:
-        show(name(_NO_KEY))
+        print_tables(styled_name(_NO_KEY))
         return
-    show(_loads(analysis))
-    show(_hot(analysis))
+    print_tables(_loads(analysis))
+    print_tables(_hot(analysis))
     if analysis.low_by:
-        show(name(f"approximate: a count may be low by up to {analysis.low_by:,} records"))
+        print_tables(
+            styled_name(f"approximate: a count may be low by up to {analysis.low_by:,} records")
+        )
     if analysis.moves:
-        show(_moves(analysis))
-        show(*map(name, _moved_keys(analysis)))
+        print_tables(_moves(analysis))
+        print_tables(*map(styled_name, _moved_keys(analysis)))
     if analysis.hours:
-        show(_hours(analysis))
-    for line in advice(analysis):
-        show(name(line))
+        print_tables(_hours(analysis))
+    for line in key_advice(analysis):
+        print_tables(styled_name(line))
 
 
 def _head(found: KeySpread) -> str:
@@ -226,7 +228,7 @@ def _loads(found: KeySpread) -> Table:
 def _hot(found: KeySpread) -> Table:
     table = _table("hottest keys", "key", "records", "bytes", "share")
     for hot in found.hottest:
-        table.add_row(name(format_key(hot.key)), f"{hot.records:,}", f"{hot.bytes:,}",
+        table.add_row(styled_name(format_key(hot.key)), f"{hot.records:,}", f"{hot.bytes:,}",
                       f"{hot.share:.2%}")  # fmt: skip
     return table
 
@@ -273,7 +275,7 @@ def _hours(found: KeySpread) -> Table:
     return table
 
 
-def _as_json(analysis: KeySpread) -> dict[str, Any]:
+def _analysis_to_json(analysis: KeySpread) -> dict[str, Any]:
     """Return the analysis of a topic's keys as a JSON object.
 
     Keys are in hex, shares from 0 to 1, times in ms UTC.
@@ -326,7 +328,7 @@ def write_tables(analysis: KeySpread, folder: Path) -> None:
                                   strict=True):  # fmt: skip
             columns[column].append(values)
     spread = {name_: np.concatenate(parts) for name_, parts in columns.items()}
-    whole = _as_json(analysis)
+    whole = _analysis_to_json(analysis)
     tables = {
         "spread": pa.table(spread),
         "hottest": pa.table({
@@ -375,7 +377,7 @@ def format_key(key: bytes) -> str:
     return text if text.isprintable() else f"0x{key.hex()}"
 
 
-def advice(analysis: KeySpread) -> list[str]:
+def key_advice(analysis: KeySpread) -> list[str]:
     """Return advice on a topic's keys and partition count, the most important sentence first.
 
     ``analysis`` must have at least one hot key (a key with a large share of the records).

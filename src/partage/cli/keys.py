@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.console import name, out, short_name, show, write_json
-from partage.cli.key_results import KeyOptions, spread
+from partage.cli.console import print_tables, short_name, stdout_console, styled_name, write_json
+from partage.cli.key_results import KeyOptions, analyse_and_print
 from partage.cli.options import (
     ClusterOptions,
     OutputOptions,
@@ -132,7 +132,7 @@ def keys(
         raise typer.BadParameter("--bootstrap-server and --topic go together")
     _check_growth_options(
         grow, options, has_input=where is not None or topic is not None,
-        given={"--lag": lag, "--drain-rate": drain_rate, "--picture": picture},
+        growth_options={"--lag": lag, "--drain-rate": drain_rate, "--picture": picture},
     )  # fmt: skip
     unused = {
         "--value": options.value, "--time": options.time, "--max-share": options.max_share,
@@ -160,12 +160,14 @@ def keys(
         if options.key is None and not where.startswith("kafka://"):
             raise typer.BadParameter("which column is the key?", param_hint="--key")
         kafka = cluster.client_properties()
-        spread(where, options, spark=spark, kafka=kafka, to=to, output=output, more=growth)
+        analyse_and_print(
+            where, options, spark=spark, kafka=kafka, to=to, output=output, more=growth
+        )
     elif options.key is not None:
         what = "needs an INPUT; without one the partition of a single key is printed"
         _reject_input_options(unused, what)
-        show_one_key(options.key, options.counts(), options.partitioner, options.serializer,
-                     as_json=output.as_json)  # fmt: skip
+        show_one_key(options.key, options.partition_counts(), options.partitioner,
+                     options.serializer, as_json=output.as_json)  # fmt: skip
     else:
         raise typer.BadParameter("give an INPUT, a --key, or say --who-agrees or --list")
 
@@ -211,23 +213,25 @@ def show_growth(
     text = (
         f"{found.before} to {found.after} partitions: {found.moved:.0%} of the keys move (by hash)"
     )
-    show(name(text, "bold"))
+    print_tables(styled_name(text, "bold"))
     for p, successors in enumerate(found.successors[:_MOST_SHOWN]):
-        show(name(f"  partition {p}: keys go to {', '.join(map(str, successors))}"))
+        print_tables(styled_name(f"  partition {p}: keys go to {', '.join(map(str, successors))}"))
     if len(found.successors) > _MOST_SHOWN:
-        show(name(f"  and so on for {len(found.successors) - _MOST_SHOWN} more", "dim"))
+        print_tables(
+            styled_name(f"  and so on for {len(found.successors) - _MOST_SHOWN} more", "dim")
+        )
     for one in drains:
         known = "give --drain-rate for the time" if one.seconds is None else (
             f"read after {one.seconds:,.0f} s"
         )  # fmt: skip
-        show(name(f"{one.group}: {one.lag:,} old records, {known}"))
-    show(name("Before", "bold"))
+        print_tables(styled_name(f"{one.group}: {one.lag:,} old records, {known}"))
+    print_tables(styled_name("Before", "bold"))
     for condition in found.conditions:
-        show(name(f"  - {condition}"))
-    show(name("Safe sequence", "bold"))
+        print_tables(styled_name(f"  - {condition}"))
+    print_tables(styled_name("Safe sequence", "bold"))
     for number, step in enumerate(found.steps, 1):
-        show(name(f"  {number}. {step}"))
-    show(name(f"  or, without a stop: {found.alternative}"))
+        print_tables(styled_name(f"  {number}. {step}"))
+    print_tables(styled_name(f"  or, without a stop: {found.alternative}"))
     return document
 
 
@@ -236,7 +240,7 @@ def _check_growth_options(
     options: KeyOptions,
     *,
     has_input: bool,
-    given: Mapping[str, object],
+    growth_options: Mapping[str, object],
 ) -> None:
     """Raise an error if an option is given that has no effect beside or without ``--grow``.
 
@@ -244,13 +248,13 @@ def _check_growth_options(
         grow: value of ``--grow``.
         options: the key and the partition counts.
         has_input: whether the command reads keys from an input.
-        given: values of the options that need ``--grow``, by name.
+        growth_options: values of the options that need ``--grow``, by name.
 
     Raises:
         typer.BadParameter: such an option is given.
     """
     if grow is None:
-        for option, value in given.items():
+        for option, value in growth_options.items():
             if value is not None:
                 raise typer.BadParameter("needs --grow", param_hint=option)
     elif options.partitions != KeyOptions.partitions:
@@ -267,7 +271,7 @@ def _read_lags(cluster: ClusterOptions, topic: str) -> list[str]:
     """Return the lags of a running cluster's groups on a topic, as values of ``--lag``."""
     from partage.commands.live_groups import topic_lags
 
-    found = topic_lags(cluster.brokers(), topic, properties=cluster.client_properties())
+    found = topic_lags(cluster.broker_addresses(), topic, properties=cluster.client_properties())
     return [f"{group}={records}" for group, records in found.items()]
 
 
@@ -326,16 +330,16 @@ def _reject_input_options(options: Mapping[str, object], what: str) -> None:
 
 
 def _list(partitioner: str, *, as_json: bool) -> None:
-    from partage.keys import describe
+    from partage.keys import describe_partitioners
 
-    rows = describe(partitioner)
+    rows = describe_partitioners(partitioner)
     if as_json:
         write_json([row._asdict() for row in rows], indent=1)
         return
-    console = out()
+    console = stdout_console()
     for row in rows:
-        console.print(name(f"{row.name:30}{row.exact_to or '-'}"), soft_wrap=True)
-        console.print(name(f"  {row.summary}", "dim"), soft_wrap=True)
+        console.print(styled_name(f"{row.name:30}{row.exact_to or '-'}"), soft_wrap=True)
+        console.print(styled_name(f"  {row.summary}", "dim"), soft_wrap=True)
 
 
 def _who_agrees(as_json: bool) -> None:
@@ -345,10 +349,10 @@ def _who_agrees(as_json: bool) -> None:
     if as_json:
         write_json(_as_json(found), indent=1)
         return
-    console = out()
+    console = stdout_console()
     counts = ", ".join(map(str, found.counts))
     console.print(
-        name(
+        styled_name(
             f"{found.keys:,} keys, each at {counts} partitions; a group agrees on every one", "bold"
         ),
         soft_wrap=True,
@@ -356,25 +360,27 @@ def _who_agrees(as_json: bool) -> None:
     place = {one: i for i, one in enumerate(found.names)}
     for group in found.groups:
         console.print()
-        console.print(name(group[0], "bold green"), soft_wrap=True)
+        console.print(styled_name(group[0], "bold green"), soft_wrap=True)
         for one in group:
             special = f"null {found.null[place[one]]}; empty {found.empty[place[one]]}"
-            console.print(name(f"  {one:30}{special}"), soft_wrap=True)
+            console.print(styled_name(f"  {one:30}{special}"), soft_wrap=True)
     console.print()
-    console.print(name("of keys in the same partition, between groups", "bold"), soft_wrap=True)
+    console.print(
+        styled_name("of keys in the same partition, between groups", "bold"), soft_wrap=True
+    )
     _shares(found)
 
 
 def _shares(found: Agreement) -> None:
-    console = out()
+    console = stdout_console()
     heads = [group[0] for group in found.groups]
     place = [found.names.index(one) for one in heads]
     wide = max(map(len, heads)) + 4
     numbers = "".join(f"{i + 1:>6}" for i in range(len(heads)))
-    console.print(name(" " * (wide + 2) + numbers, "dim"), soft_wrap=True)
+    console.print(styled_name(" " * (wide + 2) + numbers, "dim"), soft_wrap=True)
     for i, one in enumerate(heads):
         shares = "".join(f"{found.share[place[i], j]:>6.0%}" for j in place)
-        console.print(name(f"{i + 1:>2} {one:{wide - 1}}{shares}"), soft_wrap=True)
+        console.print(styled_name(f"{i + 1:>2} {one:{wide - 1}}{shares}"), soft_wrap=True)
 
 
 def _as_json(found: Agreement) -> dict[str, object]:
@@ -415,10 +421,10 @@ def show_one_key(
         UnknownPartitionerError: no partitioner has the name.
     """
     from partage.keys import by_key, partition_for
-    from partage.keys.registry import find
+    from partage.keys.registry import find_partitioner
 
     data = serialize_key(key, serializer)
-    chosen = find(partitioner).name
+    chosen = find_partitioner(partitioner).name
     names = [*by_key(), *([chosen] if chosen not in by_key() else [])]
     if not counts:
         raise InvalidConfigError("--partitions", "needs at least one count", "")
@@ -437,21 +443,21 @@ def show_one_key(
         document = {"key": key, "bytes": data.hex(), "serializer": serializer or "string"}
         write_json({**document, "partitioners": _rows_to_json(counts, rows, refused)}, indent=1)
         return
-    console = out()
+    console = stdout_console()
     form = serializer or "string"
     title = f"key {short_name(repr(key))}, {len(data)} bytes by {form}: partition"
-    console.print(name(title, "bold"))
+    console.print(styled_name(title, "bold"))
     wide = max(len(one) for one, _ in rows) + 2
     head = "".join(f"{f'of {n}':>10}" for n in counts)
-    console.print(name(" " * wide + head, "dim"), soft_wrap=True)
+    console.print(styled_name(" " * wide + head, "dim"), soft_wrap=True)
     for one, found in rows:
         missing = "x" if one in refused else "-"
         cells = "".join(f"{missing if at is None else at:>10}" for at in found)
-        console.print(name(f"{one:{wide}}{cells}"), soft_wrap=True)
+        console.print(styled_name(f"{one:{wide}}{cells}"), soft_wrap=True)
     if any(None in found for one, found in rows if one not in refused):
-        console.print(name("-: left to turns or chance", "dim"))
+        console.print(styled_name("-: left to turns or chance", "dim"))
     for what in dict.fromkeys(refused.values()):
-        console.print(name(f"x: no partition, the key {what}", "dim"))
+        console.print(styled_name(f"x: no partition, the key {what}", "dim"))
 
 
 def serialize_key(key: str, serializer: str | None) -> bytes:

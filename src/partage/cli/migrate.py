@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from partage.cli.console import name, short_name, show, write_json
+from partage.cli.console import print_tables, short_name, styled_name, write_json
 from partage.cli.options import (
     AsJson,
     GroupPatterns,
@@ -101,9 +101,13 @@ def migrate(
             )
             if of_status:
                 count = f"{len(of_status)} group{'' if len(of_status) == 1 else 's'}"
-                show(name(f"{status} (to {protocol.value}): {count}", f"bold {style}"))
-                show(_migration_table(of_status), name(""))
-        show(name("partage migrate DIR --group GROUP prints findings and steps.", "dim"))
+                print_tables(
+                    styled_name(f"{status} (to {protocol.value}): {count}", f"bold {style}")
+                )
+                print_tables(_migration_table(of_status), styled_name(""))
+        print_tables(
+            styled_name("partage migrate DIR --group GROUP prints findings and steps.", "dim")
+        )
 
 
 def _migration_table(migrations: Sequence[Migration]) -> Table:
@@ -123,31 +127,31 @@ def _migration_table(migrations: Sequence[Migration]) -> Table:
         titles = dict.fromkeys(each.title for each in one.findings if each.kind == listed)
         cells = [short_name(one.group), _clients(one)]
         cells += [] if listed is None else [", ".join(titles)]
-        table.add_row(*map(name, cells), name(_format_gain(one.effect, short=True)))
+        table.add_row(*map(styled_name, cells), styled_name(_format_gain(one.effect, short=True)))
     return table
 
 
 def _print(found: Migration) -> None:
     style = _STYLES[found.status]
     head = f"{short_name(found.group)}: {found.status} (to {found.protocol}); {_clients(found)}"
-    show(name(head, f"bold {style}"))
+    print_tables(styled_name(head, f"bold {style}"))
     for finding in found.findings:
-        show(name(f"  {finding.kind:8}{finding.text}", _FINDINGS[finding.kind]))
+        print_tables(styled_name(f"  {finding.kind:8}{finding.text}", _FINDINGS[finding.kind]))
     if found.effect is not None:
-        show(name(f"  effect  {_describe_effect(found.effect)}"))
+        print_tables(styled_name(f"  effect  {_describe_effect(found.effect)}"))
         if found.effect.deployment is not None and found.effect.deployment_now is not None:
-            show(name(f"  effect  {_describe_deployment(found.effect)}"))
+            print_tables(styled_name(f"  effect  {_describe_deployment(found.effect)}"))
     elif found.policy:
         text = (
             f"unknown: the run does not simulate {found.policy} for this group; replay with "
             f"--policy own --policy {found.policy}"
         )
-        show(name(f"  effect  {text}"))
+        print_tables(styled_name(f"  effect  {text}"))
     for title, steps in (("steps", found.steps), ("rollback", found.back)):
         if steps:
-            show(name(title, "bold"))
+            print_tables(styled_name(title, "bold"))
         for number, step in enumerate(steps, 1):
-            show(name(f"  {number}. {step}"))
+            print_tables(styled_name(f"  {number}. {step}"))
 
 
 def _clients(found: Migration) -> str:

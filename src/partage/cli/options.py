@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from partage.capture.secrets import HIDDEN
-from partage.cli.secrets import protect
+from partage.cli.secrets import protect_secrets
 from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -114,39 +114,43 @@ StrategyConfig = Annotated[
 ]  # fmt: skip
 
 
-def strategy_option(more: str) -> Any:
-    """Create the command-line option ``--strategy``; ``more`` is appended to its help text."""
-    return typer.Option("--strategy", "-s", metavar="NAME", help=f"Strategy name. {more}",
+def strategy_option(further_help: str) -> Any:
+    """Create the command-line option ``--strategy``; ``further_help`` is appended to its help
+    text.
+    """
+    return typer.Option("--strategy", "-s", metavar="NAME", help=f"Strategy name. {further_help}",
                         show_default=False)  # fmt: skip
 
 
-def topic_option(more: str = "") -> Any:
-    """Create the command-line option ``--topic``; ``more`` is appended to its help text."""
-    return typer.Option("--topic", "-t", metavar="TOPIC", help=f"Topic name. {more}".rstrip(),
+def topic_option(further_help: str = "") -> Any:
+    """Create the command-line option ``--topic``; ``further_help`` is appended to its help text."""
+    return typer.Option("--topic", "-t", metavar="TOPIC",
+                        help=f"Topic name. {further_help}".rstrip(),
                         show_default=False)  # fmt: skip
 
 
-def partitions_option(more: str = "", metavar: str = "N") -> Any:
-    """Create the command-line option ``--partitions``; ``more`` is appended to its help text.
+def partitions_option(further_help: str = "", metavar: str = "N") -> Any:
+    """Create the command-line option ``--partitions``; ``further_help`` is appended to its help
+    text.
 
     ``metavar`` names the value in the help.
     """
-    what = f"Number of partitions. {more}".rstrip()
+    what = f"Number of partitions. {further_help}".rstrip()
     return typer.Option("--partitions", "-p", metavar=metavar, help=what)
 
 
-def replication_option(more: str = "") -> Any:
-    """Create the option ``--replication-factor``; ``more`` is appended to its help text."""
+def replication_option(further_help: str = "") -> Any:
+    """Create the option ``--replication-factor``; ``further_help`` is appended to its help text."""
     return typer.Option("--replication-factor", "-r", metavar="N", show_default=False,
-                        help=f"Replicas of each partition. {more}".rstrip())  # fmt: skip
+                        help=f"Replicas of each partition. {further_help}".rstrip())  # fmt: skip
 
 
-def output_option(more: str, metavar: str = "FOLDER") -> Any:
-    """Create the command-line option ``--out``; ``more`` is appended to its help text.
+def output_option(further_help: str, metavar: str = "FOLDER") -> Any:
+    """Create the command-line option ``--out``; ``further_help`` is appended to its help text.
 
     ``metavar`` names the value in the help.
     """
-    return typer.Option("--out", "-o", metavar=metavar, help=f"Output path. {more}",
+    return typer.Option("--out", "-o", metavar=metavar, help=f"Output path. {further_help}",
                         show_default=False)  # fmt: skip
 
 
@@ -196,20 +200,20 @@ class ClusterOptions(OptionGroup):
         from partage.capture.security import read_properties
 
         found = read_properties(self.command_config, self.properties or ())
-        protect(found)
+        protect_secrets(found)
         return found
 
-    def connection(self) -> dict[str, Any]:
+    def connection_settings(self) -> dict[str, Any]:
         """Return kafka-python's connection settings for the cluster that the command line names.
 
         Raises:
             InvalidConfigError: a file or a property cannot be used; no secret is in the message.
         """
-        from partage.capture.security import Properties, connection_settings
+        from partage.capture.security import ClientProperties, connection_settings
 
-        return connection_settings(Properties(self.client_properties()))
+        return connection_settings(ClientProperties(self.client_properties()))
 
-    def brokers(self) -> str:
+    def broker_addresses(self) -> str:
         """Return the addresses of Kafka brokers from the command line (``host:port,...``).
 
         Raises:
@@ -257,7 +261,7 @@ class SparkOptions(OptionGroup):
                      help="Spark setting; repeatable."),
     ] = None  # fmt: skip
 
-    def settings(self) -> dict[str, str]:
+    def spark_settings_by_name(self) -> dict[str, str]:
         """Return the Spark settings of ``--conf`` by name; their secrets are hidden on stderr."""
         return spark_settings(self.conf or [])
 
@@ -284,7 +288,7 @@ def spark_settings(conf: Sequence[str]) -> dict[str, str]:
     words = [one.partition("=") for one in conf]
     made = {key.strip(): value for key, _, value in words}
     for key, _, value in words:  # a name given twice has two values
-        protect({**made, key.strip(): value})
+        protect_secrets({**made, key.strip(): value})
     for key, equals, _ in words:
         if not equals:
             # The word may be a secret all the same; the name of a setting is none.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from partage.cli.console import name, short_name, show, tell, write_json
+from partage.cli.console import print_message, print_tables, short_name, styled_name, write_json
 from partage.cli.options import (
     AsJson,
     GroupPatterns,
@@ -66,12 +66,12 @@ def owner(
         write_json(result.to_dict())
         return
     if found:
-        show(_table(found, time_ms), name(_sum(found, time_ms), "dim"))
+        print_tables(_table(found, time_ms), styled_name(_sum(found, time_ms), "dim"))
     else:
         asked = [("topic", one) for one in (topic,) if one is not None]
         asked += [("group", one) for one in group or ()]
         only = "".join(f" of {what} {one!r}" for what, one in asked)
-        show(name(f"no member owned a partition{only} at {_utc(time_ms)}", "bold"))
+        print_tables(styled_name(f"no member owned a partition{only} at {_utc(time_ms)}", "bold"))
 
 
 def _warn_of_uncertainty(owners: OwnersAt) -> None:
@@ -79,9 +79,13 @@ def _warn_of_uncertainty(owners: OwnersAt) -> None:
     # Owners before it are unknown; those after it are the last known ones.
     first, last, time_ms = owners.first_ms, owners.last_ms, owners.at_ms
     if first is not None and time_ms < first:
-        tell(f"warning: the record begins at {_utc(first)}; earlier owners are unknown", "yellow")
+        print_message(
+            f"warning: the record begins at {_utc(first)}; earlier owners are unknown", "yellow"
+        )
     if last is not None and time_ms > last:
-        tell(f"warning: the record ends at {_utc(last)}; these are the last known owners", "yellow")
+        print_message(
+            f"warning: the record ends at {_utc(last)}; these are the last known owners", "yellow"
+        )
 
 
 def _gaps(gaps: Sequence[HistoryGap]) -> None:
@@ -95,9 +99,9 @@ def _gaps(gaps: Sequence[HistoryGap]) -> None:
                 f"owners until {_utc(one.to_ms)} are unknown, these are of generation "
                 f"{one.from_generation}"
             )
-        tell(f"warning: {short_name(one.group)}: {words}", "yellow")
+        print_message(f"warning: {short_name(one.group)}: {words}", "yellow")
     if len(gaps) > _MOST_GAPS:
-        tell(f"warning: {len(gaps) - _MOST_GAPS} more groups have such gaps", "yellow")
+        print_message(f"warning: {len(gaps) - _MOST_GAPS} more groups have such gaps", "yellow")
 
 
 def _utc(ms: int) -> str:
@@ -111,14 +115,14 @@ def _utc(ms: int) -> str:
 def _table(found: list[Owner], time_ms: int) -> Table:
     from rich.table import Table
 
-    from partage.report.owners import holdings, ranges
+    from partage.report.owners import format_number_ranges, group_by_member
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("group", "topic", "member"):
         table.add_column(column, overflow="fold")
     table.add_column("partitions", overflow="fold")
     # One day, as a rule: the line below the table has it, and members' names need the room.
-    held = list(holdings(found))
+    held = list(group_by_member(found))
     days = {_utc(one.since_ms)[:10] for one in held} | {_utc(time_ms)[:10]}
     cut = 11 if len(days) == 1 else 0
     table.add_column("since (UTC)", no_wrap=True)
@@ -128,9 +132,9 @@ def _table(found: list[Owner], time_ms: int) -> Table:
         table.add_column("role")
     for one in held:
         cells: list[Text | str] = [
-            name(short_name(text)) for text in (one.group, one.topic, one.label)
+            styled_name(short_name(text)) for text in (one.group, one.topic, one.member_label)
         ]
-        cells += [ranges(one.partitions),
+        cells += [format_number_ranges(one.partitions),
                  _utc(one.since_ms)[cut:].removesuffix(" UTC"), str(one.generation)]  # fmt: skip
         table.add_row(*cells, *([one.role] if roles else []))
     return table
@@ -139,7 +143,7 @@ def _table(found: list[Owner], time_ms: int) -> Table:
 def _sum(found: list[Owner], time_ms: int) -> str:
     partitions = len({(o.group, o.topic, o.partition) for o in found})
     groups = len({o.group for o in found})
-    members = len({(o.group, o.process) for o in found})
+    members = len({(o.group, o.stable_identity) for o in found})
     counts = ", ".join(
         f"{count} {what}{'' if count == 1 else 's'}"
         for count, what in ((partitions, "partition"), (members, "member"), (groups, "group"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.console import name, show, tell, write_json
+from partage.cli.console import print_message, print_tables, styled_name, write_json
 from partage.cli.options import (
     AsJson,
     ClusterOptions,
@@ -92,8 +92,8 @@ def place(
     The seed of a real controller's random generator is unknown, so `striped` prints one of its
     possible placements. The strategies of 3.9 with a start index are exact.
     """
-    from partage.replicas import extend
     from partage.replicas import place as placed
+    from partage.replicas import place_added_partitions
     from partage.replicas.kafka_json import topic_assignment
 
     if partitions < 1:
@@ -115,7 +115,7 @@ def place(
         if factor not in {None, len(existing[0])}:
             what = f"--add uses the topic's own factor {len(existing[0])}: leave the option out"
             raise InvalidConfigError("--replication-factor", what, factor)
-        rows = extend(listed, existing, partitions, strategy=chosen, seed=seed)
+        rows = place_added_partitions(listed, existing, partitions, strategy=chosen, seed=seed)
     else:
         rows = placed(
             listed, partitions=partitions, strategy=chosen,
@@ -135,17 +135,18 @@ def _show(
     first = len(existing)
     for i, row in enumerate(rows):
         where = ", ".join(f"{b} ({racks[b]})" if racks[b] is not None else str(b) for b in row)
-        show(name(f"{topic}-{first + i}: {where}"))
+        print_tables(styled_name(f"{topic}-{first + i}: {where}"))
     held = dict.fromkeys(racks, 0)
     for row in rows:
         for b in row:
             held[b] += 1
-    tell(f"replicas per broker: {min(held.values())} to {max(held.values())}")
+    print_message(f"replicas per broker: {min(held.values())} to {max(held.values())}")
     if first + len(rows) <= _MOST_TYPED:
         # Kafka's tool requires all partitions in the list, and skips the existing ones.
         by_hand = ",".join(":".join(map(str, row)) for row in [*existing, *rows])
         how = f"--alter --partitions {first + len(rows)}" if first else "--create"
-        tell(f"kafka-topics.sh --bootstrap-server HOST:9092 {how} --topic {shlex.quote(topic)} "
+        print_message(f"kafka-topics.sh --bootstrap-server HOST:9092 {how} "
+                      f"--topic {shlex.quote(topic)} "
              f"--replica-assignment {by_hand}")  # fmt: skip
 
 
@@ -173,7 +174,7 @@ def _brokers(
         raise InvalidConfigError("--topic", "no such topic", topic)
     at = found.topics.index(topic)
     rows = {
-        int(found.number[p]): found.ids(
+        int(found.number[p]): found.broker_ids(
             found.replica[int(found.start[p]) : int(found.start[p + 1])]
         )
         for p in range(found.partitions)

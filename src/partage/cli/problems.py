@@ -19,9 +19,9 @@ __all__ = [
     "STDIN",
     "parse_json_object",
     "parse_problem",
+    "parse_settings",
     "preferred_strategies",
     "read_problem",
-    "settings",
 ]
 
 #: What decides when neither the command nor the problem names a strategy.
@@ -99,7 +99,7 @@ def preferred_strategies(
     return None
 
 
-def settings(pairs: Sequence[str] | None) -> dict[str, object]:
+def parse_settings(pairs: Sequence[str] | None) -> dict[str, object]:
     """Parse ``KEY=VALUE`` pairs of the option ``--config`` to a dict of strings.
 
     Strategies parse the values as Kafka's clients do.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from partage.cli.console import err, tell
+from partage.cli.console import print_message, stderr_console
 from partage.jobs.spark.progress import COUNTS, STAGES
 
 if TYPE_CHECKING:
@@ -37,14 +37,14 @@ def report_progress(
         quiet: whether to show nothing.
         as_json: whether to print JSON lines, which ``quiet`` does not suppress.
     """
-    console = err()
+    console = stderr_console()
     if as_json:
         yield _json_lines(monotonic)
     elif quiet:
-        yield _nothing
+        yield _ignore_progress
     elif console.is_terminal:
         with _bars(console) as bars:
-            yield _ProgressBars(bars, stages).update
+            yield _ProgressBars(bars, stages).update_stage
     else:
         yield _lines(stages)
 
@@ -79,12 +79,12 @@ def _json_lines(clock: Callable[[], float]) -> Progress:
         left = time_left(done, total, since)
         line: dict[str, Any] = {"stage": stage, "done": done, "total": total}
         line |= {"seconds": round(since, 3), "left": None if left is None else round(left, 1)}
-        tell(json.dumps(line | counts))
+        print_message(json.dumps(line | counts))
 
     return update
 
 
-def _nothing(stage: str, done: int, total: int) -> None:
+def _ignore_progress(stage: str, done: int, total: int) -> None:
     """Ignore a progress report, because the command runs with ``--quiet``."""
 
 
@@ -93,10 +93,10 @@ def _lines(stages: Mapping[str, str]) -> Progress:
 
     def update(stage: str, done: int, _total: int) -> None:
         if stage in COUNTS:
-            tell(f"  {done:,} {stage}")
+            print_message(f"  {done:,} {stage}")
         elif stage not in seen:
             seen.add(stage)
-            tell(f"{stages.get(stage, stage)} ...")
+            print_message(f"{stages.get(stage, stage)} ...")
 
     return update
 
@@ -138,7 +138,7 @@ class _ProgressBars:
         self._tasks: dict[str, Any] = {}
         self._last = ""
 
-    def update(self, stage: str, done: int, total: int) -> None:
+    def update_stage(self, stage: str, done: int, total: int) -> None:
         """Update the progress bar of a stage to ``done`` of ``total``.
 
         For the stages "records" and "rebalances", the number is shown beside the name of the stage

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli.command_errors import FAILED_JUDGE, exit_on_error
-from partage.cli.console import format_bytes, name, show, tell, write_json
+from partage.cli.console import format_bytes, print_message, print_tables, styled_name, write_json
 from partage.cli.options import (
     AsJson,
     ClusterOptions,
@@ -69,12 +69,12 @@ class SizeOptions(OptionGroup):
                      "the load."),
     ] = None  # fmt: skip
 
-    def read(
+    def read_cluster(
         self,
         source: str | None,
         cluster: ClusterOptions,
         *,
-        gone: tuple[int, ...] = (),
+        removed_brokers: tuple[int, ...] = (),
         excluded: list[str] | None = None,
     ) -> ReplicaCluster:
         """Read brokers, topics and replicas of a Kafka cluster, with sizes from the options.
@@ -82,12 +82,13 @@ class SizeOptions(OptionGroup):
         Args:
             source: file or capture that describes the cluster.
             cluster: the running cluster, if there is no file.
-            gone: ids of brokers that may be down.
+            removed_brokers: ids of brokers that may be down.
             excluded: topics to leave out.
         """
         # See `commands.reassignments.read_cluster`.
         return read_replica_cluster(
-            source, cluster, log_dirs=self.log_dirs, gone=gone, excluded=tuple(excluded or ()),
+            source, cluster, log_dirs=self.log_dirs, gone=removed_brokers,
+            excluded=tuple(excluded or ()),
             write_load=self.write_load, log_dirs_before=self.log_dirs_before,
         )  # fmt: skip
 
@@ -109,7 +110,7 @@ class LimitOptions(OptionGroup):
                      "rack- of a rack (0, 0, 0.05, 0.05), or disk-bytes (0.1)."),
     ] = None  # fmt: skip
 
-    def limits(self, pin: list[str] | None = None) -> PlanLimits:
+    def plan_limits(self, pin: list[str] | None = None) -> PlanLimits:
         """Return the limits of a replica reassignment that the command line gives.
 
         Args:
@@ -144,7 +145,7 @@ class PinnedLimitOptions(LimitOptions):
 
     def pinned_limits(self) -> PlanLimits:
         """Return the limits of a replica reassignment, including topics that must not move."""
-        return self.limits(self.pin)
+        return self.plan_limits(self.pin)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,13 +182,13 @@ class CopyOptions(ResultOptions):
 
 
 def _compiling() -> Callable[[str], None]:
-    from partage.cli.console import tell
+    from partage.cli.console import print_message
 
     said: list[str] = []
 
     def warn_of_compilation(kernel: str) -> None:
         if not said:
-            tell("compiling kernels, once for this installation: 5 to 30 s ...")
+            print_message("compiling kernels, once for this installation: 5 to 30 s ...")
         said.append(kernel)
 
     return warn_of_compilation
@@ -237,8 +238,8 @@ def _rebalance(
     """
     from partage.replicas import tasks
 
-    read = sizes.read(source, cluster, excluded=limits.exclude)
-    _plan_and_print(tasks.rebalance(read, limits.pinned_limits()), "rebalance", result)
+    read = sizes.read_cluster(source, cluster, excluded=limits.exclude)
+    _plan_and_print(tasks.rebalance_task(read, limits.pinned_limits()), "rebalance", result)
 
 
 def _add_broker(
@@ -248,7 +249,7 @@ def _add_broker(
     """Plan moves of replicas to new brokers only, to fill them."""
     from partage.replicas import tasks
 
-    read = sizes.read(source, cluster, excluded=limits.exclude)
+    read = sizes.read_cluster(source, cluster, excluded=limits.exclude)
     _plan_and_print(tasks.add_brokers(read, broker, limits.pinned_limits()), "add-broker", result)
 
 
@@ -259,8 +260,10 @@ def _drain_broker(
     """Plan moves of all replicas off some brokers, which may be down; no other replica moves."""
     from partage.replicas import tasks
 
-    read = sizes.read(source, cluster, gone=tuple(broker), excluded=limits.exclude)
-    _plan_and_print(tasks.drain_brokers(read, broker, limits.limits()), "drain-broker", result)
+    read = sizes.read_cluster(
+        source, cluster, removed_brokers=tuple(broker), excluded=limits.exclude
+    )
+    _plan_and_print(tasks.drain_brokers(read, broker, limits.plan_limits()), "drain-broker", result)
 
 
 def _replace_broker(
@@ -277,7 +280,7 @@ def _replace_broker(
     """Plan the replacement of a broker: the new one takes over each replica of the old one."""
     from partage.replicas import tasks
 
-    read = sizes.read(source, cluster, gone=(old,))
+    read = sizes.read_cluster(source, cluster, removed_brokers=(old,))
     _plan_and_print(tasks.replace_broker(read, old, new), "replace-broker", result)
 
 
@@ -294,8 +297,10 @@ def _change_rf(
     """Plan a change of the replication factor: replicas are added or removed, none moves."""
     from partage.replicas import tasks
 
-    read = sizes.read(source, cluster, excluded=limits.exclude)
-    _plan_and_print(tasks.change_factor(read, factor, topic, limits.limits()), "change-rf", result)
+    read = sizes.read_cluster(source, cluster, excluded=limits.exclude)
+    _plan_and_print(
+        tasks.change_factor(read, factor, topic, limits.plan_limits()), "change-rf", result
+    )
 
 
 def _fix_racks(
@@ -305,7 +310,7 @@ def _fix_racks(
     """Plan moves of replicas that share a rack although their partition could use another rack."""
     from partage.replicas import tasks
 
-    read = sizes.read(source, cluster, excluded=limits.exclude)
+    read = sizes.read_cluster(source, cluster, excluded=limits.exclude)
     _plan_and_print(tasks.fix_racks(read, limits.pinned_limits()), "fix-racks", result)
 
 
@@ -320,7 +325,7 @@ def _elect_leaders(
     """
     from partage.replicas import tasks
 
-    read = SizeOptions().read(source, cluster, excluded=limits.exclude)
+    read = SizeOptions().read_cluster(source, cluster, excluded=limits.exclude)
     _plan_and_print(tasks.elect_leaders(read, limits.pinned_limits()), "elect-leaders", result)
 
 
@@ -353,15 +358,19 @@ def print_plan(
     if as_json:
         write_json(summary, indent=1)
     else:
-        show(_brokers(summary), "", _figures(summary), "", *_sentences(summary))
+        print_tables(_brokers(summary), "", _figures(summary), "", *_sentences(summary))
     if to is not None:
         count = len(summary["batches"])
-        tell(f"{count} {'batch' if count == 1 else 'batches'}, roll-backs and plan.json: {to}")
-        tell(f"to execute: BOOTSTRAP=HOST:9092 sh {to}/execute.sh; to take it back: rollback.sh")
+        print_message(
+            f"{count} {'batch' if count == 1 else 'batches'}, roll-backs and plan.json: {to}"
+        )
+        print_message(
+            f"to execute: BOOTSTRAP=HOST:9092 sh {to}/execute.sh; to take it back: rollback.sh"
+        )
     elif summary["partitions_changed"]:
-        tell("nothing is written: --out FOLDER writes what Kafka's tools execute")
+        print_message("nothing is written: --out FOLDER writes what Kafka's tools execute")
     if page is not None:
-        tell(f"page: {page}")
+        print_message(f"page: {page}")
 
 
 def _cell(name_: str, value: int) -> str:
@@ -385,7 +394,7 @@ def _brokers(summary: dict[str, Any]) -> Table:
         first = row["rack"] or "-" if many else row["id"]
         second = row["brokers"] if many else row["rack"] or "-"
         cells = [_cell(kind, row[when][kind]) for kind in kinds for when in ("before", "after")]
-        table.add_row(name(str(first)), name(str(second)), *map(name, cells))
+        table.add_row(styled_name(str(first)), styled_name(str(second)), *map(styled_name, cells))
     return table
 
 
@@ -421,15 +430,15 @@ def _figures(summary: dict[str, Any]) -> Table:
         )
         before = None if moves else summary["before"].get(key)
         table.add_row(
-            name(_words(key)),
-            name("" if before is None else _cell(kind, before)),
-            name(_cell(kind, summary["figures"][key])),
-            name(_cell(kind, summary["bounds"][key])),
+            styled_name(_words(key)),
+            styled_name("" if before is None else _cell(kind, before)),
+            styled_name(_cell(kind, summary["figures"][key])),
+            styled_name(_cell(kind, summary["bounds"][key])),
         )
     return table
 
 
-def _time(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     """Format a duration in seconds; from two minutes on also as hours and minutes."""
     if seconds < 120:
         return f"{seconds:,.0f} s"
@@ -565,7 +574,7 @@ def _sentences(summary: dict[str, Any]) -> list[Any]:
     if summary["seconds"] is not None:
         lines.append(
             f"at {format_bytes(summary['throttle'])}/s a broker: at least "
-            f"{_time(summary['seconds'])}"
+            f"{_format_duration(summary['seconds'])}"
         )
     if summary["led_by_others"]:
         lines.append(f"{summary['led_by_others']:,} more partitions are led by another replica "
@@ -590,4 +599,4 @@ def _sentences(summary: dict[str, Any]) -> list[Any]:
     ]
     if pairs and len(pairs) <= 16:
         lines.append("between racks: " + ", ".join(pairs))
-    return [name(line) for line in lines]
+    return [styled_name(line) for line in lines]

@@ -15,11 +15,11 @@ import typer
 from partage.cli.command_errors import FAILED_GROUP, FAILED_JUDGE
 from partage.cli.console import (
     has_display,
-    interactive,
-    name,
-    out,
+    is_terminal,
+    print_message,
     short_name,
-    tell,
+    stdout_console,
+    styled_name,
     write_json,
 )
 from partage.cli.options import (
@@ -146,7 +146,7 @@ def replay(
     options = ReplayOptions(
         policies=policy, strategies=strategy, raw_commits=commits, append=append,
         engine=engine, processes=processes, master=spark.master,
-        conf=spark.settings(), kafka=cluster.client_properties(),
+        conf=spark.spark_settings_by_name(), kafka=cluster.client_properties(),
         selection=Selection(tuple(group or ()), *bounds),
         quiet=output.quiet, as_json=output.as_json, report=report,
     )  # fmt: skip
@@ -171,7 +171,7 @@ class ReplayOptions:
     as_json: bool = False
     report: bool = True
 
-    def settings(self) -> dict[str, Any]:
+    def replay_arguments(self) -> dict[str, Any]:
         """Return the command-line options as keyword arguments of the replay function."""
         names = (
             "policies", "strategies", "raw_commits", "append", "engine", "processes", "master",
@@ -198,15 +198,15 @@ def replay_and_report(
     """
     from partage.jobs.replay.replay import replay as run
     from partage.report.data import read_run
-    from partage.report.html import environment
+    from partage.report.html import create_jinja_environment
 
     _expect_partage_folder(to)
     _quiet_logging()
     if options.report:
-        environment()  # is jinja2 there? better asked before a minute of work than after it
+        create_jinja_environment()  # a missing jinja2 is reported before the work, not after it
     with report_progress(quiet=options.quiet, as_json=options.as_json) as progress:
         with named_options(out="--out"):
-            summary = run(capture, to, **options.settings(), progress=progress)
+            summary = run(capture, to, **options.replay_arguments(), progress=progress)
         page = to / REPORT if options.report else None
         if page is not None:
             progress("report", 0, 0)
@@ -221,22 +221,24 @@ def replay_and_report(
     else:
         for group, near in summary.get("unmatched_groups", {}).items():
             hint = f"; did you mean {', '.join(near)}?" if near else ""
-            tell(f"--group {group!r}: no group of the capture has this name{hint}", "yellow")
-    wants_it = open_it or (open_it is None and interactive() and has_display())
+            print_message(
+                f"--group {group!r}: no group of the capture has this name{hint}", "yellow"
+            )
+    wants_it = open_it or (open_it is None and is_terminal() and has_display())
     if page is not None and wants_it:
         webbrowser.open(page.absolute().as_uri())
     _judged(found)
 
 
 def _shown(found: RunFigures, to: Path, page: Path | None) -> None:
-    from partage.report.terminal import summary
+    from partage.report.terminal import terminal_summary
 
-    console = out()
-    for part in summary(found):
+    console = stdout_console()
+    for part in terminal_summary(found):
         console.print(part)
-    console.print(name(f"tables   {to}", "dim"), soft_wrap=True)
+    console.print(styled_name(f"tables   {to}", "dim"), soft_wrap=True)
     if page is not None:
-        console.print(name(f"report   {page}", "bold"), soft_wrap=True)
+        console.print(styled_name(f"report   {page}", "bold"), soft_wrap=True)
 
 
 def _judged(found: RunFigures) -> None:
@@ -244,14 +246,19 @@ def _judged(found: RunFigures) -> None:
 
     broken = {n: f for n, f in found.figures.items() if n != RECORDED and f.incomplete}
     for strategy, figures in broken.items():
-        tell(f"judge: {strategy} breaks the rules in {figures.incomplete} of {figures.done} plans",
+        print_message(f"judge: {strategy} breaks the rules in "
+                      f"{figures.incomplete} of {figures.done} plans",
              "bold red")  # fmt: skip
-    for group in found.failed[:_MOST_FAILED]:
-        tell(f"group {short_name(group.name)} failed: {group.why}", "bold red")
-    if len(found.failed) > _MOST_FAILED:
-        tell(f"and {len(found.failed) - _MOST_FAILED} more groups failed", "bold red")
-    if found.failed:
-        tell("this is a mistake in Partage: report column traceback of table groups", "bold red")
+    for group in found.failed_groups[:_MOST_FAILED]:
+        print_message(f"group {short_name(group.name)} failed: {group.why}", "bold red")
+    if len(found.failed_groups) > _MOST_FAILED:
+        print_message(
+            f"and {len(found.failed_groups) - _MOST_FAILED} more groups failed", "bold red"
+        )
+    if found.failed_groups:
+        print_message(
+            "this is a mistake in Partage: report column traceback of table groups", "bold red"
+        )
         raise typer.Exit(FAILED_GROUP)
     if broken:
         raise typer.Exit(FAILED_JUDGE)
@@ -323,18 +330,21 @@ def demo(
 
         partage demo --all-policies
     """
-    console = out()
-    what = f"the recorded history of a real Kafka cluster, described in {sample() / 'README.md'}"
-    console.print(name(what, "dim"), soft_wrap=True)
+    console = stdout_console()
+    what = (
+        "the recorded history of a real Kafka cluster, described in "
+        f"{sample_folder() / 'README.md'}"
+    )
+    console.print(styled_name(what, "dim"), soft_wrap=True)
     policies = None if all_policies else [*DEMO_POLICIES]
     if policies is not None:
         note = f"{len(policies)} policies are simulated; all of them with --all-policies"
-        console.print(name(note, "dim"), soft_wrap=True)
+        console.print(styled_name(note, "dim"), soft_wrap=True)
     options = ReplayOptions(policies=policies, engine=engine, processes=processes)
-    replay_and_report(sample(), to, options, open_it=open_it)
+    replay_and_report(sample_folder(), to, options, open_it=open_it)
 
 
-def sample() -> Path:
+def sample_folder() -> Path:
     """Return the folder of the recorded cluster history that ships with Partage."""
     from partage.sample import folder
 

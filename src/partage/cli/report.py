@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from partage.cli.console import json_bytes, name, out, show, write_json
+from partage.cli.console import json_bytes, print_tables, stdout_console, styled_name, write_json
 from partage.cli.options import AsJson, OpenPage, RunId, output_option, with_options
 from partage.errors import InvalidConfigError
 
@@ -74,7 +74,7 @@ def _page(folder: Path, page: Path, run: str | None, *, open_it: bool) -> None:
         publish_page(folder, page, run)
     except OSError as e:
         raise _unwritable(page, e) from None
-    out().print(name(f"report   {page}", "bold"), soft_wrap=True)
+    stdout_console().print(styled_name(f"report   {page}", "bold"), soft_wrap=True)
     if open_it:
         webbrowser.open(page.absolute().as_uri())
 
@@ -97,11 +97,11 @@ def _terminal(folder: Path, to: Path | None, run: str | None) -> None:
     from rich.console import Console
 
     from partage.report.data import read_run
-    from partage.report.terminal import summary
+    from partage.report.terminal import terminal_summary
 
-    parts = list(summary(read_run(folder, run)))
+    parts = list(terminal_summary(read_run(folder, run)))
     if to is None:
-        show(*parts)
+        print_tables(*parts)
         return
     try:
         with to.open("w", encoding="utf-8", errors="backslashreplace") as file:

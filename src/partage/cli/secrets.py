@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from partage.capture.secrets import hide_secrets, is_secret, secrets_in
 
-__all__ = ["GuardedStream", "guard_stderr", "protect"]
+__all__ = ["GuardedStream", "guard_stderr", "protect_secrets"]
 
 _SECRETS: set[str] = set()
 
@@ -21,7 +21,7 @@ _SECRETS: set[str] = set()
 _USERINFO = re.compile(r"(?:^|/|,)[^\s/:@,]*:([^\s/@]+)@")
 
 
-def protect(settings: Mapping[str, str]) -> None:
+def protect_secrets(settings: Mapping[str, str]) -> None:
     """Hide the secrets in some settings, such as passwords, in all later output on stderr."""
     _SECRETS.update(secrets_in(settings))
 
@@ -65,8 +65,8 @@ def guard_stderr(arguments: Sequence[str]) -> None:
             continue
         name, inner_equals, inner = value.partition("=")  # --conf=NAME=VALUE
         if head.startswith("-") and inner_equals:
-            protect({name: inner})
+            protect_secrets({name: inner})
         if is_secret(head):
-            protect({head: value})
+            protect_secrets({head: value})
     if sys.stderr is not None and not isinstance(sys.stderr, GuardedStream):
         sys.stderr = GuardedStream(sys.stderr, _SECRETS)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli.command_errors import FAILED
-from partage.cli.console import name, short_name, show, write_json
+from partage.cli.console import print_tables, short_name, styled_name, write_json
 from partage.cli.forecast_options import ForecastOptions, RunFolder
 from partage.cli.options import (
     ClusterOptions,
@@ -127,13 +127,13 @@ def _print(group: str, found: Sizing, *, is_learnt: bool) -> None:
     least = "at least " if is_learnt else ""
     hottest = found.hottest
     partitions = f"{found.partitions} partition{'' if found.partitions == 1 else 's'}"
-    show(
-        name(f"{short_name(group)}: {_verdict(found)}", "bold"),
-        name(
+    print_tables(
+        styled_name(f"{short_name(group)}: {_verdict(found)}", "bold"),
+        styled_name(
             f"{_rate(found.rate)} records/s on {partitions}; one consumer "
             f"processes {least}{processes}; strategy {found.strategy}"
         ),
-        name(
+        styled_name(
             f"hottest partition {short_name(hottest.topic)}-{hottest.partition}: "
             f"{_rate(hottest.rate)} records/s, {hottest.share:.0%} of the load, "
             f"{hottest.rate / found.capacity:.0%} of one consumer"
@@ -141,12 +141,12 @@ def _print(group: str, found: Sizing, *, is_learnt: bool) -> None:
         _table(found),
     )
     for line in _table_notes(found):
-        show(name(line, "yellow"))
+        print_tables(styled_name(line, "yellow"))
     lines = scaler_lines(found, group)
     if lines:
-        show(name(""))
+        print_tables(styled_name(""))
         for line in lines:
-            show(name(line, "dim" if line.startswith("#") else ""))
+            print_tables(styled_name(line, "dim" if line.startswith("#") else ""))
 
 
 def _verdict(found: Sizing) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.console import interactive, name, out, show, write_json
+from partage.cli.console import is_terminal, print_tables, stdout_console, styled_name, write_json
 from partage.cli.options import AsJson, with_options
 
 if TYPE_CHECKING:
@@ -95,23 +95,23 @@ def _task_rows(named: list[str]) -> list[TaskRow]:
     """
     from partage.streams import registry
 
-    rows = {row.name: row for row in registry.describe()}
+    rows = {row.name: row for row in registry.describe_task_assignors()}
     if not named:
         return list(rows.values())
     return [rows[one if one in rows else registry.find_assignor(one).name] for one in named]
 
 
 def _tasks_in_full(row: TaskRow) -> None:
-    show(name(row.name, "bold"))
+    print_tables(styled_name(row.name, "bold"))
     _indented(f"exact to   {row.exact_to or '-'}")
-    show("")
+    print_tables("")
     _said(row.doc)
-    show("")
+    print_tables("")
 
 
 def _said(doc: str) -> None:
     for line in doc.partition("\n>>> ")[0].replace("``", "`").rstrip().splitlines():
-        out().print(name(f"  {line}".rstrip()), soft_wrap=True)
+        stdout_console().print(styled_name(f"  {line}".rstrip()), soft_wrap=True)
 
 
 def _plain(row: StrategyRow) -> dict[str, Any]:
@@ -123,13 +123,13 @@ def _listed(rows: list[StrategyRow], task_rows: list[TaskRow]) -> None:
     widest = max(len(row.name) for row in every) + 2
     twins = [_short_class_name(row.exact_to) for row in every]
     wide = max(len(twin) for twin in twins) + 2
-    console = out()
+    console = stdout_console()
     console.print(
-        name(f"{'strategy':{widest}}{'exact to':{wide}}protocols", "bold"), soft_wrap=True
+        styled_name(f"{'strategy':{widest}}{'exact to':{wide}}protocols", "bold"), soft_wrap=True
     )
     for row, twin in zip(every, twins, strict=True):
         line = f"{row.name:{widest}}{twin:{wide}}{_protocols(row)}"
-        console.print(name(line), soft_wrap=True)
+        console.print(styled_name(line), soft_wrap=True)
         problem = getattr(row, "problem", None)
         what = f"cannot be used: {problem}" if problem else row.summary
         _indented(what, "red" if problem else "dim")
@@ -140,23 +140,23 @@ def _listed(rows: list[StrategyRow], task_rows: list[TaskRow]) -> None:
 def _in_full(row: StrategyRow) -> None:
     from partage.groups import registry
 
-    show(name(row.name, "bold"))
+    print_tables(styled_name(row.name, "bold"))
     if row.problem:
         _indented(f"cannot be used: {row.problem}", "red")
         return
     _indented(f"exact to   {row.exact_to or '-'}")
     _indented(f"protocols  {_protocols(row)}")
-    show("")
+    print_tables("")
     known = row.name in registry.strategies()
     _said(inspect.getdoc(type(registry.load(row.name if known else row.source))) or "")
-    show("")
+    print_tables("")
     _indented("settings, as --config KEY=VALUE" if row.settings else "no settings", "bold")
     for one in row.settings:
         _indented(f"{one.key}  (default: {one.default})", "", 4)
         _indented(one.meaning, "dim", 6)
         own = "each member's own (config of the member in a problem, not --config)"
         _indented(own if one.scope == "member" else "set at the leader", "dim", 6)
-    show("")
+    print_tables("")
 
 
 def _protocols(row: StrategyRow | TaskRow) -> str:
@@ -171,10 +171,10 @@ def _protocols(row: StrategyRow | TaskRow) -> str:
 def _indented(text: str, style: str = "", by: int = 2) -> None:
     from rich.padding import Padding
 
-    if interactive():
-        out().print(Padding.indent(name(text, style), by))
+    if is_terminal():
+        stdout_console().print(Padding.indent(styled_name(text, style), by))
     else:  # a program may search: one line
-        show(name(" " * by + text, style))
+        print_tables(styled_name(" " * by + text, style))
 
 
 def _short_class_name(exact_to: str | None) -> str:

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.console import first_lines, fits, format_bytes, name, show, tell, write_json
+from partage.cli.console import (
+    first_lines,
+    fits_terminal,
+    format_bytes,
+    print_message,
+    print_tables,
+    styled_name,
+    write_json,
+)
 from partage.cli.options import (
     OutputOptions,
     SparkMaster,
@@ -174,17 +182,17 @@ def streams(
     configs = [dict(cell.config) for cell in combinations]
     for line in (rack_note(app, configs), *standby_notes(app, configs), why):
         if line is not None:
-            tell(line)
+            print_message(line)
     if to is not None:
         _write_page(app, found, to, prefix)
     if output.as_json:
         write_json([_plain(app, *one) for one in found], indent=1)
     else:
         table = _table(found, prefix)
-        if fits(table):
-            show(table)
+        if fits_terminal(table):
+            print_tables(table)
         else:
-            show(*_blocks(found, prefix))
+            print_tables(*_blocks(found, prefix))
         if len(found) == 1:
             _tell_worst(app, found[0][1])
 
@@ -255,17 +263,17 @@ def _describe_application(
         })  # fmt: skip
         return
     for note in found.notes:
-        tell(note, "dim")
+        print_message(note, "dim")
     described = found.description
     tasks = sum(max(one["sources"].values()) for one in described["subtopologies"])
     clients = len(described["clients"])
     lag = "" if found.source_lag is None else f", {found.source_lag:,} records behind"
-    show(
-        name(
+    print_tables(
+        styled_name(
             f"{application_id}: {len(described['subtopologies'])} sub-topologies, {tasks} tasks, "
             f"{clients} client{'' if clients == 1 else 's'}{lag}; description: {path}"
         ),
-        name(_gain_sentence(found, clients), "bold"),
+        styled_name(_gain_sentence(found, clients), "bold"),
     )
 
 
@@ -282,7 +290,7 @@ def _draw_standby_gain(described: DescribedApplication, application_id: str, pic
         picture: path of the SVG file.
     """
     if described.gain is None:
-        tell("no picture: the application has no state, or its size is unknown")
+        print_message("no picture: the application has no state, or its size is unknown")
         return
     from partage.forecasts.pictures import standby_picture
 
@@ -357,7 +365,7 @@ def _write_page(
         events=event_labels(app),
         subtopologies=subtopology_lines(app),
     )
-    tell(f"page: {to}")
+    print_message(f"page: {to}")
 
 
 def _sweeps(given: Sequence[str]) -> dict[str, list[str]]:
@@ -391,9 +399,11 @@ def _blocks(found: Sequence[SimulatedCell], prefix: str) -> list[Text]:
     lines = []
     for cell, its, _ in found:
         config = [f"{key}={value}" for key, value in cell.config]
-        lines.append(name(", ".join([cell.assignor.removeprefix("streams:"), *config]), "bold"))
+        lines.append(
+            styled_name(", ".join([cell.assignor.removeprefix("streams:"), *config]), "bold")
+        )
         figures = zip(titles, _cells(its, prefix), strict=True)
-        lines.append(name("  " + ", ".join(f"{title} {value}" for title, value in figures)))
+        lines.append(styled_name("  " + ", ".join(f"{title} {value}" for title, value in figures)))
     return lines
 
 
@@ -408,9 +418,9 @@ def _table(found: Sequence[SimulatedCell], prefix: str) -> Table:
         table.add_column(title, justify="right", no_wrap=True)
     for cell, its, _ in found:
         table.add_row(
-            name(cell.assignor.removeprefix("streams:")),
-            *(name(value) for _, value in cell.config),
-            *map(name, _cells(its, prefix)),
+            styled_name(cell.assignor.removeprefix("streams:")),
+            *(styled_name(value) for _, value in cell.config),
+            *map(styled_name, _cells(its, prefix)),
         )
     return table
 
@@ -433,10 +443,10 @@ def _tell_worst(app: SimulatedApplication, its: StreamsMetrics) -> None:
     away: Mapping[str, float] = its.unavailable_seconds
     worst = sorted((task for task in away if away[task] > 0), key=lambda t: (-away[t], t))
     for line in first_lines([f"task {task} was away for {away[task]:,.1f} s" for task in worst]):
-        show(name(line, "dim"))
+        print_tables(styled_name(line, "dim"))
     if worst:
         for line in subtopology_lines(app):
-            show(name(f"sub-topology {line}", "dim"))
+            print_tables(styled_name(f"sub-topology {line}", "dim"))
 
 
 _MOST_NAMED = 5
@@ -574,14 +584,16 @@ def show_decisions(
         write_json(rows, indent=1)
         return
     for line in dict.fromkeys(line for _, one in found for line in one.warnings):
-        tell(f"warning: {line}", "yellow")
+        print_message(f"warning: {line}", "yellow")
     for cell, one in found:
         settings = [f"{key}={value}" for key, value in cell.config]
         if len(found) > 1:
-            show(name(", ".join([one.assignor.removeprefix("streams:"), *settings]), "bold"))
-        show(_decision_table(one))
+            print_tables(
+                styled_name(", ".join([one.assignor.removeprefix("streams:"), *settings]), "bold")
+            )
+        print_tables(_decision_table(one))
         for line in _next(one):
-            show(name(line))
+            print_tables(styled_name(line))
 
 
 def _decision_table(one: LeaderDecision) -> Table:
@@ -593,7 +605,7 @@ def _decision_table(one: LeaderDecision) -> Table:
     for number, client in enumerate(one.clients):
         tasks = one.tasks_of(number)
         row = (", ".join(tasks[role]) or "-" for role in ("active", "standby", "warmup"))
-        table.add_row(name(client), *map(name, row))
+        table.add_row(styled_name(client), *map(styled_name, row))
     return table
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.console import name, out, short_name, tell
+from partage.cli.console import print_message, short_name, stdout_console, styled_name
 from partage.cli.options import (
     ClusterOptions,
     OutputOptions,
@@ -87,24 +87,25 @@ def watch(
         expect_streamable_capture(Path(source))  # before Spark is imported
 
     from partage.jobs.watch.watch import StreamSettings
-    from partage.jobs.watch.watch import watch as run
+    from partage.jobs.watch.watch import watch_groups as run
 
     settings = StreamSettings(
         once=once, every=every, tables=tables, kafka=cluster.client_properties()
     )
     if not output.quiet:
-        tell(f"starting Spark; the tables are written to {to / 'stream'}", "dim")
+        print_message(f"starting Spark; the tables are written to {to / 'stream'}", "dim")
     with _stop_event() as stop:
         folder = run(
-            source, to, settings, master=spark.master, conf=spark.settings(), stop=stop,
-            report=lambda batch: _report(batch, as_json=output.as_json, quiet=output.quiet),
+            source, to, settings, master=spark.master, conf=spark.spark_settings_by_name(),
+            stop=stop,
+            report=lambda batch: _print_batch(batch, as_json=output.as_json, quiet=output.quiet),
         )  # fmt: skip
     if not output.quiet:
         rows = {table: folder.table(table).num_rows for table in ("groups", "rebalances", "events")}
-        tell(", ".join(f"{count} {table}" for table, count in rows.items()), "dim")
+        print_message(", ".join(f"{count} {table}" for table, count in rows.items()), "dim")
 
 
-def _report(batch: BatchReport, *, as_json: bool, quiet: bool) -> None:
+def _print_batch(batch: BatchReport, *, as_json: bool, quiet: bool) -> None:
     """Print one line for each new generation of a consumer group in a batch of records.
 
     The lines are JSON with ``as_json``. A summary of the batch follows on stderr, unless ``quiet``
@@ -114,9 +115,9 @@ def _report(batch: BatchReport, *, as_json: bool, quiet: bool) -> None:
         if as_json:
             typer.echo(json.dumps(row))
         else:
-            out().print(name(_format_generation(row)), soft_wrap=True)
+            stdout_console().print(styled_name(_format_generation(row)), soft_wrap=True)
     if not quiet:
-        tell(f"micro-batch {batch.number}: {len(batch.opened)} generations opened", "dim")
+        print_message(f"micro-batch {batch.number}: {len(batch.opened)} generations opened", "dim")
 
 
 def _format_generation(row: dict[str, Any]) -> str:

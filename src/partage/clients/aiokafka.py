@@ -84,7 +84,7 @@ def assignor(
     state = create_state(
         name, client="aiokafka", cooperative=False, rack=rack, eager=eager, **options
     )
-    return type(f"Assignor[{name}]", (Assignor,), {"name": state.name, "_state": state})
+    return type(f"Assignor[{name}]", (Assignor,), {"name": state.strategy_name, "_state": state})
 
 
 class _Meta(AssignorMeta):
@@ -125,7 +125,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
         if pause > 0:
             why = TimeoutError(f"joins again in {pause:.1f} s")
             group = "?" if call is None else call.owner.group_id
-            raise AssignorError(state.name, group, state.failed_in, why)
+            raise AssignorError(state.strategy_name, group, state.failed_in, why)
         return state.consumer.subscription(
             sorted(topics), generation=generation, measured=state.measured_loads()
         )
@@ -161,7 +161,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
         pairs = [(topic, p) for topic, numbers in assignment.assignment for p in numbers]
         cls._state.store_assignment(pairs, assignment.user_data, generation, group)
         if cls._state.sampler is not None and call is not None:
-            cls._state.sampler.start(_offsets_of(weakref.ref(call.owner._subscription)))
+            cls._state.sampler.start_sampling(_offsets_of(weakref.ref(call.owner._subscription)))
 
     @classmethod
     def _bound(cls, call: Call | None) -> Call | None:

@@ -85,7 +85,7 @@ class AssignorState:
     _owner: weakref.ref[Any] | None = field(default=None)
 
     @property
-    def name(self) -> str:
+    def strategy_name(self) -> str:
         """Name of the partition assignment strategy that the assignor class runs."""
         return self.consumer.strategy.name
 
@@ -102,7 +102,7 @@ class AssignorState:
             self._owner = weakref.ref(coordinator)
         elif self._owner() is not coordinator:
             what = "one class serves one consumer: call assignor(...) again for the next"
-            raise InvalidConfigError("partition_assignment_strategy", what, self.name)
+            raise InvalidConfigError("partition_assignment_strategy", what, self.strategy_name)
 
     def rejoin_delay(self) -> float:
         """Return the seconds to wait before the consumer joins its group again; 0 without a
@@ -110,7 +110,7 @@ class AssignorState:
         """
         return max(self._not_before - time.monotonic(), 0.0) if self.failures else 0.0
 
-    def assign(
+    def assign_as_leader(
         self,
         members: Sequence[Joined] | Sequence[JoinedMember],
         view: ClusterView,
@@ -138,19 +138,23 @@ class AssignorState:
             )
         except AssignorFailedError as e:
             pause = min(_FIRST_PAUSE * 2**self.failures, _LONGEST_PAUSE)
-            record_failure(group=group, strategy=self.name)
+            record_failure(group=group, strategy=self.strategy_name)
             self.failures += 1
             self.failed_in = generation
             self._not_before = time.monotonic() + pause
             log.error("%s; it joins again in %.1f s", e, pause)  # noqa: TRY400 - it is raised too
             raise
         seconds = time.perf_counter() - begin
-        record_plan(answer.plan, answer.problem, group=group, strategy=self.name, seconds=seconds)
+        record_plan(
+            answer.plan, answer.problem, group=group, strategy=self.strategy_name, seconds=seconds
+        )
         self.failures = 0
         if len(answer.plan.partition) >= _LARGE_GROUP:
             start_warm_up()
         for one in answer.warnings:
-            log.warning("group %s generation %d, %s: %s", group, generation, self.name, one)
+            log.warning(
+                "group %s generation %d, %s: %s", group, generation, self.strategy_name, one
+            )
         return answer
 
     def assign_and_encode(
@@ -179,7 +183,7 @@ class AssignorState:
         lists = {id(one.member.topics): one.member.topics for one in joined}
         try:
             view = read_metadata(set().union(*lists.values()))
-            answer = self.assign(
+            answer = self.assign_as_leader(
                 joined, view, group=group_and_generation[0], generation=group_and_generation[1]
             )
         except AssignorFailedError as e:
@@ -276,7 +280,7 @@ class AssignorState:
                 "group %s generation %d: the broker assigned these partitions, not %s, because the "
                 "group runs the consumer protocol (KIP-848, group.protocol=consumer). Use a group "
                 "id without such members, or set their group.remote.assignor",
-                group, generation, self.name,
+                group, generation, self.strategy_name,
             )  # fmt: skip
         self.is_led_by_broker = led_by_broker
 
@@ -285,7 +289,7 @@ class AssignorState:
 
         Partitions without a measurement are left out.
         """
-        return {} if self.sampler is None else self.sampler.loads()
+        return {} if self.sampler is None else self.sampler.partition_loads()
 
 
 def _is_entry(partition: object, load: object) -> bool:

@@ -94,7 +94,7 @@ class AssignorMeta(ABCMeta):
         raise cls.misuse(SETTING, what, cls)
 
 
-class _Factory:
+class _AssignorFactory:
     """Wrapper of the function ``assignor`` that raises a clear error if the user did not call it.
 
     A user may pass ``[assignor]`` to a client library instead of ``[assignor("sticky")]``. The
@@ -139,7 +139,7 @@ def reject_uncalled(
     """
 
     def decorated(make: Callable[_P, _R]) -> Callable[_P, _R]:
-        return cast("Callable[_P, _R]", _Factory(make, error))
+        return cast("Callable[_P, _R]", _AssignorFactory(make, error))
 
     return decorated
 

@@ -65,13 +65,13 @@ def assignor(strategy: str = "faust", *, seed: int | None = None) -> type[stock.
         raise InvalidConfigError(SEED, "the stock rule draws nothing", seed)
     chosen = find(strategy).configure({} if seed is None else {SEED: seed})
 
-    class PartageAssignor(_Assignor):
+    class PartageAssignor(_FaustAssignor):
         strategy = chosen
 
     return PartageAssignor
 
 
-class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publishes no types
+class _FaustAssignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publishes no types
     """Partition assignor of one Faust app that assigns by a Partage strategy."""
 
     strategy: Any = None

@@ -28,7 +28,7 @@ from partage.clients.load_sampling import ArrivalRates, Offsets
 from partage.clients.shared import ClusterView, Joined
 from partage.errors import AssignorFailedError, InvalidConfigError, MissingExtraError
 from partage.model import NO_GENERATION
-from partage.model.validation import subscription
+from partage.model.validation import check_subscription
 from partage.wire.consumer_protocol import ConsumerSubscription
 
 try:
@@ -79,7 +79,7 @@ def assignor(
         name, client="this kafka-python", cooperative=_PROTOCOLS is not None,
         rack=rack, eager=eager, **options,
     )  # fmt: skip
-    return type(f"Assignor[{name}]", (Assignor,), {"name": state.name, "_state": state})
+    return type(f"Assignor[{name}]", (Assignor,), {"name": state.strategy_name, "_state": state})
 
 
 def cluster_look(
@@ -99,7 +99,7 @@ def cluster_look(
     Raises:
         InvalidProblemError: ``topics`` is not a list of names.
     """
-    names = subscription(topics, "cluster_look")
+    names = check_subscription(topics, "cluster_look")
     opened: list[Any] = []
 
     def ends() -> dict[tuple[str, int], int]:
@@ -192,7 +192,7 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
         group = "?" if call is None else str(call.owner.config["group_id"])
         cls._state.store_assignment(pairs, assignment.user_data, generation, group)
         if cls._state.sampler is not None and call is not None:
-            cls._state.sampler.start(_offsets_of(weakref.ref(call.owner._subscription)))
+            cls._state.sampler.start_sampling(_offsets_of(weakref.ref(call.owner._subscription)))
 
     @classmethod
     def on_generation_assignment(cls, generation: int) -> None:

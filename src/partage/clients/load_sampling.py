@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from partage.weights import lags, record_rates
+from partage.weights import compute_lags, record_rates
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -60,7 +60,7 @@ class LoadSampler:
         window: time over which records are counted, in seconds; for a partition that was
             assigned later, the time since then.
 
-    >>> LoadSampler("lag").loads()
+    >>> LoadSampler("lag").partition_loads()
     {}
     """
 
@@ -73,14 +73,17 @@ class LoadSampler:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def start(self, read: Callable[[], Offsets | None]) -> None:
+    def start_sampling(self, read_offsets: Callable[[], Offsets | None]) -> None:
         """Start the thread that measures partition loads.
 
-        The thread calls ``read`` for the present offsets regularly, and ends when it returns None.
+        The thread calls ``read_offsets`` for the present offsets regularly, and ends when it
+        returns None.
         """
         if self._thread is None:
             name = "partage-sampler"
-            self._thread = threading.Thread(target=self._run, args=(read,), name=name, daemon=True)
+            self._thread = threading.Thread(
+                target=self._run, args=(read_offsets,), name=name, daemon=True
+            )
             self._thread.start()
 
     def add_sample(self, offsets: Offsets, now: float) -> None:
@@ -103,14 +106,14 @@ class LoadSampler:
             while len(self._samples) > 2 and self._samples[1][0] <= now - self.window:
                 self._samples.popleft()
 
-    def loads(self) -> dict[Partition, float]:
+    def partition_loads(self) -> dict[Partition, float]:
         """Return the load of each partition: arriving records per second, or the lag in records."""
         with self._lock:
             if not self._samples:
                 return {}
             now, (positions, ends) = self._samples[-1]
             if self.measure == "lag":
-                return lags(positions, ends)
+                return compute_lags(positions, ends)
             left = dict(self._since)
             out: dict[Partition, float] = {}
             for when, (had, ended) in self._samples:
@@ -167,7 +170,7 @@ class ArrivalRates:
 
     def __call__(self) -> Mapping[Partition, float]:
         """Return the records per second of each partition; empty before the second measurement."""
-        return self._sampler.loads()
+        return self._sampler.partition_loads()
 
     def close(self) -> None:
         """Stop the thread that measures the records per second of partitions."""

@@ -148,14 +148,14 @@ def _libraries() -> list[_Metrics]:
     telemetry = sys.modules.get("opentelemetry.metrics")
     found: list[_Metrics] = []
     if prometheus is not None:
-        found.append(_prometheus(prometheus))
+        found.append(_register_prometheus_metrics(prometheus))
     if telemetry is not None:
-        found.append(_opentelemetry(telemetry))
+        found.append(_create_opentelemetry_metrics(telemetry))
     return found
 
 
 @functools.cache
-def _prometheus(library: Any) -> _PrometheusMetrics:
+def _register_prometheus_metrics(library: Any) -> _PrometheusMetrics:
     """Register the metrics of partition assignors with the library prometheus_client, once per
     process.
     """
@@ -170,7 +170,7 @@ def _prometheus(library: Any) -> _PrometheusMetrics:
 
 
 @functools.cache
-def _opentelemetry(library: Any) -> _OpenTelemetryMetrics:
+def _create_opentelemetry_metrics(library: Any) -> _OpenTelemetryMetrics:
     """Create the metrics of partition assignors with the library OpenTelemetry, once per
     process.
     """

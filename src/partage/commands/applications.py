@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from partage.errors import InvalidConfigError
-from partage.model.arguments import checked
+from partage.model.arguments import check_argument_types
 from partage.model.validation import expect_local
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class DescribedApplication(NamedTuple):
         return target
 
 
-@checked
+@check_argument_types
 def describe_streams(source: str | Path, application_id: str) -> DescribedApplication:
     """Describe a recorded Kafka Streams application, as input of `simulate_streams`.
 
@@ -117,17 +117,19 @@ def describe_streams(source: str | Path, application_id: str) -> DescribedApplic
     """
     from partage.jobs.streams_capture import read_streams_application
     from partage.simulation.streams import read_application, standby_gain
-    from partage.streams.recorded_application import describe
+    from partage.streams.recorded_application import describe_application
 
     found = read_streams_application(source, application_id)
-    description = describe(found)
+    description = describe_application(found)
     gain = None
     if found.sizes:
-        gain = standby_gain(read_application(description), found.assignor)
-    return DescribedApplication(description, found.assignor, gain, found.source_lag, found.notes)
+        gain = standby_gain(read_application(description), found.default_assignor)
+    return DescribedApplication(
+        description, found.default_assignor, gain, found.source_lag, found.notes
+    )
 
 
-@checked
+@check_argument_types
 def streams_application_ids(source: str | Path) -> tuple[str, ...]:
     """Return the ids of the Kafka Streams applications in a capture, sorted.
 
@@ -159,7 +161,7 @@ def streams_application_ids(source: str | Path) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-@checked
+@check_argument_types
 def simulate_streams(
     application: SimulatedApplication | Mapping[str, Any] | str | Path,
     *,
@@ -203,9 +205,9 @@ def simulate_streams(
         found = read_application(_description(application))
     combinations = _cells(assignors, sweeps)
     if spark is not None or master is not None:
-        from partage.jobs.sweep import sweep
+        from partage.jobs.sweep import simulate_combinations
 
-        results = sweep(
+        results = simulate_combinations(
             found, combinations, keep=timelines, spark=spark, master=master, progress=progress
         )
         return [SimulatedCell(c, *both) for c, both in zip(combinations, results, strict=True)]
@@ -221,7 +223,7 @@ def simulate_streams(
     return rows
 
 
-@checked
+@check_argument_types
 def decide_streams(
     state: Mapping[str, Any] | str | Path,
     *,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from partage.errors import InvalidConfigError
-from partage.model.arguments import checked
+from partage.model.arguments import check_argument_types
 from partage.model.validation import expect_local
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from partage.capture.manifest import Manifest
+    from partage.capture.manifest import CaptureManifest
     from partage.capture.preflight import AccessReport
     from partage.jobs.watch.stream_output import StreamFolder
     from partage.jobs.watch.watch import BatchReport
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["capture_cluster", "check_access", "watch_groups"]
 
 
-@checked
+@check_argument_types
 def capture_cluster(
     out: str | Path,
     bootstrap: str | None = None,
@@ -40,7 +40,7 @@ def capture_cluster(
     roll_every: float = 60.0,
     trouble: Callable[[str], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Manifest:
+) -> CaptureManifest:
     """Record a cluster's ``__consumer_offsets`` log and metadata to a folder, for `replay`.
 
     Nothing is written to the cluster, and no group is joined. A folder with a recording of the same
@@ -89,18 +89,18 @@ def capture_cluster(
         return writer.manifest
     from partage.capture.connection import ClusterConnection
     from partage.capture.live import CaptureIntervals, LiveCapture
-    from partage.capture.security import Properties, connection_settings
+    from partage.capture.security import ClientProperties, connection_settings
 
-    settings = connection_settings(Properties(properties or {}))
+    settings = connection_settings(ClientProperties(properties or {}))
     with ClusterConnection(bootstrap, settings) as connection, CaptureWriter(Path(out)) as writer:
         LiveCapture(
             connection, writer, pace=CaptureIntervals(metadata_every, roll_every), stop=stop,
-            trouble=trouble or _ignore, progress=progress or _ignore,
-        ).run(follow=follow)  # fmt: skip
+            trouble=trouble or _ignore_message, progress=progress or _ignore_message,
+        ).run_capture(follow=follow)  # fmt: skip
     return writer.manifest
 
 
-@checked
+@check_argument_types
 def check_access(bootstrap: str, *, properties: Mapping[str, str] | None = None) -> AccessReport:
     """Check which data of a cluster an account may read, and how far back its log goes.
 
@@ -122,18 +122,18 @@ def check_access(bootstrap: str, *, properties: Mapping[str, str] | None = None)
     """
     from partage.capture import preflight
     from partage.capture.connection import ClusterConnection
-    from partage.capture.security import Properties, connection_settings
+    from partage.capture.security import ClientProperties, connection_settings
 
-    settings = connection_settings(Properties(properties or {}))
+    settings = connection_settings(ClientProperties(properties or {}))
     with ClusterConnection(bootstrap, settings) as connection:
         return preflight.check_access(connection, now_ms=time.time_ns() // 1_000_000)
 
 
-def _ignore(*_: object) -> None:
+def _ignore_message(*_: object) -> None:
     """Do nothing with a message; the default where a caller gives no function for messages."""
 
 
-@checked
+@check_argument_types
 def watch_groups(
     source: str | Path,
     out: str | Path,
@@ -179,7 +179,9 @@ def watch_groups(
     if not str(source).startswith("kafka://"):
         expect_streamable_capture(Path(source))  # before Spark is imported
 
-    from partage.jobs.watch.watch import StreamSettings, watch
+    from partage.jobs.watch.watch import StreamSettings, watch_groups
 
     settings = StreamSettings(once=once, every=every, tables=tables, kafka=kafka or {})
-    return watch(source, out, settings, spark=spark, conf=conf, stop=stop, report=report or _ignore)
+    return watch_groups(
+        source, out, settings, spark=spark, conf=conf, stop=stop, report=report or _ignore_message
+    )

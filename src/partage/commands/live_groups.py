@@ -9,7 +9,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from partage.errors import InvalidConfigError
-from partage.model.arguments import checked
+from partage.model.arguments import check_argument_types
 
 if TYPE_CHECKING:
     from partage.api.decisions import Comparison
@@ -129,14 +129,14 @@ class PreviousMeasurements:
     lags: Mapping[str, GroupLag | None] = field(default_factory=dict)
     samples: EndOffsets = field(default_factory=_no_samples)
 
-    def add(self, groups: Iterable[LiveGroup], ends: Mapping[Partition, int]) -> None:
+    def store_measurement(self, groups: Iterable[LiveGroup], ends: Mapping[Partition, int]) -> None:
         """Store one measurement: the groups' committed offsets and the end offsets of
         partitions.
         """
         from partage.watch.lag import group_lag
 
         self.at_s, self.ends = time.monotonic(), ends
-        self.samples.add(self.at_s, ends)
+        self.samples.store_end_offsets(self.at_s, ends)
         self.lags = {one.id: group_lag(one.committed, self.samples, self.at_s) for one in groups}
 
 
@@ -181,11 +181,11 @@ def measure_groups(
 
     if not earlier.at_s:
         first, ends, _ = live_groups(connection, patterns)
-        earlier.add(first, ends)
+        earlier.store_measurement(first, ends)
         time.sleep(min(every, 2.0))
     found, ends, metadata = live_groups(connection, patterns)
     before_s, known, lags = earlier.at_s, earlier.ends, earlier.lags
-    earlier.add(found, ends)
+    earlier.store_measurement(found, ends)
     since = max(earlier.at_s - before_s, 1e-3)
     rate = {p: max(0, end - known[p]) / since for p, end in ends.items() if p in known}
     state = cluster_state(metadata, ts_ms=0, controller=None)
@@ -194,22 +194,23 @@ def measure_groups(
     measurements = [
         measure_live_group(one, ends, rate, cluster, strategies, compare=compare) for one in found
     ]
-    return [_with_age(measurement, lags, earlier.lags, since) for measurement in measurements]
+    return [_add_lag_age(measurement, lags, earlier.lags, since) for measurement in measurements]
 
 
-def _with_age(
+def _add_lag_age(
     measurement: GroupMeasurement,
-    before: Mapping[str, GroupLag | None],
-    now: Mapping[str, GroupLag | None],
+    lag_before: Mapping[str, GroupLag | None],
+    lag_now: Mapping[str, GroupLag | None],
     elapsed_s: float,
 ) -> GroupMeasurement:
     """Add the age of its lag and the time to catch up to a consumer group's measurement.
 
-    ``before`` and ``now`` are dicts from group to lag, measured ``elapsed_s`` seconds apart.
+    ``lag_before`` and ``lag_now`` are dicts from group to lag, measured ``elapsed_s`` seconds
+    apart.
     """
     from partage.watch.lag import drain_seconds
 
-    behind, earlier = now.get(measurement.group.id), before.get(measurement.group.id)
+    behind, earlier = lag_now.get(measurement.group.id), lag_before.get(measurement.group.id)
     if behind is None or earlier is None:
         return replace(measurement, behind=behind)
     return replace(
@@ -258,7 +259,7 @@ def measure_live_group(
     return GroupMeasurement(group, lag, rate, now, compared)
 
 
-@checked
+@check_argument_types
 def live_groups(
     bootstrap: str,
     groups: Sequence[str] | str | None = None,
@@ -289,7 +290,7 @@ def live_groups(
     """
     from partage.capture.connection import ClusterConnection
     from partage.capture.groups import expect_visible_groups
-    from partage.capture.security import Properties, connection_settings
+    from partage.capture.security import ClientProperties, connection_settings
     from partage.groups import registry
     from partage.model.validation import reject_text
 
@@ -298,7 +299,7 @@ def live_groups(
         registry.load(one)  # a wrong name is reported before the cluster is asked
     patterns = [groups] if isinstance(groups, str) else list(groups or ()) or None
     names = None if strategies is None else list(strategies)
-    settings = connection_settings(Properties(properties or {}))
+    settings = connection_settings(ClientProperties(properties or {}))
     with ClusterConnection(bootstrap, settings) as connection:
         measurements = measure_groups(
             connection, patterns, names, PreviousMeasurements(), every, compare_all=compare
@@ -327,9 +328,9 @@ def matching_live_groups(
     """
     from partage.capture.connection import ClusterConnection
     from partage.capture.groups import live_groups as read_groups
-    from partage.capture.security import Properties, connection_settings
+    from partage.capture.security import ClientProperties, connection_settings
 
-    settings = connection_settings(Properties(properties or {}))
+    settings = connection_settings(ClientProperties(properties or {}))
     with ClusterConnection(bootstrap, settings) as connection:
         found = read_groups(connection, patterns)[0]
         if not found:
@@ -355,9 +356,9 @@ def topic_lags(
     """
     from partage.capture.connection import ClusterConnection
     from partage.capture.groups import live_groups as read_groups
-    from partage.capture.security import Properties, connection_settings
+    from partage.capture.security import ClientProperties, connection_settings
 
-    settings = connection_settings(Properties(properties or {}))
+    settings = connection_settings(ClientProperties(properties or {}))
     with ClusterConnection(bootstrap, settings) as connection:
         found, ends, _ = read_groups(connection)
     lags: dict[str, int] = {}
@@ -372,7 +373,7 @@ def topic_lags(
     return lags
 
 
-@checked
+@check_argument_types
 def measure_group(
     bootstrap: str,
     group: str,
@@ -396,11 +397,11 @@ def measure_group(
         MissingExtraError: kafka-python is not installed.
     """
     from partage.capture.connection import ClusterConnection
-    from partage.capture.security import Properties, connection_settings
+    from partage.capture.security import ClientProperties, connection_settings
 
     if not 1 <= seconds <= _LONGEST_S:
         raise InvalidConfigError("seconds", f"must be from 1 to {_LONGEST_S}", seconds)
-    settings = connection_settings(Properties(properties or {}))
+    settings = connection_settings(ClientProperties(properties or {}))
     with ClusterConnection(bootstrap, settings) as connection:
         _, before, _, before_s = _read_group(connection, group)
         time.sleep(seconds)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from partage.errors import InvalidConfigError, MissingExtraError, WireFormatError
-from partage.model.arguments import checked
+from partage.model.arguments import check_argument_types
 from partage.model.validation import reject_text
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def decode(
 ) -> Iterator[dict[str, Any]]: ...
 @overload
 def decode(source: Iterable[Any], value: Iterable[Any] | None = None) -> list[dict[str, Any]]: ...
-@checked
+@check_argument_types
 def decode(
     source: Any,
     value: Any = None,
@@ -234,7 +234,7 @@ def _to_type_numbers(types: Sequence[str | int] | None) -> set[int] | None:
     return {by_name[str(one).upper()] for one in types}
 
 
-@checked
+@check_argument_types
 def audit(
     source: str | Path,
     *,
@@ -273,7 +273,7 @@ def audit(
         )  # fmt: skip
 
 
-@checked
+@check_argument_types
 def count_keys(
     source: str | Path,
     key: str = "key",

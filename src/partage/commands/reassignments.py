@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from partage.errors import InvalidCaptureError, InvalidConfigError, InvalidProblemError
 from partage.model import ReplicaCluster
-from partage.model.arguments import checked
+from partage.model.arguments import check_argument_types
 from partage.model.validation import expect_local, reject_text
 from partage.tables.escaping import escape_document_text
 
@@ -43,7 +43,7 @@ _ARGUMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-@checked
+@check_argument_types
 def reassign(
     source: ReplicaCluster | str | Path,
     command: str = "rebalance",
@@ -170,7 +170,7 @@ def _task(
     if command == "change-rf":
         return tasks.change_factor(cluster, given["factor"], given["topics"], limits)
     builders: dict[str, Callable[[ReplicaCluster, PlanLimits], ReplicaTask]] = {
-        "rebalance": tasks.rebalance,
+        "rebalance": tasks.rebalance_task,
         "fix-racks": tasks.fix_racks,
         "elect-leaders": tasks.elect_leaders,
     }
@@ -216,8 +216,12 @@ class PlannedReassignment:
         return to
 
     def _write(self, to: Path) -> None:
-        from partage.replicas.kafka_json import election, reassignment, rollback
-        from partage.replicas.scripts import scripts
+        from partage.replicas.kafka_json import (
+            leader_election_json,
+            reassignment_json,
+            rollback_json,
+        )
+        from partage.replicas.scripts import execution_scripts
 
         to.mkdir(parents=True, exist_ok=True)
         if any(to.iterdir()):
@@ -226,14 +230,16 @@ class PlannedReassignment:
         folders = self.directory is not None
         width = max(3, len(str(len(self.batches))))  # in the order of their names, however many
         for i, batch in enumerate(self.batches, 1):
-            made = reassignment(task, replica, self.directory, batch)
+            made = reassignment_json(task, replica, self.directory, batch)
             _write_json(to / f"batch-{i:0{width}}.json", made)
-            undone = rollback(task.cluster, batch, directories=folders)
+            undone = rollback_json(task.cluster, batch, directories=folders)
             _write_json(to / f"rollback-{i:0{width}}.json", undone)
         every = [p for batch in self.batches for p in batch]
-        _write_json(to / "rollback.json", rollback(task.cluster, every, directories=folders))
-        _write_json(to / "election.json", election(task.cluster, self.elected))
-        for file, text in scripts(self.summary["throttle"], elect=bool(self.elected)).items():
+        _write_json(to / "rollback.json", rollback_json(task.cluster, every, directories=folders))
+        _write_json(to / "election.json", leader_election_json(task.cluster, self.elected))
+        for file, text in execution_scripts(
+            self.summary["throttle"], elect=bool(self.elected)
+        ).items():
             (to / file).write_text(text, encoding="utf-8")
         _write_json(to / "plan.json", self.summary)
 
@@ -281,15 +287,15 @@ def split_plan(
         max_moves: maximum number of replicas that one batch copies.
         throttle: rate limit of each broker in bytes per second; None for none.
     """
-    from partage.replicas.batches import batches
+    from partage.replicas.batches import split_into_batches
     from partage.replicas.kafka_json import partitions_to_elect
-    from partage.replicas.moves import directories
+    from partage.replicas.moves import log_directories
     from partage.replicas.tables import batch_rows
 
     task, moves = planned.task, planned.moves
-    split = batches(moves, most=max_moves)
+    split = split_into_batches(moves, max_copies=max_moves)
     rows = batch_rows(moves, split, throttle)
-    directory = directories(moves)
+    directory = log_directories(moves)
     every = sorted({p for batch in split for p in batch})
     elected = sorted({*every, *partitions_to_elect(task, planned.plan.replica)})
     sized = task.cluster.size is not None
@@ -298,10 +304,10 @@ def split_plan(
         "partitions": task.cluster.partitions,
         "unit": "bytes" if sized else "replicas",
         **_proven(planned),
-        "replicas_moved": len(moves.partition),
-        "bytes_moved": int(moves.bytes.sum()) if sized else None,
-        "replicas_between_disks": len(moves.within.partition),
-        "bytes_between_disks": int(moves.within.bytes.sum()) if sized else None,
+        "replicas_moved": len(moves.partition_of_copy),
+        "bytes_moved": int(moves.copy_bytes.sum()) if sized else None,
+        "replicas_between_disks": len(moves.disk_moves.partition),
+        "bytes_between_disks": int(moves.disk_moves.bytes.sum()) if sized else None,
         "partitions_changed": len(every),
         "led_by_others": len(elected) - len(every),
         "throttle": throttle,
@@ -323,7 +329,7 @@ def _proven(found: Reassignment) -> dict[str, Any]:
         "before": found.before,
         "figures": verdict.figures,
         "bounds": verdict.bounds,
-        "gap": verdict.gap,
+        "gap": verdict.avoidable_fraction,
         "optimal": verdict.optimal,
         "solver": found.plan.solver,
         "solver_bound": found.plan.solver_bound,
@@ -368,8 +374,8 @@ def _find_leaderless(planned: Reassignment) -> list[str]:
     copy from.
     """
     cluster = planned.task.cluster
-    copied = sorted({*planned.moves.partition.tolist()})
-    return [cluster.name(p) for p in copied if cluster.leader[p] < 0]
+    copied = sorted({*planned.moves.partition_of_copy.tolist()})
+    return [cluster.partition_name(p) for p in copied if cluster.leader[p] < 0]
 
 
 def _find_missing_brokers(planned: Reassignment, partitions: list[int]) -> list[int]:
@@ -443,7 +449,7 @@ def read_cluster(
     elif seconds is not None and live is None:
         what = "needs a running cluster, which is looked at twice; for a file give log_dirs_before"
         raise InvalidConfigError("write_load", what, seconds)
-    return cluster_from_json(given, log_dirs=sizes, gone=gone, excluded=excluded)
+    return cluster_from_json(given, log_dirs=sizes, removed_brokers=gone, excluded=excluded)
 
 
 def _read_source(
@@ -484,12 +490,14 @@ def _read_brokers(
     argument: str, brokers: str, properties: Mapping[str, str], seconds: float | None
 ) -> tuple[Any, dict[tuple[str, int], dict[int, tuple[int, str]]]]:
     from partage.capture.replicas import read_replicas
-    from partage.capture.security import Properties, connection_settings
+    from partage.capture.security import ClientProperties, connection_settings
 
     for one in brokers.split(","):
         if not one.rpartition(":")[2].isdecimal():
             raise InvalidConfigError(argument, "must be host:port, ... or a file", brokers)
-    return read_replicas(brokers, connection_settings(Properties(properties)), seconds=seconds)
+    return read_replicas(
+        brokers, connection_settings(ClientProperties(properties)), seconds=seconds
+    )
 
 
 def _text(path: Path) -> str:

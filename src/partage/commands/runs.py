@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partage.errors import InvalidCaptureError, InvalidConfigError
-from partage.model.arguments import checked
+from partage.model.arguments import check_argument_types
 from partage.results import Run
 from partage.runs.published_run import PublishedRun
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["OwnersAt", "check_run", "diff", "matching_names", "owner"]
 
 
-@checked
+@check_argument_types
 def diff(
     before: Run | str | Path, after: Run | str | Path, *, groups: Sequence[str] | str | None = None
 ) -> RunDiff:
@@ -54,7 +54,7 @@ def diff(
     return diff_runs(*runs, _matching(groups, known))
 
 
-@checked
+@check_argument_types
 def check_run(
     run: Run | str | Path,
     *,
@@ -124,7 +124,7 @@ class OwnersAt:
         return {"at_ms": self.at_ms, "owners": owners, "not_known": unknown}
 
 
-@checked
+@check_argument_types
 def owner(
     run: Run | str | Path,
     at: str | int,

@@ -371,7 +371,7 @@ class _SimulatedGroupBase:
             for key, one in self.members.items()
         ]  # fmt: skip
         generation, cluster = self._generation + 1, self.settings.cluster
-        result = self.resolved.rebalance(
+        result = self.resolved.simulate_rebalance(
             members, cluster, generation, self.known.problems, leader=members[0].state.id
         )
         if result.plan is None:
@@ -632,7 +632,9 @@ class SimulatedConsumerGroup(_SimulatedGroupBase):
         if key not in self._waiting and key not in self.away:
             self._waiting.add(key)
             # Without rounding up, a fraction of a millisecond becomes a wait of 0 ms, without end.
-            self.clock.after(ceil(self.until_heartbeat(key)), partial(self._heartbeat, key))
+            self.clock.schedule_after(
+                ceil(self.until_heartbeat(key)), partial(self._heartbeat, key)
+            )
 
     def _heartbeat(self, key: str) -> None:
         self._waiting.discard(key)
@@ -651,7 +653,9 @@ class SimulatedConsumerGroup(_SimulatedGroupBase):
             return
         consumed = _NOTHING if consumed is None else consumed
         if lost := consumed - target:
-            self.clock.after(int(_REVOKE_AFTER_HEARTBEAT_MS), partial(self._revoke, key, lost))
+            self.clock.schedule_after(
+                int(_REVOKE_AFTER_HEARTBEAT_MS), partial(self._revoke, key, lost)
+            )
             return
         missing = target - consumed
         for other, partitions in self.consumed.items():

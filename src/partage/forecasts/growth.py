@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf, lcm
 
 from partage.errors import InvalidConfigError
-from partage.model.arguments import checked
+from partage.model.arguments import check_argument_types
 
 __all__ = ["DrainTime", "Growth", "drain_time", "plan_growth"]
 
@@ -72,7 +72,7 @@ class Growth:
     )
 
 
-@checked
+@check_argument_types
 def plan_growth(before: int, after: int, drains: Sequence[DrainTime] = ()) -> Growth:
     """Plan a larger partition count of a topic without reordering the records of any key.
 
@@ -106,7 +106,7 @@ def plan_growth(before: int, after: int, drains: Sequence[DrainTime] = ()) -> Gr
     return Growth(before, after, moved, successors, after - before, _growth_steps(after, drains))
 
 
-@checked
+@check_argument_types
 def drain_time(group: str, lag: int, *, drain_rate: float | None) -> DrainTime:
     """Estimate how long a consumer group needs to read the records that it lags behind.
 

@@ -500,7 +500,7 @@ def _simulate(deployment: Deployment, seed: int, known: KnownAssignments) -> Rol
     notice = [draws.uniform(0, _NOTICE_MS) for _ in times]
     rollout = _Rollout(deployment, group, clock, times, notice)
     rollout.begin()
-    clock.run()
+    clock.run_scheduled()
     end_ms = max(group.costs.last_ms, rollout.last_ms)
     return RolloutCost(
         group.costs.unread_ms / 1_000,
@@ -562,7 +562,7 @@ class _Rollout:
         self._created += 1
         key = self._stopped[number] if self._static else f"new-{number}"
         pause_ms = self._pause_ms + int(self._notice_ms[number])
-        self._clock.after(int(1_000 * self._times[number]), self._starter(key, pause_ms))
+        self._clock.schedule_after(int(1_000 * self._times[number]), self._starter(key, pause_ms))
 
     def _starter(self, key: str, pause_ms: int) -> Callable[[], None]:
         def ready() -> None:
@@ -572,7 +572,7 @@ class _Rollout:
         def start() -> None:
             self._group.start(key)
             self.last_ms = self._clock.now_ms
-            self._clock.after(pause_ms, ready)
+            self._clock.schedule_after(pause_ms, ready)
 
         return start
 

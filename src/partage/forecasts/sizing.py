@@ -161,7 +161,7 @@ class Sizing:
             )
             for one in self.rows
         ]  # fmt: skip
-        return f"{head}\n{text_table([columns, *rows], left=0)}"
+        return f"{head}\n{text_table([columns, *rows], left_columns=0)}"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - IPython's call
         pretty_print(self, printer, cycle)
@@ -386,7 +386,7 @@ def _rebalance(simulation: GroupSimulation, change: Change) -> Round:
     Raises:
         UnsupportedProblemError: the strategy is not applicable.
     """
-    simulation.apply(change)
+    simulation.apply_change(change)
     last = simulation.rounds[-1]
     if last.refused is not None:
         raise UnsupportedProblemError(last.refused)

@@ -27,7 +27,7 @@ from partage.model import Plan, Problem
 from partage.model.index import Int32Array
 from partage.wire.codec import decode, encode
 from partage.wire.messages import load_message
-from partage.wire.primitives import Reader
+from partage.wire.primitives import ByteReader
 
 __all__ = [
     "DEFAULT_PRIORITY",
@@ -119,7 +119,7 @@ def read_priorities(data: bytes | None) -> tuple[Priorities, str | None]:
 
 
 def _read_extension(data: bytes) -> dict[str, int] | None:
-    reader = Reader(data)
+    reader = ByteReader(data)
     try:
         values = decode(_USER_DATA, reader, version=1)
     except WireFormatError:
@@ -244,7 +244,7 @@ class Failover(PlainStrategy):
             owner = np.full(len(rows.partition), ranking.highest_ranked_member(), np.int32)
         else:
             winners = [int(ranking.subscribers_of(topic)[0]) for topic in rows.topics.tolist()]
-            owner = rows.spread(np.array(winners, np.int32))
+            owner = rows.expand_to_partitions(np.array(winners, np.int32))
             if not self.preemption:
                 _restore_owned_partitions(problem, rows, ranking, owner)
         warnings = _priority_warnings(problem, decoded)
@@ -283,13 +283,13 @@ class _Ranking:
 
 
 def _restore_owned_partitions(
-    problem: Problem, rows: TopicRows, ranking: _Ranking, owner: Int32Array
+    problem: Problem, topic_rows: TopicRows, ranking: _Ranking, owner: Int32Array
 ) -> None:
     """Return partitions to the consumers that own them, because preemption is disabled.
 
     Args:
         problem: the group and the cluster.
-        rows: the partitions, topic by topic.
+        topic_rows: the partitions, topic by topic.
         ranking: the members by failover priority.
         owner: int32[n], owner of each partition; changed in place.
     """
@@ -301,11 +301,12 @@ def _restore_owned_partitions(
                 claimants.setdefault(partition, set()).add(member)
     if not claimants:
         return
-    for nth, topic in enumerate(rows.topics.tolist()):
-        row = slice(int(rows.start[nth]), int(rows.start[nth + 1]))
+    for nth, topic in enumerate(topic_rows.topics.tolist()):
+        row = slice(int(topic_rows.start[nth]), int(topic_rows.start[nth + 1]))
         ranked = ranking.subscribers_of(topic).tolist()
         current = [
-            _current_owner(problem, ranked, claimants.get(p)) for p in rows.partition[row].tolist()
+            _current_owner(problem, ranked, claimants.get(p))
+            for p in topic_rows.partition[row].tolist()
         ]
         incumbents = set(current)
         # A partition without current owner goes to the highest-ranked owner of the topic's other

@@ -72,7 +72,7 @@ def assign_fairly(problem: Problem, topics: Int32Array) -> tuple[TopicRows, Int3
     owner = np.zeros(len(rows.partition), np.int32)
     load = np.zeros(len(problem.group), np.int64)
     for first, last, subscriber_set in _runs_of_topics(rows, subscribers):
-        positions = subscribers.positions(subscriber_set)
+        positions = subscribers.members_of_set(subscriber_set)
         owner[first:last] = positions[_least_loaded(load[positions], last - first)]
         load += np.bincount(owner[first:last], minlength=len(load))
     return rows, subscribers.order[owner]
@@ -90,54 +90,56 @@ def _sort_most_constrained_first(
     Returns:
         The partitions in the order of topics, and the subscribers of each topic.
     """
-    subscribers = SubscriberSets.of(problem, topics)
-    counts = TopicRows.of(problem, topics).counts
+    subscribers = SubscriberSets.from_topics(problem, topics)
+    counts = TopicRows.from_topics(problem, topics).partition_counts
     order = np.lexsort((-counts, subscribers.sizes[subscribers.set_of_topic]))
     topics = topics[order]
-    return TopicRows.of(problem, topics), SubscriberSets.of(problem, topics)
+    return TopicRows.from_topics(problem, topics), SubscriberSets.from_topics(problem, topics)
 
 
-def _runs_of_topics(rows: TopicRows, subscribers: SubscriberSets) -> list[tuple[int, int, int]]:
+def _runs_of_topics(
+    topic_rows: TopicRows, subscribers: SubscriberSets
+) -> list[tuple[int, int, int]]:
     """Group consecutive topics with equal subscribers, which are assigned like one large topic.
 
     Args:
-        rows: the partitions, topic by topic.
+        topic_rows: the partitions, topic by topic.
         subscribers: the subscribers of each topic.
 
     Returns:
         (first partition, last partition + 1, set of subscribers) triples; partitions are indices of
         ``rows.partition``.
     """
-    if not len(rows.topics):
+    if not len(topic_rows.topics):
         return []
     new = np.flatnonzero(np.diff(subscribers.set_of_topic)) + 1
     first_topic = np.concatenate([[0], new])
-    starts = rows.start[first_topic].tolist()
-    ends = [*starts[1:], len(rows.partition)]
+    starts = topic_rows.start[first_topic].tolist()
+    ends = [*starts[1:], len(topic_rows.partition)]
     sets = subscribers.set_of_topic[first_topic].tolist()
     return [(a, b, c) for a, b, c in zip(starts, ends, sets, strict=True) if b > a]
 
 
-def _least_loaded(load: NDArray[np.int64], count: int) -> Int32Array:
+def _least_loaded(load: NDArray[np.int64], partition_count: int) -> Int32Array:
     """Assign partitions one by one, each to the member with the fewest partitions so far.
 
     For example, loads 0 and 2 and three partitions give the members 0, 0, 0.
 
     Args:
         load: int64[M], number of partitions that each member has already.
-        count: number of partitions to assign.
+        partition_count: number of partitions to assign.
 
     Returns:
         The member of each partition, in order (int32[count]).
     """
     # Of equally loaded members, the first is chosen. The result is computed without a loop over
     # partitions.
-    level = _water_level(load, count)
+    level = _water_level(load, partition_count)
     turns = np.maximum(level - load, 0)
     member = np.repeat(np.arange(len(load), dtype=np.int32), turns)
     nth = np.arange(len(member)) - np.repeat(np.cumsum(turns) - turns, turns)
     when = load[member] + nth
-    return member[np.argsort(when, kind="stable")[:count]]
+    return member[np.argsort(when, kind="stable")[:partition_count]]
 
 
 def _water_level(load: NDArray[np.int64], count: int) -> int:

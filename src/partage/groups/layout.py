@@ -128,7 +128,7 @@ class TopicRows:
     partition: Int32Array
 
     @classmethod
-    def of(cls, problem: Problem, topics: Int32Array) -> TopicRows:
+    def from_topics(cls, problem: Problem, topics: Int32Array) -> TopicRows:
         """Build the array of partitions of the given topics.
 
         Args:
@@ -142,22 +142,22 @@ class TopicRows:
         return cls(topics, start, partition)
 
     @cached_property
-    def counts(self) -> Int32Array:
+    def partition_counts(self) -> Int32Array:
         """Number of partitions of each topic (int32[T])."""
         return np.diff(self.start)
 
     @cached_property
-    def topic(self) -> Int32Array:
+    def topic_index(self) -> Int32Array:
         """Topic of each partition, as an index into the array ``topics`` (int32[n])."""
-        return np.repeat(np.arange(len(self.topics), dtype=np.int32), self.counts)
+        return np.repeat(np.arange(len(self.topics), dtype=np.int32), self.partition_counts)
 
-    def spread(self, by_topic: Int32Array) -> Int32Array:
+    def expand_to_partitions(self, by_topic: Int32Array) -> Int32Array:
         """Repeat each topic's value for each of its partitions (int32[n]).
 
         ``by_topic`` has the values. For example, 7 and 9 of topics with 2 partitions and 1 give 7,
         7, 9.
         """
-        return np.repeat(by_topic, self.counts)
+        return np.repeat(by_topic, self.partition_counts)
 
 
 def rows_in_map_order(problem: Problem) -> TopicRows:
@@ -169,7 +169,7 @@ def rows_in_map_order(problem: Problem) -> TopicRows:
 
 
 def _rows_in_map_order(problem: Problem) -> TopicRows:
-    return TopicRows.of(problem, topics_in_map_order(problem))
+    return TopicRows.from_topics(problem, topics_in_map_order(problem))
 
 
 def rows_by_name(problem: Problem) -> TopicRows:
@@ -181,7 +181,7 @@ def rows_by_name(problem: Problem) -> TopicRows:
 
 
 def _rows_by_name(problem: Problem) -> TopicRows:
-    return TopicRows.of(problem, topics_by_name(problem))
+    return TopicRows.from_topics(problem, topics_by_name(problem))
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +201,7 @@ class SubscriberSets:
     position: Int32Array
 
     @classmethod
-    def of(cls, problem: Problem, topics: Int32Array) -> SubscriberSets:
+    def from_topics(cls, problem: Problem, topics: Int32Array) -> SubscriberSets:
         """Find the members that subscribe to each of the given topics.
 
         Args:
@@ -236,7 +236,7 @@ class SubscriberSets:
         """Number of members in each distinct set of subscribers (int32[S])."""
         return np.diff(self.start)
 
-    def positions(self, subscriber_set: int) -> Int32Array:
+    def members_of_set(self, subscriber_set: int) -> Int32Array:
         """Return the members of one set of subscribers, as ascending indices of ``order`` (int32).
 
         ``subscriber_set`` is the number of the set.
@@ -313,7 +313,7 @@ def plan_in_order(
     members = len(problem.group)
     start = np.zeros(members + 1, np.int32)
     np.bincount(owner, minlength=members).cumsum(out=start[1:])
-    if group_by_owner.ready:
+    if group_by_owner.is_compiled:
         grouped = np.empty(len(partition), np.int32)
         owner = np.ascontiguousarray(owner, np.int32)
         rows = np.ascontiguousarray(partition, np.int32)
@@ -331,7 +331,7 @@ def claimed_topics(claims: Sequence[Claims], number_of: Mapping[str, int]) -> In
         claims: the partitions that each member reports as owned.
         number_of: dict from topic name to the topic's number; the result is -1 for other names.
 
-    >>> some = [Claims.of({"t": [0, 3]}), Claims.of({"gone": [1], "t": [1]})]
+    >>> some = [Claims.from_owned({"t": [0, 3]}), Claims.from_owned({"gone": [1], "t": [1]})]
     >>> claimed_topics(some, {"t": 7}).tolist()
     [7, 7, -1, 7]
     """
@@ -353,17 +353,18 @@ def claimed_topics(claims: Sequence[Claims], number_of: Mapping[str, int]) -> In
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
 def group_by_owner(
-    partition: Int32Array, owner: Int32Array, at: Int32Array, out: Int32Array
+    partition: Int32Array, owner: Int32Array, list_start: Int32Array, out: Int32Array
 ) -> None:
     """Group partitions by their owner (counting sort) and write them to the array ``out``.
 
     Args:
         partition: int32[n], the partitions.
         owner: int32[n], the owner of each partition.
-        at: int32[M], where each member's partitions begin in ``out``; changed to where they end.
+        list_start: int32[M], where each member's partitions begin in ``out``; changed to where they
+            end.
         out: int32[n], receives the partitions.
     """
     for i in range(len(owner)):
         member = owner[i]
-        out[at[member]] = partition[i]
-        at[member] += 1
+        out[list_start[member]] = partition[i]
+        list_start[member] += 1

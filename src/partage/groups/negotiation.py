@@ -122,7 +122,7 @@ class Negotiation:
         candidates = set(self.candidates())
         count: dict[str, int] = {}
         supported = dict(self.members)
-        for member_id in self.member_map.order():
+        for member_id in self.member_map.iteration_order():
             vote = next(name for name in supported[member_id] if name in candidates)
             count[vote] = count.get(vote, 0) + 1
         return count

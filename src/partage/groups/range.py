@@ -20,15 +20,15 @@ _ANYWHERE = -1
 
 
 def apply_racks(
-    problem: Problem, rows: TopicRows, subscribers: SubscriberSets, position: Int32Array
+    problem: Problem, topic_rows: TopicRows, subscribers: SubscriberSets, owner_index: Int32Array
 ) -> bool:
     """Change ranges so that consumers get partitions with replicas on their rack (KIP-881).
 
     Args:
         problem: the consumer group and the cluster.
-        rows: the partitions, topic by topic.
+        topic_rows: the partitions, topic by topic.
         subscribers: the members that subscribe to each topic.
-        position: int32[n], owner of each partition without regard to racks; changed in place.
+        owner_index: int32[n], owner of each partition without regard to racks; changed in place.
 
     Returns:
         Whether racks have any effect.
@@ -36,16 +36,16 @@ def apply_racks(
     if not problem.group.has_racks:
         return False
     rack = problem.member_rack[subscribers.order]
-    pairs = _PartitionRacks(problem, rows)
+    pairs = _PartitionRacks(problem, topic_rows)
     needs_racks = pairs.needs_racks(subscribers, rack)
     if not needs_racks.any():
         return False
-    for topics in _co_partitioned_topics(rows, subscribers):
-        members = subscribers.positions(int(subscribers.set_of_topic[topics[0]]))
+    for topics in _co_partitioned_topics(topic_rows, subscribers):
+        members = subscribers.members_of_set(int(subscribers.set_of_topic[topics[0]]))
         racks = rack[members].tolist()
         if all(r == _ANYWHERE for r in racks):
             continue
-        count = int(rows.counts[topics[0]])
+        count = int(topic_rows.partition_counts[topics[0]])
         if len(topics) == 1 and not needs_racks[topics[0]]:
             continue
         # Every member of a topic gets the same number of partitions as without racks, except that
@@ -59,7 +59,7 @@ def apply_racks(
             owner = _assign_co_partitioned(quotas, racks, pairs.common_racks(topics), count)
         owners = members[quotas.assign_rest(owner)]
         for topic in topics:
-            position[rows.start[topic] : rows.start[topic + 1]] = owners
+            owner_index[topic_rows.start[topic] : topic_rows.start[topic + 1]] = owners
     return True
 
 
@@ -67,7 +67,7 @@ def _co_partitioned_topics(rows: TopicRows, subscribers: SubscriberSets) -> Iter
     # Topics with the same subscribers and the same number of partitions.
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for topic, key in enumerate(
-        zip(subscribers.set_of_topic.tolist(), rows.counts.tolist(), strict=True)
+        zip(subscribers.set_of_topic.tolist(), rows.partition_counts.tolist(), strict=True)
     ):
         groups[key].append(topic)
     return groups.values()
@@ -95,7 +95,7 @@ class _PartitionRacks:
         # Kafka assigns a topic by rack if a member is on one of its racks, and the racks of its
         # partitions differ.
         topics = len(self.rows.topics)
-        topic_of_row = self.rows.spread(np.arange(topics, dtype=np.int32))
+        topic_of_row = self.rows.expand_to_partitions(np.arange(topics, dtype=np.int32))
         keys = topic_of_row[self.row].astype(np.int64) * self.width + self.rack
         keys = _distinct(keys, topics * self.width)
         racks_of_topic = np.bincount(keys // self.width, minlength=topics)
@@ -126,7 +126,7 @@ class _PartitionRacks:
         return out
 
     def common_racks(self, topics: list[int]) -> list[list[int]]:
-        count = int(self.rows.counts[topics[0]])
+        count = int(self.rows.partition_counts[topics[0]])
         keys = []
         for topic in topics:
             first, last = self.rows.start[topic], self.rows.start[topic + 1]
@@ -175,7 +175,7 @@ class _Quotas:
 
 
 def _assign_topic(
-    quotas: _Quotas, racks: list[int], by_rack: dict[int, list[int]], count: int
+    quotas: _Quotas, racks: list[int], by_rack: dict[int, list[int]], partition_count: int
 ) -> list[int]:
     """Assign a topic's partitions to consumers on the rack of a replica, up to their quotas.
 
@@ -183,13 +183,13 @@ def _assign_topic(
         quotas: the number of partitions that each member may get; updated.
         racks: rack of each member.
         by_rack: the partition numbers that have a replica on each rack.
-        count: number of partitions.
+        partition_count: number of partitions.
 
     Returns:
         The member of each partition, -1 for none.
     """
-    owner = [-1] * count
-    by_rack = {**by_rack, _ANYWHERE: list(range(count))}
+    owner = [-1] * partition_count
+    by_rack = {**by_rack, _ANYWHERE: list(range(partition_count))}
     # Members of one rack share a list; each continues where the one before it stopped.
     stopped = dict.fromkeys(by_rack, 0)
     for member, rack in enumerate(racks):
@@ -210,7 +210,7 @@ def _assign_topic(
 
 
 def _assign_co_partitioned(
-    quotas: _Quotas, racks: list[int], common_racks: list[list[int]], count: int
+    quotas: _Quotas, racks: list[int], common_racks: list[list[int]], partition_count: int
 ) -> list[int]:
     """Assign equal partition numbers of several topics to one consumer on a common rack.
 
@@ -218,16 +218,16 @@ def _assign_co_partitioned(
         quotas: the number of partitions of each topic that each member may get; updated.
         racks: rack of each member.
         common_racks: for each partition number the racks that have a replica in every topic.
-        count: number of partitions of each topic.
+        partition_count: number of partitions of each topic.
 
     Returns:
         The member of each partition number, -1 for none.
     """
-    owner = [-1] * count
+    owner = [-1] * partition_count
     waiting: dict[int, list[int]] = defaultdict(list)
     for member in reversed(range(len(racks))):
         waiting[racks[member]].append(member)
-    for nth in range(count):
+    for nth in range(partition_count):
         # The first member below its quota whose rack has a replica of all these partitions.
         best = _first_with_room(quotas, waiting, [_ANYWHERE, *common_racks[nth]])
         if best >= 0:
@@ -291,24 +291,24 @@ class Range(PlainStrategy):
         The plan is empty for a group without members or topics.
         """
         rows = rows_in_map_order(problem)
-        subscribers = SubscriberSets.of(problem, rows.topics)
+        subscribers = SubscriberSets.from_topics(problem, rows.topics)
         position = _assign_runs(rows, subscribers)
         uses_racks = apply_racks(problem, rows, subscribers, position)
         owner = subscribers.order[position]
         if not uses_racks:
             return plan_in_order(problem, rows.partition, owner)
-        rank = rows.spread(problem.index.topic_rank[rows.topics])
+        rank = rows.expand_to_partitions(problem.index.topic_rank[rows.topics])
         by_name = np.argsort(rank, kind="stable")
         return plan_in_order(problem, rows.partition[by_name], owner[by_name])
 
 
-def _assign_runs(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
+def _assign_runs(topic_rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
     """Divide each topic's partitions into consecutive ranges, one for each subscriber.
 
     Racks are not considered.
 
     Args:
-        rows: the partitions, topic by topic.
+        topic_rows: the partitions, topic by topic.
         subscribers: the members that subscribe to each topic.
 
     Returns:
@@ -316,9 +316,11 @@ def _assign_runs(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
     """
     cut: dict[tuple[int, int], Int32Array] = {}
     pieces: list[Int32Array] = []
-    for key in zip(subscribers.set_of_topic.tolist(), rows.counts.tolist(), strict=True):
+    for key in zip(
+        subscribers.set_of_topic.tolist(), topic_rows.partition_counts.tolist(), strict=True
+    ):
         if key not in cut:
-            cut[key] = _cut(subscribers.positions(key[0]), key[1])
+            cut[key] = _cut(subscribers.members_of_set(key[0]), key[1])
         pieces.append(cut[key])
     return np.concatenate(pieces) if pieces else np.zeros(0, np.int32)
 

@@ -59,45 +59,51 @@ class RoundRobin(PlainStrategy):
                 "roundrobin needs at least one member, the group has none"
             )
         rows = rows_by_name(problem)
-        owner = _assign_in_turn(rows, SubscriberSets.of(problem, rows.topics))
+        owner = _assign_in_turn(rows, SubscriberSets.from_topics(problem, rows.topics))
         return _plan_by_counts(problem, rows, owner)
 
 
-def _assign_in_turn(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
+def _assign_in_turn(topic_rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
     """Assign partitions in turn to the members that subscribe to their topics.
 
     Args:
-        rows: the partitions, topic by topic.
+        topic_rows: the partitions, topic by topic.
         subscribers: the members that subscribe to each topic.
 
     Returns:
-        The member of each partition, in the order of ``rows`` (int32[n]).
+        The member of each partition, in the order of ``topic_rows`` (int32[n]).
     """
     if len(subscribers.sizes) == 1:
-        nth: Int32Array = np.arange(len(rows.partition), dtype=np.int32) % subscribers.sizes[0]
+        nth: Int32Array = (
+            np.arange(len(topic_rows.partition), dtype=np.int32) % subscribers.sizes[0]
+        )
         return subscribers.order[subscribers.position[nth]]
-    members_of = [subscribers.positions(s).tolist() for s in range(len(subscribers.sizes))]
-    first = np.zeros(len(rows.topics), np.int32)
+    members_of = [subscribers.members_of_set(s).tolist() for s in range(len(subscribers.sizes))]
+    first = np.zeros(len(topic_rows.topics), np.int32)
     cursor = 0
-    counts, set_of_topic = rows.counts.tolist(), subscribers.set_of_topic.tolist()
+    counts, set_of_topic = topic_rows.partition_counts.tolist(), subscribers.set_of_topic.tolist()
     for topic, (count, subscriber_set) in enumerate(zip(counts, set_of_topic, strict=True)):
         members = members_of[subscriber_set]
         at = bisect_left(members, cursor) % len(members)
         first[topic] = at
         if count:
             cursor = members[(at + count - 1) % len(members)] + 1
-    nth = np.arange(len(rows.partition), dtype=np.int32) - rows.spread(rows.start[:-1] - first)
-    nth %= rows.spread(subscribers.sizes[subscribers.set_of_topic])
-    nth += rows.spread(subscribers.start[subscribers.set_of_topic])
+    nth = np.arange(len(topic_rows.partition), dtype=np.int32) - topic_rows.expand_to_partitions(
+        topic_rows.start[:-1] - first
+    )
+    nth %= topic_rows.expand_to_partitions(subscribers.sizes[subscribers.set_of_topic])
+    nth += topic_rows.expand_to_partitions(subscribers.start[subscribers.set_of_topic])
     return subscribers.order[subscribers.position[nth]]
 
 
 def _plan_by_counts(problem: Problem, rows: TopicRows, owner: Int32Array) -> Plan:
     # Kafka's class numbers each topic's partitions from 0, whatever their real numbers are.
-    number = np.arange(len(rows.partition), dtype=np.int32) - rows.spread(rows.start[:-1])
+    number = np.arange(len(rows.partition), dtype=np.int32) - rows.expand_to_partitions(
+        rows.start[:-1]
+    )
     if np.array_equal(problem.index.number_of[rows.partition], number):
         return plan_in_order(problem, rows.partition, owner)
-    topic = rows.spread(rows.topics)
+    topic = rows.expand_to_partitions(rows.topics)
     dense = problem.index.locate_all(topic, number)
     exists = dense >= 0
     missing = tuple(

@@ -32,17 +32,17 @@ from partage.errors import InvalidProblemError, UnsupportedProblemError
 from partage.groups import registry
 from partage.groups.api import RebalanceProtocol, Strategy
 from partage.groups.subscriptions import (
+    add_user_data,
     ineffective_config,
     memory_after_assignment,
     missing_topics,
     remembers_nothing,
-    subscribed,
     with_leader_settings,
     with_member_settings,
     without_foreign_data,
 )
 from partage.model import NO_GENERATION, Assignment, Claims, Cluster, Group, Member, Plan, Problem
-from partage.model.display import MOST_ROWS, html_table, pretty_print, strip, text_table
+from partage.model.display import MOST_ROWS, draw_strip, html_table, pretty_print, text_table
 from partage.model.repeated_state import RepeatedState
 from partage.model.validation import expect_kind, expect_text
 
@@ -174,7 +174,7 @@ class Round:
         names = (self.cluster.index.name(p) for p in numbers)
         return tuple(sorted(name for name in names if name not in self.owner))
 
-    def figures(self) -> tuple[int, str, int, int, int, int]:
+    def to_table_row(self) -> tuple[int, str, int, int, int, int]:
         """Return one table row about the rebalance: its generation, its cause and four counts.
 
         These are the numbers of members, of assigned partitions, of partitions with a new owner,
@@ -203,8 +203,8 @@ class Rounds(tuple[Round, ...]):
     def __repr__(self) -> str:
         if not self:
             return "()"
-        rows = [tuple(map(str, one.figures())) for one in self]
-        return "\n".join([text_table([self.COLUMNS, *rows], left=2), *self._refusals()])
+        rows = [tuple(map(str, one.to_table_row())) for one in self]
+        return "\n".join([text_table([self.COLUMNS, *rows], left_columns=2), *self._refusals()])
 
     _repr_pretty_ = pretty_print
 
@@ -213,7 +213,10 @@ class Rounds(tuple[Round, ...]):
         colour = {member: i for i, member in enumerate(members)}
         partitions = sorted({p for one in self for p in (*one.owner, *one.unowned)})
         rows = [
-            (*one.figures(), strip([colour.get(one.owner.get(p, ""), -1) for p in partitions]))
+            (
+                *one.to_table_row(),
+                draw_strip([colour.get(one.owner.get(p, ""), -1) for p in partitions]),
+            )
             for one in self[:MOST_ROWS]
         ]
         more = len(self) - len(rows)
@@ -261,7 +264,7 @@ def play(strategy: str | Strategy, cluster: Cluster, changes: Iterable[Change]) 
         raise InvalidProblemError("must be a list of changes", path="changes", value=changes)
     simulation = GroupSimulation(registry.load(strategy), cluster)
     for change in changes:
-        simulation.apply(change)
+        simulation.apply_change(change)
     return Rounds(simulation.rounds)
 
 
@@ -346,7 +349,7 @@ class GroupSimulation:
     rounds: list[Round] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def apply(self, change: Change) -> None:
+    def apply_change(self, change: Change) -> None:
         """Apply a change, such as a joining member, and simulate the rebalances that it causes.
 
         Raises:
@@ -358,7 +361,7 @@ class GroupSimulation:
                 for member in joining:
                     self._join(member)
                 self.warnings += ineffective_config([self.strategy], joining)
-                self.warnings += subscribed(self.strategy, joining, self.cluster).warnings
+                self.warnings += add_user_data(self.strategy, joining, self.cluster).warnings
         elif isinstance(change, Leave):
             for member_id in change.ids:
                 self._consumer_of(member_id)
@@ -370,7 +373,7 @@ class GroupSimulation:
             _expect_metadata(change)
             self.cluster = change.cluster
         if self.consumers:
-            self._rebalance(change)
+            self._simulate_rebalance(change)
 
     def _join(self, member: Member) -> None:
         if member.id in self.consumers:
@@ -397,7 +400,7 @@ class GroupSimulation:
         # Cooperative and broker-side members keep their partitions while they rejoin.
         return self._cooperative or bool(getattr(self.strategy, "in_broker", False))
 
-    def _rebalance(self, change: Change | None) -> None:
+    def _simulate_rebalance(self, change: Change | None) -> None:
         """Simulate a rebalance and its cooperative follow-ups, until members revoke nothing.
 
         ``change`` is the event that causes it.
@@ -410,7 +413,7 @@ class GroupSimulation:
             if not (self._cooperative and revoking):
                 return
             # The follow-ups would never end; a warning says so.
-            if repeated.matches(self._cycle_state()):
+            if repeated.is_repeated(self._cycle_state()):
                 self._warn_of_cycle(repeated.length)
                 return
             change = None
@@ -520,7 +523,7 @@ class GroupSimulation:
                 data = own.subscription_user_data(consumer.member.topics, consumer.memory)
         if data is None:
             data = consumer.member.user_data
-        claims, generation = Claims.of(tuple(owned)), consumer.generation
+        claims, generation = Claims.from_owned(tuple(owned)), consumer.generation
         if data is None or type(data) is bytes:
             return consumer.member.rejoined(claims, generation, data)
         return consumer.member.replaced(owned=claims, generation=generation, user_data=data)

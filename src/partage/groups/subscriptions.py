@@ -21,13 +21,13 @@ from partage.wire.consumer_protocol import decode_sticky_user_data, encode_stick
 from partage.wire.faust import read_faust_subscription
 
 __all__ = [
-    "Subscribed",
+    "GroupWithUserData",
+    "add_user_data",
     "check_config",
     "ineffective_config",
     "memory_after_assignment",
     "missing_topics",
     "remembers_nothing",
-    "subscribed",
     "with_leader_settings",
     "with_member_settings",
     "without_foreign_data",
@@ -49,7 +49,7 @@ _FORMATS = {
 }
 
 
-class Subscribed(NamedTuple):
+class GroupWithUserData(NamedTuple):
     """Consumer group with the user data that one assignor's members would send, and warnings.
 
     Attributes:
@@ -61,14 +61,14 @@ class Subscribed(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def subscribed(
+def add_user_data(
     strategy: Strategy,
     group: Group,
     cluster: Cluster,
     *,
     sender: str | None = None,
     compared: bool = False,
-) -> Subscribed:
+) -> GroupWithUserData:
     """Return a copy of the group in which members have the user data that an assignor needs.
 
     User data of other assignors are dropped. A member without user data gets the data that it would
@@ -86,7 +86,7 @@ def subscribed(
 
     >>> cluster = Cluster.from_topics({"t": 2})
     >>> group = Group([Member("c1", ["t"], owned={"t": [1]}, generation=3)])
-    >>> subscribed(registry.find("sticky"), group, cluster).group[0].user_data.hex()
+    >>> add_user_data(registry.find("sticky"), group, cluster).group[0].user_data.hex()
     '00000001000174000000010000000100000003'
     """
     foreign = _has_other_format(strategy, group, sender, compared=compared)
@@ -109,12 +109,12 @@ def subscribed(
             warnings.append(_ignored_config_warning(strategy, member))
         members.append(member if data == member.user_data else member.replaced(user_data=data))
     if all(new is old for new, old in zip(members, group, strict=True)):
-        return Subscribed(group, tuple(warnings))
+        return GroupWithUserData(group, tuple(warnings))
     expected = sender is not None and _format_of(sender) != _FORMATS.get(strategy.name)
     reads_claims = RebalanceProtocol.COOPERATIVE in strategy.protocols
     if made and not expected and not reads_claims:
         warnings.append(_made_warning(strategy, made))
-    return Subscribed(Group(members), tuple(warnings))
+    return GroupWithUserData(Group(members), tuple(warnings))
 
 
 def _would_send_other_data(configured: Strategy, strategy: Strategy, member: Member) -> bool:

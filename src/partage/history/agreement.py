@@ -32,7 +32,7 @@ from partage.groups.server.spec import GroupSpec, Targets, TopicIds
 from partage.groups.server.uniform import ServerUniform
 from partage.history.clients import GO_CLIENTS, candidate_strategies, leader_client
 from partage.history.clusters import ClusterHistory, alternative_clusters, smaller_clusters
-from partage.history.consumer_groups import source_counts
+from partage.history.consumer_groups import source_topic_partitions
 from partage.history.events import ACTIVE, OWNER, STANDBY, WARMUP, Generation, Roles
 from partage.history.problems import (
     is_all_java,
@@ -169,10 +169,10 @@ def _check_migration(generation: Generation) -> Verdict:
         for state in (before.last, generation.first)
     )
     name = "epoch" if before.protocol == "consumer" else "generation"
-    words = f"taken over from {name} {before.number} when the group was migrated"
+    words = f"taken over from {name} {before.generation_number} when the group was migrated"
     members = {m.id for m in generation.first.members}
     agrees = {m: pairs for m, pairs in old.items() if m in members} == new
-    return Verdict(agrees, words, f"{before.protocol} {name} {before.number}")
+    return Verdict(agrees, words, f"{before.protocol} {name} {before.generation_number}")
 
 
 # --- classic generations ----------------------------------------------------------------------
@@ -203,7 +203,7 @@ def _check_strategy(
 
     at = generation.timestamp_ms
     try:
-        plan = decide(recorded_group(generation.first), clusters.at(at))
+        plan = decide(recorded_group(generation.first), clusters.cluster_at(at))
         if plan == recorded_plan(generation.first):
             return Verdict(agrees=True, judged_by=strategy.name)
     except _NeverReturnsError as e:
@@ -222,7 +222,7 @@ def _check_go_sticky(
     # exactly. The recorded plan is consistent if it is valid, has the same largest and smallest
     # load as the plan of Java's strategy, and moves no more partitions.
     judged_by = f"{leader}:{strategy.name}"
-    group, cluster = recorded_group(generation.first), clusters.at(generation.timestamp_ms)
+    group, cluster = recorded_group(generation.first), clusters.cluster_at(generation.timestamp_ms)
     recorded = recorded_assignment(generation.first, cluster)
     breaches = check(recorded, group, cluster)
     is_first_phase = strategy.name == "cooperative-sticky" and breaches
@@ -278,7 +278,7 @@ def _explain_assignment(
     """
     # Such inputs are older metadata or other owned partitions.
     state, at = generation.first, generation.timestamp_ms
-    record, sent, now = recorded_plan(state), recorded_group(state), clusters.at(at)
+    record, sent, now = recorded_plan(state), recorded_group(state), clusters.cluster_at(at)
     near = list(_alternative_metadata(generation, clusters, at, "leader"))
     before = generation.previous.last if generation.previous is not None else None
     tried = [
@@ -329,11 +329,11 @@ def _alternative_metadata(
     unseen = sorted(set(topics) - highest.keys())
     yield from alternative_clusters(clusters, at_ms, topics, unseen, observer)
     if clusters.assumed_at(at_ms):
-        yield from smaller_clusters(clusters.at(at_ms), highest, observer)
+        yield from smaller_clusters(clusters.cluster_at(at_ms), highest, observer)
 
 
 def _alternative_owned_partitions(
-    state: ClassicState, before: ClassicState | None
+    state: ClassicState, previous_state: ClassicState | None
 ) -> Iterator[tuple[str, ClassicState]]:
     """Yield copies of a group's state in which members report other partitions as owned.
 
@@ -341,19 +341,19 @@ def _alternative_owned_partitions(
 
     Args:
         state: recorded state of the group.
-        before: state of the previous generation, None if unknown.
+        previous_state: state of the previous generation, None if unknown.
     """
     # The leader may have ignored the owned partitions that members sent, or used its own previous
     # assignment instead.
     without = _with_owned_partitions(state, {m.id: Subscription(-1) for m in state.members})
     yield "the leader went by no claims at all", without
-    if before is None:
+    if previous_state is None:
         return
     assigned = {
-        m.id: Subscription(-1, owned=m.assigned, generation=before.generation)
-        for m in before.members
+        m.id: Subscription(-1, owned=m.assigned, generation=previous_state.generation)
+        for m in previous_state.members
     }
-    words = f"the leader went by its own assignment of generation {before.generation}"
+    words = f"the leader went by its own assignment of generation {previous_state.generation}"
     yield words, _with_owned_partitions(state, assigned)
     for member in state.members[:_MOST_MEMBERS]:
         other = assigned.get(member.id, Subscription(-1))
@@ -405,20 +405,20 @@ def _check_target(generation: Generation, clusters: ClusterHistory) -> Verdict:
     if generation.protocol == "streams":
         name = ServerSticky43.name  # the release whose input the log has
     try:
-        plan = _compute_target(generation, clusters.at(at))
+        plan = _compute_target(generation, clusters.cluster_at(at))
     except PartageError as e:
         return Verdict(agrees=False, why=str(e), judged_by=name, counts=True)
     if plan is None:
         return Verdict(why="its topology is not in the log", judged_by=name)
     # Checked before the plan is compared: a verdict that only counts if it agrees proves nothing.
-    if not generation.target.known and not _has_whole_input(generation, clusters.at(at)):
+    if not generation.target.known and not _has_whole_input(generation, clusters.cluster_at(at)):
         why = "the targets before are not in the log: it begins later than the group"
         return Verdict(agrees=None, why=why, judged_by=name)
     target = generation.target.target
     is_streams = generation.protocol == "streams"
     record = _tasks_by_role(target) if is_streams else _targets_by_topic_id(target)
     if is_streams:
-        fitting = _find_fitting_releases(generation, clusters.at(at), record)
+        fitting = _find_fitting_releases(generation, clusters.cluster_at(at), record)
         if fitting:
             return Verdict(agrees=True, judged_by=" or ".join(fitting), counts=True)
     elif plan == record:
@@ -471,7 +471,7 @@ def _explain_target(
     time, ``record`` the recorded assignment of each member.
     """
     # Such inputs are older metadata or another order of members.
-    now = clusters.at(at_ms)
+    now = clusters.cluster_at(at_ms)
     tried: Iterable[tuple[str, Cluster, tuple[int, ...] | None]] = chain(
         (
             (words, other, None)
@@ -557,7 +557,7 @@ def _run_consumer_assignor(
         assignable=None if allowed is None else _mask(index, allowed),
         several_owners=generation.protocol == "share",
     )
-    rows = assignment_to_json(assignor.decide(spec), spec)["assignment"]
+    rows = assignment_to_json(assignor.assign_from_spec(spec), spec)["assignment"]
     return {m: _partition_sets(rows.get(m, ())) for m in group.ids}
 
 
@@ -590,7 +590,9 @@ def _to_target_arrays(index: Index, targets: list[TopicPartitionNumbers]) -> Tar
     np.cumsum([len(one) for one in dense], out=start[1:])
     partition = np.concatenate([*dense, np.zeros(0, np.int32)]).astype(np.int32)
     ids = [i for i, _ in flat]
-    return Targets(set_start, topic, TopicIds.of(ids, ids).hashes, start, partition)
+    return Targets(
+        set_start, topic, TopicIds.from_names(ids, ids).java_hash_codes, start, partition
+    )
 
 
 def _mask(
@@ -674,7 +676,7 @@ def _subtopologies(topology: Mapping[str, Any], cluster: Cluster) -> list[Server
     return [
         ServerSubtopology(
             row["subtopologyId"],
-            max(source_counts(row, cluster), default=0),
+            max(source_topic_partitions(row, cluster), default=0),
             bool(row.get("stateChangelogTopics")),
         )
         for row in topology["subtopologies"]

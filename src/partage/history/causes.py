@@ -97,7 +97,7 @@ class CauseFinder:
     """Finder of the causes of a consumer group's rebalances, such as joins, departures and new
     topics.
 
-    Call `find` for each rebalance when its record is read.
+    Call `find_causes` for each rebalance when its record is read.
 
     Args:
         clusters: the cluster metadata over time.
@@ -126,13 +126,13 @@ class CauseFinder:
         """Store the time at which a member sent a heartbeat, which proves that it was alive."""
         self.state.alive[member] = time_ms
 
-    def find(self, generation: Generation, before: Generation | None) -> tuple[Cause, ...]:
+    def find_causes(self, generation: Generation, previous: Generation | None) -> tuple[Cause, ...]:
         """Return the causes of a consumer group's rebalance, the most important first (at least
         one).
 
         Args:
             generation: the rebalance; its state ``last`` is not complete yet.
-            before: the rebalance before it, of any protocol; None if there is none.
+            previous: the rebalance before it, of any protocol; None if there is none.
         """
         if generation.taken_over:
             words = (
@@ -141,36 +141,36 @@ class CauseFinder:
                 else "consumer to classic"
             )
             return (Cause("migration", RECORDED, time_ms=generation.timestamp_ms, detail=words),)
-        topics = self._find_topic_changes(generation, before)
-        self._note_active(generation, before)
-        if before is None:
+        topics = self._find_topic_changes(generation, previous)
+        self._store_commit_activity(generation, previous)
+        if previous is None:
             causes = [Cause("first", INFERRED, time_ms=generation.timestamp_ms)]
             causes += [replace(c, source=RECORDED) for c in generation.causes if c.kind == "join"]
         elif generation.protocol == "classic":
-            causes = [*self._infer_causes(generation, before), *topics]
+            causes = [*self._infer_causes(generation, previous), *topics]
         else:
             is_recorded = any(c.kind == "topics" for c in generation.causes)
             causes = [
-                *self._list_recorded_causes(generation, before),
+                *self._list_recorded_causes(generation, previous),
                 *([] if is_recorded else topics),
             ]
         if not causes or self._is_missing_rack_of_failed_broker(generation, causes, topics):
-            causes = [self._explain_without_changes(generation, before)]
+            causes = [self._explain_without_changes(generation, previous)]
         if len(causes) > 1 and generation.protocol != "classic":
             # The coordinator replaces a static member without a rebalance (KIP-848).
             causes = [c for c in causes if c.kind != "bounce" or c.instance is None] or causes
         return tuple(sorted(causes, key=lambda c: _PRECEDENCE[c.kind]))
 
-    def _note_active(self, generation: Generation, before: Generation | None) -> None:
+    def _store_commit_activity(self, generation: Generation, previous: Generation | None) -> None:
         """Store when each member of a generation last advanced a committed offset, and shared
         client ids.
         """
-        members = () if before is None else before.last.members
+        members = () if previous is None else previous.last.members
         known = {m.id: self.state.active.get(m.id) for m in members}
         for m in members:
             times = [self._commits.advanced_ms(*pair) for pair in assigned_partitions(m)]
             newest = max((t for t in times if t is not None), default=None)
-            if newest is not None and before is not None and newest >= before.timestamp_ms:
+            if newest is not None and previous is not None and newest >= previous.timestamp_ms:
                 known[m.id] = newest
         known |= {
             m.id: known.get(m.id) or generation.timestamp_ms for m in generation.first.members
@@ -179,15 +179,15 @@ class CauseFinder:
         clients = Counter((m.client_id, m.client_host) for m in generation.first.members)
         self.state.shared |= {client for client, count in clients.items() if count > 1}
 
-    def _infer_causes(self, generation: Generation, before: Generation) -> Iterator[Cause]:
+    def _infer_causes(self, generation: Generation, previous: Generation) -> Iterator[Cause]:
         """Yield the causes of a rebalance that follow from comparing its generation with the one
         before.
         """
-        change = compare_states(before.last, generation.first)
+        change = compare_states(previous.last, generation.first)
         at = generation.timestamp_ms
         for m in change.left:
-            stopped = self._estimate_stop_ms(m, before, at)
-            self.state.departures.add(m, stopped, self._session_timeout(m))
+            stopped = self._estimate_stop_ms(m, previous, at)
+            self.state.departures.add_departure(m, stopped, self._session_timeout(m))
         left = {m.id: self._explain_departure(m, generation) for m in change.left}
         for m in change.joined:
             cause = self._explain_join(m, at, stop_is_known=True)
@@ -207,9 +207,11 @@ class CauseFinder:
             yield Cause("bounce", INFERRED, b.id, b.instance, at, f"was {a.id}", a.id)
         yield from _other_changes(change, at)
 
-    def _explain_without_changes(self, generation: Generation, before: Generation | None) -> Cause:
+    def _explain_without_changes(
+        self, generation: Generation, previous: Generation | None
+    ) -> Cause:
         """Return the cause of a new generation in which neither members nor topics changed."""
-        cause = cause_without_changes(generation, before)
+        cause = cause_without_changes(generation, previous)
         if cause.kind not in ("request", "unknown"):
             return cause
         timeout = max((self._session_timeout(m) for m in generation.first.members), default=0)
@@ -248,17 +250,19 @@ class CauseFinder:
             timeout_ms: how long before the rebalance the failure may lie.
         """
         # It may also lie shortly after the rebalance, because metadata is recorded with a delay.
-        fault = self._faults.last(
+        fault = self._faults.last_fault(
             generation.position.partition, time_ms - timeout_ms, time_ms + _METADATA_DELAY_MS
         )
         return None if fault is None else fault[1]
 
-    def _list_recorded_causes(self, generation: Generation, before: Generation) -> Iterator[Cause]:
+    def _list_recorded_causes(
+        self, generation: Generation, previous: Generation
+    ) -> Iterator[Cause]:
         """Yield the causes of a new generation that the records of a consumer group (KIP-848)
         state.
         """
         # A departure is refined to a leave, a session or a poll timeout, by commits and heartbeats.
-        old = {m.id: m for m in before.last.members}
+        old = {m.id: m for m in previous.last.members}
         new = {m.id: m for m in generation.first.members}
         left: dict[str | None, Cause] = {}
         for cause in generation.causes:
@@ -267,7 +271,7 @@ class CauseFinder:
                 left[cause.member] = cause
                 if m is not None:
                     timeout_ms = self._session_timeout(m)
-                    self.state.departures.add(m, cause.time_ms or 0, timeout_ms)
+                    self.state.departures.add_departure(m, cause.time_ms or 0, timeout_ms)
                 if m is not None and m.id in old:
                     left[m.id] = self._explain_departure(m, generation, cause)
         for cause in generation.causes:
@@ -487,9 +491,9 @@ class CauseFinder:
         before = generation.previous
         if seen is None or before is None:
             return False
-        old, new = ({x.owner for x in g.members} for g in (before.last, generation.first))
+        old, new = ({x.owner_identity for x in g.members} for g in (before.last, generation.first))
         over = generation.timestamp_ms - seen - self._session_timeout(member)
-        is_alone = old - new == {member.owner} and bool(new - old)
+        is_alone = old - new == {member.owner_identity} and bool(new - old)
         return is_alone and 0 <= over <= self._longest_commit_interval(member) + _SYNC_DELAY_MS
 
     def _eviction_free_ms(self, member: MemberState, timeout: int, recorded: Cause | None) -> int:
@@ -533,11 +537,15 @@ class CauseFinder:
         """
         # At least two members are required, because a single one may have died by coincidence.
         before = generation.previous
-        stayed = {x.owner for x in generation.first.members}
-        left = [] if before is None else [x for x in before.last.members if x.owner not in stayed]
+        stayed = {x.owner_identity for x in generation.first.members}
+        left = (
+            []
+            if before is None
+            else [x for x in before.last.members if x.owner_identity not in stayed]
+        )
         if len(left) < _LOST_AT_ONCE or before is None or len(left) < len(before.last.members):
             return False
-        fault = self._faults.last(
+        fault = self._faults.last_fault(
             generation.position.partition,
             began_ms - self._session_timeout(member) - _SYNC_DELAY_MS,
             began_ms + _METADATA_DELAY_MS, only_coordinator=True,
@@ -551,16 +559,18 @@ class CauseFinder:
         times = [self._commits.last_ms(topic, p) for topic, p in assigned_partitions(member)]
         return max((t for t in times if t is not None), default=None)
 
-    def _estimate_stop_ms(self, member: MemberState, before: Generation, time_ms: int) -> int:
+    def _estimate_stop_ms(
+        self, member: MemberState, last_generation: Generation, time_ms: int
+    ) -> int:
         """Estimate when a departed consumer stopped (ms): at the time of its next expected commit.
 
         Args:
             member: the departed member.
-            before: last generation of the group with the member.
+            last_generation: last generation of the group with the member.
             time_ms: time of the next record, which limits the result.
         """
         seen = self._last_commit(member)
-        if seen is None or seen < before.timestamp_ms:
+        if seen is None or seen < last_generation.timestamp_ms:
             return time_ms
         return min(time_ms, seen + self._longest_commit_interval(member))
 
@@ -612,22 +622,24 @@ class CauseFinder:
             return member.session_timeout_ms
         return self._timeout_ms if self._timeout_ms is not None else SESSION_TIMEOUT_MS
 
-    def _find_topic_changes(self, generation: Generation, before: Generation | None) -> list[Cause]:
+    def _find_topic_changes(
+        self, generation: Generation, previous: Generation | None
+    ) -> list[Cause]:
         """Return causes for topics of the group that were created, deleted or got partitions.
 
-        The list is empty if they did not change since the rebalance ``before``.
+        The list is empty if they did not change since the rebalance ``previous``.
         """
         at = generation.timestamp_ms
         position = self._clusters.position_at(at + _METADATA_DELAY_MS)
         start, self.state.topics_position = self.state.topics_position, position
-        if before is None:
+        if previous is None:
             return []
-        start = max(start, self._clusters.position_at(before.timestamp_ms))
+        start = max(start, self._clusters.position_at(previous.timestamp_ms))
         names = [t for m in generation.first.members for t in subscribed_topics(m)]
-        changed = self._clusters.topics_changed(names, start, position)
-        if generation.protocol == "classic" and all_assigned(before.last.members):
+        changed = self._clusters.find_changed_topics(names, start, position)
+        if generation.protocol == "classic" and all_assigned(previous.last.members):
             # A change that the leader has not seen is not the cause.
-            seen = reassigned_topics(generation, before)
+            seen = reassigned_topics(generation, previous)
             changed = tuple(topic for topic in changed if topic in seen)
         return [Cause("topics", INFERRED, time_ms=at, detail=", ".join(changed))] if changed else []
 
@@ -675,6 +687,6 @@ def cause_without_changes(generation: Generation, previous: Generation | None) -
         return Cause("topics", INFERRED, time_ms=at, detail=words)
     if is_follow_up(generation, previous):
         kind = previous.causes[0].kind if previous.causes else "unknown"
-        words = f"second step of generation {previous.number} ({kind})"
+        words = f"second step of generation {previous.generation_number} ({kind})"
         return Cause("follow-up", INFERRED, time_ms=at, detail=words)
     return Cause("request", INFERRED, time_ms=at, detail="a client requested it, or joined again")

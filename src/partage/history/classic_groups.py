@@ -49,7 +49,7 @@ class ClassicRecord:
 class ClassicGroup:
     """Reader of one classic consumer group's log records, which finds the group's generations.
 
-    Call `process_record` for each record, then `finish`.
+    Call `process_record` for each record, then `finish_generations`.
 
     Attributes:
         missing_before: generations before the first one in the log, removed by compaction.
@@ -97,14 +97,14 @@ class ClassicGroup:
             yield from self._process_state(record, record.state)
 
     @property
-    def opened(self) -> Generation | None:
+    def newest_generation(self) -> Generation | None:
         """The newest generation of the consumer group; None before the first one.
 
         Later records may still change it.
         """
         return self._open
 
-    def deletion(self) -> LifecycleEvent | None:
+    def find_deletion(self) -> LifecycleEvent | None:
         """Return the deletion of the consumer group if its newest record is a tombstone,
         else None.
         """
@@ -122,7 +122,7 @@ class ClassicGroup:
         self.incarnation += 1
         self._last_number, self._epoch = None, None
 
-    def finish(self) -> Iterator[Generation | LifecycleEvent]:
+    def finish_generations(self) -> Iterator[Generation | LifecycleEvent]:
         """Yield the consumer group's last generation, or its deletion, at the end of the log."""
         yield from self._close()
         yield from self._resolve_tombstone(None)
@@ -131,7 +131,7 @@ class ClassicGroup:
         self, record: ClassicRecord, state: ClassicState
     ) -> Iterator[Generation | LifecycleEvent]:
         now = self._open
-        if now is not None and now.number == state.generation:
+        if now is not None and now.generation_number == state.generation:
             rewrites = now.rewrites
             if len(rewrites) < _MOST_REWRITES:
                 rewrites = (*rewrites, (record.position, record.timestamp_ms, state))
@@ -158,12 +158,14 @@ class ClassicGroup:
         )  # fmt: skip
         self._last_number, self._epoch = state.generation, None
 
-    def _count_missing_generations(self, number: int) -> int:
-        """Return the number of generations that the log lacks before the generation ``number``."""
+    def _count_missing_generations(self, generation_number: int) -> int:
+        """Return the number of generations that the log lacks before the generation
+        ``generation_number``.
+        """
         known = self._last_number if self._last_number is not None else 0
         if self._epoch is not None:  # a consumer group in between: its epochs are not missing
             known = max(known, self._epoch)
-        return max(0, number - known - 1)
+        return max(0, generation_number - known - 1)
 
     def _close(self) -> Iterator[Generation]:
         if self._open is not None:

@@ -132,26 +132,26 @@ def _identify_by_subscription(subscription: Subscription) -> str:
     return UNKNOWN
 
 
-def leader_client(state: ClassicState) -> str | None:
+def leader_client(group_state: ClassicState) -> str | None:
     """Return the name of the client library of a group's leader; None without a leader.
 
-    ``state`` is the recorded state of a classic group.
+    ``group_state`` is the recorded state of a classic group.
 
     >>> leader_client(ClassicState("consumer", 1, "range", None, None, ())) is None
     True
     """
-    leader = next((m for m in state.members if m.id == state.leader), None)
+    leader = next((m for m in group_state.members if m.id == group_state.leader), None)
     return None if leader is None else identify_client(leader).name
 
 
-def candidate_strategies(state: ClassicState, strategy: Strategy) -> Sequence[Strategy]:
+def candidate_strategies(group_state: ClassicState, strategy: Strategy) -> Sequence[Strategy]:
     """Return the implementations of an assignment strategy that a group's leader may have run.
 
     They are variants of the leader's client library if Partage has them, else Java's strategy.
-    ``state`` is the recorded group.
+    ``group_state`` is the recorded group.
     """
     # kafka-python and aiokafka write the same bytes; if both have a variant, both are returned.
-    client = leader_client(state) or UNKNOWN
+    client = leader_client(group_state) or UNKNOWN
     # Only dialects are looked up: a name of the form module:Class would be imported.
     names = [f"{peer}:{strategy.name}" for peer in _SAME_BYTES.get(client, (client,))]
     return [registry.find(name) for name in names if registry.is_dialect(name)] or [strategy]

@@ -67,8 +67,8 @@ class ClusterHistory:
 
     >>> one = {"ts_ms": 5, "brokers": [], "topics": {"t": {"id": "x", "partitions": [{"p": 0}]}}}
     >>> history = ClusterHistory([one, {"ts_ms": 9, "brokers": [], "topics": {}}])
-    >>> history.at(7).partitions_of("t").tolist(), history.at(9).partitions_of("t").tolist()
-    ([0], [])
+    >>> [history.cluster_at(ms).partitions_of("t").tolist() for ms in (7, 9)]
+    [[0], []]
     """
 
     def __init__(self, states: Sequence[Mapping[str, Any]]) -> None:
@@ -100,7 +100,7 @@ class ClusterHistory:
                     rows.append((*key, count))
         return index.extended(rows) if rows else index
 
-    def append(self, state: Mapping[str, Any]) -> None:
+    def append_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Add the newest metadata of a Kafka cluster that is being recorded.
 
         Existing partition numbers do not change.
@@ -109,15 +109,17 @@ class ClusterHistory:
             InvalidCaptureError: the state is malformed; the message names the field.
 
         >>> history = ClusterHistory([])
-        >>> history.append({"ts_ms": 5, "brokers": [], "topics": {}})
+        >>> history.append_metadata({"ts_ms": 5, "brokers": [], "topics": {}})
         >>> history.position_at(7)
         0
         """
-        _check_state(state, "the metadata")
-        self.index = self._extend_index(self.index, [state])
-        self._states.append(state)
+        _check_state(metadata, "the metadata")
+        self.index = self._extend_index(self.index, [metadata])
+        self._states.append(metadata)
         # A clock that is set back must not change the order of states.
-        self.times.append(max(state["ts_ms"], self.times[-1] if self.times else state["ts_ms"]))
+        self.times.append(
+            max(metadata["ts_ms"], self.times[-1] if self.times else metadata["ts_ms"])
+        )
         self.state.cache_clear()
         for name in ("broker_changes", "_coordinator_changes"):
             self.__dict__.pop(name, None)
@@ -136,7 +138,7 @@ class ClusterHistory:
         position = self.position_at(time_ms)
         return position < 0 or bool(self._states[position].get("assumed"))
 
-    def at(self, time_ms: int) -> Cluster:
+    def cluster_at(self, time_ms: int) -> Cluster:
         """Return the cluster metadata that was valid at a time (ms).
 
         Before the first recorded metadata, it is a cluster without topics.
@@ -154,7 +156,7 @@ class ClusterHistory:
             at = f"cluster.jsonl, state of ts_ms {self.times[position]}"
             raise InvalidCaptureError(f"{at}: {e}") from None
 
-    def check(self) -> None:
+    def check_metadata(self) -> None:
         """Check that all recorded cluster metadata can be parsed.
 
         Raises:
@@ -163,18 +165,20 @@ class ClusterHistory:
         for position in range(len(self._states)):
             self._state(position)
 
-    def topics_changed(self, names: Sequence[str], before: int, after: int) -> tuple[str, ...]:
+    def find_changed_topics(
+        self, names: Sequence[str], earlier_position: int, later_position: int
+    ) -> tuple[str, ...]:
         """Return the topics that were created, deleted or got partitions between two metadata
         states.
 
         Args:
             names: the topics to compare.
-            before: position of the earlier state.
-            after: position of the later one.
+            earlier_position: position of the earlier state.
+            later_position: position of the later one.
         """
-        if before == after:
+        if earlier_position == later_position:
             return ()
-        a, b = self.state(before), self.state(after)
+        a, b = self.state(earlier_position), self.state(later_position)
         return tuple(
             name
             for name in dict.fromkeys(names)
@@ -214,25 +218,25 @@ class ClusterHistory:
         """
         return self._coordinator_changes.get(partition, ())
 
-    def racks(self) -> dict[int, str]:
+    def racks_by_broker(self) -> dict[int, str]:
         """Return the last known rack of each Kafka broker, as a dict by broker id."""
         return {b["id"]: b["rack"] for s in self._states for b in s["brokers"] if b.get("rack")}
 
 
-def _check_state(state: object, where: str) -> None:
+def _check_state(metadata: object, where: str) -> None:
     """Check that recorded cluster metadata has topics and partitions in the expected form.
 
     Args:
-        state: the metadata, parsed from JSON.
+        metadata: the metadata, parsed from JSON.
         where: place of the metadata, for error messages.
     """
     # Only fields that number partitions are checked; `Cluster.from_metadata` checks the others.
-    if not isinstance(state, Mapping):
+    if not isinstance(metadata, Mapping):
         raise InvalidCaptureError(f"{where}: must be an object; record the metadata again")
-    ts_ms = state.get("ts_ms")
+    ts_ms = metadata.get("ts_ms")
     if not isinstance(ts_ms, int) or isinstance(ts_ms, bool):
         raise InvalidCaptureError(f"{where}: ts_ms must be milliseconds as an int, got {ts_ms!r}")
-    topics, brokers = state.get("topics"), state.get("brokers")
+    topics, brokers = metadata.get("topics"), metadata.get("brokers")
     if not isinstance(brokers, list) or not all(isinstance(b, Mapping) for b in brokers):
         raise InvalidCaptureError(f"{where}: brokers must be a list of objects")
     if not isinstance(topics, Mapping):
@@ -285,7 +289,7 @@ class TopicNames:
 
     def id_of(self, name: str, time_ms: int) -> str | None:
         """Return the topic id that a topic name had at a time (ms); None without such a topic."""
-        cluster = self._clusters.at(time_ms)
+        cluster = self._clusters.cluster_at(time_ms)
         number = cluster.topic(name)
         return cluster.index.ids[number] if number >= 0 else None
 
@@ -293,7 +297,7 @@ class TopicNames:
         """Return whether the topic called ``name`` had a partition at a time (ms); True if it is
         unknown.
         """
-        cluster = self._clusters.at(time_ms)
+        cluster = self._clusters.cluster_at(time_ms)
         dense = cluster.partitions_of(name)
         return not len(dense) or bool((cluster.index.number_of[dense] == partition).any())
 
@@ -386,18 +390,18 @@ def _find_existing_since(clusters: ClusterHistory, position: int, topic: str) ->
     return clusters.times[first]
 
 
-def _describe_difference(cluster: Cluster, other: Cluster, topics: Sequence[str]) -> str:
+def _describe_difference(cluster: Cluster, other_cluster: Cluster, topics: Sequence[str]) -> str:
     """Describe in words how two states of a cluster differ in some topics and in the brokers.
 
     Args:
         cluster: one state.
-        other: the other state.
+        other_cluster: the other state.
         topics: names of the topics to compare.
     """
     words = []
     for name in dict.fromkeys(topics):
-        here, there = cluster.topic(name), other.topic(name)
-        counts = len(cluster.partitions_of(name)), len(other.partitions_of(name))
+        here, there = cluster.topic(name), other_cluster.topic(name)
+        counts = len(cluster.partitions_of(name)), len(other_cluster.partitions_of(name))
         if here >= 0 > there:
             words.append(f"topic {name} missing")
         elif there >= 0 > here:
@@ -406,8 +410,8 @@ def _describe_difference(cluster: Cluster, other: Cluster, topics: Sequence[str]
             words.append(f"topic {name} with {counts[1]} partitions, not {counts[0]}")
         elif here != there:
             words.append(f"topic {name} with another id")
-    if cluster.brokers != other.brokers:
-        named = [f"{b.id} in {b.rack}" if b.rack else str(b.id) for b in other.brokers]
+    if cluster.brokers != other_cluster.brokers:
+        named = [f"{b.id} in {b.rack}" if b.rack else str(b.id) for b in other_cluster.brokers]
         words.append(f"brokers {', '.join(named)}")
     return "; ".join(words) or "replicas elsewhere"
 
@@ -432,7 +436,7 @@ def _clusters_with_other_racks(
     # While a broker is down, metadata may lack its rack. So racks known from other times are added,
     # and the rack of one broker after the other is removed.
     now = clusters.state(position)
-    known = clusters.racks()
+    known = clusters.racks_by_broker()
     back = tuple(b if b.rack else Broker(b.id, known.get(b.id)) for b in now.brokers)
     if back != now.brokers:
         ids = ", ".join(str(b.id) for b, n in zip(now.brokers, back, strict=True) if b != n)
@@ -506,25 +510,26 @@ class CoordinatorMoves:
 
     Attributes:
         by_partition: all coordinator moves, by partition of ``__consumer_offsets``.
-        position: log position up to which `until` has yielded moves; None before the first call.
+        position: log position up to which `moves_until` has yielded moves; None before the first
+            call.
 
     >>> moves = CoordinatorMoves(find_moves([0, 0], [0, 5], [1, 2], [10, 50]))
-    >>> [len(list(moves.until(LogPosition(0, at)))) for at in (3, 7, 8)]
+    >>> [len(list(moves.moves_until(LogPosition(0, at)))) for at in (3, 7, 8)]
     [0, 1, 0]
     """
 
     by_partition: Mapping[int, Sequence[CoordinatorMove]] = field(default_factory=dict)
     position: LogPosition | None = None
 
-    def until(self, position: LogPosition) -> Iterator[CoordinatorMove]:
+    def moves_until(self, log_position: LogPosition) -> Iterator[CoordinatorMove]:
         """Yield the coordinator moves between the last call and a position in the log.
 
         The first call yields none, because earlier moves do not concern the group.
         """
-        before, self.position = self.position, position
+        before, self.position = self.position, log_position
         if before is not None:  # earlier moves did not concern this group
-            for move in self.by_partition.get(position.partition, ()):
-                if before < move.position <= position:
+            for move in self.by_partition.get(log_position.partition, ()):
+                if before < move.position <= log_position:
                     yield move
 
 
@@ -538,7 +543,7 @@ class BrokerFaults:
         moves: coordinator moves by log partition (`find_moves`).
 
     >>> faults = BrokerFaults(ClusterHistory([]), find_moves([0, 0], [0, 5], [1, 2], [10, 50]))
-    >>> faults.last(0, 20, 90), faults.last(0, 60, 90), faults.last(1, 20, 90)
+    >>> faults.last_fault(0, 20, 90), faults.last_fault(0, 60, 90), faults.last_fault(1, 20, 90)
     ((50, 'its coordinator moved'), None, None)
     """
 
@@ -548,7 +553,7 @@ class BrokerFaults:
         self._clusters = clusters
         self._moves = moves
 
-    def last(
+    def last_fault(
         self, partition: int, from_ms: int, to_ms: int, *, only_coordinator: bool = False
     ) -> tuple[int, str] | None:
         """Return time (ms) and description of the last broker fault between two times, or None.

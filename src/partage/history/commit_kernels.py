@@ -10,7 +10,7 @@ run of its stretch. `partage.history.commits` calls the kernels and has the refe
 
 from __future__ import annotations
 
-from partage.kernels import kernel, piece
+from partage.kernels import kernel, kernel_helper
 
 __all__ = [
     "EMPTY",
@@ -39,14 +39,14 @@ NUMBERS = (
 _MOST_STEPS = 64
 
 
-@piece
-def _find_run(row, series, minute, stretch, newest, summaries, count):
+@kernel_helper
+def _find_run(commit, series, minute, stretch, newest, summaries, count):
     """Return the number of the summary (commit run) to which an offset commit belongs.
 
     A commit run covers the commits of one partition within one minute.
 
     Args:
-        row: index of the commit.
+        commit: index of the commit.
         series: number of its group, topic and partition.
         minute: start of each commit's minute.
         stretch: number of each commit's interval between two group records.
@@ -60,9 +60,9 @@ def _find_run(row, series, minute, stretch, newest, summaries, count):
     steps = 0
     while run >= 0:
         head = summaries[0, run]
-        if stretch[head] != stretch[row]:
+        if stretch[head] != stretch[commit]:
             break
-        if minute[head] == minute[row]:
+        if minute[head] == minute[commit]:
             return run
         run = summaries[4, run]
         steps += 1
@@ -71,20 +71,20 @@ def _find_run(row, series, minute, stretch, newest, summaries, count):
     return count
 
 
-@piece
-def _begin_run(row, run, before, summaries):
+@kernel_helper
+def _begin_run(commit, run, previous_run, summaries):
     """Begin a new summary of a partition's offset commits (a "commit run") with one commit.
 
     Args:
-        row: index of the commit.
+        commit: index of the commit.
         run: index of the new summary.
-        before: the partition's previous summary, -1 for none.
+        previous_run: the partition's previous summary, -1 for none.
         summaries: all summaries, one per column; changed.
     """
-    summaries[0, run] = row
-    summaries[2, run] = row
-    summaries[3, run] = row
-    summaries[4, run] = before
+    summaries[0, run] = commit
+    summaries[2, run] = commit
+    summaries[3, run] = commit
+    summaries[4, run] = previous_run
     for i in range(5, 9):
         summaries[i, run] = 0
     summaries[9, run] = -1
@@ -212,7 +212,7 @@ _COMMITS = 5
 _MOST = 1 << 61
 
 
-@piece
+@kernel_helper
 def _close_minute(series, slot, state, out, column):
     """Write a partition's offset commit statistics of one minute to the output.
 
@@ -240,7 +240,7 @@ def _close_minute(series, slot, state, out, column):
     out[7, column] = gap
 
 
-@piece
+@kernel_helper
 def _oldest(series, state):
     best = -1
     for slot in range(3):
@@ -250,7 +250,7 @@ def _oldest(series, state):
     return best
 
 
-@piece
+@kernel_helper
 def _add_run_to_minute(run, series, slot, runs, state):
     """Add a summary of offset commits to the statistics of its partition and minute.
 
@@ -331,7 +331,7 @@ def close_minutes(state, out):
     return made
 
 
-@piece
+@kernel_helper
 def _add_run_to_stretch(run, column, runs, out):
     """Add a summary of offset commits in one minute to a longer one, between two group records.
 

@@ -37,12 +37,12 @@ from partage.history.commit_kernels import (
 __all__ = [
     "MINUTE_MS",
     "CommitFolder",
+    "CommitStretch",
     "Commits",
     "MinuteColumns",
     "RecordPositions",
     "RunColumns",
     "Runs",
-    "Stretch",
     "number_stretches",
     "reduce_to_runs",
 ]
@@ -147,7 +147,7 @@ def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int6
     [0, 0, 1]
     """
     count = len(commits.group)
-    if reduce_stretches.pays(work=count * _STEPS_SAVED):
+    if reduce_stretches.is_worth_compiling(work=count * _STEPS_SAVED):
         return _number_by_kernel(commits, records)
     both = [np.concatenate(pair).astype(np.int64) for pair in zip(commits, records, strict=True)]
     order = np.lexsort(both[::-1])
@@ -181,8 +181,9 @@ def _number_by_kernel(commits: RecordPositions, records: RecordPositions) -> Int
     return out
 
 
-def reduce_to_runs(source: Commits) -> Runs:
-    """Summarise offset commits (``source``) per consumer group, partition and minute (commit runs).
+def reduce_to_runs(commit_columns: Commits) -> Runs:
+    """Summarise offset commits (``commit_columns``) per consumer group, partition and minute
+    (commit runs).
 
     Most records of the log are commits, so this makes further processing cheap. A minute is divided
     at records of the group (where `Commits.stretch` changes).
@@ -196,63 +197,77 @@ def reduce_to_runs(source: Commits) -> Runs:
     """
     # A damaged record may have any 64 bits as its time: the first minute has no whole beginning.
     earliest = np.iinfo(np.int64).min + MINUTE_MS
-    minute = np.maximum(source.time_ms, earliest) // MINUTE_MS * MINUTE_MS
-    numbers = _compute_run_columns(source, minute)
+    minute = np.maximum(commit_columns.time_ms, earliest) // MINUTE_MS * MINUTE_MS
+    numbers = _compute_run_columns(commit_columns, minute)
     first, last, early, late = (numbers[name] for name in ("first", "last", "early", "late"))
     advanced = numbers["advanced"]
-    advanced_ms = np.where(advanced >= 0, source.time_ms[np.maximum(advanced, 0)], NEVER)
+    advanced_ms = np.where(advanced >= 0, commit_columns.time_ms[np.maximum(advanced, 0)], NEVER)
     return Runs(
-        source.pair[first], source.partition[first], minute[first],
-        source.log_partition[first], source.log_offset[first],
-        source.log_partition[last], source.log_offset[last],
-        source.time_ms[early], source.time_ms[late], source.offset[early], source.offset[late],
+        commit_columns.pair[first], commit_columns.partition[first], minute[first],
+        commit_columns.log_partition[first], commit_columns.log_offset[first],
+        commit_columns.log_partition[last], commit_columns.log_offset[last],
+        commit_columns.time_ms[early], commit_columns.time_ms[late], commit_columns.offset[early],
+        commit_columns.offset[late],
         numbers["commits"], numbers["transactional"], numbers["tombstones"], numbers["gap"],
         advanced_ms,
-        np.zeros(len(first), np.int64) if source.stretch is None else source.stretch[first],
+        np.zeros(len(first), np.int64)
+        if commit_columns.stretch is None
+        else commit_columns.stretch[first],
     )  # fmt: skip
 
 
-def _compute_run_columns(source: Commits, minute: Int64Array) -> dict[str, Int64Array]:
+def _compute_run_columns(commit_columns: Commits, minute: Int64Array) -> dict[str, Int64Array]:
     """Compute the statistics of offset commits per partition and minute, such as their number.
 
     Args:
-        source: the commits.
+        commit_columns: the commits.
         minute: start of each commit's minute (ms).
 
     Returns:
         A dict from each name in `commit_kernels.NUMBERS` to its column.
     """
-    count = len(source.time_ms)
-    is_near = count == 0 or (source.time_ms.max() <= _NEAR_MS and source.time_ms.min() >= -_NEAR_MS)
-    if source.series is None or not is_near or not reduce_commits.pays(work=count * _STEPS_SAVED):
-        return _compute_run_columns_by_sorting(source, minute)
+    count = len(commit_columns.time_ms)
+    is_near = count == 0 or (
+        commit_columns.time_ms.max() <= _NEAR_MS and commit_columns.time_ms.min() >= -_NEAR_MS
+    )
+    if (
+        commit_columns.series is None
+        or not is_near
+        or not reduce_commits.is_worth_compiling(work=count * _STEPS_SAVED)
+    ):
+        return _compute_run_columns_by_sorting(commit_columns, minute)
     table = np.empty((len(NUMBERS), count), np.int64)
-    newest = np.full(int(source.series.max(initial=-1)) + 1, -1, np.int64)
+    newest = np.full(int(commit_columns.series.max(initial=-1)) + 1, -1, np.int64)
     made = reduce_commits(
-        np.ascontiguousarray(source.series), minute,
-        np.zeros(count, np.int64) if source.stretch is None else source.stretch,
-        np.ascontiguousarray(source.time_ms), np.ascontiguousarray(source.offset),
-        np.where(source.real, 1 + 2 * source.transactional, 0).astype(np.uint8), newest, table,
+        np.ascontiguousarray(commit_columns.series), minute,
+        np.zeros(count, np.int64) if commit_columns.stretch is None else commit_columns.stretch,
+        np.ascontiguousarray(commit_columns.time_ms), np.ascontiguousarray(commit_columns.offset),
+        np.where(commit_columns.real, 1 + 2 * commit_columns.transactional, 0).astype(np.uint8),
+        newest, table,
         work=count * _STEPS_SAVED,
     )  # fmt: skip
     if made < 0:  # clocks that jump too often for the kernel
-        return _compute_run_columns_by_sorting(source, minute)
+        return _compute_run_columns_by_sorting(commit_columns, minute)
     return {name: table[i, :made] for i, name in enumerate(NUMBERS)}
 
 
-def _compute_run_columns_by_sorting(source: Commits, minute: Int64Array) -> dict[str, Int64Array]:
+def _compute_run_columns_by_sorting(
+    commit_columns: Commits, minute: Int64Array
+) -> dict[str, Int64Array]:
     """Compute the statistics of offset commits per partition and minute with NumPy.
 
     It is used if timestamps jump too often for the kernel, and by tests as the reference.
     """
-    cut = (minute,) if source.stretch is None else (minute, source.stretch)
-    order = np.lexsort((*cut, source.partition, source.pair))  # stable: log order within a run
-    keys = [key[order] for key in (source.pair, source.partition, *cut)]
+    cut = (minute,) if commit_columns.stretch is None else (minute, commit_columns.stretch)
+    order = np.lexsort(
+        (*cut, commit_columns.partition, commit_columns.pair)
+    )  # stable: log order within a run
+    keys = [key[order] for key in (commit_columns.pair, commit_columns.partition, *cut)]
     is_new = np.ones(len(order), bool)
     is_new[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
     start = np.flatnonzero(is_new)
     first, last = order[start], order[np.append(start[1:], len(order))[: len(start)] - 1]
-    real, time_ms = source.real[order], source.time_ms[order]
+    real, time_ms = commit_columns.real[order], commit_columns.time_ms[order]
     commits = _count(real, start)
     first_real, last_real = _find_first_and_last(real, start)
     return {
@@ -261,10 +276,10 @@ def _compute_run_columns_by_sorting(source: Commits, minute: Int64Array) -> dict
         "early": np.where(commits > 0, order[first_real], first),
         "late": np.where(commits > 0, order[last_real], last),
         "commits": commits,
-        "transactional": _count(real & source.transactional[order], start),
+        "transactional": _count(real & commit_columns.transactional[order], start),
         "tombstones": _count(~real, start),
         "gap": _compute_largest_gaps(time_ms, real, np.cumsum(is_new) - 1, len(start)),
-        "advanced": _find_last_advances(source, order, np.cumsum(is_new) - 1, len(start)),
+        "advanced": _find_last_advances(commit_columns, order, np.cumsum(is_new) - 1, len(start)),
     }
 
 
@@ -332,7 +347,7 @@ def _find_last_advances(
 # --- runs to minutes and stretches ------------------------------------------------------------
 
 
-class Stretch(NamedTuple):
+class CommitStretch(NamedTuple):
     """Summary of a partition's offset commits between two successive records of its consumer group.
 
     Long stretches have several summaries.
@@ -392,7 +407,7 @@ class RunColumns:
     def __len__(self) -> int:
         return len(self.topic)
 
-    def column(self, name: str) -> Int64Array:
+    def column_of_runs(self, name: str) -> Int64Array:
         """Return one column of the offset commit summaries, given by its name in `RUN`."""
         column: Int64Array = self.table[RUN.index(name)]
         return column
@@ -411,7 +426,7 @@ class MinuteColumns:
     def __len__(self) -> int:
         return int(self.table.shape[1])
 
-    def column(self, name: str) -> Int64Array:
+    def column_of_minutes(self, name: str) -> Int64Array:
         """Return one field of the offset commit statistics, given by its name in `MINUTE`."""
         column: Int64Array = self.table[MINUTE.index(name)]
         return column
@@ -421,14 +436,14 @@ class CommitFolder:
     """Aggregator of a consumer group's offset commits: statistics per minute and between
     rebalances.
 
-    Call `add_runs` with summaries of commits in log order, then `finish`. Its memory does not grow
-    with the length of the history.
+    Call `add_runs` with summaries of commits in log order, then `finish_minutes`. Its memory does
+    not grow with the length of the history.
 
     >>> zero, run = np.zeros(1, np.int64), (0, 0, 0, 59_000, 59_000, 7, 7, 1, 0, 0, -1, NEVER)
     >>> runs = RunColumns(["t"], zero, zero, np.zeros((2, 1), np.int64), np.array([run]).T)
     >>> folder = CommitFolder()
     >>> stretches, minutes = folder.add_runs(runs)
-    >>> [(s.topic, s.commits) for _, s in stretches], len(minutes), len(folder.finish())
+    >>> [(s.topic, s.commits) for _, s in stretches], len(minutes), len(folder.finish_minutes())
     ([('t', 1)], 0, 1)
     """
 
@@ -436,17 +451,19 @@ class CommitFolder:
         self._series: dict[tuple[str, int], int] = {}
         self._state = np.empty((STATE_ROWS, 0), np.int64)
 
-    def stored(self) -> tuple[Any, ...]:
+    def export_state(self) -> tuple[Any, ...]:
         """Return the offset commit statistics so far as plain values that can be stored."""
         return list(self._series), self._state.tobytes()
 
-    def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the offset commit statistics so far from the values (``state``) of `stored`."""
+    def restore_state(self, state: tuple[Any, ...]) -> None:
+        """Restore the offset commit statistics so far from the values (``state``) of
+        `export_state`.
+        """
         series, numbers = state
         self._series = {key: number for number, key in enumerate(series)}
         self._state = np.frombuffer(numbers, np.int64).reshape(STATE_ROWS, len(series)).copy()
 
-    def add_runs(self, runs: RunColumns) -> tuple[list[tuple[int, Stretch]], MinuteColumns]:
+    def add_runs(self, runs: RunColumns) -> tuple[list[tuple[int, CommitStretch]], MinuteColumns]:
         """Add the group's next summaries of offset commits (``runs``); return what is now complete.
 
         Returns:
@@ -459,7 +476,7 @@ class CommitFolder:
         made = fold_minutes(table, self._state, out, work=len(runs) * _STEPS)
         return list(self._stretches(runs, table)), self._minutes(out, made)
 
-    def finish(self) -> MinuteColumns:
+    def finish_minutes(self) -> MinuteColumns:
         """Return the offset commit statistics of the last, incomplete minutes at the end of the
         log.
         """
@@ -493,7 +510,9 @@ class CommitFolder:
         out: Int64Array = number[inverse.ravel()]
         return out
 
-    def _stretches(self, runs: RunColumns, table: Int64Array) -> Iterator[tuple[int, Stretch]]:
+    def _stretches(
+        self, runs: RunColumns, table: Int64Array
+    ) -> Iterator[tuple[int, CommitStretch]]:
         near = table.copy()
         np.clip(near[5:7], -_LARGEST_OFFSET, _LARGEST_OFFSET, out=near[5:7])
         out = np.empty((len(STRETCH), len(runs)), np.int64)
@@ -506,4 +525,4 @@ class CommitFolder:
             if cells[-1] == NEVER:
                 cells[-1] = None
             # A stretch of tombstones only has no first run.
-            yield stretch, Stretch(*names[series], *(cells if first_run >= 0 else ()))
+            yield stretch, CommitStretch(*names[series], *(cells if first_run >= 0 else ()))

@@ -52,14 +52,14 @@ __all__ = [
     "HEARTBEAT_VERSION",
     "EpochGroup",
     "EpochGroupState",
+    "build_target_member",
     "group_by_topic",
     "resolve_topics",
-    "source_counts",
+    "source_topic_partitions",
     "source_topics",
-    "speaks_classic",
-    "target_member",
     "task_partitions",
     "topics_of_subtopology",
+    "uses_classic_protocol",
 ]
 
 #: Version of a `Subscription` sent in a heartbeat, not as bytes of the consumer protocol.
@@ -122,7 +122,8 @@ class EpochGroup:
     """Reader of the log records of a consumer, share or streams group (KIP-848).
 
     It finds the group's target assignments, which correspond to generations of a classic group.
-    Call `process_record` with each record in log order, then `finish` at the end of the group.
+    Call `process_record` with each record in log order, then `finish_generation` at the end of the
+    group.
 
     Args:
         state: the state to resume from; a new `EpochGroupState` at the beginning.
@@ -141,7 +142,7 @@ class EpochGroup:
 
         A target assignment is complete once the next one begins.
         """
-        what = record.what
+        what = record.record_type
         if what == "GROUP_METADATA":
             self._process_group(record)
         elif what == "GROUP_MEMBER_METADATA":
@@ -159,7 +160,7 @@ class EpochGroup:
         elif what == "GROUP_TOPOLOGY":
             self.state.topology = record.value
 
-    def finish(self) -> Iterator[Generation]:
+    def finish_generation(self) -> Iterator[Generation]:
         """Yield the group's last target assignment when the log or the group ends."""
         if self.state.open is not None:
             yield self._complete_members(self.state.open)
@@ -197,7 +198,7 @@ class EpochGroup:
         state.members[member] = new
         instance = new.get("instanceId")
         if old is not None:
-            self._note_subscription_change(record, old, new)
+            self._add_subscription_cause(record, old, new)
         elif instance is not None and instance in state.replaced:
             predecessor, _ = state.replaced.pop(instance)
             words = f"was {predecessor}"
@@ -206,22 +207,22 @@ class EpochGroup:
         else:
             self._add_cause(Cause("join", RECORDED, member, instance, at, new["clientId"]))
 
-    def _note_subscription_change(
-        self, record: GroupRecord, old: Mapping[str, Any], new: Mapping[str, Any]
+    def _add_subscription_cause(
+        self, record: GroupRecord, old_metadata: Mapping[str, Any], new_metadata: Mapping[str, Any]
     ) -> None:
         """Add a cause to the next rebalance if a member subscribed to other topics or assignors.
 
         Args:
             record: the member metadata record.
-            old: the member's metadata before the record.
-            new: the member's metadata in the record.
+            old_metadata: the member's metadata before the record.
+            new_metadata: the member's metadata in the record.
         """
-        at = (record.key["memberId"], new.get("instanceId"), record.timestamp_ms)
-        before, after = (_subscribed(value) for value in (old, new))
+        at = (record.key["memberId"], new_metadata.get("instanceId"), record.timestamp_ms)
+        before, after = (_subscribed(value) for value in (old_metadata, new_metadata))
         if before != after:
             words = f"{_subscription_text(before)} to {_subscription_text(after)}"
             self._add_cause(Cause("resubscription", RECORDED, *at, words))
-        assignors = old.get("serverAssignor"), new.get("serverAssignor")
+        assignors = old_metadata.get("serverAssignor"), new_metadata.get("serverAssignor")
         if assignors[0] != assignors[1]:
             words = f"{assignors[0] or 'default'} to {assignors[1] or 'default'}"
             self._add_cause(Cause("strategy", RECORDED, *at, words))
@@ -249,7 +250,7 @@ class EpochGroup:
         # Kafka writes this record last, after the members' targets.
         if record.value is None:
             return
-        yield from self.finish()
+        yield from self.finish_generation()
         state, epoch = self.state, record.value["assignmentEpoch"]
         decided_ms = record.value.get("assignmentTimestamp") or None
         is_migrated = state.target_epoch < 0 and epoch == state.came_from
@@ -332,7 +333,7 @@ class EpochGroup:
             for roles in (decision.before.get(member, ()), decision.target[member])
         )
         epoch = state.target_epoch if member in decision.before else -1
-        return target_member(member, value, topics, owned=before, assigned=now, epoch=epoch)
+        return build_target_member(member, value, topics, owned=before, assigned=now, epoch=epoch)
 
     def _list_partitions(
         self, roles: Roles, time_ms: int
@@ -457,19 +458,22 @@ class EpochGroup:
 
 
 def resolve_topics(
-    value: Mapping[str, Any], resolved: Mapping[str, tuple[str, ...]]
+    member_metadata: Mapping[str, Any], resolved: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, ...]:
     """Return the topics to which a member subscribes, by name or regular expression (KIP-848).
 
     Args:
-        value: the member's metadata record.
+        member_metadata: the member's metadata record.
         resolved: topics that each regular expression matches.
 
     >>> resolve_topics({"subscribedTopicNames": ["a"], "subscribedTopicRegex": "b.*"},
     ...                {"b.*": ("b1", "b2")})
     ('a', 'b1', 'b2')
     """
-    names, pattern = value.get("subscribedTopicNames") or (), value.get("subscribedTopicRegex")
+    names, pattern = (
+        member_metadata.get("subscribedTopicNames") or (),
+        member_metadata.get("subscribedTopicRegex"),
+    )
     return tuple(dict.fromkeys((*names, *resolved.get(pattern or "", ()))))
 
 
@@ -483,18 +487,18 @@ def _subscription_text(subscribed: tuple[tuple[str, ...], str]) -> str:
     return ", ".join([*names, *([repr(pattern)] if pattern else [])]) or "nothing"
 
 
-def speaks_classic(value: Mapping[str, Any]) -> bool:
+def uses_classic_protocol(member_metadata: Mapping[str, Any]) -> bool:
     """Return whether a consumer group's member still uses the classic protocol during a migration.
 
-    ``value`` is its member metadata record.
+    ``member_metadata`` is its member metadata record.
     """
-    classic = value.get("classicMemberMetadata")
+    classic = member_metadata.get("classicMemberMetadata")
     return classic is not None and bool(classic["supportedProtocols"])
 
 
-def target_member(
+def build_target_member(
     member: str,
-    value: Mapping[str, Any] | None,
+    member_metadata: Mapping[str, Any] | None,
     topics: tuple[str, ...],
     *,
     owned: Pairs,
@@ -505,27 +509,29 @@ def target_member(
 
     Args:
         member: the member id.
-        value: its member metadata record; None if the log has none.
+        member_metadata: its member metadata record; None if the log has none.
         topics: subscribed topics, including matches of regular expressions.
         owned: its previous target, which the assignor takes as input.
         assigned: its target.
         epoch: epoch of the previous target, -1 if there was none.
     """
-    if value is None:
+    if member_metadata is None:
         return MemberState(
             member, None, "", "", -1, -1, None, assigned, -1, None, _NO_MEMBER_RECORD
         )
-    classic = value["classicMemberMetadata"] if speaks_classic(value) else None
+    classic = (
+        member_metadata["classicMemberMetadata"] if uses_classic_protocol(member_metadata) else None
+    )
     return MemberState(
         member,
-        value.get("instanceId"),
-        value["clientId"],
-        value["clientHost"],
-        value.get("rebalanceTimeoutMs", -1),
+        member_metadata.get("instanceId"),
+        member_metadata["clientId"],
+        member_metadata["clientHost"],
+        member_metadata.get("rebalanceTimeoutMs", -1),
         classic["sessionTimeoutMs"] if classic else -1,
         Subscription(
-            HEARTBEAT_VERSION, topics, None, owned, epoch, value.get("rackId"),
-            value.get("subscribedTopicRegex") or None,
+            HEARTBEAT_VERSION, topics, None, owned, epoch, member_metadata.get("rackId"),
+            member_metadata.get("subscribedTopicRegex") or None,
         ),
         assigned,
         -1,
@@ -610,18 +616,19 @@ def task_partitions(
     return tuple(out)
 
 
-def source_counts(row: Mapping[str, Any], cluster: Cluster) -> list[int]:
+def source_topic_partitions(subtopology: Mapping[str, Any], cluster: Cluster) -> list[int]:
     """Return the partition count of each source topic of a Kafka Streams sub-topology.
 
-    ``row`` is the sub-topology in the group's topology record. A topic that does not exist has 0.
+    ``subtopology`` is the sub-topology in the group's topology record. A topic that does not exist
+    has 0.
     """
-    return [len(cluster.partitions_of(topic)) for topic in topics_of_subtopology(row)]
+    return [len(cluster.partitions_of(topic)) for topic in topics_of_subtopology(subtopology)]
 
 
-def topics_of_subtopology(row: Mapping[str, Any]) -> list[str]:
+def topics_of_subtopology(subtopology: Mapping[str, Any]) -> list[str]:
     """Return the source topics of a Kafka Streams sub-topology, including repartition topics.
 
-    ``row`` is the sub-topology in the group's topology record.
+    ``subtopology`` is the sub-topology in the group's topology record.
     """
-    repartitioned = [topic["name"] for topic in row.get("repartitionSourceTopics") or ()]
-    return [*row["sourceTopics"], *repartitioned]
+    repartitioned = [topic["name"] for topic in subtopology.get("repartitionSourceTopics") or ()]
+    return [*subtopology["sourceTopics"], *repartitioned]

@@ -58,14 +58,14 @@ class DepartedMembers:
     >>> departed = DepartedMembers()
     >>> new = MemberState("new", None, "app", "/h", 0, 6_000, None, (), -1, None, None)
     >>> for name, at in ("m", 1_000), ("n", 2_000), ("o", 90_000):
-    ...     departed.add(replace(new, id=name), at, 6_000)
+    ...     departed.add_departure(replace(new, id=name), at, 6_000)
     >>> [departed.match_rejoin(new, at).member for at in (5_000, 99_000, 99_000)]
     ['m', 'o', 'n']
     """
 
     members: list[DepartedMember] = field(default_factory=list)
 
-    def add(self, member: MemberState, time_ms: int, timeout_ms: int) -> None:
+    def add_departure(self, member: MemberState, time_ms: int, timeout_ms: int) -> None:
         """Add a member that left its group at ``time_ms``; a rejoin within ``timeout_ms`` is a
         bounce.
         """

@@ -158,7 +158,7 @@ class CurrentAssignment:
     parts: tuple[tuple[str, str | None, str, int], ...]
 
     @property
-    def owner(self) -> str:
+    def owner_identity(self) -> str:
         """Identity of the member: its instance id, which survives restarts, else its member id."""
         return self.member if self.instance is None else self.instance
 
@@ -205,7 +205,7 @@ class Generation:
     unread_intervals: tuple[UnreadInterval, ...] = ()
 
     @property
-    def number(self) -> int:
+    def generation_number(self) -> int:
         """Number of the consumer group's generation, or epoch of the target assignment."""
         return self.first.generation
 
@@ -247,7 +247,7 @@ class StateChange:
     leader: tuple[str, str] | None = None
 
     @property
-    def cause(self) -> str:
+    def describe_cause(self) -> str:
         """Short description of these differences, such as ``2 joined, 1 left``."""
         parts = [
             f"{len(found)} {word}"
@@ -272,28 +272,28 @@ class StateChange:
         return not (self.joined or self.left or self.restarted or self.resubscribed)
 
 
-def compare_states(before: ClassicState | None, after: ClassicState) -> StateChange:
-    """Return the differences between two successive group states (``before`` and ``after``).
+def compare_states(old_state: ClassicState | None, new_state: ClassicState) -> StateChange:
+    """Return the differences between two successive group states (``old_state`` and ``new_state``).
 
-    Examples are joined members and another strategy. If ``before`` is None, all members count as
+    Examples are joined members and another strategy. If ``old_state`` is None, all members count as
     joined.
 
-    >>> compare_states(None, ClassicState("", 1, None, None, None, ())).cause
+    >>> compare_states(None, ClassicState("", 1, None, None, None, ())).describe_cause
     'same members'
     """
-    if before is None:
-        return StateChange(joined=after.members)
-    old = {m.owner: m for m in before.members}
-    new = {m.owner: m for m in after.members}
+    if old_state is None:
+        return StateChange(joined=new_state.members)
+    old = {m.owner_identity: m for m in old_state.members}
+    new = {m.owner_identity: m for m in new_state.members}
     both = [(old[k], m) for k, m in new.items() if k in old]
-    leader = _change(before.leader, after.leader)
-    stayed = {m.id for m in after.members}
+    leader = _change(old_state.leader, new_state.leader)
+    stayed = {m.id for m in new_state.members}
     return StateChange(
         tuple(m for k, m in new.items() if k not in old),
         tuple(m for k, m in old.items() if k not in new),
         tuple((a, b) for a, b in both if a.id != b.id),
         tuple((a, b) for a, b in both if subscribed_topics(a) != subscribed_topics(b)),
-        _change(before.strategy, after.strategy),
+        _change(old_state.strategy, new_state.strategy),
         leader if leader is not None and leader[0] in stayed else None,
     )
 
@@ -325,33 +325,57 @@ class Event:
     detail: str | None = None
 
 
-def derive_events(item: Generation | LifecycleEvent) -> Iterator[Event]:
+def derive_events(history_item: Generation | LifecycleEvent) -> Iterator[Event]:
     """Yield rows of table ``events`` for a history item: a generation, or a creation or deletion.
 
     Each cause of a rebalance is a separate event with its own time.
     """
-    if isinstance(item, LifecycleEvent):
+    if isinstance(history_item, LifecycleEvent):
         yield Event(
-            item.what, item.incarnation, item.generation, item.position, item.timestamp_ms,
-            RECORDED if item.what != "migrated" else INFERRED, detail=item.detail,
+            history_item.what, history_item.incarnation, history_item.generation,
+            history_item.position, history_item.timestamp_ms,
+            RECORDED if history_item.what != "migrated" else INFERRED, detail=history_item.detail,
         )  # fmt: skip
         return
-    at = (item.incarnation, item.number, item.position, item.timestamp_ms)
-    change = compare_states(item.previous.last if item.previous else None, item.first)
-    yield Event(_event_name(item), *at, RECORDED, detail=f"{item.first.strategy}: {change.cause}")
-    if item.gap_before:
-        yield Event("gap", *at, INFERRED, detail=f"{item.gap_before} generations not in the log")
-    if item.previous is None:
-        for m in item.first.members:
+    at = (
+        history_item.incarnation,
+        history_item.generation_number,
+        history_item.position,
+        history_item.timestamp_ms,
+    )
+    change = compare_states(
+        history_item.previous.last if history_item.previous else None, history_item.first
+    )
+    yield Event(
+        _event_name(history_item),
+        *at,
+        RECORDED,
+        detail=f"{history_item.first.strategy}: {change.describe_cause}",
+    )
+    if history_item.gap_before:
+        yield Event(
+            "gap", *at, INFERRED, detail=f"{history_item.gap_before} generations not in the log"
+        )
+    if history_item.previous is None:
+        for m in history_item.first.members:
             yield Event("join", *at, INFERRED, m.id, m.instance, m.client_id)
-    for cause in item.causes:
-        if cause.kind in _EVENT_CAUSES and (item.previous is not None or cause.kind != "join"):
-            time_ms = cause.time_ms if cause.time_ms is not None else item.timestamp_ms
+    for cause in history_item.causes:
+        if cause.kind in _EVENT_CAUSES and (
+            history_item.previous is not None or cause.kind != "join"
+        ):
+            time_ms = cause.time_ms if cause.time_ms is not None else history_item.timestamp_ms
             about = (cause.source, cause.member, cause.instance, cause.detail)
-            yield Event(cause.kind, item.incarnation, item.number, item.position, time_ms, *about)
+            yield Event(
+                cause.kind,
+                history_item.incarnation,
+                history_item.generation_number,
+                history_item.position,
+                time_ms,
+                *about,
+            )
     if change.leader is not None:
         yield Event("leader", *at, INFERRED, change.leader[1], detail=f"was {change.leader[0]}")
-    yield from _events_within_generation(item)
+    yield from _events_within_generation(history_item)
 
 
 def _event_name(generation: Generation) -> str:
@@ -366,9 +390,9 @@ def _events_within_generation(generation: Generation) -> Iterator[Event]:
     """
     before = generation.first
     for position, time_ms, state in generation.rewrites:
-        at = (generation.incarnation, generation.number, position, time_ms)
+        at = (generation.incarnation, generation.generation_number, position, time_ms)
         change = compare_states(before, state)
-        yield Event("rewritten", *at, RECORDED, detail=change.cause)
+        yield Event("rewritten", *at, RECORDED, detail=change.describe_cause)
         for old, new in change.restarted:
             yield Event("restart", *at, INFERRED, new.id, new.instance, f"was {old.id}")
         before = state
@@ -379,18 +403,18 @@ def all_assigned(members: Iterable[MemberState]) -> set[tuple[str, int]]:
     return {pair for m in members for pair in assigned_partitions(m)}
 
 
-def reassigned_topics(generation: Generation, before: Generation) -> set[str]:
+def reassigned_topics(generation: Generation, previous: Generation) -> set[str]:
     """Return the topics whose set of assigned partitions shows that the leader saw a change.
 
     Args:
         generation: a generation of a classic group.
-        before: the one before it.
+        previous: the one before it.
     """
-    assigned_before = all_assigned(before.last.members)
+    assigned_before = all_assigned(previous.last.members)
     assigned = all_assigned(generation.first.members)
     known = assigned_before | {
         (topic, p)
-        for m in before.first.members
+        for m in previous.first.members
         if m.subscription is not None
         for topic, numbers in m.subscription.owned
         for p in numbers

@@ -15,7 +15,7 @@ from partage.errors import InvalidCaptureError
 from partage.history.causes import CauseFinder
 from partage.history.classic_groups import ClassicGroup, ClassicRecord
 from partage.history.clusters import ClusterHistory, CoordinatorMove, CoordinatorMoves, TopicNames
-from partage.history.commits import Stretch
+from partage.history.commits import CommitStretch
 from partage.history.consumer_groups import EpochGroup, EpochGroupState
 from partage.history.events import RECORDED, CurrentAssignment, Event, Generation, LifecycleEvent
 from partage.history.pauses import Pause, PauseTracker
@@ -38,8 +38,8 @@ HistoryItem = Generation | LifecycleEvent | CurrentAssignment | Event | Pause
 class GroupHistory:
     """History of one consumer group (rebalances, causes, pauses), rebuilt from the log's records.
 
-    Call `process_record` with group records and `stretch` with offset commits in log order, then
-    `finish`.
+    Call `process_record` with group records and `process_commit_stretch` with offset commits in log
+    order, then `finish_history`.
 
     Args:
         clusters: the cluster metadata over time.
@@ -91,7 +91,7 @@ class GroupHistory:
         )
 
     @property
-    def incarnation(self) -> int:
+    def deletion_count(self) -> int:
         """Number of times that the consumer group was deleted so far."""
         return self._classic.incarnation
 
@@ -110,7 +110,7 @@ class GroupHistory:
         return self._classic.missing_within + self._missing + epochs
 
     @property
-    def opened(self) -> Generation | None:
+    def newest_rebalance(self) -> Generation | None:
         """Newest rebalance of the consumer group, with its causes; None before the first one.
 
         Later records may still change it.
@@ -118,11 +118,11 @@ class GroupHistory:
         return self._opened
 
     @property
-    def previous(self) -> Generation | None:
+    def last_ended_rebalance(self) -> Generation | None:
         """Newest rebalance of the consumer group that has ended; None before the first one."""
         return self._previous
 
-    def unread(self) -> UnreadEstimate | None:
+    def estimate_unread(self) -> UnreadEstimate | None:
         """Return the estimated time without a consumer (partition-seconds) in the newest rebalance
         so far.
 
@@ -134,18 +134,18 @@ class GroupHistory:
             return None
         return self._unread.so_far()
 
-    def deletion(self) -> LifecycleEvent | None:
+    def find_deletion(self) -> LifecycleEvent | None:
         """Return the deletion of the consumer group if its newest record is a tombstone, else None.
 
         The next record may still show that the group was migrated.
         """
         tombstone = self._tombstone
         if tombstone is None:
-            return self._classic.deletion()
-        at = (self.incarnation, self._number, tombstone.position, tombstone.timestamp_ms)
+            return self._classic.find_deletion()
+        at = (self.deletion_count, self._number, tombstone.position, tombstone.timestamp_ms)
         return LifecycleEvent("deleted", *at)
 
-    def reader(self, topic: str, partition: int) -> str | None:
+    def current_consumer(self, topic: str, partition: int) -> str | None:
         """Return the id of the member that now consumes a topic's partition; None if there
         is none.
         """
@@ -155,7 +155,7 @@ class GroupHistory:
         """Return whether a topic's partition had a consumer before and has none now."""
         return (topic, partition) in self._unread.state.stopped
 
-    def committed(self) -> dict[tuple[str, int], tuple[int, int]]:
+    def committed_offsets(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Return the newest committed offset and its time (ms) for each (topic, partition)."""
         return {
             pair: (state.last_offset, state.last_ms)
@@ -255,25 +255,25 @@ class GroupHistory:
                 self._causes.note_alive(found.member, found.time_ms)
             yield self._complete_generation(found)
             if isinstance(found, CurrentAssignment):
-                self._unread.acknowledge(found)
+                self._unread.process_acknowledgement(found)
         yield from self._begin_rebalance()
 
-    def stretch(self, commits: Stretch) -> Iterator[Pause]:
+    def process_commit_stretch(self, commits: CommitStretch) -> Iterator[Pause]:
         """Process offset commits of one partition; yield its consumption pauses that end with them.
 
         A pause is the time without commits around a rebalance.
         """
-        for pause in self._pauses.stretch(commits):
+        for pause in self._pauses.process_commit_stretch(commits):
             recreated = self._is_topic_recreated(pause)
             yield pause._replace(rewind=None, advance=None) if recreated else pause
 
-    def finish(self) -> Iterator[HistoryItem]:
+    def finish_history(self) -> Iterator[HistoryItem]:
         """Yield the rebalances, events and pauses that are not complete at the end of the log."""
         if self._epochs is not None:
-            yield from map(self._complete_generation, self._epochs.finish())
-        for found in (*self._classic.finish(), *self._resolve_tombstone(None)):
+            yield from map(self._complete_generation, self._epochs.finish_generation())
+        for found in (*self._classic.finish_generations(), *self._resolve_tombstone(None)):
             yield self._complete_generation(found)
-        yield from self._pauses.finish()
+        yield from self._pauses.finish_pauses()
 
     def _is_topic_recreated(self, pause: Pause) -> bool:
         """Return whether the topic of a consumption pause was deleted and created again during the
@@ -283,15 +283,17 @@ class GroupHistory:
         """
         if not pause.rewind or pause.last_ms is None or pause.first_ms is None:
             return False
-        topics = {self._clusters.at(t).topic(pause.topic) for t in (pause.last_ms, pause.first_ms)}
+        topics = {
+            self._clusters.cluster_at(t).topic(pause.topic) for t in (pause.last_ms, pause.first_ms)
+        }
         return len(topics - {-1}) > 1
 
-    def moves_until(self, position: LogPosition) -> Iterator[Event]:
+    def moves_until(self, log_position: LogPosition) -> Iterator[Event]:
         """Yield an event for each move of the group's coordinator before a position in the log."""
-        number = self._opened.number if self._opened is not None else 0
-        for move in self._moves.until(position):
+        number = self._opened.generation_number if self._opened is not None else 0
+        for move in self._moves.moves_until(log_position):
             words = f"leader epoch {move.before} to {move.epoch}"
-            at = (self.incarnation, number, move.position, move.time_ms)
+            at = (self.deletion_count, number, move.position, move.time_ms)
             yield Event("coordinator", *at, RECORDED, detail=words)
 
     def _process_protocol(self, record: GroupRecord) -> Iterator[HistoryItem]:
@@ -300,7 +302,7 @@ class GroupHistory:
         """
         # The builder of classic groups also receives records of other protocols, to notice
         # migrations.
-        kind = record.kind
+        kind = record.group_protocol
         yield from self._resolve_tombstone(record)
         at = (record.position, record.timestamp_ms)
         if kind == "classic":
@@ -310,7 +312,7 @@ class GroupHistory:
                 state = parse_classic_state(record.value)
             yield from self._classic.process_record(ClassicRecord(*at, state))
             return
-        is_group = record.what == "GROUP_METADATA"
+        is_group = record.record_type == "GROUP_METADATA"
         epoch = record.value["epoch"] if is_group and record.value is not None else None
         yield from self._classic.process_record(ClassicRecord(*at, None, epoch, other=True))
         epochs = self._epochs_of(kind)
@@ -324,36 +326,38 @@ class GroupHistory:
         """Find the causes of the group's new rebalance, and begin the pauses of its partitions."""
         # This happens as soon as the first record is read: causes depend on when members were last
         # active before the rebalance, which later commits would overwrite.
-        now = self._epochs.state.open if self._epochs is not None else self._classic.opened
+        now = (
+            self._epochs.state.open if self._epochs is not None else self._classic.newest_generation
+        )
         before = self._opened
         if now is None or (before is not None and now.position == before.position):
             if now is not None:
-                self._unread.restart(now)
+                self._unread.process_restarts(now)
             return
         if before is not None and before.incarnation != now.incarnation:
             before = None
         if before is not None and self._previous is not None and _is_same(before, self._previous):
             before = replace(self._previous, causes=before.causes)  # its last state is known by now
-        found = replace(now, causes=self._causes.find(now, before))
+        found = replace(now, causes=self._causes.find_causes(now, before))
         self._opened = found
-        self._unread.rebalance(found, before)
+        self._unread.process_rebalance(found, before)
         assigned = dict.fromkeys(
             _assigned(found) + (_assigned(before) if before is not None else [])
         )
-        yield from self._pauses.rebalance(found.incarnation, found.number, assigned)
+        yield from self._pauses.begin_pauses(found.incarnation, found.generation_number, assigned)
 
     def _epochs_of(self, kind: str) -> EpochGroup:
         if self._epochs is None or self._epochs.state.kind != kind:
             before = self._opened
-            is_known = before is not None and before.incarnation == self.incarnation
-            came_from = before.number if before is not None and is_known else None
-            state = EpochGroupState(kind, self.incarnation, came_from)
+            is_known = before is not None and before.incarnation == self.deletion_count
+            came_from = before.generation_number if before is not None and is_known else None
+            state = EpochGroupState(kind, self.deletion_count, came_from)
             self._epochs = EpochGroup(state, self.topics)
         return self._epochs
 
     def _close_epochs(self) -> Iterator[HistoryItem]:
         if self._epochs is not None:
-            yield from self._epochs.finish()
+            yield from self._epochs.finish_generation()
             self._number = self._epochs.state.target_epoch
             self._missing += self._epochs.state.missing
             self._epochs = None
@@ -368,7 +372,7 @@ class GroupHistory:
         tombstone, self._tombstone = self._tombstone, None
         if tombstone is None:
             return
-        at = (self.incarnation, self._number, tombstone.position, tombstone.timestamp_ms)
+        at = (self.deletion_count, self._number, tombstone.position, tombstone.timestamp_ms)
         if following is not None and self._is_migrated_by(following):
             yield LifecycleEvent("migrated", *at, "consumer to classic")
             return
@@ -378,34 +382,34 @@ class GroupHistory:
     def _is_migrated_by(self, record: GroupRecord) -> bool:
         """Return whether a record shows that this group was migrated to the classic protocol."""
         # Then its generation number is not below the group's last epoch.
-        if record.kind != "classic":
+        if record.group_protocol != "classic":
             return False
         if record.state is not None:
             return record.state.generation >= self._number > 0
         return record.value is not None and record.value["generation"] >= self._number > 0
 
-    def _complete_generation(self, item: HistoryItem) -> HistoryItem:
+    def _complete_generation(self, history_item: HistoryItem) -> HistoryItem:
         """Add causes and the time without a consumer to a finished rebalance.
 
-        ``item`` may also be an event, which is returned unchanged.
+        ``history_item`` may also be an event, which is returned unchanged.
         """
         # The predecessor is added, too; it may be of another protocol.
-        if not isinstance(item, Generation):
-            return item
+        if not isinstance(history_item, Generation):
+            return history_item
         before = self._previous
-        if before is not None and before.incarnation == item.incarnation:
-            item = replace(item, previous=before)
-        if self._opened is not None and _is_same(self._opened, item):
-            is_covered = before is not None or not item.gap_before
-            unread, intervals = self._unread.estimate(), self._unread.take_intervals()
-            item = replace(
-                item,
+        if before is not None and before.incarnation == history_item.incarnation:
+            history_item = replace(history_item, previous=before)
+        if self._opened is not None and _is_same(self._opened, history_item):
+            is_covered = before is not None or not history_item.gap_before
+            unread, intervals = self._unread.estimate_unread(), self._unread.take_intervals()
+            history_item = replace(
+                history_item,
                 causes=self._opened.causes,
                 unread=unread if is_covered else None,
                 unread_intervals=intervals if is_covered else (),
             )
-        self._previous = replace(item, previous=None, unread_intervals=())
-        return item
+        self._previous = replace(history_item, previous=None, unread_intervals=())
+        return history_item
 
 
 def _is_same(a: Generation, b: Generation) -> bool:

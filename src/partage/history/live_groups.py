@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from partage.errors import InvalidCaptureError
 from partage.history.clusters import ClusterHistory, CoordinatorMove
-from partage.history.commits import Stretch
+from partage.history.commits import CommitStretch
 from partage.history.events import (
     Event,
     Generation,
@@ -175,7 +175,8 @@ WatchEvent = RebalanceOpened | RebalanceSettled | GroupChange
 
 def _identity(group: str, generation: Generation) -> dict[str, Any]:
     return {
-        "group": group, "incarnation": generation.incarnation, "generation": generation.number,
+        "group": group, "incarnation": generation.incarnation,
+        "generation": generation.generation_number,
         "log_partition": generation.position.partition, "log_offset": generation.position.offset,
     }  # fmt: skip
 
@@ -233,7 +234,7 @@ class _OpenRebalance:
 class WatchedGroup:
     """Live view of one consumer group, which yields an event when a rebalance begins or ends.
 
-    Call `record` and `commit` in log order, and `expire` as time passes.
+    Call `process_record` and `process_commit` in log order, and `close_if_expired` as time passes.
 
     Attributes:
         history: the group's history so far.
@@ -254,7 +255,7 @@ class WatchedGroup:
         self._ended: GroupChange | None = None
         self._fresh = False
 
-    def stored(self) -> tuple[Any, ...]:
+    def export_state(self) -> tuple[Any, ...]:
         """Return the state of this live view as plain values, for a later process.
 
         Rebalance storms (many rebalances in quick succession) are stored elsewhere.
@@ -266,8 +267,10 @@ class WatchedGroup:
         return self.history.to_bytes(), self.opened, self._previous, self._settled, rest
 
     @classmethod
-    def resumed(cls, name: str, history: GroupHistory, state: tuple[Any, ...]) -> WatchedGroup:
-        """Restore the live view of a consumer group from the state that `stored` returned.
+    def restore_group(
+        cls, name: str, history: GroupHistory, state: tuple[Any, ...]
+    ) -> WatchedGroup:
+        """Restore the live view of a consumer group from the state that `export_state` returned.
 
         ``name`` is the group's name, ``history`` its restored history.
         """
@@ -283,8 +286,8 @@ class WatchedGroup:
 
     @property
     def is_open(self) -> bool:
-        """Return whether `expire` must be called later: a rebalance or a deletion is not finished
-        yet.
+        """Return whether `close_if_expired` must be called later: a rebalance or a deletion
+        is not finished yet.
         """
         return self._open is not None or self._ended_ms is not None
 
@@ -294,51 +297,51 @@ class WatchedGroup:
         """
         return self._storms.is_ongoing(time_ms)
 
-    def record(
-        self, record: GroupRecord, now_ms: int, *, fresh: bool, announced: bool
+    def process_record(
+        self, record: GroupRecord, now_ms: int, *, is_new: bool, announced: bool
     ) -> Iterator[WatchEvent]:
         """Process the group's next log record; yield the events that it causes.
 
         Args:
             record: the record.
             now_ms: present time in milliseconds.
-            fresh: whether the record is newer than the start of this process's recording.
+            is_new: whether the record is newer than the start of this process's recording.
             announced: whether it is newer than the first start of the recording.
         """
-        self._fresh = fresh
+        self._fresh = is_new
         items = list(self.history.process_record(record))
-        yield from self._history_events(items, record.timestamp_ms, fresh=fresh)
-        self._ended_ms = None if self.history.deletion() is None else now_ms + HOLD_MS
-        now = self.history.opened
+        yield from self._history_events(items, record.timestamp_ms, fresh=is_new)
+        self._ended_ms = None if self.history.find_deletion() is None else now_ms + HOLD_MS
+        now = self.history.newest_rebalance
         if now is not None and (self.opened is None or now.position != self.opened.position):
-            yield self._begin(now, now_ms, fresh=fresh, announced=announced)
+            yield self._begin(now, now_ms, fresh=is_new, announced=announced)
         if self._open is not None:
             for pair in [one for one in self._open.silent if self._is_read(one)]:
                 self._open.silent.discard(pair)
                 self._open.waiting.pop(pair, None)
-            yield from self._end_if_consumed(record.timestamp_ms, fresh=fresh)
+            yield from self._end_if_consumed(record.timestamp_ms, fresh=is_new)
 
-    def commit(self, commit: LiveCommit, *, fresh: bool) -> Iterator[WatchEvent]:
+    def process_commit(self, commit: LiveCommit, *, is_new: bool) -> Iterator[WatchEvent]:
         """Process the group's next offset commit; yield the events that it causes.
 
-        ``fresh`` says whether the commit is newer than the recording's start.
+        ``is_new`` says whether the commit is newer than the recording's start.
         """
         at, offset, pair = commit.timestamp_ms, commit.offset, (commit.topic, commit.partition)
         for move in self.history.moves_until(commit.position):
-            yield GroupChange(self.name, move, fresh)
+            yield GroupChange(self.name, move, is_new)
         stretch = (
-            Stretch(*pair)
+            CommitStretch(*pair)
             if offset is None
-            else Stretch(*pair, 1, at, at, offset, offset, latest_ms=at)
+            else CommitStretch(*pair, 1, at, at, offset, offset, latest_ms=at)
         )
-        for _ in self.history.stretch(stretch):
+        for _ in self.history.process_commit_stretch(stretch):
             pass  # pauses are figures of a replay
         if self._open is not None and offset is not None and self._is_read(pair):
             self._open.waiting.pop(pair, None)
             self._open.silent.discard(pair)
-            yield from self._end_if_consumed(at, fresh=fresh)
+            yield from self._end_if_consumed(at, fresh=is_new)
 
-    def expire(self, now_ms: int, *, fresh: bool) -> Iterator[WatchEvent]:
+    def close_if_expired(self, now_ms: int, *, fresh: bool) -> Iterator[WatchEvent]:
         """End the group's rebalance if it takes too long at ``now_ms``, and confirm a deletion.
 
         Yield the events. ``fresh`` says whether that time is after the recording's start.
@@ -346,14 +349,14 @@ class WatchedGroup:
         if self._ended_ms is not None and now_ms >= self._ended_ms:
             yield from self._confirm_deletion()
         if self._open is not None and now_ms >= self._open.deadline_ms:
-            yield self._settle("timeout", now_ms, self.history.unread(), fresh=fresh)
+            yield self._settle("timeout", now_ms, self.history.estimate_unread(), fresh=fresh)
 
-    def stop(self, now_ms: int) -> Iterator[WatchEvent]:
+    def close_rebalance_at_end(self, now_ms: int) -> Iterator[WatchEvent]:
         """Yield the end of the group's unfinished rebalance, because the recording ends."""
         if self._ended_ms is not None:
             yield from self._confirm_deletion()
         if self._open is not None:
-            yield self._settle("stopped", now_ms, self.history.unread(), fresh=True)
+            yield self._settle("stopped", now_ms, self.history.estimate_unread(), fresh=True)
 
     def _history_events(
         self, items: Sequence[HistoryItem], time_ms: int, *, fresh: bool
@@ -376,7 +379,7 @@ class WatchedGroup:
 
     def _confirm_deletion(self) -> Iterator[WatchEvent]:
         """Yield the deletion of the consumer group, without waiting for further records."""
-        self._ended_ms, found = None, self.history.deletion()
+        self._ended_ms, found = None, self.history.find_deletion()
         for one in derive_events(found) if found is not None else ():
             self._ended = GroupChange(self.name, one, fresh=self._fresh)
             yield self._ended
@@ -390,7 +393,11 @@ class WatchedGroup:
         generation = self.opened = replace(generation, previous=before)
         old = {} if before is None else _owners(before.last)
         new = _owners(generation.first)
-        moved = tuple(pair for pair, m in new.items() if pair in old and old[pair].owner != m.owner)
+        moved = tuple(
+            pair
+            for pair, m in new.items()
+            if pair in old and old[pair].owner_identity != m.owner_identity
+        )
         window = max((m.session_timeout_ms for m in generation.first.members), default=0)
         counts = generation.causes[0].kind not in _NO_EVENT
         list(
@@ -400,7 +407,7 @@ class WatchedGroup:
         waiting = {p: m.id for p, m in new.items() if p in stopped or p not in old}
         if generation.protocol == "share" or generation.taken_over:
             waiting = {}  # nothing is committed by offset, or nothing stopped
-        committed = self.history.committed()
+        committed = self.history.committed_offsets()
         silent = {pair for pair in waiting if pair not in committed}
         self._open = _OpenRebalance(
             generation, waiting, silent, frozenset(new), now_ms + SETTLE_MS, announced
@@ -411,7 +418,7 @@ class WatchedGroup:
     def _is_read(self, pair: _Pair) -> bool:
         if self._open is None or pair not in self._open.waiting:
             return False
-        reader = self.history.reader(*pair)
+        reader = self.history.current_consumer(*pair)
         if self._open.generation.protocol == "classic":
             return reader is not None
         return reader == self._open.waiting[pair]
@@ -437,7 +444,7 @@ class WatchedGroup:
         if one is None or one.waiting:
             return
         if not any(self.history.is_stopped(*pair) for pair in one.assigned):
-            yield self._settle("consumed", time_ms, self.history.unread(), fresh=fresh)
+            yield self._settle("consumed", time_ms, self.history.estimate_unread(), fresh=fresh)
 
     def _settle(
         self, how: str, time_ms: int, unread: UnreadEstimate | None, *, fresh: bool
@@ -504,39 +511,41 @@ class LiveGroups:
     _held: deque[_Held] = field(default_factory=deque)
     _open: dict[str, None] = field(default_factory=dict)
 
-    def add_state(self, state: Mapping[str, Any]) -> None:
-        """Add new metadata of the cluster (``state``: brokers, topics) to the live view.
+    def add_state(self, metadata: Mapping[str, Any]) -> None:
+        """Add new metadata of the cluster (``metadata``: brokers, topics) to the live view.
 
         The first metadata is also used for earlier times.
         """
         if not self.clusters.times:
-            self.clusters.append({**state, "ts_ms": 0, "assumed": True})
-        self.clusters.append(state)
+            self.clusters.append_metadata({**metadata, "ts_ms": 0, "assumed": True})
+        self.clusters.append_metadata(metadata)
 
-    def add(self, batches: Sequence[LogBatch], received_ms: int) -> None:
-        """Queue new record batches of ``__consumer_offsets``, which `advance` processes.
+    def queue_batches(self, batches: Sequence[LogBatch], received_ms: int) -> None:
+        """Queue new record batches of ``__consumer_offsets``, which `process_due_records`
+        processes.
 
         ``received_ms`` is the time of their arrival.
         """
         new = [one for one in batches if one.base_offset > self.newest.get(one.partition, -1)]
         for batch in new:
             self.newest[batch.partition] = batch.base_offset
-        for group, item in self.decoder.decode(new):
+        for group, item in self.decoder.decode_batches(new):
             due_ms = min(item.timestamp_ms, received_ms) + HOLD_MS
             self._held.append(_Held(due_ms, group, item))
 
     def to_bytes(self) -> bytes:
-        """Serialize the state of all consumer groups, which `resume` restores in a later process.
+        """Serialize the state of all consumer groups, which `restore_state` restores in a later
+        process.
 
         Cluster metadata is not included.
         """
-        groups = {name: group.stored() for name, group in self.groups.items()}
-        decoder = self.decoder.stored()
+        groups = {name: group.export_state() for name, group in self.groups.items()}
+        decoder = self.decoder.export_state()
         stored = (self.newest, decoder, groups, self.failed, list(self._held))
         return pack_state(stored, _STORED)
 
-    def resume(self, blob: bytes) -> None:
-        """Restore the state of all consumer groups from the bytes (``blob``) of `to_bytes`.
+    def restore_state(self, state_bytes: bytes) -> None:
+        """Restore the state of all consumer groups from the bytes (``state_bytes``) of `to_bytes`.
 
         The metadata and the broker's settings must be set before.
 
@@ -544,14 +553,14 @@ class LiveGroups:
             InvalidCaptureError: the bytes are of another version, or damaged.
         """
         try:
-            newest, decoder, groups, failed, held = unpack_state(blob, _STORED)
-            self.decoder.resume(decoder)
+            newest, decoder, groups, failed, held = unpack_state(state_bytes, _STORED)
+            self.decoder.restore_state(decoder)
             for name, state in groups.items():
                 history = GroupHistory.from_bytes(
                     state[0], self.clusters, self.session_timeout_ms, self.decoder.moves,
                     self.initial_delay_ms,
                 )  # fmt: skip
-                self.groups[name] = WatchedGroup.resumed(name, history, state)
+                self.groups[name] = WatchedGroup.restore_group(name, history, state)
                 if self.groups[name].is_open:
                     self._open[name] = None
         except (ValueError, TypeError, KeyError, AttributeError):
@@ -577,7 +586,7 @@ class LiveGroups:
             yield from self._process_queued(held, held.item.timestamp_ms)
         yield from self._expire_all(newest_ms, fresh=False)
 
-    def advance(self, now_ms: int) -> Iterator[WatchEvent]:
+    def process_due_records(self, now_ms: int) -> Iterator[WatchEvent]:
         """Process all queued records and commits that are due at ``now_ms``; yield the groups'
         events.
 
@@ -589,17 +598,17 @@ class LiveGroups:
 
     def _expire_all(self, now_ms: int, *, fresh: bool) -> Iterator[WatchEvent]:
         for name in list(self._open):
-            expired = self.groups[name].expire(now_ms, fresh=fresh)
+            expired = self.groups[name].close_if_expired(now_ms, fresh=fresh)
             yield from self._track_deadlines(name, expired)
 
-    def finish(self, now_ms: int) -> Iterator[WatchEvent]:
+    def process_remaining_records(self, now_ms: int) -> Iterator[WatchEvent]:
         """Process the remaining records and commits at the end of the recording; yield the
         events.
         """
         while self._held:
             yield from self._process_queued(self._held.popleft(), now_ms)
         for name in list(self._open):
-            yield from self._track_deadlines(name, self.groups[name].stop(now_ms))
+            yield from self._track_deadlines(name, self.groups[name].close_rebalance_at_end(now_ms))
 
     def _process_queued(self, held: _Held, now_ms: int) -> Iterator[WatchEvent]:
         if held.group in self.failed:
@@ -615,9 +624,9 @@ class LiveGroups:
         fresh = fresh or held.item.timestamp_ms >= self.started_ms
         announced = fresh or place.offset >= self.announced_from.get(place.partition, inf)
         events = (
-            group.commit(held.item, fresh=fresh)
+            group.process_commit(held.item, is_new=fresh)
             if isinstance(held.item, LiveCommit)
-            else group.record(held.item, now_ms, fresh=fresh, announced=announced)
+            else group.process_record(held.item, now_ms, is_new=fresh, announced=announced)
         )
         try:
             yield from self._track_deadlines(held.group, events)

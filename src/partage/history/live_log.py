@@ -72,7 +72,7 @@ class LiveDecoder:
     >>> decoder = LiveDecoder()
     >>> record = LogRecord(7, 5, b"\0\2\0\1g", None)
     >>> batch = LogBatch(0, 7, 0, 5, -1, False, False, None, [record])
-    >>> [(group, item.type) for group, item in decoder.decode([batch])]
+    >>> [(group, item.type) for group, item in decoder.decode_batches([batch])]
     [('g', 'GROUP_METADATA')]
     """
 
@@ -82,17 +82,21 @@ class LiveDecoder:
         self._epochs: dict[int, int] = {}
         self._pending: dict[tuple[int, int], list[LiveCommit]] = {}
 
-    def stored(self) -> tuple[Any, ...]:
+    def export_state(self) -> tuple[Any, ...]:
         """Return the decoder's open transactions and leader epochs as plain values, for
-        `resume`.
+        `restore_state`.
         """
         return self.moves, self.damaged, self._epochs, self._pending
 
-    def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore open transactions and leader epochs from the values (``state``) of `stored`."""
+    def restore_state(self, state: tuple[Any, ...]) -> None:
+        """Restore open transactions and leader epochs from the values (``state``) of
+        `export_state`.
+        """
         self.moves, self.damaged, self._epochs, self._pending = state
 
-    def decode(self, batches: Sequence[LogBatch]) -> Iterator[tuple[str, GroupRecord | LiveCommit]]:
+    def decode_batches(
+        self, batches: Sequence[LogBatch]
+    ) -> Iterator[tuple[str, GroupRecord | LiveCommit]]:
         """Decode record batches of ``__consumer_offsets``; yield (group, record or offset commit).
 
         An offset commit in a transaction is yielded when the transaction is committed.

@@ -65,35 +65,46 @@ class OwnershipIntervals:
         #: The latest end that was yielded. No later interval may begin before it.
         self._latest_end: int | None = None
 
-    def stored(self) -> tuple[Any, ...]:
-        """Return the unfinished ownership spans as plain values, for `resume`."""
+    def export_state(self) -> tuple[Any, ...]:
+        """Return the unfinished ownership spans as plain values, for `restore_state`."""
         return self._open, self._ended, self._newest, self._latest_end
 
-    def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the unfinished ownership spans from the values (``state``) of `stored`."""
+    def restore_state(self, state: tuple[Any, ...]) -> None:
+        """Restore the unfinished ownership spans from the values (``state``) of `export_state`."""
         self._open, self._ended, self._newest, self._latest_end = state
 
     def process_item(
-        self, item: Generation | LifecycleEvent | CurrentAssignment
+        self, history_item: Generation | LifecycleEvent | CurrentAssignment
     ) -> Iterator[Interval]:
         """Process the next item of the group's history; yield the ownership spans that are now
         final.
 
         A span is the time in which one member owned one partition.
         """
-        if isinstance(item, Generation) and item.protocol != "classic":
+        if isinstance(history_item, Generation) and history_item.protocol != "classic":
             return  # a target becomes ownership when members acknowledge it
-        time_ms = item.time_ms if isinstance(item, CurrentAssignment) else item.timestamp_ms
+        time_ms = (
+            history_item.time_ms
+            if isinstance(history_item, CurrentAssignment)
+            else history_item.timestamp_ms
+        )
         time_ms = self._correct_time(time_ms)
         yield from self._take_final_intervals(time_ms)
-        if isinstance(item, CurrentAssignment):
-            self._replace_intervals(item.epoch, time_ms, self._current(item), item.owner)
-        elif isinstance(item, LifecycleEvent):
-            if item.what in ("deleted", "migrated"):
-                self._replace_intervals(item.generation, time_ms, {}, None)
+        if isinstance(history_item, CurrentAssignment):
+            self._replace_intervals(
+                history_item.epoch,
+                time_ms,
+                self._current(history_item),
+                history_item.owner_identity,
+            )
+        elif isinstance(history_item, LifecycleEvent):
+            if history_item.what in ("deleted", "migrated"):
+                self._replace_intervals(history_item.generation, time_ms, {}, None)
         else:
-            self._replace_intervals(item.number, time_ms, self._assigned(item), None)
-            yield from self._rename_restarted_members(item)
+            self._replace_intervals(
+                history_item.generation_number, time_ms, self._assigned(history_item), None
+            )
+            yield from self._rename_restarted_members(history_item)
 
     def _rename_restarted_members(self, generation: Generation) -> Iterator[Interval]:
         """Give the partitions of static members that restarted in a generation to their new member
@@ -109,15 +120,20 @@ class OwnershipIntervals:
         for at_ms, state in states:
             time_ms = self._correct_time(at_ms)
             yield from self._take_final_intervals(time_ms)
-            ids = {m.owner: m.id for m in state.members if m.instance is not None}
+            ids = {m.owner_identity: m.id for m in state.members if m.instance is not None}
             renamed = {
                 key: replace(
-                    one, member=ids[key[3]], from_ms=time_ms, from_generation=generation.number
+                    one,
+                    member=ids[key[3]],
+                    from_ms=time_ms,
+                    from_generation=generation.generation_number,
                 )
                 for key, one in self._open.items()
                 if ids.get(key[3], one.member) != one.member
             }
-            self._replace_intervals(generation.number, time_ms, self._open | renamed, None)
+            self._replace_intervals(
+                generation.generation_number, time_ms, self._open | renamed, None
+            )
 
     def _correct_time(self, time_ms: int) -> int:
         """Return the time of a log record, corrected so that times never go back in the log."""
@@ -138,7 +154,7 @@ class OwnershipIntervals:
         self._newest = time_ms
         return time_ms
 
-    def finish(self) -> Iterator[Interval]:
+    def finish_intervals(self) -> Iterator[Interval]:
         """Yield the ownership spans that last until the end of the log."""
         yield from self._ended.values()
         yield from self._open.values()
@@ -161,15 +177,15 @@ class OwnershipIntervals:
         for member in generation.first.members:
             for topic, p in assigned_partitions(member):
                 topic_id = self._topic_id(topic, generation.timestamp_ms)
-                now[topic, topic_id, p, member.owner, OWNER] = Interval(
+                now[topic, topic_id, p, member.owner_identity, OWNER] = Interval(
                     generation.incarnation, topic_id, topic, p, member.id, member.instance,
-                    generation.timestamp_ms, generation.number,
+                    generation.timestamp_ms, generation.generation_number,
                 )  # fmt: skip
         return now
 
     def _current(self, assignment: CurrentAssignment) -> dict[_Key, Interval]:
         return {
-            (topic, topic_id, p, assignment.owner, role): Interval(
+            (topic, topic_id, p, assignment.owner_identity, role): Interval(
                 assignment.incarnation, topic_id, topic, p, assignment.member, assignment.instance,
                 assignment.time_ms, assignment.epoch, role=role,
             )
@@ -177,27 +193,34 @@ class OwnershipIntervals:
         }  # fmt: skip
 
     def _replace_intervals(
-        self, number: int, time_ms: int, now: dict[_Key, Interval], owner: str | None
+        self,
+        generation_number: int,
+        time_ms: int,
+        new_intervals: dict[_Key, Interval],
+        owner: str | None,
     ) -> None:
         """End the ownership spans of partitions that members lost, and begin those of new
         partitions.
 
         Args:
-            number: generation or epoch of the change.
+            generation_number: generation or epoch of the change.
             time_ms: time of the change.
-            now: the new intervals.
+            new_intervals: the new intervals.
             owner: the member whose partitions change; None for the whole group.
         """
         # An interval continues if the same member id gets the partition back at the same time.
         lost = [
             k for k, one in self._open.items()
-            if owner in (None, k[3]) and (k not in now or now[k].member != one.member)
+            if owner in (None, k[3])
+            and (k not in new_intervals or new_intervals[k].member != one.member)
         ]  # fmt: skip
         for key in lost:
             ended = self._open.pop(key)
             # A second restart within the same millisecond leaves the first interval that ended.
-            self._ended.setdefault(key, replace(ended, to_ms=time_ms, to_generation=number))
-        for key, interval in now.items():
+            self._ended.setdefault(
+                key, replace(ended, to_ms=time_ms, to_generation=generation_number)
+            )
+        for key, interval in new_intervals.items():
             if key in self._open:
                 continue
             previous = self._ended.get(key)

@@ -1,6 +1,6 @@
 """Pauses of partitions around rebalances: time without offset commits, and records read twice.
 
-Commits arrive as `partage.history.commits.Stretch`es, cut at each group record, so that none
+Commits arrive as `partage.history.commits.CommitStretch`es, cut at each group record, so that none
 spans a rebalance. Stretches and rebalances are fed in log order. The state is a few numbers a
 partition, however long the history is. `stopped_partitions` returns which partitions a rebalance
 stopped by the rules of its protocol.
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from partage.history.commits import Stretch
+from partage.history.commits import CommitStretch
 from partage.history.events import Generation
 from partage.history.records import ClassicState, assigned_partitions
 
@@ -98,15 +98,16 @@ class PartitionCommits:
 class PauseTracker:
     """Measures a consumer group's pauses: times without offset commits around rebalances.
 
-    Call `rebalance` and `stretch` in log order.
+    Call `begin_pauses` and `process_commit_stretch` in log order.
 
     Attributes:
         partitions: the state of each partition, by topic and number.
 
-    >>> tracker, before = PauseTracker(), Stretch("t", 0, 1, 1_000, 1_000, 7, 7)
-    >>> tracker.stretch(before), tracker.rebalance(0, 4, [("t", 0)])
+    >>> tracker, before = PauseTracker(), CommitStretch("t", 0, 1, 1_000, 1_000, 7, 7)
+    >>> tracker.process_commit_stretch(before), tracker.begin_pauses(0, 4, [("t", 0)])
     ([], [])
-    >>> [(p.pause_ms, p.rewind) for p in tracker.stretch(Stretch("t", 0, 1, 4_000, 4_000, 5, 5))]
+    >>> later = CommitStretch("t", 0, 1, 4_000, 4_000, 5, 5)
+    >>> [(p.pause_ms, p.rewind) for p in tracker.process_commit_stretch(later)]
     [(3000, 2)]
     """
 
@@ -135,7 +136,7 @@ class PauseTracker:
             state.last_ms, state.last_offset, state.waited_ms, state.waits = cells[:4]
             state.fresh, state.advanced_ms = cells[4:]
 
-    def rebalance(
+    def begin_pauses(
         self, incarnation: int, generation: int, partitions: Iterable[tuple[str, int]]
     ) -> list[Pause]:
         """Begin a consumption pause for each partition that a rebalance concerns.
@@ -160,7 +161,7 @@ class PauseTracker:
             state.fresh = False
         return dropped
 
-    def stretch(self, commits: Stretch) -> list[Pause]:
+    def process_commit_stretch(self, commits: CommitStretch) -> list[Pause]:
         """Process a partition's offset commits between two group records.
 
         Return the pauses (times without commits around a rebalance) that end with these commits.
@@ -186,7 +187,7 @@ class PauseTracker:
         state.fresh = True
         return ended
 
-    def _end(self, pause: Pause, stretch: Stretch, state: PartitionCommits) -> Pause:
+    def _end(self, pause: Pause, stretch: CommitStretch, state: PartitionCommits) -> Pause:
         rewind = advance = None
         if state.last_offset is not None:
             ahead = stretch.first_offset - state.last_offset
@@ -215,7 +216,7 @@ class PauseTracker:
         state = self.partitions.get((topic, partition))
         return None if state is None else state.usual_ms
 
-    def finish(self) -> Iterator[Pause]:
+    def finish_pauses(self) -> Iterator[Pause]:
         """Yield the pauses that have not ended at the end of the log."""
         for state in self.partitions.values():
             yield from state.waiting
@@ -239,4 +240,4 @@ def stopped_partitions(generation: Generation) -> frozenset[tuple[str, int]]:
 
 
 def _owners(state: ClassicState) -> dict[tuple[str, int], str]:
-    return {pair: m.owner for m in state.members for pair in assigned_partitions(m)}
+    return {pair: m.owner_identity for m in state.members for pair in assigned_partitions(m)}

@@ -157,7 +157,7 @@ def surviving_claims(index: Index, dense: Int32Array, cluster: Cluster) -> Claim
     """
     alive = dense[cluster.partition_exists[dense]] if len(dense) else dense
     if not len(alive):
-        return Claims.of(())
+        return Claims.from_owned(())
     topic_of = index.topic_of[alive]
     if (topic_of == topic_of[0]).all():  # the common case of one topic needs no sorting
         only = (index.topics[topic_of[0]],)

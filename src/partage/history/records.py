@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from partage.errors import WireFormatError
 from partage.java.strings import decode_utf8
-from partage.wire.columns.classic_groups import ClassicColumns, Payloads
+from partage.wire.columns.classic_groups import ClassicColumns, MemberPayloads
 from partage.wire.consumer_protocol import (
     CONSUMER_PROTOCOL_ASSIGNMENT,
     read_embedded,
@@ -125,7 +125,7 @@ class MemberState:
     damage: str | None
 
     @property
-    def owner(self) -> str:
+    def owner_identity(self) -> str:
         """Identity of the member that survives a restart: its instance id if it has one, else
         member id.
         """
@@ -163,7 +163,8 @@ class GroupRecord:
         value: fields of the record's value in the same form; None for a tombstone.
         state: state of a classic group if its record was decoded by column; ``value`` is None then.
 
-    >>> GroupRecord(LogPosition(0, 1), 5, "SHARE_GROUP_METADATA", {"groupId": "g"}, None).kind
+    >>> key = {"groupId": "g"}
+    >>> GroupRecord(LogPosition(0, 1), 5, "SHARE_GROUP_METADATA", key, None).group_protocol
     'share'
     """
 
@@ -175,14 +176,14 @@ class GroupRecord:
     state: ClassicState | None = None
 
     @property
-    def kind(self) -> str:
+    def group_protocol(self) -> str:
         """Protocol of the record's group: classic, consumer, share or streams."""
         return PROTOCOLS[self.type.split("_", 1)[0]]
 
     @property
-    def what(self) -> str:
+    def record_type(self) -> str:
         """Type of the log record without the protocol, such as ``GROUP_MEMBER_METADATA``."""
-        return self.type if self.kind == "classic" else self.type.split("_", 1)[1]
+        return self.type if self.group_protocol == "classic" else self.type.split("_", 1)[1]
 
 
 def assigned_partitions(member: MemberState) -> tuple[tuple[str, int], ...]:
@@ -288,12 +289,12 @@ def parse_payloads(subscription: bytes, assignment: bytes) -> _Parsed:
         return sent, *_NOT_ASSIGNED, str(e)
 
 
-def _parse_cached(parse: Callable[[bytes], _T], raw: bytes) -> _T:
+def _parse_cached(parse: Callable[[bytes], _T], encoded: bytes) -> _T:
     """Parse bytes that a member sent, with a cache, because most members send the same bytes again.
 
-    ``parse`` is the function that parses the bytes ``raw``.
+    ``parse`` is the function that parses the bytes ``encoded``.
     """
-    return parse(raw) if len(raw) > _LONGEST_CACHED else cast("_T", _cached(parse, raw))
+    return parse(encoded) if len(encoded) > _LONGEST_CACHED else cast("_T", _cached(parse, encoded))
 
 
 @lru_cache(maxsize=_CACHED)
@@ -349,14 +350,14 @@ class ClassicStates:
         self.subscriptions: dict[bytes, Subscription | None] = {}
         self.assignments: dict[bytes, _Assigned | None] = {}
 
-    def of(self, found: ClassicColumns) -> Iterator[tuple[int, ClassicState]]:
+    def yield_states(self, decoded_columns: ClassicColumns) -> Iterator[tuple[int, ClassicState]]:
         """Yield the group state of each classic group record in a batch, as (row, state).
 
-        ``found`` are the columns of the decoded batch.
+        ``decoded_columns`` are the columns of the decoded batch.
         """
-        members = _BatchMembers(self, found)
-        text, listed = found.texts.text, found.listed.tolist()
-        columns = (found.column(name).tolist() for name in _RECORD_COLUMNS)
+        members = _BatchMembers(self, decoded_columns)
+        text, listed = decoded_columns.texts.decoded_text, decoded_columns.listed.tolist()
+        columns = (decoded_columns.column_of_field(name).tolist() for name in _RECORD_COLUMNS)
         for row, generation, state_ms, kind, strategy, leader, first, count in zip(
             *columns, strict=True
         ):
@@ -422,15 +423,19 @@ class _BatchMembers:
         self.consumer = _CodeCache(states.consumers, self._cache_key, self._create_consumer)
         self.other = _CodeCache(states.other_members, self._cache_key, self._create_other)
         self._subscription = _CodeCache(
-            states.subscriptions, found.subscriptions.sent.raw, subscriptions.subscription
+            states.subscriptions,
+            found.subscriptions.sent.raw_bytes,
+            subscriptions.find_subscription,
         )
         self._assigned = _CodeCache(
-            states.assignments, found.assignments.sent.raw, assignments.assignment
+            states.assignments, found.assignments.sent.raw_bytes, assignments.find_assignment
         )
 
-    def _cache_key(self, code: int) -> bytes:
-        """Return the bytes by which a member of the batch (``code``) is found in the cache."""
-        return self._found.whole.raw(code) + bytes(self._cells[code][:1])
+    def _cache_key(self, member_code: int) -> bytes:
+        """Return the bytes by which a member of the batch (``member_code``) is found in the
+        cache.
+        """
+        return self._found.whole.raw_bytes(member_code) + bytes(self._cells[member_code][:1])
 
     def _create_consumer(self, code: int, _: bytes) -> MemberState:
         sent, received = self._cells[code][7:]
@@ -439,7 +444,10 @@ class _BatchMembers:
             subscription is None or assigned is None
         ):  # the wire engine parses it, or names the error
             found = self._found
-            raws = found.subscriptions.sent.raw(sent), found.assignments.sent.raw(received)
+            raws = (
+                found.subscriptions.sent.raw_bytes(sent),
+                found.assignments.sent.raw_bytes(received),
+            )
             return self._create(code, parse_payloads(*raws))
         return self._create(code, (subscription, *assigned, None))
 
@@ -452,7 +460,7 @@ class _BatchMembers:
 
     def _create(self, code: int, parsed: _Parsed) -> MemberState:
         _, name, instance, client, host, rebalance_ms, session_ms, _, _ = self._cells[code]
-        text = self._found.texts.text
+        text = self._found.texts.decoded_text
         return MemberState(
             text(name), None if instance < 0 else text(instance), text(client), text(host),
             max(rebalance_ms, -1), session_ms, *parsed,
@@ -465,21 +473,21 @@ class _PayloadColumns:
     A result of None means that the caller must parse the bytes itself.
     """
 
-    def __init__(self, found: Payloads) -> None:
+    def __init__(self, found: MemberPayloads) -> None:
         self._heads, self._pairs = found.heads.tolist(), found.pairs.tolist()
         self._topics, self._numbers = found.topics.tolist(), found.numbers.tolist()
-        self._text, self._data = found.names.text, found.sent.data.data
+        self._text, self._data = found.names.decoded_text, found.sent.data.data
 
-    def subscription(self, code: int, _: bytes) -> Subscription | None:
+    def find_subscription(self, subscription_code: int, _: bytes) -> Subscription | None:
         """Return a member's subscription from the decoded columns; None if its bytes must be
         parsed.
 
-        ``code`` is the integer code of the subscription in the batch.
+        ``subscription_code`` is the integer code of the subscription in the batch.
         """
         (
             version, topics_from, topics, pairs_from, pairs, user_at, user_size, generation,
             rack_at, rack_size,
-        ) = self._heads[code]  # fmt: skip
+        ) = self._heads[subscription_code]  # fmt: skip
         if version < 0:
             return None
         rack = self._bytes(rack_at, rack_size)
@@ -492,15 +500,15 @@ class _PayloadColumns:
             None if rack is None else decode_utf8(rack),
         )
 
-    def assignment(self, code: int, raw: bytes) -> _Assigned | None:
+    def find_assignment(self, assignment_code: int, encoded: bytes) -> _Assigned | None:
         """Return a member's assignment from the decoded columns; None if its bytes must be parsed.
 
-        The result has partitions, version and user data. ``code`` is the assignment's integer code
-        in the batch, ``raw`` its bytes.
+        The result has partitions, version and user data. ``assignment_code`` is the assignment's
+        integer code in the batch, ``encoded`` its bytes.
         """
-        if not raw:  # the coordinator stores no bytes for a member that the leader left out
+        if not encoded:  # the coordinator stores no bytes for a member that the leader left out
             return _NOT_ASSIGNED
-        version, _, _, first, count, user_at, user_size, *_ = self._heads[code]
+        version, _, _, first, count, user_at, user_size, *_ = self._heads[assignment_code]
         if version < 0:
             return None
         return self._pairs_of(first, count), version, self._bytes(user_at, user_size)

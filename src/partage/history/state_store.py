@@ -64,12 +64,12 @@ _DATACLASSES: tuple[type, ...] = (
 _NAMED_TUPLES: tuple[type, ...] = (Instant, Pause, UnreadInterval)
 
 
-def pack_state(value: object, more: tuple[type, ...] = (), *, level: int = 6) -> bytes:
+def pack_state(value: object, more_classes: tuple[type, ...] = (), *, level: int = 6) -> bytes:
     """Serialize the state of a group's history to compressed bytes, which `unpack_state` restores.
 
     Args:
         value: plain values, and instances of the classes of a group's history.
-        more: further dataclasses and named tuples that the value contains.
+        more_classes: further dataclasses and named tuples that the value contains.
         level: zlib compression level, 0 (none) to 9.
 
     Raises:
@@ -78,32 +78,32 @@ def pack_state(value: object, more: tuple[type, ...] = (), *, level: int = 6) ->
     >>> unpack_state(pack_state({("t", 1): LogPosition(0, 5)}))
     {('t', 1): LogPosition(partition=0, offset=5)}
     """
-    plain = _Packer(more).pack(value)
+    plain = _Packer(more_classes).pack(value)
     text = json.dumps(plain, separators=(",", ":"), ensure_ascii=True)
     return _MAGIC + bytes([VERSION]) + zlib.compress(text.encode("ascii"), level)
 
 
-def unpack_state(blob: bytes, more: tuple[type, ...] = ()) -> Any:
-    """Restore the state that `pack_state` serialized to bytes (``blob``).
+def unpack_state(packed: bytes, more_classes: tuple[type, ...] = ()) -> Any:
+    """Restore the state that `pack_state` serialized to bytes (``packed``).
 
-    ``more`` are the additional classes, as for `pack_state`.
+    ``more_classes`` are the additional classes, as for `pack_state`.
 
     Raises:
         InvalidCaptureError: the bytes are of another layout or version, or damaged.
     """
-    if blob[:3] != _MAGIC or len(blob) < 4:
+    if packed[:3] != _MAGIC or len(packed) < 4:
         raise InvalidCaptureError("stored state: unknown layout; rebuild it from the log")
-    if blob[3] != VERSION:
-        what = f"stored state: layout {blob[3]}, this version reads {VERSION}"
+    if packed[3] != VERSION:
+        what = f"stored state: layout {packed[3]}, this version reads {VERSION}"
         raise InvalidCaptureError(f"{what}; rebuild it from the log")
     try:
         inflate = zlib.decompressobj()
-        text = inflate.decompress(blob[4:], _LARGEST)
+        text = inflate.decompress(packed[4:], _LARGEST)
         if inflate.unconsumed_tail or not inflate.eof:
             raise InvalidCaptureError(
                 "stored state: truncated or too large; rebuild it from the log"
             )
-        return _Unpacker(more).unpack(json.loads(text))
+        return _Unpacker(more_classes).unpack(json.loads(text))
     except (
         zlib.error, ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError,
         RecursionError,
@@ -114,14 +114,14 @@ def unpack_state(blob: bytes, more: tuple[type, ...] = ()) -> Any:
 
 @lru_cache
 def _known_classes(
-    more: tuple[type, ...],
+    more_classes: tuple[type, ...],
 ) -> tuple[dict[type, list[str]], set[type]]:
     """Return the classes that may be serialized: dataclasses with field names, and named tuples.
 
-    ``more`` are classes besides the standard ones.
+    ``more_classes`` are classes besides the standard ones.
     """
-    tuples = {*_NAMED_TUPLES, *(kind for kind in more if issubclass(kind, tuple))}
-    kinds = (kind for kind in (*_DATACLASSES, *more) if kind not in tuples)
+    tuples = {*_NAMED_TUPLES, *(kind for kind in more_classes if issubclass(kind, tuple))}
+    kinds = (kind for kind in (*_DATACLASSES, *more_classes) if kind not in tuples)
     return {kind: [f.name for f in fields(kind)] for kind in kinds}, tuples
 
 

@@ -38,14 +38,14 @@ __all__ = [
     "after_heartbeat",
     "after_record",
     "before_record",
-    "between",
     "commits_at_revocation",
     "departure_time",
     "first_join_time",
     "heartbeat_interval",
-    "mixture",
+    "mix_instants",
     "revocation_time",
     "sum_stops",
+    "uniform_instant",
 ]
 
 #: heartbeat.interval.ms of a consumer, if its session timeout leaves room for three of them.
@@ -108,33 +108,33 @@ class Instant(NamedTuple):
     earliest: float
     latest: float
 
-    def widened(self, other: Instant) -> Instant:
+    def with_added_uncertainty(self, independent: Instant) -> Instant:
         """Return this uncertain time with the uncertainty of an independent one
-        (``other``) added.
+        (``independent``) added.
         """
         return Instant(
             self.mean,
-            self.variance + other.variance,
-            self.earliest - (other.latest - other.mean),
-            self.latest + (other.mean - other.earliest),
+            self.variance + independent.variance,
+            self.earliest - (independent.latest - independent.mean),
+            self.latest + (independent.mean - independent.earliest),
         )
 
     @property
-    def interval(self) -> tuple[float, float]:
+    def interval_80_percent(self) -> tuple[float, float]:
         """Start and end of the 80 % interval of the uncertain time (ms), within its hard limits.
 
-        >>> [round(end, 2) for end in between(0, 10).interval]
+        >>> [round(end, 2) for end in uniform_instant(0, 10).interval_80_percent]
         [0.09, 9.91]
         """
         width = INTERVAL_WIDTH * sqrt(self.variance)
         low, high = max(self.earliest, self.mean - width), min(self.latest, self.mean + width)
         return min(low, self.mean), max(high, self.mean)
 
-    def limited(self, earliest: float, latest: float) -> Instant:
+    def limit_to_range(self, earliest: float, latest: float) -> Instant:
         """Return this uncertain time restricted to ``earliest`` ... ``latest``; the latter wins a
         conflict.
 
-        >>> between(0, 10).limited(4, 20)
+        >>> uniform_instant(0, 10).limit_to_range(4, 20)
         Instant(mean=7.0, variance=3.0, earliest=4, latest=10)
         """
         low, high = max(self.earliest, earliest), min(self.latest, latest)
@@ -144,21 +144,24 @@ class Instant(NamedTuple):
             at = min(max(self.mean, earliest), latest)
             return Instant(at, 0.0, at, at)
         if self.earliest <= self.mean - 1e-9 and self.variance > 0 and not low <= self.mean <= high:
-            return between(low, high)
+            return uniform_instant(low, high)
         widest = (high - low) ** 2 / 12
         if self.variance <= widest:
             return Instant(min(max(self.mean, low), high), self.variance, low, high)
-        return between(low, high)
+        return uniform_instant(low, high)
 
 
-def between(first: float, last: float) -> Instant:
-    """Return an uncertain time with a uniform distribution from ``first`` to ``last`` (ms).
+def uniform_instant(earliest_ms: float, latest_ms: float) -> Instant:
+    """Return an uncertain time with a uniform distribution from ``earliest_ms`` to ``latest_ms``
+    (ms).
 
-    >>> between(0, 6)
+    >>> uniform_instant(0, 6)
     Instant(mean=3.0, variance=3.0, earliest=0, latest=6)
     """
-    last = max(first, last)
-    return Instant((first + last) / 2, (last - first) ** 2 / 12, first, last)
+    latest_ms = max(earliest_ms, latest_ms)
+    return Instant(
+        (earliest_ms + latest_ms) / 2, (latest_ms - earliest_ms) ** 2 / 12, earliest_ms, latest_ms
+    )
 
 
 def after_record(time_ms: float) -> Instant:
@@ -209,26 +212,32 @@ def first_join_time(end_ms: float, delay_ms: float | None, members: int) -> Inst
     (9570.0, 8500.0)
     """
     if delay_ms is None:
-        return between(end_ms - INITIAL_DELAY_MS, end_ms)
+        return uniform_instant(end_ms - INITIAL_DELAY_MS, end_ms)
     # A client that starts looks its coordinator up before it joins.
     latest = end_ms - delay_ms
     earliest, mean = latest - _LONGEST_START_MS, latest - _START_MS
     first = Instant(mean, _START_DEVIATION_MS**2, earliest, latest)
     if members == 1:
         return first
-    return between(first.earliest - delay_ms, first.latest)
+    return uniform_instant(first.earliest - delay_ms, first.latest)
 
 
-def mixture(share: float, one: Instant, other: Instant) -> Instant:
-    """Return an uncertain time that is ``one`` with probability ``share``, else ``other``.
+def mix_instants(probability: float, likely: Instant, otherwise: Instant) -> Instant:
+    """Return an uncertain time that is ``likely`` with probability ``probability``, else
+    ``otherwise``.
 
-    >>> mixture(0.5, between(0, 0), between(10, 10))
+    >>> mix_instants(0.5, uniform_instant(0, 0), uniform_instant(10, 10))
     Instant(mean=5.0, variance=25.0, earliest=0, latest=10)
     """
-    mean = share * one.mean + (1 - share) * other.mean
-    variance = share * (one.variance + (one.mean - mean) ** 2)
-    variance += (1 - share) * (other.variance + (other.mean - mean) ** 2)
-    return Instant(mean, variance, min(one.earliest, other.earliest), max(one.latest, other.latest))
+    mean = probability * likely.mean + (1 - probability) * otherwise.mean
+    variance = probability * (likely.variance + (likely.mean - mean) ** 2)
+    variance += (1 - probability) * (otherwise.variance + (otherwise.mean - mean) ** 2)
+    return Instant(
+        mean,
+        variance,
+        min(likely.earliest, otherwise.earliest),
+        max(likely.latest, otherwise.latest),
+    )
 
 
 def heartbeat_interval(session_timeout_ms: float, *, classic: bool = True) -> float:
@@ -268,21 +277,24 @@ class MemberCommits:
         """
         return DEFAULT_COMMIT_MS if self.usual_ms is None else max(1.0, self.usual_ms)
 
-    def at_stop(self, otherwise: Instant, share: float | None = None) -> Instant:
+    def estimate_stop(self, otherwise: Instant, commit_probability: float | None = None) -> Instant:
         """Estimate when a consumer stopped: at its last commit, or at the later time ``otherwise``.
 
         Both are weighed by the probability that the consumer commits when it stops.
 
         Args:
             otherwise: the time of the stop if no commit marks it.
-            share: probability that the last commit marks the stop; by default the member's own.
+            commit_probability: probability that the last commit marks the stop; by default the
+                member's own.
         """
         if self.last_ms is None:
             return otherwise
         earliest, latest = self.last_ms - _LONGEST_LATENCY_MS, self.last_ms
         last = Instant(self.last_ms - 5.0, _LATENCY_DEVIATION_MS**2, earliest, latest)
-        after = otherwise.limited(self.last_ms, max(self.last_ms, otherwise.latest))
-        return mixture(self.share if share is None else share, last, after)
+        after = otherwise.limit_to_range(self.last_ms, max(self.last_ms, otherwise.latest))
+        return mix_instants(
+            self.share if commit_probability is None else commit_probability, last, after
+        )
 
 
 def commits_at_revocation(prompt: int, stops: int, *, java: bool = False) -> float:
@@ -317,18 +329,22 @@ def revocation_time(
     # member has rejoined.
     first, last = end_ms - heartbeat_ms, commits.last_ms
     if last is None:
-        return mixture(1 / max(1, members), before_record(end_ms), between(first, end_ms))
+        return mix_instants(
+            1 / max(1, members), before_record(end_ms), uniform_instant(first, end_ms)
+        )
     if last + 1.5 * commits.interval_ms < first:
         # The phase was longer than a heartbeat: it waited for a slow or dead member.
-        return commits.at_stop(between(last, last + commits.interval_ms))
+        return commits.estimate_stop(uniform_instant(last, last + commits.interval_ms))
     # Bayes' rule: a commit at revocation falls within the last heartbeat, any other one anywhere
     # within the member's commit interval.
     at_stop = commits.share / max(1.0, heartbeat_ms)
     if last < first - _LONGEST_LATENCY_MS:
         at_stop = _SLOW * commits.share / commits.interval_ms
     share = at_stop / (at_stop + (1 - commits.share) / commits.interval_ms)
-    start = between(min(max(first, last), end_ms), end_ms)
-    return commits.at_stop(mixture(1 / max(1, members), before_record(end_ms), start), share)
+    start = uniform_instant(min(max(first, last), end_ms), end_ms)
+    return commits.estimate_stop(
+        mix_instants(1 / max(1, members), before_record(end_ms), start), share
+    )
 
 
 def absence_time(commits: MemberCommits, latest_ms: float, poll_ms: float = 0.0) -> Instant:
@@ -341,11 +357,11 @@ def absence_time(commits: MemberCommits, latest_ms: float, poll_ms: float = 0.0)
     """
     last = commits.last_ms
     if last is None:
-        return between(latest_ms - commits.interval_ms, latest_ms)
-    found = commits.at_stop(between(last, min(last + commits.interval_ms, latest_ms)))
+        return uniform_instant(latest_ms - commits.interval_ms, latest_ms)
+    found = commits.estimate_stop(uniform_instant(last, min(last + commits.interval_ms, latest_ms)))
     is_stalled = 0 < _NEARLY * poll_ms <= latest_ms - last
     rejoined = before_record(latest_ms)
-    return mixture(_STALLS / (1 + _STALLS), rejoined, found) if is_stalled else found
+    return mix_instants(_STALLS / (1 + _STALLS), rejoined, found) if is_stalled else found
 
 
 def departure_time(
@@ -370,11 +386,11 @@ def departure_time(
     # A member that left stopped when the rebalance began. A member that died stopped a session
     # timeout earlier, within one heartbeat interval. The result mixes both times by their
     # probabilities (Bayes' rule), given the time of the last commit.
-    died = between(begun.earliest - session_ms, begun.latest - session_ms + heartbeat_ms)
+    died = uniform_instant(begun.earliest - session_ms, begun.latest - session_ms + heartbeat_ms)
     last, interval = commits.last_ms, commits.interval_ms
     if last is None:
-        return died if static else mixture(_LEAVES, begun, died)
-    alive = between(last, last + interval)
+        return died if static else mix_instants(_LEAVES, begun, died)
+    alive = uniform_instant(last, last + interval)
     idle = _IDLE / (_LONG_IDLE * interval)
     at_close = 0.0
     if last >= begun.earliest - _LONGEST_LATENCY_MS:
@@ -382,22 +398,30 @@ def departure_time(
     later = (1 - commits.share) * _coincidence_density(alive, begun) + idle
     is_silent = begun.latest - last >= _NEARLY * poll_ms > _NEARLY * session_ms
     stalled = _STALLS * idle if is_silent else 0.0
-    left = begun.limited(last, last + interval) if _coincidence_density(alive, begun) > 0 else begun
-    left = commits.at_stop(left, at_close / (at_close + later + stalled))
+    left = (
+        begun.limit_to_range(last, last + interval)
+        if _coincidence_density(alive, begun) > 0
+        else begun
+    )
+    left = commits.estimate_stop(left, at_close / (at_close + later + stalled))
     likely_died = _coincidence_density(alive, died) + idle
     if likely_died > idle:
         is_prompt = static and last >= died.earliest - _LONGEST_LATENCY_MS
-        died = died.limited(last, last + interval)
-        died = commits.at_stop(died) if is_prompt else died
+        died = died.limit_to_range(last, last + interval)
+        died = commits.estimate_stop(died) if is_prompt else died
     weight = _LEAVES * (stalled if static else at_close + later + stalled)
-    return mixture(weight / (weight + (1 - _LEAVES) * likely_died), left, died)
+    return mix_instants(weight / (weight + (1 - _LEAVES) * likely_died), left, died)
 
 
-def _coincidence_density(one: Instant, other: Instant) -> float:
+def _coincidence_density(instant: Instant, other_instant: Instant) -> float:
     """Return the probability density (per ms) that one uncertain time equals another one."""
     # Both are taken as uniform and independent; the result is a likelihood for Bayes' rule.
-    common = min(one.latest, other.latest) - max(one.earliest, other.earliest)
-    widths = max(1.0, one.latest - one.earliest) * max(1.0, other.latest - other.earliest)
+    common = min(instant.latest, other_instant.latest) - max(
+        instant.earliest, other_instant.earliest
+    )
+    widths = max(1.0, instant.latest - instant.earliest) * max(
+        1.0, other_instant.latest - other_instant.earliest
+    )
     return max(0.0, common) / widths
 
 
@@ -473,20 +497,21 @@ class StopSum:
     least: float = 0.0
     most: float = 0.0
 
-    def add(self, start: Instant, end: Instant, apart_ms: float = 0.0) -> None:
-        """Add the time in which one partition had no consumer, from ``start`` to ``end``.
+    def add_stop(self, stop_time: Instant, start_time: Instant, apart_ms: float = 0.0) -> None:
+        """Add the time in which one partition had no consumer, from ``stop_time`` to
+        ``start_time``.
 
         Args:
-            start: when the last owner stopped.
-            end: when the next owner started.
+            stop_time: when the last owner stopped.
+            start_time: when the next owner started.
             apart_ms: part of that time in which no member subscribed to the topic; it is
                 subtracted.
         """
-        length = max(0.0, end.mean - start.mean - apart_ms)
+        length = max(0.0, start_time.mean - stop_time.mean - apart_ms)
         self.mean += length
-        self.deviation += sqrt(start.variance + end.variance)
-        self.least += max(0.0, end.earliest - start.latest - apart_ms)
-        self.most += max(length, end.latest - start.earliest - apart_ms)
+        self.deviation += sqrt(stop_time.variance + start_time.variance)
+        self.least += max(0.0, start_time.earliest - stop_time.latest - apart_ms)
+        self.most += max(length, start_time.latest - stop_time.earliest - apart_ms)
 
 
 def sum_stops(stops: Iterable[StopSum], no_consumer_ms: float = 0.0) -> UnreadEstimate:
@@ -556,23 +581,28 @@ class OpenStop:
         self.apart_ms += max(0.0, until_ms - self.apart_from_ms)
         self.apart_from_ms = None
 
-    def interval(self, pair: tuple[str, int], new_owner: str, end: Instant) -> UnreadInterval:
+    def close_interval(
+        self, topic_partition: tuple[str, int], new_owner: str, read_again: Instant
+    ) -> UnreadInterval:
         """Return the row of table ``unread`` for the partition, which is consumed again.
 
         Args:
-            pair: topic and partition number.
+            topic_partition: topic and partition number.
             new_owner: id of the member that consumes it now.
-            end: when it was consumed again.
+            read_again: when it was consumed again.
         """
         length = StopSum()
-        length.add(self.start, end, self.apart_ms)
+        length.add_stop(self.start, read_again, self.apart_ms)
         unread = sum_stops([length])
         # A member may stop just after the record by which another one is assigned its partition.
-        stopped = (_whole_ms(min(at, end.mean)) for at in (self.start.mean, *self.start.interval))
+        stopped = (
+            _whole_ms(min(at, read_again.mean))
+            for at in (self.start.mean, *self.start.interval_80_percent)
+        )
         lengths = (_whole_ms(1_000 * one) for one in (unread.best, unread.p10, unread.p90))
         since = None if self.first_apart_ms is None else _whole_ms(self.first_apart_ms)
-        times = (*stopped, _whole_ms(end.mean), *lengths, _whole_ms(self.apart_ms))
-        found = UnreadInterval(*pair, self.member, new_owner, *times)
+        times = (*stopped, _whole_ms(read_again.mean), *lengths, _whole_ms(self.apart_ms))
+        found = UnreadInterval(*topic_partition, self.member, new_owner, *times)
         return found._replace(no_consumer_from_ms=since)
 
 

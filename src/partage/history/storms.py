@@ -23,7 +23,7 @@ _Item = TypeVar("_Item")
 
 
 @dataclass(slots=True)
-class _Pending(Generic[_Item]):
+class _PendingRebalance(Generic[_Item]):
     """A rebalance that may still become part of a rebalance storm (rebalances in quick
     succession).
     """
@@ -38,31 +38,31 @@ class _Pending(Generic[_Item]):
 class StormTracker(Generic[_Item]):
     """Finder of a consumer group's rebalance storms: rebalances in quick succession.
 
-    Call `add_rebalance` for each rebalance, then `finish`. They yield earlier rebalances in the
-    same order, with the number of their storm or None.
+    Call `add_rebalance` for each rebalance, then `finish_storms`. They yield earlier rebalances in
+    the same order, with the number of their storm or None.
 
     >>> tracker = StormTracker[str]()
     >>> times = (0, 2_000, 4_000, 99_000)
     >>> out = [one for t in times for one in tracker.add_rebalance(f"{t}", t, 10_000)]
-    >>> out + list(tracker.finish())
+    >>> out + list(tracker.finish_storms())
     [('0', 0), ('2000', 0), ('4000', 0), ('99000', None)]
     """
 
     def __init__(self) -> None:
-        self._pending: deque[_Pending[_Item]] = deque()
+        self._pending: deque[_PendingRebalance[_Item]] = deque()
         self._number = 0
 
-    def stored(self) -> tuple[Any, ...]:
-        """Return the rebalances that may belong to a storm as plain values, for `resume`."""
+    def export_state(self) -> tuple[Any, ...]:
+        """Return the rebalances that may belong to a storm as plain values, for `restore_state`."""
         waiting = [(w.item, w.time_ms, w.window_ms, w.counts, w.storm) for w in self._pending]
         return waiting, self._number
 
-    def resume(self, state: tuple[Any, ...]) -> None:
+    def restore_state(self, state: tuple[Any, ...]) -> None:
         """Restore the rebalances that may belong to a storm from the values (``state``) of
-        `stored`.
+        `export_state`.
         """
         waiting, self._number = state
-        self._pending = deque(_Pending(*one) for one in waiting)
+        self._pending = deque(_PendingRebalance(*one) for one in waiting)
 
     def add_rebalance(
         self, item: _Item, time_ms: int, window_ms: int | None, *, counts: bool = True
@@ -79,7 +79,7 @@ class StormTracker(Generic[_Item]):
                 cooperative one.
         """
         last = self._pending[-1].time_ms if self._pending else time_ms
-        newest = _Pending(item, max(time_ms, last), window_ms or LEAST_WINDOW_MS, counts)
+        newest = _PendingRebalance(item, max(time_ms, last), window_ms or LEAST_WINDOW_MS, counts)
         self._pending.append(newest)
         while newest.time_ms - self._pending[0].time_ms > max(
             self._pending[0].window_ms, newest.window_ms
@@ -100,7 +100,7 @@ class StormTracker(Generic[_Item]):
             and time_ms - newest.time_ms <= newest.window_ms
         )
 
-    def finish(self) -> Iterator[tuple[_Item, int | None]]:
+    def finish_storms(self) -> Iterator[tuple[_Item, int | None]]:
         """Yield the remaining rebalances with their storm numbers, at the end of the log."""
         while self._pending:
             yield self._pop()
@@ -109,7 +109,7 @@ class StormTracker(Generic[_Item]):
         first = self._pending.popleft()
         return first.item, first.storm
 
-    def _assign_storm_number(self, newest: _Pending[_Item]) -> None:
+    def _assign_storm_number(self, newest: _PendingRebalance[_Item]) -> None:
         """Give the newest rebalance and those shortly before it a common storm number if there are
         many.
         """

@@ -39,7 +39,7 @@ from partage.streams import (
     StreamsApplication,
     StreamsGroupAssignment,
     TaskId,
-    rebalance,
+    compute_group_assignment,
 )
 from partage.streams.assignment_configs import LONG_MAX
 from partage.streams.high_availability import HighAvailability
@@ -52,9 +52,9 @@ from partage.wire.streams.assignment_info import AssignmentInfo
 __all__ = [
     "Assumption",
     "StreamsVerdict",
-    "assumptions",
     "check_streams_agreement",
     "counts_of",
+    "generate_assumptions",
     "stateful_tasks",
 ]
 
@@ -111,24 +111,24 @@ def check_streams_agreement(generation: Generation, clusters: ClusterHistory) ->
     if reason is not None:
         return StreamsVerdict(None, reason)
     at = generation.timestamp_ms
-    comparison = _Comparison(now, seen, clusters.at(at), at)
-    tried = list(assumptions(now, seen, comparison.cluster))
+    comparison = _AssumptionComparison(now, seen, clusters.cluster_at(at), at)
+    tried = list(generate_assumptions(now, seen, comparison.cluster))
     for one in tried:
-        if comparison.distance(one) == 0:
-            return comparison.agreement(one)
+        if comparison.count_task_differences(one) == 0:
+            return comparison.agreement_result(one)
     if (error := _leader_error(now)) is not None:
         return StreamsVerdict(None, error)
     topics = sorted({topic for names in seen.sources.values() for topic in names})
     for words, cluster in alternative_clusters(clusters, at, topics, (), "leader"):
         elsewhere = replace(comparison, cluster=cluster)
-        for one in islice(assumptions(now, seen, cluster), _MOST_TRIED_ELSEWHERE):
-            if elsewhere.distance(one) == 0:
-                return comparison.verdict(one, agrees=False, reason=words)
-    nearest = min(tried, key=comparison.distance)
+        for one in islice(generate_assumptions(now, seen, cluster), _MOST_TRIED_ELSEWHERE):
+            if elsewhere.count_task_differences(one) == 0:
+                return comparison.build_verdict(one, agrees=False, reason=words)
+    nearest = min(tried, key=comparison.count_task_differences)
     shifted = comparison.with_other_lags(nearest)
     if shifted is not None:
-        return comparison.agreement(shifted)
-    return comparison.verdict(tried[0], agrees=False)
+        return comparison.agreement_result(shifted)
+    return comparison.build_verdict(tried[0], agrees=False)
 
 
 def _unsupported_reason(
@@ -150,7 +150,7 @@ def _unsupported_reason(
 def _leader_error(rebalance: RecordedStreamsRebalance) -> str | None:
     for name, info in rebalance.infos.items():
         if info.error_code:
-            what = f"its leader sent {name} error {info.error_code} ({info.error})"
+            what = f"its leader sent {name} error {info.error_code} ({info.error_name})"
             return f"{what}: what it lacked is not in the log"
     return None
 
@@ -211,7 +211,7 @@ class Assumption:
         is_between = _LAST_BEFORE_PROBING < highest < _FIRST_WITH_SUMS
         return self.assignor.exact_to is not None and not is_between
 
-    def describe(self, rebalance: RecordedStreamsRebalance) -> str:
+    def describe_assumption(self, rebalance: RecordedStreamsRebalance) -> str:
         """Describe the guessed inputs that differ from Kafka's defaults, as a text."""
         settings = self.settings
         clients = len({member.process for member in rebalance.members})
@@ -252,7 +252,7 @@ def _list_tasks(names: Iterable[str]) -> str:
     return ", ".join(ordered[:_MOST_NAMED]) + more
 
 
-def assumptions(
+def generate_assumptions(
     rebalance: RecordedStreamsRebalance, topology: ObservedTopology, cluster: Cluster
 ) -> Iterator[Assumption]:
     """Yield guesses at inputs of a Streams task assignor that the log lacks, the likeliest first.
@@ -311,7 +311,7 @@ def _plain_assumptions(
     for assignor in _assignors_of_release(rebalance):
         for stateful in _stateful_choices(topology):
             tasks = stateful_tasks(topology, stateful, counts)
-            copies = {task: rebalance.copies()[task] for task in tasks}
+            copies = {task: rebalance.standby_counts()[task] for task in tasks}
             for settings in _likely_settings(rebalance, copies):
                 one = Assumption(assignor, stateful, settings)
                 yield one
@@ -408,7 +408,7 @@ def stateful_tasks(
 
 
 @dataclass(frozen=True)
-class _Comparison:
+class _AssumptionComparison:
     """Comparison of a Streams group's recorded tasks with those computed under several guesses.
 
     A guess (`Assumption`) has inputs that the log lacks.
@@ -419,7 +419,7 @@ class _Comparison:
     cluster: Cluster
     at_ms: int
 
-    def distance(self, assumption: Assumption) -> int:
+    def count_task_differences(self, assumption: Assumption) -> int:
         """Return the number of differences between recorded tasks and those computed under an
         assumption.
         """
@@ -431,7 +431,7 @@ class _Comparison:
             for name, (partitions, info) in sent.items()
         )
 
-    def agreement(self, assumption: Assumption) -> StreamsVerdict:
+    def agreement_result(self, assumption: Assumption) -> StreamsVerdict:
         """Return the comparison's result for an assumption with which the recorded tasks are
         computed.
         """
@@ -439,24 +439,27 @@ class _Comparison:
         words = None
         tasks = frozenset(stateful_tasks(self.seen, assumption.stateful, self._counts))
         if tasks and isinstance(assumption.assignor, HighAvailability) and not assumption.behind:
-            any_size = self.distance(replace(assumption, behind=tasks)) == 0
+            any_size = self.count_task_differences(replace(assumption, behind=tasks)) == 0
             size = "of any size" if any_size else "within acceptable.recovery.lag"
             words = f"lags (not in the log) {size}"
-        return self.verdict(assumption, agrees=True, more=words)
+        return self.build_verdict(assumption, agrees=True, further_assumptions=words)
 
-    def verdict(
+    def build_verdict(
         self,
         assumption: Assumption,
         *,
         agrees: bool,
         reason: str | None = None,
-        more: str | None = None,
+        further_assumptions: str | None = None,
     ) -> StreamsVerdict:
         """Build the comparison's result for a guess, with a description of the guess.
 
-        ``agrees`` is the result, ``reason`` its reason, ``more`` are further assumptions to list.
+        ``agrees`` is the result, ``reason`` its reason, ``further_assumptions`` are further
+        assumptions to list.
         """
-        words = "; ".join(filter(None, (assumption.describe(self.now), more)))
+        words = "; ".join(
+            filter(None, (assumption.describe_assumption(self.now), further_assumptions))
+        )
         exact = assumption.is_exact(self.now)
         return StreamsVerdict(agrees, reason, words or None, assumption.assignor.name, exact)
 
@@ -468,7 +471,7 @@ class _Comparison:
         # A consumer receives the tasks of its client in the order of lags. The search is a
         # coordinate descent: it changes one task after the other as long as a step reduces the
         # distance.
-        best, left = self.distance(assumption), _MOST_LAGS_TRIED
+        best, left = self.count_task_differences(assumption), _MOST_LAGS_TRIED
         if not self.seen.ends or not self._only_consumers_differ(assumption):
             return None
         step = 1 + max(self.seen.ends.values())
@@ -481,7 +484,7 @@ class _Comparison:
                     if left == 0 or tried == assumption:
                         continue
                     left -= 1
-                    distance = self.distance(tried)
+                    distance = self.count_task_differences(tried)
                     if distance < best:
                         assumption, best, improved = tried, distance, True
         return assumption if best == 0 else None
@@ -492,7 +495,7 @@ class _Comparison:
         """
         # Tasks that another consumer must revoke first are not in the record, so the recorded tasks
         # may be a subset.
-        planned, sent = self._assign(assumption), self._compute_messages(assumption)
+        planned, sent = self._run_task_assignor(assumption), self._compute_messages(assumption)
         if planned is None or planned.plan is None or sent is None:
             return False
         infos = self.now.infos
@@ -508,7 +511,7 @@ class _Comparison:
     def _counts(self) -> dict[str, int]:
         return counts_of(self.seen, self.cluster)
 
-    def _assign(self, assumption: Assumption) -> StreamsGroupAssignment | None:
+    def _run_task_assignor(self, assumption: Assumption) -> StreamsGroupAssignment | None:
         """Run the task assignor with the inputs of an assumption; return None if it fails."""
         counts = self._counts
         ends: dict[TopicPartition, int] = {}
@@ -523,9 +526,9 @@ class _Comparison:
         if self.now.leader is None:
             return None
         try:
-            return rebalance(
+            return compute_group_assignment(
                 StreamsApplication(
-                    self.seen.topology(assumption.stateful, assumption.changelogs),
+                    self.seen.build_topology(assumption.stateful, assumption.changelogs),
                     counts,
                     assumption.settings,
                     ends if assumption.ends_known else None,
@@ -544,7 +547,7 @@ class _Comparison:
 
         It is None if there is none, or if the record has other consumers.
         """
-        planned = self._assign(assumption)
+        planned = self._run_task_assignor(assumption)
         if planned is None or planned.consumers.keys() != self.now.infos.keys():
             return None
         return {

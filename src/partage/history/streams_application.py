@@ -80,7 +80,7 @@ class RecordedStreamsRebalance:
                 for partition in partitions:
                     yield TaskId(*task), partition
 
-    def copies(self) -> Counter[TaskId]:
+    def standby_counts(self) -> Counter[TaskId]:
         """Count the standby copies (including warm-ups) of each task, as a dict by task."""
         return Counter(TaskId(*task) for info in self.infos.values() for task in info.standby)
 
@@ -103,7 +103,7 @@ class ObservedTopology:
     ends: Mapping[TaskId, int]
     unread: frozenset[str] = frozenset()
 
-    def topology(
+    def build_topology(
         self,
         stateful: Iterable[SubtopologyKey],
         changelogs: Mapping[SubtopologyKey, tuple[str, ...]] | None = None,
@@ -131,33 +131,33 @@ class ObservedTopology:
         )
 
 
-def placeholder_changelog(key: SubtopologyKey) -> str:
+def placeholder_changelog(subtopology_key: SubtopologyKey) -> str:
     """Return a name for a changelog topic whose real name the Kafka Streams records do not show.
 
     Args:
-        key: number and topology name of the sub-topology.
+        subtopology_key: number and topology name of the sub-topology.
 
     >>> placeholder_changelog((0, None))
     'changelogs of 0 '
     """
     # The name contains spaces, so it equals no topic name.
-    return f"changelogs of {key[0]} {key[1] or ''}"
+    return f"changelogs of {subtopology_key[0]} {subtopology_key[1] or ''}"
 
 
-def decode_streams_rebalance(state: ClassicState) -> RecordedStreamsRebalance:
+def decode_streams_rebalance(group_state: ClassicState) -> RecordedStreamsRebalance:
     """Decode a recorded rebalance of a Kafka Streams group, with the user data of its members.
 
     Args:
-        state: a group state of protocol type ``consumer``.
+        group_state: a group state of protocol type ``consumer``.
 
     Raises:
         WireFormatError: a subscription or assignment, or its user data, cannot be decoded.
         InvalidProblemError: an endpoint is malformed.
     """
-    members = tuple(_member(m) for m in state.members)
-    leaders = [member.process for member in members if member.id == state.leader]
+    members = tuple(_member(m) for m in group_state.members)
+    leaders = [member.process for member in members if member.id == group_state.leader]
     partitions, infos = {}, {}
-    for m in state.members:
+    for m in group_state.members:
         partitions[m.id] = tuple(assigned_partitions(m))
         if m.assignment_user_data is not None:
             infos[m.id] = decode_assignment_info(m.assignment_user_data)
@@ -196,7 +196,7 @@ def observe_topology(rebalances: Iterable[RecordedStreamsRebalance]) -> Observed
         for task, (topic, number) in one.tasks_read():
             reader.setdefault((topic, task.topology), (task.subtopology, task.topology))
             counts[topic] = max(counts.get(topic, 0), number + 1)
-        stateful |= {(task.subtopology, task.topology) for task in one.copies()}
+        stateful |= {(task.subtopology, task.topology) for task in one.standby_counts()}
         for member in one.members:
             for task, total in member.offset_sums.items():
                 stateful.add((task.subtopology, task.topology))

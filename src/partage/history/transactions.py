@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Effects", "Outcome", "Transactions"]
+__all__ = ["RecordOutcomes", "TransactionOutcome", "Transactions"]
 
 Int64Array = NDArray[np.int64]
 
 
-class Outcome(IntEnum):
+class TransactionOutcome(IntEnum):
     """Outcome of the transaction of a log record: committed, aborted, still open, or no
     transaction.
     """
@@ -29,12 +29,12 @@ class Outcome(IntEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Effects:
+class RecordOutcomes:
     """Outcome of each record's transaction, and the offset and time at which the record takes
     effect.
 
     Attributes:
-        outcome: the outcome of the record's transaction, an `Outcome`.
+        outcome: the outcome of the record's transaction, an `TransactionOutcome`.
         offset: the log offset at which the record takes effect: its own, or that of the
             transaction's marker.
         time_ms: the time at which it takes effect.
@@ -46,7 +46,7 @@ class Effects:
 
 
 @dataclass(frozen=True, eq=False)
-class _Batches:
+class _TransactionalBatches:
     """Transactional record batches of one log partition, as columns with one element per batch.
 
     The columns are the offset range, the transaction's outcome, and offset and time of its marker.
@@ -76,8 +76,8 @@ class Transactions:
     ...     {"partition": 0, "base_offset": 8, "last_offset": 8, "producer_id": 9,
     ...      "transactional": True, "control": True, "control_type": "COMMIT",
     ...      "max_timestamp_ms": 3}]
-    >>> got = Transactions(rows).effects(0, np.array([4, 6]), np.array([1, 2]))
-    >>> got.offset.tolist(), got.time_ms.tolist(), [Outcome(o).name for o in got.outcome]
+    >>> got = Transactions(rows).find_outcomes(0, np.array([4, 6]), np.array([1, 2]))
+    >>> got.offset.tolist(), got.time_ms.tolist(), [TransactionOutcome(o).name for o in got.outcome]
     ([8, 6], [3, 2], ['COMMITTED', 'PLAIN'])
     """
 
@@ -88,7 +88,9 @@ class Transactions:
                 by_partition.setdefault(row["partition"], []).append(row)
         self._batches = {p: _find_markers(rows) for p, rows in by_partition.items()}
 
-    def effects(self, partition: int, offset: Int64Array, time_ms: Int64Array) -> Effects:
+    def find_outcomes(
+        self, partition: int, offset: Int64Array, time_ms: Int64Array
+    ) -> RecordOutcomes:
         """Return if and when each log record takes effect.
 
         A record in a transaction takes effect when the transaction is committed, any other at once.
@@ -98,11 +100,11 @@ class Transactions:
             offset: offsets of the records, in any order (int64[n]).
             time_ms: timestamps of the records (int64[n]).
         """
-        outcome = np.full(len(offset), Outcome.PLAIN, np.int8)
+        outcome = np.full(len(offset), TransactionOutcome.PLAIN, np.int8)
         effective, effective_ms = offset.astype(np.int64), time_ms.astype(np.int64)
         batches = self._batches.get(partition)
         if batches is None or not len(batches.first) or not len(offset):
-            return Effects(outcome, effective, effective_ms)
+            return RecordOutcomes(outcome, effective, effective_ms)
         batch = np.searchsorted(batches.first, offset, side="right") - 1
         is_inside = (batch >= 0) & (offset <= batches.last[np.maximum(batch, 0)])
         batch = batch[is_inside]
@@ -111,28 +113,32 @@ class Transactions:
             batches.offset[batch],
             batches.time_ms[batch],
         )
-        return Effects(outcome, effective, effective_ms)
+        return RecordOutcomes(outcome, effective, effective_ms)
 
 
-def _find_markers(rows: list[Mapping[str, Any]]) -> _Batches:
+def _find_markers(batch_rows: list[Mapping[str, Any]]) -> _TransactionalBatches:
     """Find the marker (commit or abort) of each transactional batch of one log partition.
 
-    ``rows`` are the rows of ``batches.parquet``.
+    ``batch_rows`` are the rows of ``batches.parquet``.
     """
-    rows = sorted(rows, key=lambda r: -r["base_offset"])
+    batch_rows = sorted(batch_rows, key=lambda r: -r["base_offset"])
     marker: dict[int, Mapping[str, Any]] = {}
     found: list[tuple[int, int, int, int, int]] = []
-    for row in rows:  # backwards, so that the next marker of a producer is known
+    for row in batch_rows:  # backwards, so that the next marker of a producer is known
         if row["control"]:
             marker[row["producer_id"]] = row
             continue
         end = marker.get(row["producer_id"])
         if end is None:
-            outcome, at, when = Outcome.OPEN, row["base_offset"], row["max_timestamp_ms"]
+            outcome, at, when = TransactionOutcome.OPEN, row["base_offset"], row["max_timestamp_ms"]
         else:
-            outcome = Outcome.COMMITTED if end["control_type"] == "COMMIT" else Outcome.ABORTED
+            outcome = (
+                TransactionOutcome.COMMITTED
+                if end["control_type"] == "COMMIT"
+                else TransactionOutcome.ABORTED
+            )
             at, when = end["base_offset"], end["max_timestamp_ms"]
         found.append((row["base_offset"], row["last_offset"], int(outcome), at, when))
     table = np.array(found[::-1], np.int64).reshape(-1, 5)
     first, last, outcomes, offsets, times = (column.copy() for column in table.T)
-    return _Batches(first, last, outcomes.astype(np.int8), offsets, times)
+    return _TransactionalBatches(first, last, outcomes.astype(np.int8), offsets, times)

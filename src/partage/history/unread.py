@@ -30,14 +30,14 @@ from partage.history.stop_model import (
     after_heartbeat,
     after_record,
     before_record,
-    between,
     commits_at_revocation,
     departure_time,
     first_join_time,
     heartbeat_interval,
-    mixture,
+    mix_instants,
     revocation_time,
     sum_stops,
+    uniform_instant,
 )
 
 __all__ = ["UnreadState", "UnreadTracker"]
@@ -143,7 +143,7 @@ class UnreadTracker:
         self._timeout_ms = session_timeout_ms
         self._initial_delay_ms = initial_delay_ms
 
-    def estimate(self) -> UnreadEstimate:
+    def estimate_unread(self) -> UnreadEstimate:
         """Return the partition-seconds without a consumer in the rebalance that is now complete.
 
         The sums restart at 0 for the next rebalance.
@@ -168,16 +168,16 @@ class UnreadTracker:
 
     # -- rebalances ----------------------------------------------------------------------------
 
-    def rebalance(self, generation: Generation, before: Generation | None) -> None:
+    def process_rebalance(self, generation: Generation, previous: Generation | None) -> None:
         """Update which partitions have a consumer, by a rebalance of the group.
 
         Args:
             generation: the rebalance, with its causes.
-            before: the rebalance before it, None for the first.
+            previous: the rebalance before it, None for the first.
         """
         state, at = self.state, generation.timestamp_ms
-        self._note_stalled(generation, before)
-        if before is None:
+        self._store_stalled_members(generation, previous)
+        if previous is None:
             state.owner, state.reads, state.stopped = {}, {}, {}
         state.rewrites = generation.records
         state.is_classic = generation.protocol == "classic"
@@ -194,16 +194,16 @@ class UnreadTracker:
         state.polls = {m.id: m.rebalance_timeout_ms for m in members}
         state.java = {m.id: None for m in members if identify_client(m).name == JAVA}
         state.was_empty = (
-            generation.protocol == "classic" and before is not None and not before.last.members
+            generation.protocol == "classic" and previous is not None and not previous.last.members
         )
-        joined = between(at, at)
+        joined = uniform_instant(at, at)
         if state.was_empty:
             joined = first_join_time(at, self._initial_delay_ms, len(members))
         self._note_subscribers(at, joined)
         if generation.protocol == "classic":
             self._assign_all(generation.first.members, at)
 
-    def restart(self, generation: Generation) -> None:
+    def process_restarts(self, generation: Generation) -> None:
         """Give the partitions of restarted static members to their new member ids.
 
         ``generation`` is the rebalance in which they restarted.
@@ -258,7 +258,7 @@ class UnreadTracker:
         begun = self._stop_revoked(revoked, len(present), at)
         for owner, pairs in missed.items():
             since = min(self.state.reads[owner][pair] for pair in pairs)
-            self._stop(pairs, mixture(_MISSED, between(since, since), begun), at)
+            self._stop(pairs, mix_instants(_MISSED, uniform_instant(since, since), begun), at)
         self._stop_departed(generation, departed, begun)
 
     def _stop_departed(
@@ -277,7 +277,7 @@ class UnreadTracker:
             # Nothing tells when the rebalance began, except that its members committed before.
             commits = [self._commits_of(*one).last_ms for one in departed.items()]
             newest = max((c for c in commits if c is not None), default=begun.earliest)
-            begun = between(min(newest, begun.earliest), at)
+            begun = uniform_instant(min(newest, begun.earliest), at)
         instances, clients = {m.instance for m in members} - {None}, {_client(m) for m in members}
         for owner, pairs in departed.items():
             client = self.state.clients.get(owner)
@@ -288,7 +288,7 @@ class UnreadTracker:
                 else self._departure(owner, pairs, begun)
             )
             if len(departed) == len({m.id for m in members}) == 1 and not has_survivor:
-                start = between(start.mean, at)  # the joining member came between
+                start = uniform_instant(start.mean, at)  # the joining member came between
             self._stop(pairs, start, at)
 
     def _find_missed_assignments(
@@ -337,11 +337,11 @@ class UnreadTracker:
             if newest is not None:
                 self._count_revocation(is_prompt=time_ms - newest <= _PROMPT_MS)
             # The first of several heartbeats, equally distributed over one interval.
-            return between(first - 2 * longest / (len(revoked) + 1), first)
+            return uniform_instant(first - 2 * longest / (len(revoked) + 1), first)
         if not members:
             return before_record(time_ms)
         sessions = [self._session_ms(owner) for owner in self.state.sessions]
-        return between(
+        return uniform_instant(
             time_ms - heartbeat_interval(max(sessions, default=SESSION_TIMEOUT_MS)), time_ms
         )
 
@@ -361,7 +361,7 @@ class UnreadTracker:
         for member in members:
             self._assign(assigned_partitions(member), member.id, time_ms, after_record(time_ms))
 
-    def acknowledge(self, assignment: CurrentAssignment) -> None:
+    def process_acknowledgement(self, assignment: CurrentAssignment) -> None:
         """Update which partitions have a consumer, by a member's acknowledged assignment."""
         state, at = self.state, assignment.time_ms
         now = {(topic, p): None for role, _, topic, p in assignment.parts if role in _READS}
@@ -381,7 +381,7 @@ class UnreadTracker:
         if assignment.member_epoch == _LEFT:
             state.subscribed.pop(assignment.member, None)
             state.sessions.pop(assignment.member, None)
-            self._note_subscribers(at, between(at, at))
+            self._note_subscribers(at, uniform_instant(at, at))
         new = [pair for pair in now if state.owner.get(pair) != assignment.member]
         for pair in new:  # the old owner's own record may be lost
             if pair in state.owner:
@@ -390,12 +390,12 @@ class UnreadTracker:
 
     # -- stops ---------------------------------------------------------------------------------
 
-    def _note_stalled(self, generation: Generation, before: Generation | None) -> None:
+    def _store_stalled_members(self, generation: Generation, previous: Generation | None) -> None:
         """Store which members left because they exceeded max.poll.interval.ms.
 
         Args:
             generation: the rebalance without them, with its causes.
-            before: the rebalance before it, with their subscriptions.
+            previous: the rebalance before it, with their subscriptions.
         """
         # Such a member owns its partitions until it polls again. In the consumer protocol its
         # heartbeats go on meanwhile: the coordinator assigns it partitions that it never reads, and
@@ -404,7 +404,7 @@ class UnreadTracker:
         state.newly_stalled = frozenset(
             c.member for c in generation.causes if c.kind == "poll" and c.member is not None
         )
-        former = () if before is None or not state.newly_stalled else before.last.members
+        former = () if previous is None or not state.newly_stalled else previous.last.members
         topics_of = {m.id: subscribed_topics(m) for m in former}
         for member in sorted(state.newly_stalled):
             client = state.clients.get(member)
@@ -423,7 +423,7 @@ class UnreadTracker:
                 is_recent = generation.timestamp_ms - stop.seen_ms <= 2 * poll_ms
                 stop.stalled = is_recent and not 0 <= delay_ms <= _LONGEST_PROMPT_MS
             elif generation.protocol == "consumer" and stop.read_ms > stop.seen_ms - silent_ms:
-                stop.start = between(stop.read_ms, stop.read_ms)
+                stop.start = uniform_instant(stop.read_ms, stop.read_ms)
             else:
                 stop.stalled = True
 
@@ -436,7 +436,7 @@ class UnreadTracker:
             owner = state.owner.pop(pair, None)
             if owner is not None:
                 since = self._remove_from_owner(owner, pair)
-                begin = start.limited(since, time_ms + 1_000.0)
+                begin = start.limit_to_range(since, time_ms + 1_000.0)
                 state.stopped[pair] = OpenStop(
                     begin,
                     state.sources,
@@ -466,31 +466,31 @@ class UnreadTracker:
                         delay_ms = commit - stop.seen_ms
                         self._count_revocation(is_prompt=0 <= delay_ms <= _LONGEST_PROMPT_MS)
                 source = state.sums.setdefault(stop.source, StopSum())
-                source.add(stop.start, end, stop.apart_ms)
-                state.ended.append(stop.interval(pair, member, end))
+                source.add_stop(stop.start, end, stop.apart_ms)
+                state.ended.append(stop.close_interval(pair, member, end))
                 state.no_consumer_ms += stop.apart_ms
 
-    def _end_stall(self, stop: OpenStop, member: str, time_ms: int, end: Instant) -> None:
+    def _end_stall(self, stop: OpenStop, member: str, time_ms: int, read_start: Instant) -> None:
         """Correct the time at which a consumer that no longer polls stopped reading a partition.
 
         Args:
             stop: the partition without a consumer.
             member: id of the next owner.
             time_ms: time of the record.
-            end: when the next owner begins to read.
+            read_start: when the next owner begins to read.
         """
         # If the next owner is the same client, it lost its partitions when it polled again, shortly
         # before it rejoined.
         state = self.state
         is_same = member == stop.member or state.clients.get(member) == stop.client
         if not state.is_classic:
-            rejoined = between(time_ms - _LONGEST_PROMPT_MS, time_ms)
+            rejoined = uniform_instant(time_ms - _LONGEST_PROMPT_MS, time_ms)
         elif state.was_empty:
             rejoined = first_join_time(time_ms, self._initial_delay_ms, 1)
         else:  # the others learn of the rebalance by their next heartbeat
-            rejoined = between(time_ms - HEARTBEAT_MS, time_ms)
-        resumed = rejoined if is_same else end
-        stop.start = resumed.limited(stop.read_ms, end.latest)
+            rejoined = uniform_instant(time_ms - HEARTBEAT_MS, time_ms)
+        resumed = rejoined if is_same else read_start
+        stop.start = resumed.limit_to_range(stop.read_ms, read_start.latest)
         stop.apart_from_ms = stop.first_apart_ms = None
         stop.apart_ms = 0.0
 
@@ -512,20 +512,20 @@ class UnreadTracker:
         found = cache.get((topic, before_ms))
         if found is None:
             times = (before_ms, after_ms + _METADATA_DELAY_MS)
-            ids = {self._clusters.at(t).topic(topic) for t in times}
+            ids = {self._clusters.cluster_at(t).topic(topic) for t in times}
             found = cache[topic, before_ms] = len(ids - {-1}) > 1
         return found
 
-    def _remove_from_owner(self, owner: str, pair: _Pair) -> float:
+    def _remove_from_owner(self, owner: str, topic_partition: _Pair) -> float:
         """Remove a partition from its owner; return the time (ms) since which the owner consumed
         it.
 
         Args:
             owner: member id of the owner.
-            pair: topic and partition number.
+            topic_partition: topic and partition number.
         """
         reads = self.state.reads[owner]
-        since = reads.pop(pair)
+        since = reads.pop(topic_partition)
         if not reads:
             del self.state.reads[owner]
         return since
@@ -584,9 +584,9 @@ class UnreadTracker:
         for pair, stop in state.stopped.items():
             if pair[0] in state.topics:
                 if stop.apart_from_ms is not None:
-                    until = joined.limited(stop.apart_from_ms, time_ms)
+                    until = joined.limit_to_range(stop.apart_from_ms, time_ms)
                     stop.end_apart(until.mean)
-                    stop.start = stop.start.widened(until)
+                    stop.start = stop.start.with_added_uncertainty(until)
             elif stop.apart_from_ms is None:
                 # Where the last member is gone, it had no successor while it was dead either.
                 last_member = not state.subscribed and stop.seen_ms == time_ms
@@ -595,19 +595,19 @@ class UnreadTracker:
 
     # -- commits of an owner -------------------------------------------------------------------
 
-    def _commits_of(self, owner: str, pairs: Iterable[_Pair]) -> MemberCommits:
+    def _commits_of(self, owner: str, owned_pairs: Iterable[_Pair]) -> MemberCommits:
         """Return a member's offset commit statistics, from which the time of its stop is estimated.
 
         Args:
             owner: member id.
-            pairs: (topic, partition) pairs that it owns.
+            owned_pairs: (topic, partition) pairs that it owns.
         """
         # The time of the last commit only considers commits since the owner got the partition.
         state = self.state
         reads = state.reads.get(owner, {})
         last: int | None = None
         usual: int | None = None
-        for pair in pairs:
+        for pair in owned_pairs:
             at, interval = self._commits.last_ms(*pair), self._commits.usual_ms(*pair)
             if at is not None and at >= reads.get(pair, 0.0):
                 last = at if last is None else max(last, at)
@@ -629,19 +629,19 @@ class UnreadTracker:
         return float(sent if sent > 0 else self._timeout_ms or SESSION_TIMEOUT_MS)
 
     def _estimate_absence(
-        self, owner: str, pairs: list[_Pair], time_ms: int, *, is_same: bool
+        self, owner: str, owned_pairs: list[_Pair], time_ms: int, *, is_same: bool
     ) -> Instant:
         """Estimate when a static member stopped, given that a member with its instance id replaced
         it.
 
         Args:
             owner: member id of the member that stopped.
-            pairs: (topic, partition) pairs that it owned.
+            owned_pairs: (topic, partition) pairs that it owned.
             time_ms: time of the record with the new member.
             is_same: whether both have one client id and host, and may be the same process.
         """
         poll_ms = self.state.polls.get(owner, 0) if is_same else 0
-        return absence_time(self._commits_of(owner, pairs), time_ms, poll_ms)
+        return absence_time(self._commits_of(owner, owned_pairs), time_ms, poll_ms)
 
     def _departure(
         self, owner: str, pairs: list[_Pair], begun: Instant, *, classic: bool = True

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.java.strings import string_hash, string_hashes, string_order_key, string_ranks
-from partage.java.tree_bins import TREE_TABLE, Bucket, iteration_order, may_have_trees
+from partage.java.tree_bins import TREE_TABLE, HashBucket, iteration_order, may_have_trees
 
 __all__ = [
     "DEFAULT_TABLE",
@@ -396,13 +396,15 @@ class StringMap:
         spread: mixed hash of each key (which selects its bucket), in order of insertion.
         tree_bins: the buckets that are, or have been, trees.
 
-    >>> StringMap().with_key("consumer1").with_key("consumer2").order()
+    >>> StringMap().with_key("consumer1").with_key("consumer2").iteration_order()
     ['consumer2', 'consumer1']
     """
 
     slots: int = DEFAULT_TABLE
     spread: Mapping[str, int] = field(default_factory=dict)
-    tree_bins: Mapping[int, Bucket[str]] = field(default_factory=dict, compare=False, repr=False)
+    tree_bins: Mapping[int, HashBucket[str]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def with_key(self, key: str) -> StringMap:
         """Return a copy of the modelled ``HashMap`` with one more key, inserted as by ``put``."""
@@ -411,15 +413,15 @@ class StringMap:
         slot = grown.slot_of(key)
         known = self.tree_bins.get(slot)
         mates = [one for one in self.spread if self.slot_of(one) == slot] if known is None else []
-        bucket = Bucket(_rank, mates) if known is None else known.copy()
+        bucket = HashBucket(_rank, mates) if known is None else known.copy()
         too_many = bucket.add(key)
         if too_many and self.slots < TREE_TABLE:
-            grown = grown.doubled()
+            grown = grown.with_doubled_buckets()
         elif too_many or known is not None:
             if too_many:
                 bucket.treeify()
             grown = replace(grown, tree_bins={**self.tree_bins, slot: bucket})
-        return grown.doubled() if len(spread) * 4 > grown.slots * 3 else grown
+        return grown.with_doubled_buckets() if len(spread) * 4 > grown.slots * 3 else grown
 
     def without_key(self, key: str) -> StringMap:
         """Return a copy of the modelled ``HashMap`` without one of its keys."""
@@ -430,7 +432,7 @@ class StringMap:
             tree_bins[slot].remove(key)
         return StringMap(self.slots, spread, tree_bins)
 
-    def order(self) -> list[str]:
+    def iteration_order(self) -> list[str]:
         """Return all keys in the iteration order of the Java ``HashMap``."""
         if not self.tree_bins:
             return sorted(self.spread, key=self.slot_of)
@@ -440,10 +442,10 @@ class StringMap:
         chains |= {slot: bucket.chain for slot, bucket in self.tree_bins.items()}
         return [one for slot in sorted(chains) for one in chains[slot]]
 
-    def doubled(self) -> StringMap:
+    def with_doubled_buckets(self) -> StringMap:
         """Return a copy of the modelled ``HashMap`` with twice the number of buckets."""
         grown = replace(self, slots=self.slots * 2)
-        tree_bins: dict[int, Bucket[str]] = {}
+        tree_bins: dict[int, HashBucket[str]] = {}
         for bucket in self.tree_bins.values():
             tree_bins |= bucket.split(grown.slot_of)
         return replace(grown, tree_bins=tree_bins)

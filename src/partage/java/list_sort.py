@@ -107,7 +107,7 @@ def _at_most(key: T, compare: Compare[T]) -> Callable[[T], bool]:
     return lambda one: compare(key, one) >= 0
 
 
-def _gallop(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
+def _gallop_search(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
     """Return how many items at the start of a sorted list satisfy a condition (galloping search).
 
     Args:
@@ -180,9 +180,13 @@ class _TimSort(Generic[T]):
 
     def _merge(self, n: int) -> None:
         left, right = self._runs[n], self._runs.pop(n + 1)
-        skip = _gallop(_at_most(right[0], self._compare), left, 0)
+        skip = _gallop_search(_at_most(right[0], self._compare), left, 0)
         kept, left = left[:skip], left[skip:]
-        last = _gallop(_less_than(left[-1], self._compare), right, len(right) - 1) if left else 0
+        last = (
+            _gallop_search(_less_than(left[-1], self._compare), right, len(right) - 1)
+            if left
+            else 0
+        )
         rest, right = right[last:], right[:last]
         if left and right:
             merge = _Merge(left, right, self._compare, self._min_gallop)
@@ -264,5 +268,5 @@ class _Merge(Generic[T]):
 
     def _count_preceding(self, precedes: Callable[[T], bool], side: list[T]) -> int:
         if self._forward:
-            return _gallop(precedes, side, 0)
-        return len(side) - _gallop(precedes, side, len(side) - 1)
+            return _gallop_search(precedes, side, 0)
+        return len(side) - _gallop_search(precedes, side, len(side) - 1)

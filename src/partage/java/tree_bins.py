@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["TREE_TABLE", "Bucket", "HashTable", "iteration_order", "may_have_trees"]
+__all__ = ["TREE_TABLE", "HashBucket", "HashTable", "iteration_order", "may_have_trees"]
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -92,7 +92,7 @@ def iteration_order(
             made.put(key)
     if compute_if_absent and looked_up_after:
         made.grow_if_full()
-    return made.order()
+    return made.iteration_order()
 
 
 def _largest_bucket(spread: Sequence[int] | NDArray[np.int64], slots: int) -> int:
@@ -114,7 +114,7 @@ class HashTable:
     >>> table = HashTable([0, 1, 16], 16)
     >>> for key in (2, 0, 1):
     ...     table.put(key)
-    >>> table.order()
+    >>> table.iteration_order()
     [2, 0, 1]
     """
 
@@ -128,9 +128,9 @@ class HashTable:
         self.rank = list(zip(signed, [0] * len(signed) if rank is None else rank, strict=True))
         self.slots = slots
         self.size = 0
-        self.buckets: dict[int, Bucket[int]] = {}
+        self.buckets: dict[int, HashBucket[int]] = {}
 
-    def order(self) -> list[int]:
+    def iteration_order(self) -> list[int]:
         """Return the keys in the iteration order of the Java ``HashMap``."""
         return [key for slot in sorted(self.buckets) for key in self.buckets[slot].chain]
 
@@ -169,11 +169,11 @@ class HashTable:
         if self.size * 4 > self.slots * 3:
             self._grow()
 
-    def _bucket(self, key: int) -> Bucket[int]:
+    def _bucket(self, key: int) -> HashBucket[int]:
         slot = self.spread[key] & (self.slots - 1)
-        return self.buckets.setdefault(slot, Bucket(self.rank.__getitem__))
+        return self.buckets.setdefault(slot, HashBucket(self.rank.__getitem__))
 
-    def _grow_or_treeify(self, bucket: Bucket[int]) -> None:
+    def _grow_or_treeify(self, bucket: HashBucket[int]) -> None:
         if self.slots < TREE_TABLE:
             self._grow()
         else:
@@ -186,7 +186,7 @@ class HashTable:
             self.buckets |= bucket.split(lambda key: self.spread[key] & (self.slots - 1))
 
 
-class Bucket(Generic[Key]):
+class HashBucket(Generic[Key]):
     """Bucket of a Java ``HashMap``: a list of keys that becomes a red-black tree at nine keys.
 
     Args:
@@ -205,9 +205,9 @@ class Bucket(Generic[Key]):
         self._child: dict[Key, list[Key | None]] = {}
         self._red: dict[Key, bool] = {}
 
-    def copy(self) -> Bucket[Key]:
+    def copy(self) -> HashBucket[Key]:
         """Return an independent copy of the bucket of the Java ``HashMap``."""
-        twin = Bucket(self._rank, self.chain)
+        twin = HashBucket(self._rank, self.chain)
         twin.root, twin._parent, twin._red = self.root, dict(self._parent), dict(self._red)
         twin._child = {key: [*below] for key, below in self._child.items()}
         return twin
@@ -234,7 +234,7 @@ class Bucket(Generic[Key]):
         self._delete(key)
         self._root_to_front()
 
-    def split(self, slot_of: Callable[[Key], int]) -> dict[int, Bucket[Key]]:
+    def split(self, slot_of: Callable[[Key], int]) -> dict[int, HashBucket[Key]]:
         """Divide a bucket's keys among the new buckets after the Java ``HashMap`` has doubled.
 
         Args:
@@ -248,7 +248,7 @@ class Bucket(Generic[Key]):
             chains.setdefault(slot_of(key), []).append(key)
         if len(chains) == 1 and len(self.chain) > _UNTREEIFY_THRESHOLD:
             return dict.fromkeys(chains, self)
-        made = {slot: Bucket(self._rank, chain) for slot, chain in chains.items()}
+        made = {slot: HashBucket(self._rank, chain) for slot, chain in chains.items()}
         for part in made.values():
             if self.root is not None and len(part.chain) > _UNTREEIFY_THRESHOLD:
                 part.treeify()

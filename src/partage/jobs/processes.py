@@ -25,7 +25,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-__all__ = ["WorkerProcesses", "available_cores", "environment", "rare_collections"]
+__all__ = ["WorkerProcesses", "available_cores", "environment_variables", "rare_collections"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -53,14 +53,14 @@ class WorkerProcesses:
     process.
 
     The workers start when the object is created, and import modules in the background until the
-    first call of `map`.
+    first call of `map_items`.
 
     Args:
         count: number of workers; 0 runs everything in the calling process.
         modules: names of modules that the workers import at their start.
 
     >>> with WorkerProcesses(0) as workers:
-    ...     workers.map(abs, [-2, 1])
+    ...     workers.map_items(abs, [-2, 1])
     [2, 1]
     """
 
@@ -68,14 +68,14 @@ class WorkerProcesses:
         self._executor: Any = None
         self._starts: list[Future[int]] = []
         if count:
-            self._start(count, tuple(modules))
+            self._start_processes(count, tuple(modules))
 
     @property
-    def count(self) -> int:
+    def process_count(self) -> int:
         """Number of worker processes besides the calling process."""
         return len(self._starts)
 
-    def _start(self, count: int, modules: tuple[str, ...]) -> None:
+    def _start_processes(self, count: int, modules: tuple[str, ...]) -> None:
         """Start the worker processes; continue without them if loky is missing or none can start.
 
         ``count`` is their number, ``modules`` are the modules that they import.
@@ -86,7 +86,9 @@ class WorkerProcesses:
             self._executor = ProcessPoolExecutor(
                 count, initializer=_set_up_worker, initargs=(os.getpid(), modules), env=_SAFE_PATH
             )
-            with environment(_SAFE_PATH):  # loky also starts a process that removes semaphores
+            with environment_variables(
+                _SAFE_PATH
+            ):  # loky also starts a process that removes semaphores
                 self._starts = [self._executor.submit(os.getpid) for _ in range(count)]
         except (ImportError, NotImplementedError, OSError, RuntimeError, TypeError):
             # TypeError: an embedded interpreter has no sys.executable.
@@ -109,7 +111,7 @@ class WorkerProcesses:
         if executor is not None:
             executor.shutdown(kill_workers=True)
 
-    def map(
+    def map_items(
         self,
         job: Callable[[Item], Result],
         items: Sequence[Item],
@@ -130,22 +132,22 @@ class WorkerProcesses:
             Exception: the first exception that the function raised. The traceback of a worker is
                 its cause.
         """
-        queue = _Queue(job, items, on_done)
+        queue = _ItemQueue(job, items, on_done)
         if len(items) > 1:
             for start in self._starts:  # a worker that is still starting takes no item
-                start.add_done_callback(lambda _: self._submit(queue))
+                start.add_done_callback(lambda _: self._submit_next_item(queue))
         try:
-            return queue.run()
+            return queue.run_remaining()
         except BaseException:
             if queue.is_shared:  # workers are busy with items that are no longer wanted
                 self.close()
             raise
 
-    def _submit(self, queue: _Queue[Any, Any]) -> None:
+    def _submit_next_item(self, queue: _ItemQueue[Any, Any]) -> None:
         """Send the next item in the queue to a worker process; called when a worker
         becomes free.
         """
-        position = queue.take(share=True)
+        position = queue.take_item(by_worker=True)
         if position is None:
             return
         executor = self._executor
@@ -155,24 +157,26 @@ class WorkerProcesses:
         if sent is None:
             queue.give_back(position)
         else:
-            sent.add_done_callback(partial(self._receive, queue, position))
+            sent.add_done_callback(partial(self._store_received_result, queue, position))
 
-    def _receive(self, queue: _Queue[Any, Any], position: int, sent: Future[Any]) -> None:
+    def _store_received_result(
+        self, queue: _ItemQueue[Any, Any], item_index: int, future: Future[Any]
+    ) -> None:
         """Store the result or error of an item that a worker has run, and send the next item.
 
-        ``position`` is the item's index in the queue, ``sent`` the future of its result.
+        ``item_index`` is the item's index in the queue, ``future`` the future of its result.
         """
-        error = sent.exception()
+        error = future.exception()
         if error is None:
-            queue.finish(position, sent.result(), by_worker=True)
-            self._submit(queue)
+            queue.store_result(item_index, future.result(), by_worker=True)
+            self._submit_next_item(queue)
         elif isinstance(error, BrokenExecutor | pickle.PicklingError):
-            queue.give_back(position)
+            queue.give_back(item_index)
         else:
-            queue.fail(error, by_worker=True)
+            queue.store_error(error, by_worker=True)
 
 
-class _Queue(Generic[Item, Result]):
+class _ItemQueue(Generic[Item, Result]):
     """Thread-safe queue of items from which worker processes and the calling process take.
 
     It also collects the results and the first exception.
@@ -201,38 +205,38 @@ class _Queue(Generic[Item, Result]):
         """Return whether any worker process still runs an item of the job."""
         return self._shared > 0
 
-    def take(self, *, share: bool = False) -> int | None:
+    def take_item(self, *, by_worker: bool = False) -> int | None:
         """Take the next item from the queue and return its index; None if none is left or one has
         failed.
 
-        ``share`` says whether a worker process will run the item. If not, the calling process does,
-        and the method waits while workers run items, because a worker may give one back.
+        ``by_worker`` says whether a worker process will run the item. If not, the calling process
+        does, and the method waits while workers run items, because a worker may give one back.
         """
         with self._changed:
-            while not share and not self._waiting and self._shared and self._error is None:
+            while not by_worker and not self._waiting and self._shared and self._error is None:
                 self._changed.wait()
             if not self._waiting or self._error is not None:
                 return None
-            self._shared += share
+            self._shared += by_worker
             return self._waiting.pop()
 
-    def give_back(self, position: int) -> None:
+    def give_back(self, item_index: int) -> None:
         """Put an item back that no worker process can run; the calling process then runs it.
 
-        ``position`` is its index.
+        ``item_index`` is its index.
         """
         with self._changed:
-            self._waiting.append(position)
+            self._waiting.append(item_index)
             self._shared -= 1
             self._changed.notify_all()
 
-    def finish(self, position: int, result: Result, *, by_worker: bool = False) -> None:
-        """Store the result of the item at index ``position``, and report progress.
+    def store_result(self, item_index: int, result: Result, *, by_worker: bool = False) -> None:
+        """Store the result of the item at index ``item_index``, and report progress.
 
         ``by_worker`` says whether a worker process ran it.
         """
         with self._changed:
-            self._results[position] = result
+            self._results[item_index] = result
             self._shared -= by_worker
             self._changed.notify_all()
             if self._on_done is not None:
@@ -241,7 +245,7 @@ class _Queue(Generic[Item, Result]):
                 except BaseException as e:  # noqa: BLE001 - raised again in the calling thread
                     self._error = self._error or e
 
-    def fail(self, error: BaseException, *, by_worker: bool = False) -> None:
+    def store_error(self, error: BaseException, *, by_worker: bool = False) -> None:
         """Store the first exception (``error``), and stop further items.
 
         ``by_worker`` says whether a worker process raised it.
@@ -251,13 +255,13 @@ class _Queue(Generic[Item, Result]):
             self._shared -= by_worker
             self._changed.notify_all()
 
-    def run(self) -> list[Result]:
+    def run_remaining(self) -> list[Result]:
         """Run the remaining items in the calling process, and return the results of all items."""
         try:
-            while (position := self.take()) is not None:
-                self.finish(position, self.job(self.items[position]))
+            while (position := self.take_item()) is not None:
+                self.store_result(position, self.job(self.items[position]))
         except BaseException as e:
-            self.fail(e)
+            self.store_error(e)
             raise
         if self._error is not None:
             raise self._error
@@ -277,7 +281,7 @@ def rare_collections() -> Iterator[None]:
 
 
 @contextmanager
-def environment(variables: Mapping[str, str]) -> Iterator[None]:
+def environment_variables(variables: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables during the ``with`` block, and restore them afterwards."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)

@@ -153,29 +153,34 @@ def read_streams_application(source: str | Path, application_id: str) -> Recorde
 
 
 def application_of(
-    application_id: str, state: StreamsState, logs: TopicSizes, source_lag: int | None = None
+    application_id: str,
+    recorded_state: StreamsState,
+    logs: TopicSizes,
+    source_lag: int | None = None,
 ) -> RecordedApplication:
     """Describe a Kafka Streams application from its recorded state and the sizes of its changelogs.
 
     Args:
         application_id: its ``application.id``.
-        state: its state; notes about sizes are added to it.
+        recorded_state: its state; notes about sizes are added to it.
         logs: size and end offset of each partition of recorded topics; empty if none is recorded.
         source_lag: records of its source topics that it has not read; None if unknown.
     """
-    changelogs = {topic for one in state.subtopologies for topic in one.changelogs}
+    changelogs = {topic for one in recorded_state.subtopologies for topic in one.changelogs}
     sizes = {place: one for place, (one, _) in logs.items() if place[0] in changelogs}
     if sizes:
-        state.notes.append(_BYTES_NOTE)
-    elif state.sizes:
-        sizes = state.sizes
-        state.notes.append(_OFFSETS_NOTE)
+        recorded_state.notes.append(_BYTES_NOTE)
+    elif recorded_state.sizes:
+        sizes = recorded_state.sizes
+        recorded_state.notes.append(_OFFSETS_NOTE)
     elif changelogs:
-        state.notes.append(_NO_SIZES_NOTE)
-    state.notes.append(_RATE_NOTE)
+        recorded_state.notes.append(_NO_SIZES_NOTE)
+    recorded_state.notes.append(_RATE_NOTE)
     return RecordedApplication(
-        application_id, state.is_streams_group, state.at_ms, state.subtopologies, state.clients,
-        sizes, state.settings, _replica_racks(state), source_lag, tuple(state.notes),
+        application_id, recorded_state.is_streams_group, recorded_state.at_ms,
+        recorded_state.subtopologies, recorded_state.clients,
+        sizes, recorded_state.settings, _replica_racks(recorded_state), source_lag,
+        tuple(recorded_state.notes),
     )  # fmt: skip
 
 
@@ -232,7 +237,7 @@ class _StreamsMembers:
     assigned: dict[str, Mapping[str, Any]]
 
     @property
-    def processes(self) -> dict[str, list[str]]:
+    def members_by_process(self) -> dict[str, list[str]]:
         """A dict from process id to member ids; a Streams process has one member per thread."""
         found: dict[str, list[str]] = {}
         for member, value in self.members.items():
@@ -256,7 +261,7 @@ def _state_of_streams_group(
     def add(end_ms: int) -> None:
         if now.members:
             state = _StreamsMembers(now.at_ms, dict(now.members), dict(now.assigned))
-            states.append((now.at_ms, end_ms, len(state.processes), state))
+            states.append((now.at_ms, end_ms, len(state.members_by_process), state))
 
     for _, time_ms, one in records:
         if one.type == "STREAMS_GROUP_TOPOLOGY" and one.value is not None:
@@ -275,7 +280,7 @@ def _state_of_streams_group(
     if topology is None or not states:
         return None
     chosen = select_typical_state(states)
-    cluster = clusters.at(chosen.at_ms)
+    cluster = clusters.cluster_at(chosen.at_ms)
     application = str(records[0].decoded.key["groupId"])
     notes = ["The lag of standbys is not in the records of a streams group."]
     return StreamsState(
@@ -307,12 +312,14 @@ def streams_subtopologies(
     )
 
 
-def _store_by_member(values: dict[str, Mapping[str, Any]], record: DecodedRecord) -> None:
-    """Store a record's value by member id in ``values``; an empty value removes its member."""
+def _store_by_member(value_by_member: dict[str, Mapping[str, Any]], record: DecodedRecord) -> None:
+    """Store a record's value by member id in ``value_by_member``; an empty value removes its
+    member.
+    """
     if record.value is None:
-        values.pop(record.key["memberId"], None)
+        value_by_member.pop(record.key["memberId"], None)
     else:
-        values[record.key["memberId"]] = record.value
+        value_by_member[record.key["memberId"]] = record.value
 
 
 def _partition_count(cluster: Cluster, topic: str) -> int:
@@ -322,7 +329,7 @@ def _partition_count(cluster: Cluster, topic: str) -> int:
 
 def _streams_clients(application: str, found: _StreamsMembers) -> tuple[RecordedClient, ...]:
     clients: dict[str, RecordedClient] = {}
-    for process, members in found.processes.items():
+    for process, members in found.members_by_process.items():
         first = found.members[members[0]]
         assigned = [found.assigned[one] for one in members if one in found.assigned]
         name = client_name(application, first["clientId"], clients)
@@ -424,7 +431,7 @@ def classic_state(
     if any(name is not None for _, name in seen.sources):
         what = f"{application}: has named topologies, which the file cannot describe"
         raise UnsupportedProblemError(what)
-    cluster = clusters.at(chosen.at_ms)
+    cluster = clusters.cluster_at(chosen.at_ms)
     counts = counts_of(seen, cluster)
     changelogs, notes = _guess_changelogs(seen, cluster, counts, application, logs)
     subtopologies = tuple(
@@ -435,7 +442,7 @@ def classic_state(
         for (number, _), topics in sorted(seen.sources.items(), key=lambda item: item[0][0])
     )  # fmt: skip
     tasks = stateful_tasks(seen, seen.stateful, counts)
-    copies = Counter(chosen.rebalance.copies()[task] for task in tasks)
+    copies = Counter(chosen.rebalance.standby_counts()[task] for task in tasks)
     standbys = copies.most_common(1)[0][0] if copies else 0
     notes.append(
         f"{_STANDBYS}={standbys} is the number of copies in the recorded assignment; other "
@@ -573,14 +580,14 @@ def _estimate_reported_sizes(
     missing = 0
     for sub in subtopologies:
         ends = {
-            p: observed.ends[task] for p in range(sub.tasks)
+            p: observed.ends[task] for p in range(sub.task_count)
             if (task := TaskId(sub.number, p)) in times
         }  # fmt: skip
         if not ends or not sub.changelogs:
             continue
         mean = round(sum(ends.values()) / len(ends))
-        missing += sub.tasks - len(ends)
-        for p in range(sub.tasks):
+        missing += sub.task_count - len(ends)
+        for p in range(sub.task_count):
             rate = _estimate_growth(times.get(TaskId(sub.number, p), []))
             sizes[sub.changelogs[0], p] = ChangelogSize(ends.get(p, mean), None, rate)
     if missing:
@@ -684,7 +691,7 @@ def _replica_racks(application: StreamsState) -> dict[str, list[list[str]]]:
     out.
     """
     counts = {t: n for one in application.subtopologies for t, n in one.sources.items()}
-    counts |= {log: one.tasks for one in application.subtopologies for log in one.changelogs}
+    counts |= {log: one.task_count for one in application.subtopologies for log in one.changelogs}
     known = racks_of(application.cluster, counts)
     return {
         topic: [sorted(known[topic, p]) for p in range(count)]

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from partage.jobs.spark.failures import jvm_errors, worker_errors
-from partage.jobs.spark.progress import Progress, Stages
+from partage.jobs.spark.progress import Progress, StageTimes
 from partage.simulation.streams import (
     SimulatedApplication,
     StreamsMetrics,
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = ["sweep"]
+__all__ = ["simulate_combinations"]
 
 _DDL = "cell bigint, measures string, played string"
 #: Tasks for each core: cells take different times, and progress counts tasks.
 _TASKS_A_CORE = 4
 
 
-def sweep(
+def simulate_combinations(
     application: SimulatedApplication,
-    cells: Sequence[SweepCell],
+    combinations: Sequence[SweepCell],
     *,
     keep: bool = False,
     spark: SparkSession | None = None,
@@ -43,7 +43,7 @@ def sweep(
 
     Args:
         application: the simulated application.
-        cells: the combinations of parameters to simulate.
+        combinations: the combinations of parameters to simulate.
         keep: whether `SimulationResult.to_dict` (rebalances and intervals) is returned as well.
         spark: a running session; None starts one.
         master: Spark's master for a session that is started here.
@@ -58,19 +58,19 @@ def sweep(
         InvalidConfigError: Spark does not start with this master.
         SparkFailedError: a worker, or Spark's own process, was killed.
     """
-    from partage.jobs.spark.session import session
+    from partage.jobs.spark.session import spark_session
 
-    stages = Stages(progress)
+    stages = StageTimes(progress)
     with ExitStack() as opened:
-        with stages.stage("start Spark"):
+        with stages.measure_stage("start Spark"):
             opened.enter_context(jvm_errors())
-            running = opened.enter_context(session(spark, master=master))
+            running = opened.enter_context(spark_session(spark, master=master))
             opened.enter_context(worker_errors())
-        count = len(cells)
+        count = len(combinations)
         cores = max(1, running.sparkContext.defaultParallelism)
         tasks = max(1, min(count, _TASKS_A_CORE * cores))
-        work = partial(_play, application, tuple(cells), keep)
-        with stages.stage("play", running):
+        work = partial(_play, application, tuple(combinations), keep)
+        with stages.measure_stage("play", running):
             rows = running.range(0, count, 1, tasks).mapInArrow(work, _DDL).collect()
     rows.sort(key=lambda row: row.cell)
     return [(StreamsMetrics(**json.loads(row.measures)), json.loads(row.played)) for row in rows]

@@ -24,7 +24,12 @@ from partage.judge.certificates import (
 from partage.judge.facts import Facts
 from partage.judge.measures import Measures, measure, member_loads
 from partage.judge.optimality import verify_certificate
-from partage.judge.ownership import AssignmentEntries, PreviousOwners, entries_of, previous_owners
+from partage.judge.ownership import (
+    AssignmentEntries,
+    PreviousOwners,
+    assignment_entries,
+    previous_owners,
+)
 from partage.judge.rules import Breach, BreachKind, check, count_breaches
 
 __all__ = [
@@ -36,9 +41,9 @@ __all__ = [
     "Facts",
     "Measures",
     "PreviousOwners",
+    "assignment_entries",
     "check",
     "count_breaches",
-    "entries_of",
     "even_loads_of_equal_members",
     "fewest_moves_of_equal_members",
     "measure",

@@ -20,10 +20,10 @@ from partage.judge.ownership import PreviousOwners
 __all__ = [
     "ClaimedBest",
     "ClaimedFewest",
+    "count_moves",
     "even_loads_of_equal_members",
     "fewest_moves_of_equal_members",
     "is_majorised",
-    "moves_of",
     "verify_load_certificate",
     "verify_moves_certificate",
 ]
@@ -94,22 +94,22 @@ def verify_load_certificate(facts: Facts, claim: ClaimedBest) -> NDArray[np.int6
     [3, 1]
     """
     loads = _valid_loads(facts, claim.owner)
-    level = _integers(claim.topic_level, len(facts.partitions), "topic_level")
+    level = _integers(claim.topic_level, len(facts.partition_counts), "topic_level")
     taking = facts.takes_part
     if not taking.any():
         return loads
-    start, topic = facts.subscriptions
+    start, topic = facts.topics_of_subscriptions
     row_level = np.full(len(start) - 1, np.iinfo(np.int64).min)
     np.maximum.at(row_level, np.repeat(np.arange(len(row_level)), np.diff(start)), level[topic])
     member_level = row_level[facts.subscription_of[taking]]
-    wanted = np.diff(facts.subscribers[0]) > 0
+    wanted = np.diff(facts.subscriptions_of_topics[0]) > 0
     mine = loads[taking]
     low, high = int(mine.min()), int(mine.max())
     # Between these points all terms are linear in k, so that equality at them is enough.
     turns = np.concatenate([mine, level, [low, high]])
     points = np.unique(np.clip(np.concatenate([turns, turns - 1]), low, high))
     over = _above(mine, mine, points) - points * _above(mine, np.ones_like(mine), points)
-    forced = _above(level[wanted], facts.partitions[wanted], points)
+    forced = _above(level[wanted], facts.partition_counts[wanted], points)
     forced -= points * _above(member_level, np.ones_like(member_level), points)
     wrong = np.flatnonzero(over != forced)
     if len(wrong):
@@ -167,12 +167,12 @@ def verify_moves_certificate(
     1
     """
     mine = _valid_loads(facts, claim.owner)
-    price = _integers(claim.price, facts.members, "price")
+    price = _integers(claim.price, facts.member_count, "price")
     if len(price) and int(np.abs(price).max()) > _HIGHEST_PRICE:
         raise CertificateError("a price is beyond all bounds")
     if not is_majorised(mine, loads):
         raise CertificateError("the plan that is to show the fewest moves has less even loads")
-    moves = moves_of(old_owners, np.asarray(claim.owner, np.int64))
+    moves = count_moves(old_owners, np.asarray(claim.owner, np.int64))
     bound = int(_minimum_costs(facts, old_owners, price).sum())
     bound -= int(np.dot(np.sort(price), np.sort(_padded(loads, len(price)))))
     if moves != bound:
@@ -181,7 +181,7 @@ def verify_moves_certificate(
 
 
 def _minimum_costs(
-    facts: Facts, old_owners: PreviousOwners, price: NDArray[np.int64]
+    facts: Facts, old_owners: PreviousOwners, member_prices: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Return the least cost of each partition over its subscribers; their sum bounds a plan's
     moves.
@@ -191,28 +191,28 @@ def _minimum_costs(
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
         old_owners: the previous owners of the partitions.
-        price: int64[members], the dual price of each member.
+        member_prices: int64[members], the dual price of each member.
 
     Returns:
         The cost of each partition that has subscribers (int64).
     """
     far = np.int64(_HIGHEST_PRICE * 4)
-    start, topic = facts.subscriptions
+    start, topic = facts.topics_of_subscriptions
     of_row = np.full(len(start) - 1, far)
-    np.minimum.at(of_row, facts.subscription_of, price)
-    of_topic = np.full(len(facts.partitions), far)
+    np.minimum.at(of_row, facts.subscription_of, member_prices)
+    of_topic = np.full(len(facts.partition_counts), far)
     np.minimum.at(of_topic, topic, np.repeat(of_row, np.diff(start)))
     partition = np.repeat(np.arange(len(old_owners.owned)), np.diff(old_owners.start))
     claimant = old_owners.claimant
-    good = facts.subscribes(claimant, partition)
+    good = facts.is_subscribed(claimant, partition)
     staying = np.full(len(old_owners.owned), far)
-    np.minimum.at(staying, partition[good], price[claimant[good]])
+    np.minimum.at(staying, partition[good], member_prices[claimant[good]])
     moving = of_topic[facts.topic_of] + old_owners.owned
     cheapest: NDArray[np.int64] = np.minimum(staying, moving)[facts.is_open]
     return cheapest
 
 
-def moves_of(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
+def count_moves(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
     """Return the number of partitions that a plan gives to a member that did not own them before.
 
     Partitions without previous owner do not count.
@@ -221,12 +221,12 @@ def moves_of(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
         old_owners: the previous owners of the partitions.
         owner: int64[partitions], the new owner of each partition, -1 for none.
     """
-    if old_owners.sole is not None:
-        moved = old_owners.owned & (owner >= 0) & (owner != old_owners.sole)
+    if old_owners.sole_owners is not None:
+        moved = old_owners.owned & (owner >= 0) & (owner != old_owners.sole_owners)
         return int(np.count_nonzero(moved))
     given = np.flatnonzero(owner >= 0)
     given = given[old_owners.owned[given]]
-    return int(np.count_nonzero(~old_owners.stays(given, owner[given])))
+    return int(np.count_nonzero(~old_owners.may_keep(given, owner[given])))
 
 
 def even_loads_of_equal_members(facts: Facts) -> NDArray[np.int64] | None:
@@ -239,8 +239,8 @@ def even_loads_of_equal_members(facts: Facts) -> NDArray[np.int64] | None:
     """
     if len(facts.problem.group.subscriptions) != 1:
         return None
-    least, more = divmod(int(np.count_nonzero(facts.is_open)), facts.members)
-    loads = np.full(facts.members, least, np.int64)
+    least, more = divmod(int(np.count_nonzero(facts.is_open)), facts.member_count)
+    loads = np.full(facts.member_count, least, np.int64)
     loads[:more] += 1
     return loads
 
@@ -269,30 +269,30 @@ def fewest_moves_of_equal_members(
     >>> fewest_moves_of_equal_members(facts, previous_owners(facts.problem), np.array([1, 2]))
     1
     """
-    if old_owners.sole is None or len(facts.problem.group.subscriptions) != 1:
+    if old_owners.sole_owners is None or len(facts.problem.group.subscriptions) != 1:
         return None
-    had = old_owners.sole[facts.is_open & old_owners.owned]
-    owned = np.bincount(had[had >= 0], minlength=facts.members)
+    had = old_owners.sole_owners[facts.is_open & old_owners.owned]
+    owned = np.bincount(had[had >= 0], minlength=facts.member_count)
     owned.sort()
-    largest, others = np.zeros((2, facts.members + 1), np.int64)
+    largest, others = np.zeros((2, facts.member_count + 1), np.int64)
     np.sort(loads)[::-1].cumsum(out=largest[1:])
     owned.cumsum(out=others[1:])
     return len(had) - int((largest + others[::-1]).min())
 
 
-def is_majorised(loads: NDArray[np.integer], by: NDArray[np.integer]) -> bool:
+def is_majorised(loads: NDArray[np.integer], other_loads: NDArray[np.integer]) -> bool:
     """Return whether some numbers are at least as even as others with the same total
     (majorisation).
 
     For every k, the sum of the k largest ``loads`` must not exceed the sum of the k largest of
-    ``by``.
+    ``other_loads``.
 
     >>> is_majorised(np.array([2, 2]), np.array([1, 3]))
     True
     """
-    size = max(len(loads), len(by))
+    size = max(len(loads), len(other_loads))
     mine = np.cumsum(np.sort(_padded(loads, size))[::-1])
-    theirs = np.cumsum(np.sort(_padded(by, size))[::-1])
+    theirs = np.cumsum(np.sort(_padded(other_loads, size))[::-1])
     if size == 0:
         return True
     return bool(mine[-1] == theirs[-1] and (mine <= theirs).all())
@@ -325,9 +325,9 @@ def _valid_loads(facts: Facts, claimed: NDArray[np.integer]) -> NDArray[np.int64
         CertificateError: the plan is not valid.
     """
     owner = _integers(claimed, len(facts.is_open), "owner")
-    if not np.array_equal(owner >= 0, facts.is_open) or owner.max(initial=-1) >= facts.members:
+    if not np.array_equal(owner >= 0, facts.is_open) or owner.max(initial=-1) >= facts.member_count:
         raise CertificateError("the claimed plan does not own exactly the subscribed partitions")
     given = np.flatnonzero(facts.is_open)
-    if not facts.subscribes(owner[given], given).all():
+    if not facts.is_subscribed(owner[given], given).all():
         raise CertificateError("the claimed plan has an owner who does not subscribe")
-    return np.bincount(owner[given], minlength=facts.members).astype(np.int64)
+    return np.bincount(owner[given], minlength=facts.member_count).astype(np.int64)

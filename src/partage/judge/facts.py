@@ -32,7 +32,7 @@ class Facts:
     problem: Problem
 
     @property
-    def members(self) -> int:
+    def member_count(self) -> int:
         """Number of members in the consumer group."""
         return len(self.problem.group)
 
@@ -47,7 +47,7 @@ class Facts:
         return self._topics.topic_of
 
     @property
-    def partitions(self) -> NDArray[np.int64]:
+    def partition_counts(self) -> NDArray[np.int64]:
         """Number of existing partitions of each topic (int64[topics])."""
         return self._topics.partitions
 
@@ -59,7 +59,7 @@ class Facts:
         return self.problem.group.subscription_of.astype(np.int64)
 
     @property
-    def subscriptions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def topics_of_subscriptions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Existing topics of each distinct subscription, as offsets and topics in compressed rows
         (CSR).
 
@@ -68,7 +68,7 @@ class Facts:
         return self._topics.subscriptions
 
     @property
-    def subscribers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def subscriptions_of_topics(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Distinct subscriptions that contain each topic, as offsets and subscriptions in
         compressed rows (CSR).
         """
@@ -77,7 +77,7 @@ class Facts:
     @cached_property
     def takes_part(self) -> NDArray[np.bool_]:
         """Mask of the members that subscribe to at least one existing partition (bool[members])."""
-        start = self.subscriptions[0]
+        start = self.topics_of_subscriptions[0]
         part: NDArray[np.bool_] = (start[1:] > start[:-1])[self.subscription_of]
         return part
 
@@ -107,7 +107,7 @@ class Facts:
         """
         return self._topics.co_partitioned
 
-    def subscribes(
+    def is_subscribed(
         self, member: NDArray[np.integer], partition: NDArray[np.integer]
     ) -> NDArray[np.bool_]:
         """Return for each (member, partition) pair whether the member subscribes to the topic
@@ -119,7 +119,7 @@ class Facts:
         if width == 1:
             wanted: NDArray[np.bool_] = self._topics.has_subscriber[self.topic_of[partition]]
             return wanted
-        pairs = self._topics.pairs
+        pairs = self._topics.topic_subscription_keys
         if len(pairs) == 0 or len(member) == 0:
             return np.zeros(len(member), bool)
         keys = self.topic_of[partition] * width + self.subscription_of[member]
@@ -185,7 +185,7 @@ class _TopicFacts:
         return [np.stack(topics) for topics in alike.values() if len(topics) > 1]
 
     @cached_property
-    def pairs(self) -> NDArray[np.int64]:
+    def topic_subscription_keys(self) -> NDArray[np.int64]:
         """Sorted (topic, subscription) pairs as integers: topic * number of subscriptions +
         subscription.
         """

@@ -15,7 +15,7 @@ from partage.errors import InvalidProblemError
 from partage.judge.certificates import (
     ClaimedBest,
     ClaimedFewest,
-    moves_of,
+    count_moves,
     verify_load_certificate,
     verify_moves_certificate,
 )
@@ -24,7 +24,7 @@ from partage.judge.ownership import (
     NOBODY,
     SEVERAL,
     PreviousOwners,
-    entries_of,
+    assignment_entries,
     previous_owners,
     sole_owners,
 )
@@ -34,11 +34,11 @@ __all__ = [
     "AssignmentCounts",
     "Measures",
     "add_optimum",
-    "extremes",
+    "count_by_member",
+    "load_extremes",
     "measure",
     "measure_balance",
     "member_loads",
-    "tally",
 ]
 
 
@@ -120,7 +120,7 @@ class AssignmentCounts:
     valid: bool
 
 
-def tally(assignment: Assignment, facts: Facts) -> AssignmentCounts:
+def count_by_member(assignment: Assignment, facts: Facts) -> AssignmentCounts:
     """Count the partitions of each member in an assignment, and find the owner of each partition.
 
     The assignment may be invalid; unknown members and partitions are left out. ``facts`` has the
@@ -129,17 +129,17 @@ def tally(assignment: Assignment, facts: Facts) -> AssignmentCounts:
     sole = sole_owners(assignment, facts.problem)
     if sole is not None:
         return _tally_sole_owners(assignment, sole, facts)
-    entries = entries_of(assignment, facts.problem)
+    entries = assignment_entries(assignment, facts.problem)
     partition, member = entries.owned_pairs(facts.problem.cluster.partition_exists)
     owner = np.full(len(facts.is_open), NOBODY, np.int64)
     owner[partition] = member
     owner[np.bincount(partition, minlength=len(owner)) > 1] = SEVERAL
-    loads = np.bincount(member, minlength=facts.members).astype(np.int64)
+    loads = np.bincount(member, minlength=facts.member_count).astype(np.int64)
     strangers = entries.partition[entries.owning & (entries.member < 0)]
     strangers = strangers[strangers >= 0]
     valid = (
         np.array_equal(owner >= 0, facts.is_open)
-        and bool(facts.subscribes(member, partition).all())
+        and bool(facts.is_subscribed(member, partition).all())
         and not facts.problem.cluster.partition_exists[strangers].any()
     )
     return AssignmentCounts(partition, member, owner, loads, valid)
@@ -162,7 +162,7 @@ def _tally_sole_owners(
     member = owner[partition]
     valid = bool((is_owned == facts.is_open).all())
     if valid and len(facts.problem.group.subscriptions) > 1:  # else every owner subscribes
-        valid = bool(facts.subscribes(member, partition).all())
+        valid = bool(facts.is_subscribed(member, partition).all())
     loads = (assignment.start[1:] - assignment.start[:-1]).astype(np.int64)
     return AssignmentCounts(partition, member, owner, loads, valid)
 
@@ -208,7 +208,7 @@ def measure(
     (0, 1, 1)
     """
     facts = Facts(Problem(group, cluster))
-    counted = tally(assignment, facts)
+    counted = count_by_member(assignment, facts)
     old_owners = previous_owners(facts.problem, previous)
     found = measure_balance(facts, counted, old_owners, partition_weight=partition_weight)
     fewest_moves = None
@@ -223,21 +223,21 @@ def measure(
 
 
 def add_optimum(
-    found: Measures, facts: Facts, best_loads: NDArray[np.int64] | None, fewest_moves: int | None
+    measures: Measures, facts: Facts, best_loads: NDArray[np.int64] | None, fewest_moves: int | None
 ) -> Measures:
     """Return the measured values of an assignment with the best possible loads and avoidable moves.
 
     Args:
-        found: the measured values of the assignment, without an optimum.
+        measures: the measured values of the assignment, without an optimum.
         facts: the members' subscriptions and the partitions, as arrays.
         best_loads: int64[members], the proven most even loads; None if not known.
         fewest_moves: the proven fewest moves of any valid plan with loads at least as even; None if
             not known.
     """
-    smallest, largest, spread = extremes(facts, best_loads)
+    smallest, largest, spread = load_extremes(facts, best_loads)
     return replace(
-        found,
-        avoidable=None if fewest_moves is None else found.moved - fewest_moves,
+        measures,
+        avoidable=None if fewest_moves is None else measures.moved - fewest_moves,
         best_smallest=smallest,
         best_largest=largest,
         best_spread=spread,
@@ -266,7 +266,7 @@ def measure_balance(
     loads = counts.loads[facts.takes_part]
     smallest, largest, spread = _extremes(loads)
     partitions = int(np.count_nonzero(counts.owner != NOBODY))
-    moved = moves_of(old_owners, counts.owner)
+    moved = count_moves(old_owners, counts.owner)
     if len(counts.partition) > partitions:
         moved += _moved_to_several(old_owners.owned, counts)
     return Measures(
@@ -279,11 +279,11 @@ def measure_balance(
         moved=moved,
         load_spread=_load_spread(facts, counts, partition_weight),
         rack_mismatches=_rack_mismatches(facts, counts),
-        colocation=_colocation(facts, counts.owner),
+        colocation=_colocated_fraction(facts, counts.owner),
     )
 
 
-def extremes(
+def load_extremes(
     facts: Facts, loads: NDArray[np.int64] | None
 ) -> tuple[int, int, int] | tuple[None, None, None]:
     """Return the smallest and the largest number of partitions per member, and their difference.
@@ -339,12 +339,12 @@ def member_loads(
     [7.0, 1.0]
     """
     facts = Facts(Problem(group, cluster))
-    counted = tally(assignment, facts)
+    counted = count_by_member(assignment, facts)
     weight = _as_numbers(partition_weight)
     if weight.ndim not in (1, 2):
         raise InvalidProblemError("must be float[P] or float[T, P]", path="partition_weight")
-    found = [_loads(facts, counted, row) for row in np.atleast_2d(weight)]
-    return found[0] if weight.ndim == 1 else np.array(found).reshape(-1, facts.members)
+    found = [_weighted_loads(facts, counted, row) for row in np.atleast_2d(weight)]
+    return found[0] if weight.ndim == 1 else np.array(found).reshape(-1, facts.member_count)
 
 
 def _load_spread(
@@ -369,7 +369,7 @@ def _load_spread(
         weight = np.ones(len(facts.is_open))
     else:
         weight = _as_numbers(partition_weight)
-    relative = _loads(facts, counts, weight)[facts.takes_part]
+    relative = _weighted_loads(facts, counts, weight)[facts.takes_part]
     if not facts.has_equal_weights:
         share = facts.member_weights[facts.takes_part]
         relative = relative[share > 0] / share[share > 0]
@@ -386,26 +386,26 @@ def _as_numbers(partition_weight: ArrayLike) -> NDArray[np.float64]:
         raise InvalidProblemError(what, path="partition_weight", value=partition_weight) from None
 
 
-def _loads(
-    facts: Facts, counts: AssignmentCounts, weight: NDArray[np.float64]
+def _weighted_loads(
+    facts: Facts, counts: AssignmentCounts, partition_weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Check the weights of partitions, and return their sum for each member's partitions.
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
         counts: the owner of each partition.
-        weight: float[partitions], the weight of each partition.
+        partition_weights: float[partitions], the weight of each partition.
 
     Raises:
         InvalidProblemError: the weights are malformed.
     """
     # A NaN fails both comparisons.
-    is_valid = weight.min(initial=0) >= 0 and weight.max(initial=0) < np.inf
-    if weight.shape != facts.is_open.shape or not is_valid:
+    is_valid = partition_weights.min(initial=0) >= 0 and partition_weights.max(initial=0) < np.inf
+    if partition_weights.shape != facts.is_open.shape or not is_valid:
         what = f"must be {len(facts.is_open)} finite numbers, none negative"
-        raise InvalidProblemError(what, path="partition_weight", value=weight)
+        raise InvalidProblemError(what, path="partition_weight", value=partition_weights)
     load: NDArray[np.float64] = np.bincount(
-        counts.member, weight[counts.partition], minlength=facts.members
+        counts.member, partition_weights[counts.partition], minlength=facts.member_count
     ).astype(float)
     return load
 
@@ -424,7 +424,7 @@ def _rack_mismatches(facts: Facts, counted: AssignmentCounts) -> int:
     return int(np.count_nonzero(known & ~there))
 
 
-def _colocation(facts: Facts, owner: NDArray[np.int64]) -> float | None:
+def _colocated_fraction(facts: Facts, owner: NDArray[np.int64]) -> float | None:
     """Return the fraction of partition numbers that have the same owner in all co-partitioned
     topics.
 

@@ -14,7 +14,7 @@ from partage.judge.certificates import (
     ClaimedBest,
     _integers,
     _valid_loads,
-    moves_of,
+    count_moves,
     verify_load_certificate,
 )
 from partage.judge.facts import Facts
@@ -124,13 +124,13 @@ def _verify_weighted_loads(
     """
     owner = np.asarray(certificate.owner, np.int64)
     _valid_loads(facts, owner)
-    moves = moves_of(old_owners, owner)
+    moves = count_moves(old_owners, owner)
     table = _rack_table(facts, certificate)
     of = weigh_plan(facts, certificate)
     together = certificate.details.get("together")
     if together is not None:
         _check_colocation(
-            facts, owner, _integers(np.asarray(together), len(facts.partitions), "together")
+            facts, owner, _integers(np.asarray(together), len(facts.partition_counts), "together")
         )
     proven = {
         "on weight 0": of.misplaced, "overload": of.overload, "largest": of.largest,
@@ -172,10 +172,10 @@ def _verify_counts(
         raise CertificateError("a certificate of counts needs levels and prices")
     owner = np.asarray(certificate.owner, np.int64)
     loads = verify_load_certificate(facts, ClaimedBest(owner, certificate.topic_level))
-    price = _integers(certificate.price, facts.members, "price")
+    price = _integers(certificate.price, facts.member_count, "price")
     if len(price) and int(np.abs(price).max()) > _HIGHEST_PRICE:
         raise CertificateError("a price is beyond all bounds")
-    moves = moves_of(old_owners, owner)
+    moves = count_moves(old_owners, owner)
     table = _rack_table(facts, certificate)
     weight = certificate.rack_weight
     if (
@@ -203,13 +203,13 @@ def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
         owner: int[partitions], the owner of each partition, -1 for none.
     """
     given = np.flatnonzero(owner >= 0)
-    cells = facts.topic_of[given] * facts.members + owner[given]
+    cells = facts.topic_of[given] * facts.member_count + owner[given]
     counts = np.unique(cells, return_counts=True)[1].astype(np.int64)
-    start, subscription = facts.subscribers
+    start, subscription = facts.subscriptions_of_topics
     of = np.repeat(np.arange(len(start) - 1), np.diff(start))
     size = np.bincount(facts.subscription_of, minlength=len(facts.problem.group.subscriptions))
-    members = np.bincount(of, size[subscription], len(facts.partitions)).astype(np.int64)
-    base, extra = np.divmod(facts.partitions, np.maximum(members, 1))
+    members = np.bincount(of, size[subscription], len(facts.partition_counts)).astype(np.int64)
+    base, extra = np.divmod(facts.partition_counts, np.maximum(members, 1))
     even = base * base * (members - extra) + (base + 1) * (base + 1) * extra
     return int(((counts * counts).sum() - even[members > 0].sum()) // 2)
 
@@ -223,16 +223,16 @@ def _verify_with_move_limit(
     if certificate.price is None:
         raise CertificateError("a certificate of counts needs prices")
     owner = np.asarray(certificate.owner, np.int64)
-    loads, moves = _valid_loads(facts, owner), moves_of(old_owners, owner)
+    loads, moves = _valid_loads(facts, owner), count_moves(old_owners, owner)
     if moves > limit:
         raise CertificateError(f"{moves} moves are more than the limit of {limit}")
-    _prove_levels(facts, old_owners, certificate, loads, limit)
+    _verify_load_levels(facts, old_owners, certificate, loads, limit)
     table, weight = _rack_table(facts, certificate), certificate.rack_weight
     price = _prices(facts, certificate.price)
     if not 0 <= weight < _HIGHEST_PRICE or move >= _HIGHEST_PRICE or (table and not weight):
         raise CertificateError(f"weights {weight} and {move} are out of range")
     racks = 0 if table is None else _rack_cost(table, owner)
-    least = int(_minimum_costs(facts, old_owners, price, table, weight, move=move).sum())
+    least = int(_minimum_costs(facts, old_owners, price, table, weight, move_weight=move).sum())
     least -= int(np.dot(np.sort(price), np.sort(loads)))
     mine = loads[facts.takes_part]
     spread = int(mine.max() - mine.min()) if len(mine) else 0
@@ -243,14 +243,15 @@ def _verify_with_move_limit(
     return proven, {"largest": proven["largest"], "spread": spread, **bounds}
 
 
-def _prove_levels(
+def _verify_load_levels(
     facts: Facts,
     old_owners: PreviousOwners,
     certificate: Certificate,
     loads: NDArray[np.int64],
-    limit: int,
+    max_moves: int,
 ) -> None:
-    """Verify that no plan with at most ``limit`` moves has fewer members with the largest loads.
+    """Verify that no plan with at most ``max_moves`` moves has fewer members with the largest
+    loads.
 
     The load of a member is its number of partitions. Each load level is proven by its own dual
     prices in the certificate.
@@ -260,7 +261,7 @@ def _prove_levels(
         old_owners: the previous owners of the partitions.
         certificate: the plan's certificate.
         loads: int64[members], the loads of the plan.
-        limit: the greatest allowed number of moves.
+        max_moves: the greatest allowed number of moves.
     """
     given = certificate.details.get("levels")
     proofs = dict(given) if isinstance(given, tuple) else {}
@@ -273,18 +274,18 @@ def _prove_levels(
         best = np.maximum(part, level - 1)
         best[np.flatnonzero(part >= level)[part[part >= level].argmin()]] = level - 1
         shown = int(_minimum_costs(facts, old_owners, price, None, 0).sum())
-        target = np.zeros(facts.members, np.int64)
+        target = np.zeros(facts.member_count, np.int64)
         target[: len(best)] = best
         shown -= int(np.dot(np.sort(price), np.sort(target)))
-        if shown <= limit:
+        if shown <= max_moves:
             raise CertificateError(
                 f"fewer members with {level} partitions or more need {shown} moves, as far as "
-                f"shown: the limit allows {limit}"
+                f"shown: the limit allows {max_moves}"
             )
 
 
 def _prices(facts: Facts, values: NDArray[np.int64]) -> NDArray[np.int64]:
-    price = _integers(values, facts.members, "price")
+    price = _integers(values, facts.member_count, "price")
     if len(price) and int(np.abs(price).max()) > _HIGHEST_PRICE:
         raise CertificateError("a price is beyond all bounds")
     return price
@@ -326,47 +327,49 @@ def _rack_cost(table: RackTable, owner: NDArray[np.int64]) -> int:
 def _minimum_costs(
     facts: Facts,
     old_owners: PreviousOwners,
-    price: NDArray[np.int64],
-    table: RackTable | None,
-    weight: int,
+    member_prices: NDArray[np.int64],
+    rack_costs: RackTable | None,
+    rack_weight: int,
     *,
-    move: int = 1,
+    move_weight: int = 1,
 ) -> NDArray[np.int64]:
     """Return the least cost of each partition over its subscribers; their sum bounds a plan's cost.
 
-    A partition's cost at a subscriber is the subscriber's dual price, plus ``weight`` times the
-    rack cost, plus ``move`` if the partition would move there.
+    A partition's cost at a subscriber is the subscriber's dual price, plus ``rack_weight`` times
+    the rack cost, plus ``move_weight`` if the partition would move there.
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
         old_owners: the previous owners of the partitions.
-        price: int64[members], the dual price of each member.
-        table: the rack cost of each pair of partition and member; None for no rack costs.
-        weight: weight of the rack cost.
-        move: cost of a move.
+        member_prices: int64[members], the dual price of each member.
+        rack_costs: the rack cost of each pair of partition and member; None for no rack costs.
+        rack_weight: weight of the rack cost.
+        move_weight: cost of a move.
     """
-    if table is None:
+    if rack_costs is None:
         nowhere = np.zeros(len(facts.is_open), np.int64)
-        table = RackTable(nowhere, np.zeros(len(price), np.int64), np.zeros((1, 1), np.int64))
+        rack_costs = RackTable(
+            nowhere, np.zeros(len(member_prices), np.int64), np.zeros((1, 1), np.int64)
+        )
     far = np.int64(_HIGHEST_PRICE * 4)
-    columns = table.cost.shape[1]
-    start, topic = facts.subscriptions
+    columns = rack_costs.cost.shape[1]
+    start, topic = facts.topics_of_subscriptions
     of_row = np.full((len(start) - 1, columns), far)
-    np.minimum.at(of_row, (facts.subscription_of, table.row), price)
-    of_topic = np.full((len(facts.partitions), columns), far)
+    np.minimum.at(of_row, (facts.subscription_of, rack_costs.row), member_prices)
+    of_topic = np.full((len(facts.partition_counts), columns), far)
     np.minimum.at(of_topic, topic, np.repeat(of_row, np.diff(start), axis=0))
     moving = np.full(len(facts.is_open), far)
     for j in range(columns):
-        away = weight * table.cost[table.profile, j]
+        away = rack_weight * rack_costs.cost[rack_costs.profile, j]
         np.minimum(moving, of_topic[facts.topic_of, j] + away, out=moving)
     staying = np.full(len(facts.is_open), far)
     partition = np.repeat(np.arange(len(old_owners.owned)), np.diff(old_owners.start))
     claimant = old_owners.claimant
-    good = facts.subscribes(claimant, partition)
+    good = facts.is_subscribed(claimant, partition)
     partition, claimant = partition[good], claimant[good]
-    away = weight * table.cost[table.profile[partition], table.row[claimant]]
-    np.minimum.at(staying, partition, price[claimant] + away)
-    cheapest: NDArray[np.int64] = np.minimum(staying, moving + move * old_owners.owned)[
+    away = rack_weight * rack_costs.cost[rack_costs.profile[partition], rack_costs.row[claimant]]
+    np.minimum.at(staying, partition, member_prices[claimant] + away)
+    cheapest: NDArray[np.int64] = np.minimum(staying, moving + move_weight * old_owners.owned)[
         facts.is_open
     ]
     return cheapest
@@ -420,7 +423,7 @@ def weigh_plan(facts: Facts, certificate: Certificate) -> WeightedFigures:
         raise CertificateError("weights must be finite numbers, one a partition, none negative")
     owner = np.asarray(certificate.owner)
     mine = owner >= 0
-    load = np.bincount(owner[mine], weight[mine], minlength=facts.members).astype(float)
+    load = np.bincount(owner[mine], weight[mine], minlength=facts.member_count).astype(float)
     group = facts.problem.group
     speed = np.array([m.weight for m in group], float)
     limit = np.array([np.inf if m.capacity is None else m.capacity for m in group], float)
@@ -440,10 +443,10 @@ def weigh_plan(facts: Facts, certificate: Certificate) -> WeightedFigures:
 
 
 def _subscribed(facts: Facts, members: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    start, topic = facts.subscriptions
+    start, topic = facts.topics_of_subscriptions
     used = np.zeros(len(start) - 1, bool)
     used[facts.subscription_of[members]] = True
-    wanted = np.zeros(len(facts.partitions), bool)
+    wanted = np.zeros(len(facts.partition_counts), bool)
     wanted[topic[np.repeat(used, np.diff(start))]] = True
     return wanted
 
@@ -473,9 +476,9 @@ def proven_bound(
         raise CertificateError(f"the certificate proves no bound of {name}")
     kind, topics, most = argument
     numbers = np.asarray(topics, np.int64).reshape(-1)
-    if ((numbers < 0) | (numbers >= len(facts.partitions))).any():
+    if ((numbers < 0) | (numbers >= len(facts.partition_counts))).any():
         raise CertificateError(f"the argument for the bound of {name} is about unknown topics")
-    inside = np.zeros(len(facts.partitions), bool)
+    inside = np.zeros(len(facts.partition_counts), bool)
     inside[numbers] = True
     if kind == "none":
         return 0.0
@@ -511,7 +514,7 @@ def proven_bound(
 
 
 def _subscribers(facts: Facts, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    start, topic = facts.subscriptions
+    start, topic = facts.topics_of_subscriptions
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))
     wants = np.zeros(len(start) - 1, bool)
     wants[row[topics[topic]]] = True
@@ -559,9 +562,9 @@ def _bound_by_moves(
         raise CertificateError("a bound by moves needs a limit of moves")
     partition = np.repeat(np.arange(len(old_owners.owned)), np.diff(old_owners.start))
     good = facts.is_open[partition]
-    good[good] = facts.subscribes(old_owners.claimant[good], partition[good])
+    good[good] = facts.is_subscribed(old_owners.claimant[good], partition[good])
     able = np.bincount(partition[good], minlength=len(old_owners.owned))
-    moves = moves_of(old_owners, np.asarray(certificate.owner, np.int64))
+    moves = count_moves(old_owners, np.asarray(certificate.owner, np.int64))
     forced = int(np.count_nonzero(facts.is_open & old_owners.owned & (able == 0)))
     sole = good & (able[partition] == 1) & measured.counts[old_owners.claimant]
     remaining: list[float] = []

@@ -17,7 +17,7 @@ __all__ = [
     "SEVERAL",
     "AssignmentEntries",
     "PreviousOwners",
-    "entries_of",
+    "assignment_entries",
     "previous_owners",
     "sole_owners",
 ]
@@ -66,7 +66,7 @@ def _distinct(
     return keys >> 32, keys & 0xFFFFFFFF
 
 
-def entries_of(assignment: Assignment, problem: Problem) -> AssignmentEntries:
+def assignment_entries(assignment: Assignment, problem: Problem) -> AssignmentEntries:
     """Convert an assignment to arrays of member and partition indices.
 
     ``problem`` numbers the members and partitions.
@@ -155,12 +155,12 @@ class PreviousOwners:
     claimant: NDArray[np.int64]
 
     @classmethod
-    def of_owner(cls, owner: NDArray[np.int64]) -> PreviousOwners:
+    def from_owner_array(cls, owner: NDArray[np.int64]) -> PreviousOwners:
         """Build the previous owners of partitions from an array with at most one owner for each.
 
         ``owner`` is int64[partitions], -1 for a partition without an owner.
 
-        >>> found = PreviousOwners.of_owner(np.array([1, -1, 0]))
+        >>> found = PreviousOwners.from_owner_array(np.array([1, -1, 0]))
         >>> found.owned.tolist(), found.start.tolist(), found.claimant.tolist()
         ([True, False, True], [0, 1, 1, 2], [1, 0])
         """
@@ -168,11 +168,11 @@ class PreviousOwners:
         start = np.zeros(len(owner) + 1, np.int64)
         owned.cumsum(out=start[1:])
         made = cls(owned, start, owner[owned])
-        vars(made)["sole"] = owner
+        vars(made)["sole_owners"] = owner
         return made
 
     @cached_property
-    def sole(self) -> NDArray[np.int64] | None:
+    def sole_owners(self) -> NDArray[np.int64] | None:
         """The only member that may keep each partition, -1 for none (int64[partitions]).
 
         None if several members may keep a partition.
@@ -184,7 +184,7 @@ class PreviousOwners:
         sole[count > 0] = self.claimant
         return sole
 
-    def by_member(self, members: int) -> tuple[Int32Array, Int32Array]:
+    def rows_by_member(self, members: int) -> tuple[Int32Array, Int32Array]:
         """Return the partitions that each member may keep, as compressed sparse rows (CSR).
 
         The result has the offset of each member's partitions, and the partitions. ``members`` is
@@ -195,7 +195,9 @@ class PreviousOwners:
         np.cumsum(np.bincount(self.claimant, minlength=members), out=start[1:])
         return start, partition[np.argsort(self.claimant, kind="stable")]
 
-    def stays(self, partition: NDArray[np.int64], member: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def may_keep(
+        self, partition: NDArray[np.int64], member: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
         """Return for each (partition, member) pair whether the member may keep the partition
         (bool[n]).
 
@@ -225,9 +227,9 @@ def previous_owners(problem: Problem, previous: Assignment | None = None) -> Pre
     """
     exists = problem.cluster.partition_exists
     if previous is None:
-        partition, member = _claims(problem)
+        partition, member = _newest_claims(problem)
         return _before(exists, partition, member)
-    entries = entries_of(previous, problem)
+    entries = assignment_entries(previous, problem)
     good = entries.owning & (entries.partition >= 0)
     good[good] = exists[entries.partition[good]]
     partition, member = entries.partition[good], entries.member[good]
@@ -246,7 +248,7 @@ def _before(
     return PreviousOwners(owned, start, member)
 
 
-def _claims(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _newest_claims(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the distinct (partition, member) pairs of a problem's owned partitions, newest owners
     only.
 

@@ -43,7 +43,9 @@ def rack_minima(task: ReplicaTask) -> RackMinima:
     reassignment, with partitions, brokers and racks.
     """
     on = _OccupiedRacks(task)
-    takes = np.bincount(task.cluster.rack[task.receives], minlength=task.rack_low.shape[1])
+    takes = np.bincount(
+        task.cluster.rack_of_broker[task.receives], minlength=task.rack_low.shape[1]
+    )
     least, upmost = np.minimum(task.rack_low, takes), np.minimum(task.rack_high, takes)
     breach = np.maximum(task.rack_low - takes, 0)
     # Within this range a rack breaks the rule as little as it can.
@@ -51,16 +53,16 @@ def rack_minima(task: ReplicaTask) -> RackMinima:
     fewest, most = np.clip(low, on.stays, on.most), np.clip(high, on.stays, on.most)
     broken = np.maximum(on.stays - high, 0) + np.maximum(low - on.most, 0)
     factor = task.factor
-    out = on.summed(broken, breach)
-    missing = factor - on.summed(most, upmost)
-    excess = on.summed(fewest, least) - factor
+    out = on.sum_over_racks(broken, breach)
+    missing = factor - on.sum_over_racks(most, upmost)
+    excess = on.sum_over_racks(fewest, least) - factor
     out += np.maximum(missing, 0) + np.maximum(excess, 0)
     # Racks without enough current replicas get new ones; what is still missing is added.
-    needed = on.summed(np.maximum(fewest - on.kept, 0), least)
-    rest = factor - on.summed(np.maximum(fewest, np.minimum(most, on.kept)), least)
+    needed = on.sum_over_racks(np.maximum(fewest - on.kept, 0), least)
+    rest = factor - on.sum_over_racks(np.maximum(fewest, np.minimum(most, on.kept)), least)
     within = needed + np.maximum(rest, 0)
-    beyond = on.summed(np.maximum(most - on.kept, 0), upmost) + np.maximum(
-        factor - on.summed(np.maximum(most, on.kept), upmost), 0
+    beyond = on.sum_over_racks(np.maximum(most - on.kept, 0), upmost) + np.maximum(
+        factor - on.sum_over_racks(np.maximum(most, on.kept), upmost), 0
     )
     newcomers = np.where(missing > 0, beyond, within)
     newcomers = np.where(excess > 0, np.maximum(needed - excess, 0), newcomers)
@@ -79,7 +81,7 @@ class _OccupiedRacks:
 
     def __init__(self, task: ReplicaTask) -> None:
         cluster, racks = task.cluster, task.rack_low.shape[1]
-        key = task.old_owner * racks + cluster.rack[cluster.replica]
+        key = task.old_owner * racks + cluster.rack_of_broker[cluster.replica]
         pairs, at = np.unique(key, return_inverse=True)
         self.task, self.partition, self.rack = task, pairs // racks, pairs % racks
 
@@ -87,7 +89,7 @@ class _OccupiedRacks:
             return np.bincount(at[which], minlength=len(pairs))
 
         self.stays, self.kept = count(task.fate == STAY), count(task.fate != LEAVE)
-        takes = np.bincount(cluster.rack[task.receives], minlength=racks)
+        takes = np.bincount(cluster.rack_of_broker[task.receives], minlength=racks)
         # A broker that can receive replicas and has one already cannot hold a second.
         self.most = self.kept + takes[self.rack] - count(task.receives[cluster.replica])
 
@@ -95,7 +97,9 @@ class _OccupiedRacks:
         out: NDArray[np.int64] = table[self.task.factor[self.partition], self.rack]
         return out
 
-    def summed(self, occupied: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
+    def sum_over_racks(
+        self, occupied: NDArray[np.int64], others: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
         """Sum a value over all racks for each partition (int64[partitions]).
 
         Args:
@@ -117,7 +121,7 @@ def rack_ranges(task: ReplicaTask) -> tuple[NDArray[np.int64], NDArray[np.int64]
     replication factor.
     """
     on, shape = _OccupiedRacks(task), (len(task.factor), task.rack_low.shape[1])
-    takes = np.bincount(task.cluster.rack[task.receives], minlength=shape[1])
+    takes = np.bincount(task.cluster.rack_of_broker[task.receives], minlength=shape[1])
     stays, most = np.zeros(shape, np.int64), np.broadcast_to(takes, shape).copy()
     stays[on.partition, on.rack], most[on.partition, on.rack] = on.stays, on.most
     low, high = task.rack_low[task.factor], task.rack_high[task.factor]

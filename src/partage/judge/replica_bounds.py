@@ -37,7 +37,7 @@ from partage.judge.rack_breaches import RackMinima
 from partage.model import NewReplicas, ReplicaTask
 from partage.model.replicas import KINDS, LEAVE, RANKS, STAY, Disks
 
-__all__ = ["MOVES", "figure_bound", "lead_bound"]
+__all__ = ["MOVES", "leader_imbalance_bound", "plan_cost_bound"]
 
 #: Figures of what is copied; all others come before them.
 MOVES = ("between brokers", "moved")
@@ -52,12 +52,12 @@ _ROUNDING = 16 * float(np.finfo(np.float64).eps)
 Floats = NDArray[np.float64]
 
 
-def figure_bound(
+def plan_cost_bound(
     task: ReplicaTask,
     plan: NewReplicas,
     name: str,
-    figures: Mapping[str, int],
-    least: RackMinima | None,
+    plan_costs: Mapping[str, int],
+    fewest_violations: RackMinima | None,
 ) -> float:
     """Return a lower bound of one cost of a reassignment of replicas, proven by dual prices.
 
@@ -68,10 +68,10 @@ def figure_bound(
         task: brokers, partitions and rules of the reassignment.
         plan: the plan, with the dual prices that it claims.
         name: the cost, such as "moved" (bytes copied) or "bytes" (imbalance of bytes); leaders have
-            `lead_bound`.
-        figures: dict from cost name to the plan's cost.
-        least: the fewest violations of the rack rule, if the plan has no more; None for a bound
-            that ignores the rule.
+            `leader_imbalance_bound`.
+        plan_costs: dict from cost name to the plan's cost.
+        fewest_violations: the fewest violations of the rack rule, if the plan has no more; None for
+            a bound that ignores the rule.
 
     Raises:
         CertificateError: the prices prove nothing, because of their shape, sign, size or kind.
@@ -88,24 +88,26 @@ def figure_bound(
     total = -math.fsum(terms.ravel().tolist())
     size = float(np.abs(terms).sum())
     for k, kind in enumerate(KINDS):
-        total -= _allowance(name, kind, prices[k, :brokers], figures)
-        total -= _allowance(name, f"rack {kind}", prices[k, brokers:], figures)
+        total -= _imbalance_allowance(name, kind, prices[k, :brokers], plan_costs)
+        total -= _imbalance_allowance(name, f"rack {kind}", prices[k, brokers:], plan_costs)
     asked: Floats | None = None
     if name in plan.disk_prices and task.disks is not None:
         if name == "between brokers":
             raise CertificateError("between brokers: disks ask no prices of what they do not see")
         claimed = plan.disk_prices[name]
-        asked, given_back = _disk_unit_prices(task, task.disks, name, claimed, figures)
+        asked, given_back = _disk_unit_prices(task, task.disks, name, claimed, plan_costs)
         total -= given_back
     whole = prices[:, :brokers].copy()
-    if task.zones:
-        whole += prices[:, brokers:][:, task.cluster.rack]
-    choices = _CheapestReplicas(task, whole, asked, least, moves_cost=name in MOVES)
+    if task.balanced_rack_count:
+        whole += prices[:, brokers:][:, task.cluster.rack_of_broker]
+    choices = _CheapestReplicas(task, whole, asked, fewest_violations, moves_cost=name in MOVES)
     size += abs(total) + choices.magnitude()
     return total + choices.cheapest() - _ROUNDING * size
 
 
-def _allowance(cost: str, imbalance: str, prices: Floats, figures: Mapping[str, int]) -> float:
+def _imbalance_allowance(
+    cost: str, imbalance: str, prices: Floats, plan_costs: Mapping[str, int]
+) -> float:
     """Return the amount by which a lower bound shrinks because other plans may be as imbalanced.
 
     It is the highest dual price times the plan's imbalance.
@@ -114,7 +116,7 @@ def _allowance(cost: str, imbalance: str, prices: Floats, figures: Mapping[str, 
         cost: the cost of a reassignment that is bounded.
         imbalance: the kind of imbalance, such as "bytes".
         prices: dual prices of this imbalance on brokers or racks.
-        figures: dict from cost name to the plan's cost.
+        plan_costs: dict from cost name to the plan's cost.
 
     Returns:
         The highest dual price times the plan's imbalance.
@@ -125,7 +127,7 @@ def _allowance(cost: str, imbalance: str, prices: Floats, figures: Mapping[str, 
     dearest = float(np.abs(prices).max(initial=0.0))
     if not dearest:
         return 0.0
-    if imbalance not in figures:
+    if imbalance not in plan_costs:
         raise CertificateError(f"a price of {imbalance}, which is no figure of this task")
     rank = len(RANKS) if cost in MOVES else RANKS.index(cost)
     other = RANKS.index(imbalance)
@@ -137,11 +139,11 @@ def _allowance(cost: str, imbalance: str, prices: Floats, figures: Mapping[str, 
         if dearest > 1.0:
             raise CertificateError("a price is beyond what a unit outside the band costs")
         return 0.0
-    return dearest * figures[imbalance]
+    return dearest * plan_costs[imbalance]
 
 
 def _disk_unit_prices(
-    task: ReplicaTask, disks: Disks, name: str, claimed: Floats, figures: Mapping[str, int]
+    task: ReplicaTask, disks: Disks, name: str, claimed: Floats, plan_costs: Mapping[str, int]
 ) -> tuple[Floats, float]:
     """Return the dual prices of a unit of each resource on each disk, and an allowance for
     rounding.
@@ -154,7 +156,7 @@ def _disk_unit_prices(
         name: the cost that is bounded.
         claimed: float64[2, 4, disks], the plan's prices of the upper and the lower limits of each
             disk.
-        figures: dict from cost name to the plan's cost.
+        plan_costs: dict from cost name to the plan's cost.
 
     Returns:
         The prices (float64[4, disks]), and the amount to subtract from the bound.
@@ -171,22 +173,24 @@ def _disk_unit_prices(
     given_back = 0.0
     steady = ~task.receives
     steady[task.cluster.replica[task.fate != STAY]] = False
-    fixed = steady[disks.broker]
+    fixed = steady[disks.broker_of_disk]
     for k, kind in enumerate(KINDS[1:], 1):
-        given_back += _allowance(name, f"disk {kind}", claimed[:, k], figures)
+        given_back += _imbalance_allowance(name, f"disk {kind}", claimed[:, k], plan_costs)
         above, below = claimed[0, k], claimed[1, k]
         # Where no replica comes or goes the band is known, and nothing is lost by rounding.
         held = np.zeros(len(task.alive), np.int64)
         np.add.at(held, task.cluster.replica, task.weight[k][task.old_owner])
-        low, high = disks.band(k, held)
+        low, high = disks.balance_limits(k, held)
         given_back += float((above * high - below * low)[fixed].sum())
         given_back += float((above + below)[~fixed].sum())
         tolerance = float(disks.tolerance[k])
         slope = disks.part * (
             below * (1 - min(tolerance, 1.0)) - above * (1 + tolerance)
         )  # a byte on any disk of the broker moves all their bands
-        sums = np.bincount(disks.broker[~fixed], weights=slope[~fixed], minlength=len(steady))
-        asked[k] += np.where(fixed, 0.0, sums[disks.broker])
+        sums = np.bincount(
+            disks.broker_of_disk[~fixed], weights=slope[~fixed], minlength=len(steady)
+        )
+        asked[k] += np.where(fixed, 0.0, sums[disks.broker_of_disk])
     return asked, given_back
 
 
@@ -228,24 +232,24 @@ class _CheapestReplicas:
         return float((each * task.factor).sum())
 
     def _broker_costs(
-        self, part: NDArray[np.int64]
+        self, partitions: NDArray[np.int64]
     ) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
         """Return what a replica of each of several partitions costs on each broker.
 
         Args:
-            part: int64[n], numbers of the partitions.
+            partitions: int64[n], numbers of the partitions.
 
         Returns:
             The costs; where a current replica may stay; and where one must stay. All have the shape
                 [partitions, brokers].
         """
         task, cluster = self.task, self.task.cluster
-        weight = task.weight[:, part].T.astype(np.float64)
+        weight = task.weight[:, partitions].T.astype(np.float64)
         asked = weight @ self.prices
-        begin, end = int(cluster.start[part[0]]), int(cluster.start[part[-1] + 1])
-        row = task.old_owner[begin:end] - part[0]
+        begin, end = int(cluster.start[partitions[0]]), int(cluster.start[partitions[-1] + 1])
+        row = task.old_owner[begin:end] - partitions[0]
         at, fate = cluster.replica[begin:end], task.fate[begin:end]
-        cost = task.cost[part].astype(np.float64) * self.moves_cost
+        cost = task.cost[partitions].astype(np.float64) * self.moves_cost
         kept = asked[row, at]
         if self.asked is not None and task.disks is not None:
             disks = task.disks
@@ -264,32 +268,32 @@ class _CheapestReplicas:
         return out, old, forced
 
     def _costs_of_cheapest_brokers(
-        self, part: NDArray[np.int64], price: Floats, old: NDArray[np.bool_],
+        self, partitions: NDArray[np.int64], broker_costs: Floats, old: NDArray[np.bool_],
         required: NDArray[np.bool_], factor: int,
     ) -> list[float]:  # fmt: skip
         """Return the total cost of the cheapest valid brokers for the replicas of each partition.
 
         Args:
-            part: int64[n], numbers of the partitions.
-            price: float64[n, brokers], cost of each broker, infinite if it is not allowed.
+            partitions: int64[n], numbers of the partitions.
+            broker_costs: float64[n, brokers], cost of each broker, infinite if it is not allowed.
             old: bool[n, brokers], brokers where a current replica may stay.
             required: bool[n, brokers], brokers where a current replica must stay.
             factor: replication factor.
         """
-        out = self._by_racks(price, factor)
+        out = self._by_racks(broker_costs, factor)
         # Where something must stay, or the rule cannot be kept, the rule is left out of the bound.
         loose = required.any(axis=1) | ~np.isfinite(out)
         if self.least is None:
             loose[:] = True
         else:
-            loose |= self.least.breach[part] > 0
+            loose |= self.least.breach[partitions] > 0
         out[loose] = _total_of_cheapest(
-            price[loose], required[loose], factor - required[loose].sum(axis=1)
+            broker_costs[loose], required[loose], factor - required[loose].sum(axis=1)
         )
         if self.least is not None:
-            closed = self.task.closed[part]
-            new = self.least.newcomers[part][closed]
-            cost, must, current = price[closed], required[closed], old[closed]
+            closed = self.task.closed[partitions]
+            new = self.least.newcomers[partitions][closed]
+            cost, must, current = broker_costs[closed], required[closed], old[closed]
             kept = _total_of_cheapest(
                 np.where(current, cost, np.inf), must, factor - new - must.sum(axis=1)
             )
@@ -308,7 +312,7 @@ class _CheapestReplicas:
         sure = np.zeros(len(price))
         extra = []
         for r in np.flatnonzero(high):
-            cheapest = _smallest(price[:, task.cluster.rack == r], int(high[r]))
+            cheapest = _smallest(price[:, task.cluster.rack_of_broker == r], int(high[r]))
             sure += cheapest[:, : low[r]].sum(axis=1)
             extra.append(cheapest[:, low[r] : high[r]])
         more = factor - int(low.sum())
@@ -316,43 +320,43 @@ class _CheapestReplicas:
         out: Floats = sure + rest.sum(axis=1)
         return out
 
-    def _cheapest_by_rack(self, price: Floats) -> Floats:
+    def _cheapest_by_rack(self, broker_costs: Floats) -> Floats:
         """Return the cost of the cheapest broker of each rack for each partition (float64[n,
         racks]).
 
-        ``price`` has the cost of each broker (float64[n, brokers]). Racks without brokers are left
-        out.
+        ``broker_costs`` has the cost of each broker (float64[n, brokers]). Racks without brokers
+        are left out.
         """
         order, first = self.by_rack
-        if len(first) == price.shape[1]:
-            return price
-        out: Floats = np.minimum.reduceat(price[:, order], first, axis=1)
+        if len(first) == broker_costs.shape[1]:
+            return broker_costs
+        out: Floats = np.minimum.reduceat(broker_costs[:, order], first, axis=1)
         return out
 
     @cached_property
     def by_rack(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         # Brokers in order of their racks, and the index at which each rack begins.
-        order = np.argsort(self.task.cluster.rack, kind="stable")
-        return order, np.flatnonzero(np.diff(self.task.cluster.rack[order], prepend=-1))
+        order = np.argsort(self.task.cluster.rack_of_broker, kind="stable")
+        return order, np.flatnonzero(np.diff(self.task.cluster.rack_of_broker[order], prepend=-1))
 
 
 def _total_of_cheapest(
-    price: Floats, required: NDArray[np.bool_] | None, count: NDArray[np.int64]
+    broker_costs: Floats, required: NDArray[np.bool_] | None, count: NDArray[np.int64]
 ) -> Floats:
     """Return the total cost of each partition's required brokers and cheapest other brokers.
 
     The result is float64[n].
 
     Args:
-        price: float64[n, brokers], cost of each broker.
+        broker_costs: float64[n, brokers], cost of each broker.
         required: bool[n, brokers], the required brokers; None for none.
         count: int64[n], number of other brokers.
     """
-    kept = np.zeros(len(price))
+    kept = np.zeros(len(broker_costs))
     if required is not None:
-        kept = np.where(required, price, 0.0).sum(axis=1)
-        price = np.where(required, np.inf, price)
-    others = _smallest(price, int(count.max(initial=0)))
+        kept = np.where(required, broker_costs, 0.0).sum(axis=1)
+        broker_costs = np.where(required, np.inf, broker_costs)
+    others = _smallest(broker_costs, int(count.max(initial=0)))
     out: Floats = kept + np.where(np.arange(others.shape[1]) < count[:, None], others, 0.0).sum(
         axis=1
     )
@@ -366,7 +370,9 @@ def _smallest(price: Floats, many: int) -> Floats:
     return out
 
 
-def lead_bound(task: ReplicaTask, prices: Floats, name: str, figures: Mapping[str, int]) -> float:
+def leader_imbalance_bound(
+    task: ReplicaTask, prices: Floats, name: str, plan_costs: Mapping[str, int]
+) -> float:
     """Return a lower bound of the imbalance of partition leaders, proven by dual prices.
 
     The imbalance is how far the leader counts of brokers or racks are outside their balance limits.
@@ -375,19 +381,19 @@ def lead_bound(task: ReplicaTask, prices: Floats, name: str, figures: Mapping[st
         task: brokers, partitions and rules of the reassignment.
         prices: float64[brokers + racks], the dual prices of leaders.
         name: the bounded cost: "leaders" or "rack leaders".
-        figures: dict from cost name to the plan's cost.
+        plan_costs: dict from cost name to the plan's cost.
     """
     cluster, brokers = task.cluster, len(task.alive)
     if prices.shape != task.lead_low.shape or not np.isfinite(prices).all():
         raise CertificateError(f"prices of leaders must be {task.lead_low.shape} finite numbers")
-    total = -_allowance(name, "leaders", prices[:brokers], figures)
-    total -= _allowance(name, "rack leaders", prices[brokers:], figures)
+    total = -_imbalance_allowance(name, "leaders", prices[:brokers], plan_costs)
+    total -= _imbalance_allowance(name, "rack leaders", prices[brokers:], plan_costs)
     whole = prices[:brokers].copy()
-    if task.zones:
-        whole += prices[brokers:][cluster.rack]
+    if task.balanced_rack_count:
+        whole += prices[brokers:][cluster.rack_of_broker]
     stays = np.ones(cluster.partitions, bool)
     stays[task.old_owner[task.fate != STAY]] = False
-    stays &= (cluster.factor == task.factor) & task.counted & (task.factor > 0)
+    stays &= (cluster.replication_factors == task.factor) & task.counted & (task.factor > 0)
     cheapest = np.full(cluster.partitions, np.inf)
     np.minimum.at(cheapest, task.old_owner, whole[cluster.replica])
     first = np.minimum(cluster.start[:-1], max(len(cluster.replica) - 1, 0))

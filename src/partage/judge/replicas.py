@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from partage.errors import CertificateError
 from partage.judge.rack_breaches import RackMinima, rack_minima
-from partage.judge.replica_bounds import MOVES, figure_bound, lead_bound
+from partage.judge.replica_bounds import MOVES, leader_imbalance_bound, plan_cost_bound
 from partage.model import NewReplicas, ReplicaTask
-from partage.model.replicas import KINDS, LEAVE, RANKS, STAY, among
+from partage.model.replicas import KINDS, LEAVE, RANKS, STAY, is_among
 
 __all__ = ["OVERFULL", "ReplicaVerdict", "judge_replicas"]
 
@@ -48,11 +48,11 @@ class ReplicaVerdict:
     bounds: dict[str, int]
 
     @property
-    def gap(self) -> float:
+    def avoidable_fraction(self) -> float:
         """Largest possible fraction of the moved bytes that is avoidable; 0 if all moves are
         necessary.
 
-        >>> ReplicaVerdict((), {"moved": 5}, {"moved": 4}).gap
+        >>> ReplicaVerdict((), {"moved": 5}, {"moved": 4}).avoidable_fraction
         0.2
         """
         moved = self.figures["moved"]
@@ -101,13 +101,15 @@ def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
             continue
         if name in {"leaders", "rack leaders"}:
             if name in plan.lead_prices:
-                bounds[name] = _round_up(lead_bound(task, plan.lead_prices[name], name, figures), 1)
+                bounds[name] = _round_up(
+                    leader_imbalance_bound(task, plan.lead_prices[name], name, figures), 1
+                )
         elif name == "moved" and "between brokers" in bounds and name not in plan.disk_prices:
             continue  # its bound is that of "between brokers"
         elif name in plan.prices or name in plan.disk_prices:
             # Sums of whole numbers with a common divisor are multiples of it.
             divisor = int(np.gcd.reduce(task.cost)) if name in MOVES and len(task.cost) else 1
-            bound = figure_bound(task, plan, name, figures, measured.least if kept else None)
+            bound = plan_cost_bound(task, plan, name, figures, measured.least if kept else None)
             bounds[name] = _round_up(bound, max(divisor, 1))
     bounds["moved"] = max(bounds["moved"], bounds.get("between brokers", 0))
     if measured.is_settled():
@@ -124,8 +126,10 @@ def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
 
 def _check_shapes(task: ReplicaTask, plan: NewReplicas) -> None:
     brokers = len(task.cluster.brokers)
-    if plan.replica.shape != (int(task.start[-1]),):
-        raise CertificateError(f"the plan has {plan.replica.shape} replicas, not {task.start[-1]}")
+    if plan.replica.shape != (int(task.first_replica[-1]),):
+        raise CertificateError(
+            f"the plan has {plan.replica.shape} replicas, not {task.first_replica[-1]}"
+        )
     if len(plan.replica) and not 0 <= plan.replica.min() <= plan.replica.max() < brokers:
         raise CertificateError("the plan has a broker that the cluster does not have")
     disks = task.disks
@@ -134,7 +138,9 @@ def _check_shapes(task: ReplicaTask, plan: NewReplicas) -> None:
     if disks is None or plan.disk is None:
         return
     if plan.disk.shape != plan.replica.shape:
-        raise CertificateError(f"the plan has {plan.disk.shape} disks, not {task.start[-1]}")
+        raise CertificateError(
+            f"the plan has {plan.disk.shape} disks, not {task.first_replica[-1]}"
+        )
     low, high = disks.start[plan.replica], disks.start[plan.replica + 1]
     fits = np.where(high > low, (plan.disk >= low) & (plan.disk < high), plan.disk == -1)
     if not fits.all():
@@ -162,9 +168,9 @@ class _MeasuredPlan:
     def __init__(self, task: ReplicaTask, plan: NewReplicas) -> None:
         self.task, self.replica, self.disk = task, plan.replica, plan.disk
         self.brokers = len(task.cluster.brokers)
-        self.key = task.owner * self.brokers + plan.replica
+        self.key = task.partition_of_replica * self.brokers + plan.replica
         self.old_key = task.old_owner * self.brokers + task.cluster.replica
-        self.is_new = ~among(self.key, self.old_key)
+        self.is_new = ~is_among(self.key, self.old_key)
 
     @cached_property
     def least(self) -> RackMinima:
@@ -185,11 +191,11 @@ class _MeasuredPlan:
 
     def _sums(self, at: NDArray[np.int32], row: NDArray[np.int64], size: int) -> NDArray[np.int64]:
         out = np.zeros(size, np.int64)
-        np.add.at(out, at, row[self.task.owner])
+        np.add.at(out, at, row[self.task.partition_of_replica])
         return out
 
     @cached_property
-    def outside(self) -> NDArray[np.int64]:
+    def amount_outside_limits(self) -> NDArray[np.int64]:
         """Amount by which each broker and rack is outside its balance limits (int64[4, brokers +
         racks]).
 
@@ -199,8 +205,10 @@ class _MeasuredPlan:
         held = np.zeros(task.low.shape, np.int64)
         for k, row in enumerate(task.weight):
             held[k, : self.brokers] = self._sums(self.replica, row, self.brokers)
-            if task.zones:
-                np.add.at(held[k, self.brokers :], task.cluster.rack, held[k, : self.brokers])
+            if task.balanced_rack_count:
+                np.add.at(
+                    held[k, self.brokers :], task.cluster.rack_of_broker, held[k, : self.brokers]
+                )
         out: NDArray[np.int64] = np.maximum(np.maximum(held - task.high, task.low - held), 0)
         return out
 
@@ -209,10 +217,10 @@ class _MeasuredPlan:
         counted = (task.factor > 0) & task.counted
         led = np.zeros(len(task.lead_low), np.int64)
         led[: self.brokers] = np.bincount(
-            self.replica[task.start[:-1][counted]], minlength=self.brokers
+            self.replica[task.first_replica[:-1][counted]], minlength=self.brokers
         )
-        if task.zones:
-            np.add.at(led[self.brokers :], task.cluster.rack, led[: self.brokers])
+        if task.balanced_rack_count:
+            np.add.at(led[self.brokers :], task.cluster.rack_of_broker, led[: self.brokers])
         out: NDArray[np.int64] = np.maximum(
             np.maximum(led - task.lead_high, task.lead_low - led), 0
         )
@@ -224,14 +232,14 @@ class _MeasuredPlan:
             return {}
         out, on = {}, self.disk >= 0
         for k, kind in enumerate(KINDS):
-            row = self.task.weight[k][self.task.owner]
+            row = self.task.weight[k][self.task.partition_of_replica]
             if not k or not self.task.weight[k].any():
                 continue
             held = np.zeros(self.brokers, np.int64)
             np.add.at(held, self.replica, row)
             on_disks = np.zeros(len(disks.part), np.int64)
             np.add.at(on_disks, self.disk[on], row[on])
-            low, high = disks.band(k, held)
+            low, high = disks.balance_limits(k, held)
             out[f"disk {kind}"] = int(
                 np.maximum(np.maximum(on_disks - high, low - on_disks), 0).sum()
             )
@@ -241,15 +249,15 @@ class _MeasuredPlan:
         task, led = self.task, self._leaders_outside()
         found = {"leaders": int(led[: self.brokers].sum()), **self._disks_outside()}
         for k, kind in enumerate(KINDS):
-            found[kind] = int(self.outside[k, : self.brokers].sum())
-            if task.zones and k:
-                found[f"rack {kind}"] = int(self.outside[k, self.brokers :].sum())
-        if task.zones:
+            found[kind] = int(self.amount_outside_limits[k, : self.brokers].sum())
+            if task.balanced_rack_count and k:
+                found[f"rack {kind}"] = int(self.amount_outside_limits[k, self.brokers :].sum())
+        if task.balanced_rack_count:
             found["rack leaders"] = int(led[self.brokers :].sum())
-        copied = int(task.cost[task.owner[self.is_new]].sum())
+        copied = int(task.cost[task.partition_of_replica[self.is_new]].sum())
         if task.disks is not None:
             found["between brokers"] = copied
-            copied += int(task.cost[task.owner[self.shifted]].sum())
+            copied += int(task.cost[task.partition_of_replica[self.shifted]].sum())
         return {
             "racks": self._rack_breach(),
             **{name: found[name] for name in (*RANKS, "between brokers") if name in found},
@@ -258,7 +266,7 @@ class _MeasuredPlan:
 
     def _rack_breach(self) -> int:
         task, racks = self.task, self.task.rack_low.shape[1]
-        key = np.sort(task.owner * racks + task.cluster.rack[self.replica])
+        key = np.sort(task.partition_of_replica * racks + task.cluster.rack_of_broker[self.replica])
         at = np.flatnonzero(np.diff(key, prepend=-1))
         count = np.diff(at, append=len(key))
         factor, rack = task.factor[key[at] // racks], key[at] % racks
@@ -272,21 +280,25 @@ class _MeasuredPlan:
         found: list[str] = []
 
         def report(partitions: NDArray[np.int64], breach: str) -> None:
-            names = [cluster.name(int(p)) for p in np.unique(partitions)[:_MOST_BREACHES]]
+            names = [cluster.partition_name(int(p)) for p in np.unique(partitions)[:_MOST_BREACHES]]
             found.extend(f"{name}: {breach}" for name in names)
 
         brokers = max(self.brokers, 1)
         ordered = np.sort(self.key)
         report(ordered[1:][np.diff(ordered) == 0] // brokers, "two replicas on a broker")
         staying = self.old_key[task.fate == STAY]
-        report(staying[~among(staying, self.key)] // brokers, "a replica that had to stay is gone")
+        report(
+            staying[~is_among(staying, self.key)] // brokers, "a replica that had to stay is gone"
+        )
         leaving = self.old_key[task.fate == LEAVE]
-        report(leaving[among(leaving, self.key)] // brokers, "a replica is where it had to leave")
+        report(
+            leaving[is_among(leaving, self.key)] // brokers, "a replica is where it had to leave"
+        )
         refused = self.is_new & ~task.receives[self.replica]
-        report(task.owner[refused], "a replica went to a broker that takes none")
+        report(task.partition_of_replica[refused], "a replica went to a broker that takes none")
         report(self._needless(), "more replicas are moved than the rack rule demands")
         report(self._lost_leaders(), "another leader, though its own was to stay")
-        over = np.flatnonzero(self.outside[0, : self.brokers])
+        over = np.flatnonzero(self.amount_outside_limits[0, : self.brokers])
         found.extend(f"broker {cluster.brokers[b].id}: {OVERFULL}" for b in over)
         return found + self._disk_breaches()
 
@@ -298,33 +310,34 @@ class _MeasuredPlan:
         leaves = np.zeros(len(task.factor), bool)
         leaves[task.old_owner[task.fate == LEAVE]] = True
         kept = stays | (task.closed & ~leaves & (self.least.newcomers == 0))
-        return bool((kept & (task.factor == task.cluster.factor)).all())
+        return bool((kept & (task.factor == task.cluster.replication_factors)).all())
 
     def _needless(self) -> NDArray[np.int64]:
         # Closed partitions, which move only what must move, that move more than that.
         task = self.task
         if not task.closed.any():
             return np.zeros(0, np.int64)
-        new = np.bincount(task.owner[self.is_new], minlength=len(task.factor))
+        new = np.bincount(task.partition_of_replica[self.is_new], minlength=len(task.factor))
         return np.flatnonzero(task.closed & (new > self.least.newcomers))
 
     def _disk_breaches(self) -> list[str]:
         task, disks = self.task, self.task.disks
         if disks is None or self.disk is None:
             return []
-        bound = among(self.key, self.old_key[~disks.free]) & self.shifted
+        bound = is_among(self.key, self.old_key[~disks.free]) & self.shifted
         found = [
-            f"{task.cluster.name(int(p))}: a replica went to another disk, though it was to stay"
-            for p in np.unique(task.owner[bound])[:_MOST_BREACHES]
+            f"{task.cluster.partition_name(int(p))}: a replica went to another disk, "
+            f"though it was to stay"
+            for p in np.unique(task.partition_of_replica[bound])[:_MOST_BREACHES]
         ]
         on = self.disk >= 0
         held = np.zeros(len(disks.part), np.int64)
-        np.add.at(held, self.disk[on], task.weight[0][task.owner[on]])
+        np.add.at(held, self.disk[on], task.weight[0][task.partition_of_replica[on]])
         got = np.zeros(len(disks.part), bool)
         got[self.disk[on & (self.is_new | self.shifted)]] = True
         # A disk that is overfull already breaks the rule only if the plan adds to it.
         for d in np.flatnonzero(got & (disks.room >= 0) & (held > disks.room)).tolist():
-            b = int(disks.broker[d])
+            b = int(disks.broker_of_disk[d])
             path = task.cluster.directories[b][d - int(disks.start[b])][0]
             found.append(f"broker {task.cluster.brokers[b].id}, {path}: {OVERFULL}")
         return found
@@ -332,16 +345,18 @@ class _MeasuredPlan:
     def _lost_leaders(self) -> NDArray[np.int64]:
         # Partitions whose leader changed although it had to stay and could.
         task, cluster = self.task, self.task.cluster
-        bound = np.flatnonzero((task.factor > 0) & (cluster.factor > 0) & ~task.lead_free)
+        bound = np.flatnonzero(
+            (task.factor > 0) & (cluster.replication_factors > 0) & ~task.lead_free
+        )
         old = cluster.start[bound]
         first = cluster.replica[old]
-        could = among(bound * self.brokers + first, self.key)
+        could = is_among(bound * self.brokers + first, self.key)
         # A closed partition that changes anyway may change its leader too.
         changed = np.zeros(cluster.partitions, bool)
-        changed[task.owner[self.is_new]] = True
-        changed |= task.factor != cluster.factor
+        changed[task.partition_of_replica[self.is_new]] = True
+        changed |= task.factor != cluster.replication_factors
         could &= ~(task.closed & changed)[bound]
-        other = self.replica[task.start[bound]] != first
+        other = self.replica[task.first_replica[bound]] != first
         # The replica in the old leader's position leads, unless the old leader is still there.
         lost: NDArray[np.int64] = bound[could & other]
         return lost

@@ -10,7 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.judge.facts import Facts
-from partage.judge.ownership import AssignmentEntries, PreviousOwners, entries_of, sole_owners
+from partage.judge.ownership import (
+    AssignmentEntries,
+    PreviousOwners,
+    assignment_entries,
+    sole_owners,
+)
 from partage.model import Assignment, Cluster, Group, Problem
 
 __all__ = ["Breach", "BreachKind", "check", "count_breaches"]
@@ -100,7 +105,7 @@ def check(
     ['orders-1 has subscribers but no owner']
     """
     facts = Facts(Problem(group, cluster))
-    return list(_breaches(assignment, facts, several_owners=several_owners))
+    return list(_find_breaches(assignment, facts, several_owners=several_owners))
 
 
 def count_breaches(assignment: Assignment, facts: Facts, old_owners: PreviousOwners) -> int:
@@ -115,16 +120,18 @@ def count_breaches(assignment: Assignment, facts: Facts, old_owners: PreviousOwn
     owner = sole_owners(assignment, problem)
     if owner is not None:
         given = np.flatnonzero(owner >= 0)
-        unsubscribed = ~facts.subscribes(owner[given], given)
+        unsubscribed = ~facts.is_subscribed(owner[given], given)
         missing = facts.is_open & (owner < 0)
         withheld = getattr(assignment, "withheld", given[:0])
         missing[withheld[np.diff(old_owners.start)[withheld] > 0]] = False
         return int(np.count_nonzero(unsubscribed) + np.count_nonzero(missing))
-    claiming = problem.rejoined(problem.group, old_owners.by_member(len(problem.group)))
-    return sum(1 for _ in _breaches(assignment, Facts(claiming), several_owners=False))
+    claiming = problem.rejoined(problem.group, old_owners.rows_by_member(len(problem.group)))
+    return sum(1 for _ in _find_breaches(assignment, Facts(claiming), several_owners=False))
 
 
-def _breaches(assignment: Assignment, facts: Facts, *, several_owners: bool) -> Iterator[Breach]:
+def _find_breaches(
+    assignment: Assignment, facts: Facts, *, several_owners: bool
+) -> Iterator[Breach]:
     """Yield every violation of a rule by an assignment, one kind of rule after the other.
 
     Args:
@@ -133,7 +140,7 @@ def _breaches(assignment: Assignment, facts: Facts, *, several_owners: bool) -> 
         several_owners: whether a partition may have several owners (share groups).
     """
     group, cluster = facts.problem.group, facts.problem.cluster
-    entries = entries_of(assignment, facts.problem)
+    entries = assignment_entries(assignment, facts.problem)
     there = entries.partition >= 0
     there[there] = cluster.partition_exists[entries.partition[there]]
     yield from _members(assignment, group)
@@ -191,7 +198,7 @@ def _unsubscribed(
     assignment: Assignment, entries: AssignmentEntries, there: NDArray[np.bool_], facts: Facts
 ) -> Iterator[Breach]:
     mine = np.flatnonzero(there & (entries.member >= 0) & ~entries.releasing)
-    mine = mine[~facts.subscribes(entries.member[mine], entries.partition[mine])]
+    mine = mine[~facts.is_subscribed(entries.member[mine], entries.partition[mine])]
     for i in mine.tolist():
         yield _named(BreachKind.UNSUBSCRIBED, assignment, entries, i, facts)
 

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from partage.keys.placing import partition_for, start
 from partage.keys.record_placement import Partitioned, with_leaders
-from partage.keys.registry import by_key, describe, partitioners
+from partage.keys.registry import by_key, describe_partitioners, partitioners
 
 __all__ = [
     "Partitioned",
     "by_key",
-    "describe",
+    "describe_partitioners",
     "partition_for",
     "partitioners",
     "start",

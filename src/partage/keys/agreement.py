@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from partage.java.random import JavaRandom
 from partage.keys.placing import partition_for
-from partage.keys.registry import by_key, find
+from partage.keys.registry import by_key, find_partitioner
 from partage.model.validation import reject_text
 
 __all__ = ["Agreement", "random_keys", "who_agrees"]
@@ -88,7 +88,7 @@ def who_agrees(
     (('murmur2', 'kafka-python'), ('sarama:hash',))
     """
     reject_text(names, "names")
-    chosen = tuple(find(name).name for name in (by_key() if names is None else names))
+    chosen = tuple(find_partitioner(name).name for name in (by_key() if names is None else names))
     test_keys = random_keys(keys)
     placed = np.stack([_place_at_each(name, test_keys, counts) for name in chosen])
     share = (placed[:, None, :] == placed[None, :, :]).mean(axis=2)
@@ -120,5 +120,5 @@ def _describe_placement(name: str, key: bytes | None) -> str:
     found = int(partition_for([key], partitions=1000, partitioner=name)[0])
     if found >= 0:
         return "hashed" if key is not None else "hashed as an empty key"
-    machine = find(name).machine
+    machine = find_partitioner(name).machine
     return "left to the producer" if machine is None else machine.summary

@@ -47,7 +47,7 @@ class KeyColumn:
         return len(self.starts) - 1 if self.code is None else len(self.code)
 
     @property
-    def lengths(self) -> NDArray[Any]:
+    def key_lengths(self) -> NDArray[Any]:
         """Length of each record's key in bytes, 0 for a null key."""
         lengths = np.diff(self.starts)
         if self.code is not None:
@@ -55,7 +55,7 @@ class KeyColumn:
             lengths = lengths[self.code] if len(lengths) else np.zeros(len(self.code), np.int64)
         return lengths if self.null is None else np.where(self.null, 0, lengths)
 
-    def checked(self, longest: int) -> KeyColumn:
+    def check_key_lengths(self, longest: int) -> KeyColumn:
         """Raise an error if a key of the column has more than ``longest`` bytes; else return the
         column.
 
@@ -64,7 +64,7 @@ class KeyColumn:
         """
         if not self._may_exceed(longest):
             return self
-        lengths = self.lengths
+        lengths = self.key_lengths
         if len(lengths) and int(lengths.max()) > longest:
             i = int(np.argmax(lengths > longest))
             raise InvalidKeysError(
@@ -232,7 +232,7 @@ def _library(keys: object) -> str:
     return type(keys).__module__.partition(".")[0]
 
 
-def place_arrow(keys: Any, place: Place) -> Any:
+def place_arrow(keys: Any, place_column: Place) -> Any:
     """Return the partition of each key in an Arrow array, as an int32 array of the same library.
 
     The library may be polars, nanoarrow, or one whose classes have a method ``from_arrow`` (arro3);
@@ -241,7 +241,7 @@ def place_arrow(keys: Any, place: Place) -> Any:
     Args:
         keys: an array of binary, large_binary, binary_view, fixed_size_binary, text of each kind, a
             dictionary or run-end encoding of them, or null; a chunked array or a stream of them.
-        place: function from a `KeyColumn` to its partitions and a mask of the null ones.
+        place_column: function from a `KeyColumn` to its partitions and a mask of the null ones.
 
     Raises:
         InvalidKeysError: the keys have another type; the message names it.
@@ -253,7 +253,7 @@ def place_arrow(keys: Any, place: Place) -> Any:
         raise MissingExtraError("pyarrow", extra="report") from None
 
     if _library(keys) != "pyarrow":
-        placed = place_arrow(_to_pyarrow(keys, pa), place)
+        placed = place_arrow(_to_pyarrow(keys, pa), place_column)
         if _library(keys) == "polars":
             return type(keys)(keys.name, placed)
         if _library(keys) == "nanoarrow":
@@ -262,14 +262,14 @@ def place_arrow(keys: Any, place: Place) -> Any:
         return placed if make is None else make(placed)
     if isinstance(keys, pa.ChunkedArray):
         return pa.chunked_array(
-            [place_arrow(chunk, place) for chunk in keys.chunks], type=pa.int32()
+            [place_arrow(chunk, place_column) for chunk in keys.chunks], type=pa.int32()
         )
     if not isinstance(keys, pa.Array):
         raise InvalidKeysError(
             f"are a {type(keys).__name__}: pass one column of it, an Array or a ChunkedArray",
             where="keys",
         )
-    partitions, null = place(arrow_column(keys, pa))
+    partitions, null = place_column(arrow_column(keys, pa))
     return _as_arrow(partitions, null, pa)
 
 
@@ -299,13 +299,13 @@ def _to_pyarrow(keys: Any, pa: Any) -> Any:
         ) from None
 
 
-def place_pandas(keys: Any, place: Place) -> Any:
+def place_pandas(keys: Any, place_column: Place) -> Any:
     """Return the partition of each key in a pandas Series, as an Int32 Series with the same index.
 
     Args:
         keys: a Series of dtype object (bytes or text), ``string``, category, or an Arrow type;
             missing values are null keys.
-        place: function from a `KeyColumn` to its partitions and a mask of the null ones.
+        place_column: function from a `KeyColumn` to its partitions and a mask of the null ones.
 
     Raises:
         InvalidKeysError: the keys have another type; the message names it.
@@ -315,9 +315,9 @@ def place_pandas(keys: Any, place: Place) -> Any:
         missing = keys.isna().tolist()
         values = keys.tolist()
         plain = [None if none else one for one, none in zip(values, missing, strict=True)]
-        partitions, null = place(_of_sequence(plain))
+        partitions, null = place_column(_of_sequence(plain))
     else:
-        partitions, null = place(_of_pandas(keys))
+        partitions, null = place_column(_of_pandas(keys))
     placed = type(keys)(partitions, index=keys.index, name=keys.name, dtype="Int32")
     return placed if null is None else placed.mask(null)
 

@@ -29,7 +29,7 @@ from partage.keys.clients import (
 )
 from partage.keys.clients.java import StickyCache, draw_sticky_partition, invalid_record_partition
 from partage.keys.columns import KeyColumn
-from partage.keys.partitioner import Partitioner, State, initial_state
+from partage.keys.partitioner import Partitioner, PartitionerState, initial_state
 from partage.keys.record_placement import place_keys, with_leaders
 from partage.model import Cluster
 
@@ -175,7 +175,7 @@ class NamedPartitioner:
         self.partitioner = partitioner
         self._settings: dict[str, object] = {}
         self._seed = 0
-        self._states: dict[str, State] = {}
+        self._states: dict[str, PartitionerState] = {}
 
     def configure(self, configs: Mapping[str, object]) -> None:
         """Read the random seed and the round-robin counter's start from the producer's settings.
@@ -212,7 +212,7 @@ class NamedPartitioner:
         """
         count, led = led_partitions(topic, cluster)
         one = self.partitioner
-        if one.state is None:
+        if one.state_class is None:
             found = int(place_keys(one, [key_bytes], count)[0])
             if found < 0:
                 what = f"{one.name} leaves records without a key to the producer"
@@ -235,7 +235,7 @@ class NamedPartitioner:
         batch; ``cluster`` has the topic's partitions.
         """
         count, led = led_partitions(topic, cluster)
-        state = self._state(topic, led) if self.partitioner.state is not None else None
+        state = self._state(topic, led) if self.partitioner.state_class is not None else None
         if isinstance(state, StickyCache):
             self._states[topic] = draw_sticky_partition(state, count, previous)[1]
 
@@ -245,7 +245,7 @@ class NamedPartitioner:
     def _shared(self, topic: str) -> str:
         return "" if self.partitioner.name in _ONE_COUNTER else topic
 
-    def _state(self, topic: str, led: tuple[int, ...] | None) -> State:
+    def _state(self, topic: str, led: tuple[int, ...] | None) -> PartitionerState:
         known = self._states.get(self._shared(topic))
         if known is None:
             known = initial_state(self.partitioner, self._seed, **self._settings)
@@ -413,12 +413,13 @@ def custom_rule(partitioner: Partitioner) -> CustomRule | None:
 
 
 def custom_partitioner(
-    kind: object, topic: str = "topic", configs: Mapping[str, object] | None = None
+    partitioner_class: object, topic: str = "topic", configs: Mapping[str, object] | None = None
 ) -> Partitioner:
     """Wrap a custom partitioner class as a `Partitioner`; it keeps no state between calls.
 
     Args:
-        kind: the class, an instance, or the name by which `RecordPartitioner` finds it.
+        partitioner_class: the class, an instance, or the name by which `RecordPartitioner` finds
+            it.
         topic: the topic name that is passed to the class.
         configs: settings that are passed to its ``configure``.
 
@@ -426,7 +427,11 @@ def custom_partitioner(
     >>> custom_partitioner(DefaultPartitioner).name
     'partage.keys.default_09:DefaultPartitioner'
     """
-    rule: Any = CustomRule(kind, topic, configs or {})
-    made_by = kind if isinstance(kind, type) else type(kind)
-    name = kind if isinstance(kind, str) else f"{made_by.__module__}:{made_by.__qualname__}"
+    rule: Any = CustomRule(partitioner_class, topic, configs or {})
+    made_by = partitioner_class if isinstance(partitioner_class, type) else type(partitioner_class)
+    name = (
+        partitioner_class
+        if isinstance(partitioner_class, str)
+        else f"{made_by.__module__}:{made_by.__qualname__}"
+    )
     return Partitioner(name, "", None, rule, refusal=invalid_record_partition)

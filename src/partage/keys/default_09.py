@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from partage.errors import InvalidConfigError
 from partage.java.random import JavaRandom
 from partage.keys.hashing import murmur2
-from partage.keys.partitioner import positive
+from partage.keys.partitioner import clear_sign_bit
 from partage.model import Cluster
 
 __all__ = ["DefaultPartitioner"]
@@ -64,13 +64,13 @@ class DefaultPartitioner:
         if not len(partitions):
             raise InvalidConfigError("topic", "the cluster has no such topic", topic)
         if key_bytes is not None:
-            return positive(murmur2(key_bytes)) % len(partitions)
+            return clear_sign_bit(murmur2(key_bytes)) % len(partitions)
         turn = self._counter
         self._counter = (turn + 1 + (1 << 31)) % (1 << 32) - (1 << 31)  # an int of Java's
         led = [i for i, p in enumerate(partitions.tolist()) if cluster.leader[p] >= 0]
         if led:
-            return led[positive(turn) % len(led)]
-        return positive(turn) % len(partitions)
+            return led[clear_sign_bit(turn) % len(led)]
+        return clear_sign_bit(turn) % len(partitions)
 
     def close(self) -> None:
         """Do nothing, because the partitioner has no resources to release."""

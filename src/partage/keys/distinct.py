@@ -22,9 +22,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.kernels import Bytes, Int64s, UInt64s, kernel, piece, prefetch
+from partage.kernels import Bytes, Int64s, UInt64s, kernel, kernel_helper, prefetch_item
 
-__all__ = ["COUNT", "Distinct", "KeysCounted"]
+__all__ = ["COUNT", "DistinctKeys", "KeysCounted"]
 
 _Longs = NDArray[np.int64]
 _Words = NDArray[np.uint64]
@@ -72,7 +72,7 @@ class KeyTable(NamedTuple):
     used: Int64s
 
 
-@piece
+@kernel_helper
 def _last_word(data: _Bytes, wide: _Words, at: int, end: int) -> int:
     # The last one to seven bytes of a key, padded with zeros.
     top = 0x7FFFFFFFFFFFFFFF
@@ -89,8 +89,8 @@ def _last_word(data: _Bytes, wide: _Words, at: int, end: int) -> int:
     return word
 
 
-@piece
-def _hash(data: _Bytes, words: _Words, at: int, end: int) -> int:
+@kernel_helper
+def _hash_key(data: _Bytes, words: _Words, begin: int, end: int) -> int:
     """Return a 31-bit hash of the record key ``data[at:end]``.
 
     ``words`` has, for each byte of ``data``, the integer that begins there (8 bytes).
@@ -98,18 +98,18 @@ def _hash(data: _Bytes, words: _Words, at: int, end: int) -> int:
     # Keys that differ only in up to seven trailing zero bytes may collide.
     top = 0x7FFFFFFFFFFFFFFF
     h = 0xA0761D6478BD642F
-    while at + 8 <= end:
-        h = ((h ^ words[at & top]) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+    while begin + 8 <= end:
+        h = ((h ^ words[begin & top]) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
         h ^= h >> 32
-        at += 8
-    if at < end:
-        h = ((h ^ _last_word(data, words, at, end)) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+        begin += 8
+    if begin < end:
+        h = ((h ^ _last_word(data, words, begin, end)) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
         h ^= h >> 32
     mixed: int = ((h * 0xD6E8FEB86659FD93) & 0xFFFFFFFFFFFFFFFF) >> 33
     return mixed
 
 
-@piece
+@kernel_helper
 def _is_stored_at(data: _Bytes, wide: _Words, at: int, end: int, words: _Words, word: int) -> bool:
     top = 0x7FFFFFFFFFFFFFFF
     while at + 8 <= end:
@@ -120,7 +120,7 @@ def _is_stored_at(data: _Bytes, wide: _Words, at: int, end: int, words: _Words, 
     return at == end or _last_word(data, wide, at, end) == words[word & top]
 
 
-@piece
+@kernel_helper
 def _find_or_add(data: _Bytes, wide: _Words, at: int, end: int, tag: int, table: KeyTable) -> int:
     top = 0x7FFFFFFFFFFFFFFF
     slots, store, words, used = table
@@ -154,7 +154,7 @@ def _find_or_add(data: _Bytes, wide: _Words, at: int, end: int, tag: int, table:
     return new
 
 
-@piece
+@kernel_helper
 def _look_up(
     data: _Bytes, wide: _Words, starts: _Longs, slots: _Longs, store: _Longs, used: _Longs,
     block: _Longs,
@@ -179,21 +179,21 @@ def _look_up(
     shift = used[_SHIFT]
     third = len(block) // 3
     for i in range(len(starts) - 1):
-        tag = _hash(data, wide, starts[i & top], starts[(i + 1) & top])
+        tag = _hash_key(data, wide, starts[i & top], starts[(i + 1) & top])
         block[i & top] = tag
-        prefetch(slots, (tag >> shift) & top)
+        prefetch_item(slots, (tag >> shift) & top)
     others = 0
     for i in range(len(starts) - 1):
         found = slots[(block[i & top] >> shift) & top]
         block[(i + third) & top] = found
         block[(others + 2 * third) & top] = i
         others += found >> 32 != block[i & top]
-        prefetch(store, found & 0xFFFFFFFF)
+        prefetch_item(store, found & 0xFFFFFFFF)
     for other in range(others):
         i = block[(other + 2 * third) & top]
         found = _next_slot(slots, block[i & top], block[i & top] >> shift)
         block[(i + third) & top] = found
-        prefetch(store, found & 0xFFFFFFFF)
+        prefetch_item(store, found & 0xFFFFFFFF)
     for i in range(len(starts) - 1):
         # Where no slot is the key's the place is 0, and its word is too.
         place = block[(i + third) & top] & 0xFFFFFFFF
@@ -201,7 +201,7 @@ def _look_up(
         block[(i + third) & top] = place * (store[place & top] == head)
 
 
-@piece
+@kernel_helper
 def _next_slot(slots: _Longs, tag: int, slot: int) -> int:
     # 0 if an empty slot comes first.
     top = 0x7FFFFFFFFFFFFFFF
@@ -218,8 +218,8 @@ def _next_slot(slots: _Longs, tag: int, slot: int) -> int:
     "int64[::1])",
     KeyColumns, KeyTable,
 )  # fmt: skip
-def _count(
-    data: _Bytes, wide: _Words, keys: KeyColumns, first: int, table: KeyTable, block: _Longs
+def _count_keys(
+    data: _Bytes, wide: _Words, keys: KeyColumns, first_key: int, table: KeyTable, block: _Longs
 ) -> int:  # fmt: skip
     """Count the records of each key in a hash table, until the table must grow.
 
@@ -227,7 +227,7 @@ def _count(
         data: uint8, bytes of the keys.
         wide: uint64, the eight bytes that begin at each byte of ``data``.
         keys: the keys in ``data``, and the records of each.
-        first: index of the first key to count.
+        first_key: index of the first key to count.
         table: arrays of the table, changed in place.
         block: int64 buffer with three integers for each key.
 
@@ -238,7 +238,7 @@ def _count(
     starts, null, times, sizes = keys
     slots, store, words, used = table
     third = len(block) // 3
-    done = first
+    done = first_key
     while done < len(starts) - 1:
         stop = min(len(starts) - 1, done + third)
         need = used[_END] + (starts[stop] - starts[done]) // 8 + 5 * third
@@ -325,11 +325,12 @@ _NO_LONGS = np.zeros(0, np.int64)
 _NO_BYTES = np.zeros(0, np.uint8)
 
 #: The kernel, to be asked whether it pays.
-COUNT = _count
+COUNT = _count_keys
 
 
 class KeysCounted(NamedTuple):
-    """Distinct record keys with the number of records and bytes of each: the result of `Distinct`.
+    """Distinct record keys with the number of records and bytes of each: the result of
+    `DistinctKeys`.
 
     Attributes:
         data: uint8, the bytes of all keys.
@@ -344,17 +345,17 @@ class KeysCounted(NamedTuple):
     bytes: _Longs
 
 
-class Distinct:
+class DistinctKeys:
     """Hash table that counts the records and bytes of each distinct key, in order of appearance.
 
     Args:
         sized: whether the caller gives the bytes of each key's records. Otherwise only the bytes
             of the keys themselves count, and the table is smaller.
 
-    >>> table = Distinct()
+    >>> table = DistinctKeys()
     >>> data, starts = np.frombuffer(b"abcab", np.uint8), np.array([0, 2, 3, 5])
-    >>> table.count(data, starts)
-    >>> counted = table.counted()
+    >>> table.count_batch(data, starts)
+    >>> counted = table.counted_keys()
     >>> counted.data.tobytes(), counted.records.tolist(), counted.bytes.tolist()
     (b'abc', [2, 1], [4, 1])
     """
@@ -370,17 +371,17 @@ class Distinct:
     def __len__(self) -> int:
         return int(self._used[_KEYS])
 
-    def clear(self) -> None:
+    def remove_keys(self) -> None:
         """Remove all counted keys from the hash table, but keep its allocated memory for reuse."""
         self._slots.fill(0)
         self._used[:2] = 0, _BEGIN
 
     @property
-    def nbytes(self) -> int:
+    def memory_bytes(self) -> int:
         """Memory that the hash table uses, in bytes."""
         return self._slots.nbytes + 8 * int(self._used[_END])
 
-    def count(
+    def count_batch(
         self,
         data: _Bytes,
         starts: _Longs,
@@ -413,7 +414,7 @@ class Distinct:
         )
         done = 0
         while True:
-            done = _count(data, wide, keys, done, self._memory(), self._block, work=self._work)
+            done = _count_keys(data, wide, keys, done, self._memory(), self._block, work=self._work)
             if done >= count:
                 return
             self._grow(int(starts[min(count, done + _BLOCK)] - starts[done]))
@@ -437,7 +438,7 @@ class Distinct:
             wider[:end] = self._store[:end]
             self._store = wider
 
-    def heads(self) -> tuple[_Longs, _Longs]:
+    def counts_and_offsets(self) -> tuple[_Longs, _Longs]:
         """Return the counts of each distinct key, and the offset of its entry in the hash table.
 
         The entry holds the key's bytes, see `keys_at`.
@@ -450,15 +451,15 @@ class Distinct:
         # The hash is the same in every table.
         return places, heads
 
-    def head_blocks(self, most: int) -> Iterator[tuple[_Longs, _Longs]]:
-        """Yield the counts of the distinct keys in portions of at most ``most`` keys, to save
+    def head_blocks(self, max_keys: int) -> Iterator[tuple[_Longs, _Longs]]:
+        """Yield the counts of the distinct keys in portions of at most ``max_keys`` keys, to save
         memory.
 
-        Each portion has the two arrays of `heads`.
+        Each portion has the two arrays of `counts_and_offsets`.
         """
         place, left = _BEGIN, len(self)
         while left:
-            places, heads, place = self._heads(place, min(most, left))
+            places, heads, place = self._heads(place, min(max_keys, left))
             left -= len(places)
             yield places, heads
 
@@ -472,7 +473,7 @@ class Distinct:
         1]).
 
         Args:
-            places: offsets of the keys' entries in the table, from `heads`.
+            places: offsets of the keys' entries in the table, from `counts_and_offsets`.
             lengths: lengths of the keys in bytes.
         """
         starts = np.zeros(len(places) + 1, np.int64)
@@ -482,11 +483,11 @@ class Distinct:
         _copy_keys(places, self._head, self._store, starts, wide, work=self._work)
         return data[: int(starts[-1])], starts
 
-    def counted(self) -> KeysCounted:
+    def counted_keys(self) -> KeysCounted:
         """Return all distinct keys with their numbers of records and bytes, in order of
         appearance.
         """
-        places, heads = self.heads()
+        places, heads = self.counts_and_offsets()
         data, starts = self.keys_at(places, heads[0])
         return KeysCounted(data, starts, heads[2], heads[3])
 

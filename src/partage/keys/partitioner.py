@@ -39,18 +39,18 @@ __all__ = [
     "Int64Array",
     "KeyRule",
     "Partitioner",
-    "State",
+    "PartitionerState",
     "StateMachine",
     "Unkeyed",
     "check_batch_size",
+    "clear_sign_bit",
     "create_draws",
     "draw_below",
+    "draw_fraction",
     "draw_from",
     "fold_all",
     "fold_hash",
-    "fraction",
     "initial_state",
-    "positive",
     "random_partitions",
 ]
 
@@ -110,10 +110,10 @@ def create_draws(seed: int | Sequence[int]) -> Draws:
     raise InvalidConfigError("seed", "must be an int, or a list of random numbers", seed)
 
 
-def positive(number: int) -> int:
+def clear_sign_bit(number: int) -> int:
     """Return a number without its sign bit, like Kafka's ``Utils.toPositive``.
 
-    >>> positive(-1), positive(5)
+    >>> clear_sign_bit(-1), clear_sign_bit(5)
     (2147483647, 5)
     """
     return number & 0x7FFFFFFF
@@ -130,16 +130,16 @@ def draw_below(draws: Draws, bound: int) -> tuple[int, Draws]:
     highest = (1 << 31) - 1 - (1 << 31) % bound
     while True:
         number, draws = draws.next_int()
-        if positive(number) <= highest:
-            return positive(number) % bound, draws
+        if clear_sign_bit(number) <= highest:
+            return clear_sign_bit(number) % bound, draws
 
 
-def fraction(draws: Draws) -> tuple[float, Draws]:
+def draw_fraction(draws: Draws) -> tuple[float, Draws]:
     """Draw a random float, at least 0 and less than 1, from a random number generator.
 
     Return the float and the generator after it.
 
-    >>> fraction(GivenDraws((1 << 20, 0)))[0]
+    >>> draw_fraction(GivenDraws((1 << 20, 0)))[0]
     0.5
     """
     # Its 53 bits are the lower 21 of one random number, then the 32 of the next.
@@ -155,7 +155,7 @@ def draw_from(pool: Sequence[int], draws: Draws) -> tuple[int, Draws]:
     generator after it.
     """
     number, draws = draws.next_int()
-    return pool[positive(number) % len(pool)], draws
+    return pool[clear_sign_bit(number) % len(pool)], draws
 
 
 # -- key rules ---------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ class KeyRule:
             return None
         if self.unkeyed == "null":
             return keys.null
-        empty: NDArray[np.bool_] = keys.lengths == 0
+        empty: NDArray[np.bool_] = keys.key_lengths == 0
         return empty if empty.any() else None
 
 
@@ -262,7 +262,7 @@ class KeyRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class PartitionerState:
     """Immutable state of a client's partitioner for one topic, such as a round-robin counter.
 
     Placing a record returns a new state for the next record.
@@ -276,7 +276,7 @@ class State:
     available: tuple[int, ...] | None = None
     draws: Draws = field(default_factory=lambda: create_draws(0))
 
-    def pool(self, partitions: int) -> Sequence[int]:
+    def choosable_partitions(self, partitions: int) -> Sequence[int]:
         """Return the partitions that a client may choose: those with a leader, else all.
 
         ``partitions`` is the topic's number of partitions.
@@ -294,7 +294,7 @@ class State:
         return self.available
 
 
-S = TypeVar("S", bound=State)
+S = TypeVar("S", bound=PartitionerState)
 
 
 class StateMachine(NamedTuple):
@@ -307,7 +307,7 @@ class StateMachine(NamedTuple):
         summary: short description for tables.
     """
 
-    state: type[State]
+    state: type[PartitionerState]
     choose: Callable[[Any, Int64Array, int], tuple[Int32Array, Any]]
     summary: str
 
@@ -323,14 +323,14 @@ def choose_random(state: S, sizes: Int64Array, partitions: int) -> tuple[Int32Ar
     Returns:
         int32[n], and the new state.
     """
-    pool, draws = state.pool(partitions), state.draws
+    pool, draws = state.choosable_partitions(partitions), state.draws
     out = np.empty(len(sizes), np.int32)
     for i in range(len(out)):
         out[i], draws = draw_from(pool, draws)
     return out, replace(state, draws=draws)
 
 
-random_partitions = StateMachine(State, choose_random, "by chance")
+random_partitions = StateMachine(PartitionerState, choose_random, "by chance")
 
 
 def check_batch_size(size: int, name: str = "batch_size") -> None:
@@ -393,14 +393,14 @@ class Partitioner:
     key_part: Callable[[KeyColumn], KeyColumn] = whole_key
 
     @property
-    def state(self) -> type[State] | None:
+    def state_class(self) -> type[PartitionerState] | None:
         """Class of the state that the partitioner keeps between records; None if it keeps none."""
         return None if self.machine is None else self.machine.state
 
 
 def initial_state(
     partitioner: Partitioner, seed: int | Sequence[int] = 0, **settings: object
-) -> State:
+) -> PartitionerState:
     """Create a partitioner's state for one topic before its first record.
 
     Args:
@@ -411,7 +411,7 @@ def initial_state(
     Raises:
         InvalidConfigError: the partitioner has no state, or the state has no such field.
     """
-    kind = partitioner.state
+    kind = partitioner.state_class
     if kind is None:
         raise InvalidConfigError("seed", f"is of no use: {partitioner.name} has no state", seed)
     known = kind.__dataclass_fields__

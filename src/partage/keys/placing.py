@@ -1,4 +1,6 @@
-"""Entry points `partition_for` and `start`: the partition of each key, and an initial state."""
+"""Entry points `partition_for` and `start`: the partition of each key, and an
+initial state.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,18 @@ from numpy.typing import NDArray
 from partage.errors import InvalidConfigError
 from partage.keys.columns import LONGEST_KEY
 from partage.keys.contract import CustomPartitioner, custom_partitioner, custom_rule
-from partage.keys.partitioner import State, initial_state
+from partage.keys.partitioner import PartitionerState, initial_state
 from partage.keys.record_placement import place_keys
-from partage.keys.registry import find
+from partage.keys.registry import find_partitioner
 
 __all__ = ["MOST_PARTITIONS", "partition_for", "start"]
 
 MOST_PARTITIONS = (1 << 31) - 1
 
 
-def start(partitioner: str, *, seed: int | Sequence[int] = 0, **settings: object) -> State:
+def start(
+    partitioner: str, *, seed: int | Sequence[int] = 0, **settings: object
+) -> PartitionerState:
     """Create a partitioner's initial state for one topic, to be passed to `partition_for`.
 
     Args:
@@ -37,7 +41,7 @@ def start(partitioner: str, *, seed: int | Sequence[int] = 0, **settings: object
     >>> start("java:2.3", counter=5).counter
     5
     """
-    return initial_state(find(partitioner), seed, **settings)
+    return initial_state(find_partitioner(partitioner), seed, **settings)
 
 
 def partition_for(
@@ -45,7 +49,7 @@ def partition_for(
     *,
     partitions: int,
     partitioner: str | type[CustomPartitioner] | CustomPartitioner = "murmur2",
-    state: State | None = None,
+    state: PartitionerState | None = None,
     seed: int | Sequence[int] | None = None,
     sizes: int | Sequence[int] | NDArray[Any] | None = None,
     explicit: Sequence[int | None] | NDArray[Any] | None = None,
@@ -91,7 +95,7 @@ def partition_for(
     >>> partition_for([None] * 3, partitions=4, partitioner="java:2.3", seed=[5])[0].tolist()
     [1, 2, 3]
     """
-    one = find(partitioner)
+    one = find_partitioner(partitioner)
     rule = custom_rule(one)
     if configs is not None and not isinstance(configs, Mapping):
         raise InvalidConfigError("configs", "must be a mapping: setting -> value", configs)

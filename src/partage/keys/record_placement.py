@@ -19,7 +19,7 @@ from partage.keys.columns import (
     place_arrow,
     place_pandas,
 )
-from partage.keys.partitioner import Partitioner, State
+from partage.keys.partitioner import Partitioner, PartitionerState
 
 __all__ = ["Partitioned", "place_keys", "with_leaders"]
 
@@ -36,14 +36,14 @@ class Partitioned(NamedTuple):
     """
 
     partition: Any
-    state: State
+    state: PartitionerState
 
 
 def place_keys(
     partitioner: Partitioner,
     keys: Any,
     partitions: int,
-    state: State | None = None,
+    state: PartitionerState | None = None,
     *,
     sizes: Any = None,
     explicit: Any = None,
@@ -62,35 +62,37 @@ def place_keys(
         InvalidKeysError: a key cannot be hashed, or a column has another length than the keys.
     """
     _check_state(partitioner, state)
-    call = _Call(partitioner, partitions, state, sizes=sizes, explicit=explicit, longest=longest)
+    call = _PlacementCall(
+        partitioner, partitions, state, sizes=sizes, explicit=explicit, longest=longest
+    )
     if is_pandas(keys):  # first: newer releases have the PyCapsule interface too
-        placed = place_pandas(keys, call.place)
+        placed = place_pandas(keys, call.place_keys)
     elif is_arrow(keys):
-        placed = place_arrow(keys, call.place)
+        placed = place_arrow(keys, call.place_keys)
     else:
-        placed, null = call.place(column_of(keys))
+        placed, null = call.place_keys(column_of(keys))
         if null is not None:
             placed[null] = -1
     call.check_lengths()
     return placed if call.state is None else Partitioned(placed, call.state)
 
 
-def _check_state(one: Partitioner, state: State | None) -> None:
+def _check_state(one: Partitioner, state: PartitionerState | None) -> None:
     if state is None:
         if one.rule is None and one.explicit != "only":
             raise InvalidConfigError(
                 "partitioner", "goes by turns or chance, not by key: pass state= or seed=", one.name
             )
         return
-    if one.state is None:
+    if one.state_class is None:
         raise InvalidConfigError(
             "state", f"is of no use: {one.name} has none", type(state).__name__
         )
-    if not isinstance(state, one.state):
+    if not isinstance(state, one.state_class):
         raise InvalidConfigError("state", f"is not one of {one.name}", type(state).__name__)
 
 
-class _Call:
+class _PlacementCall:
     """Checked arguments of one call of `place_keys`, and the number of records placed so far.
 
     A column of keys in chunks is placed chunk by chunk.
@@ -100,7 +102,7 @@ class _Call:
         self,
         partitioner: Partitioner,
         partitions: int,
-        state: State | None,
+        state: PartitionerState | None,
         *,
         sizes: Any,
         explicit: Any,
@@ -113,7 +115,7 @@ class _Call:
         self.sizes, self.explicit = _sizes(sizes), _explicit(explicit)
         self.done = 0
 
-    def place(self, keys: KeyColumn) -> tuple[Int32Array, NDArray[np.bool_] | None]:
+    def place_keys(self, keys: KeyColumn) -> tuple[Int32Array, NDArray[np.bool_] | None]:
         """Choose the partition for each key of a column.
 
         Return the partitions (int32[n]), and a mask of the records without one; None if each has
@@ -143,7 +145,7 @@ class _Call:
     def _by_rule(self, keys: KeyColumn, count: int) -> tuple[Int32Array, NDArray[np.bool_] | None]:
         if self.partitioner.rule is None:
             return np.zeros(count, np.int32), np.ones(count, np.bool_)
-        part = self.partitioner.key_part(keys.checked(self.longest))
+        part = self.partitioner.key_part(keys.check_key_lengths(self.longest))
         left_over = self.partitioner.rule.left_over(part)
         return self.partitioner.rule.of_all(part, self.partitions), left_over
 
@@ -201,7 +203,7 @@ def _explicit(explicit: Any) -> NDArray[np.int64] | None:
     return wide
 
 
-def with_leaders(state: State, available: Sequence[int] | None) -> State:
+def with_leaders(state: PartitionerState, available: Sequence[int] | None) -> PartitionerState:
     """Return a partitioner's state with another list of partitions that have a leader.
 
     ``available`` is the list; None means that all partitions have a leader.

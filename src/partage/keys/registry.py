@@ -14,7 +14,7 @@ from partage.keys.clients import (
 from partage.keys.contract import CLASS_SETTING, create_partitioner, custom_partitioner, custom_rule
 from partage.keys.partitioner import Partitioner
 
-__all__ = ["PartitionerRow", "by_key", "describe", "find", "partitioners"]
+__all__ = ["PartitionerRow", "by_key", "describe_partitioners", "find_partitioner", "partitioners"]
 
 
 class PartitionerRow(NamedTuple):
@@ -45,7 +45,7 @@ def by_key() -> tuple[str, ...]:
     return tuple(name for name, one in client_partitioners().items() if one.rule is not None)
 
 
-def find(partitioner: object) -> Partitioner:
+def find_partitioner(partitioner: object) -> Partitioner:
     """Return the `Partitioner` for a name, a Java class name, or a custom class.
 
     Args:
@@ -55,7 +55,7 @@ def find(partitioner: object) -> Partitioner:
     Raises:
         UnknownPartitionerError: no partitioner has the name; the error lists similar names.
 
-    >>> find("org.apache.kafka.clients.producer.RoundRobinPartitioner").name
+    >>> find_partitioner("org.apache.kafka.clients.producer.RoundRobinPartitioner").name
     'java:roundrobin'
     """
     if isinstance(partitioner, Partitioner):
@@ -81,7 +81,7 @@ def _is_class_path(name: str) -> bool:
     return bool(colon) and module not in prefixes and all(map(str.isidentifier, parts))
 
 
-def describe(extra: str | None = None) -> tuple[PartitionerRow, ...]:
+def describe_partitioners(extra: str | None = None) -> tuple[PartitionerRow, ...]:
     """Return a row about each partitioner for the table that ``partage keys --list`` prints.
 
     A plug-in that cannot be loaded has the error as its summary.
@@ -93,7 +93,7 @@ def describe(extra: str | None = None) -> tuple[PartitionerRow, ...]:
         UnknownPartitionerError: no partitioner has the name ``extra``.
         InvalidConfigError: the class cannot be loaded, or is not a partitioner.
 
-    >>> describe("partage.keys.default_09:DefaultPartitioner")[-1].name
+    >>> describe_partitioners("partage.keys.default_09:DefaultPartitioner")[-1].name
     'partage.keys.default_09:DefaultPartitioner'
     """
     rows = [
@@ -102,7 +102,7 @@ def describe(extra: str | None = None) -> tuple[PartitionerRow, ...]:
             one.summary,
             one.exact_to,
             one.rule is not None,
-            one.state is not None,
+            one.state_class is not None,
         )
         for name, one in client_partitioners().items()
     ]
@@ -112,7 +112,11 @@ def describe(extra: str | None = None) -> tuple[PartitionerRow, ...]:
         except InvalidConfigError as e:
             said = f"cannot be used: {e}"
         rows.append(PartitionerRow(name, said, None, by_key=True, stateful=False))
-    if extra is not None and custom_rule(find(extra)) is not None and extra not in plugged_in():
+    if (
+        extra is not None
+        and custom_rule(find_partitioner(extra)) is not None
+        and extra not in plugged_in()
+    ):
         made = create_partitioner({CLASS_SETTING: extra})
         rows.append(PartitionerRow(extra, _summary(type(made)), None, by_key=True, stateful=False))
     return tuple(rows)

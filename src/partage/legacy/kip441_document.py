@@ -75,7 +75,8 @@ class Kip441Document:
     >>> lags = dict.fromkeys(tasks, 0)
     >>> clients = [ClientState(ProcessId(0, 1), 6, lags=lags),
     ...            ClientState(ProcessId(0, 2), 2, lags=lags)]
-    >>> proposed = Kip441Document(balance_factor=2).propose(TaskProblem(clients, tasks, tasks))
+    >>> problem = TaskProblem(clients, tasks, tasks)
+    >>> proposed = Kip441Document(balance_factor=2).propose_balanced_assignment(problem)
     >>> [str(task) for task, owner in zip(tasks, proposed) if owner == 1]
     ['0_1', '1_0', '1_2', '2_1']
     """
@@ -114,23 +115,23 @@ class Kip441Document:
         Raises:
             InvalidProblemError: ``active`` does not have one client for each stateful task.
         """
-        return bool(self.available(problem, active))
+        return bool(self.moves_available_now(problem, active))
 
-    def available(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
+    def moves_available_now(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
         """Return the moves to the balanced assignment that a caught-up client can take over now.
 
         Args:
             problem: the tasks and the clients, with the current lags.
             active: the current client of each task in ``problem.stateful``, in that order.
         """
-        ranks = self.rank(problem)
+        ranks = self.rank_clients(problem)
         return [
             one
-            for one in self.movements(problem, active)
+            for one in self.moves_to_balance(problem, active)
             if ranks[one.destination, one.task] == _CAUGHT_UP
         ]
 
-    def movements(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
+    def moves_to_balance(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
         """Return the moves of active tasks that lead to KIP-441's balanced assignment.
 
         Args:
@@ -141,28 +142,28 @@ class Kip441Document:
             raise InvalidProblemError(
                 "must have one client for each stateful task", path="active", value=len(active)
             )
-        proposed = self.propose(problem)
+        proposed = self.propose_balanced_assignment(problem)
         return [
             Movement(task, source, destination)
             for task, source, destination in zip(problem.stateful, active, proposed, strict=True)
             if source != destination
         ]
 
-    def rank(self, problem: TaskProblem) -> NDArray[np.int64]:
+    def rank_clients(self, problem: TaskProblem) -> NDArray[np.int64]:
         """Rank each client for each task by its lag, lower is better (int64[clients, tasks]).
 
         ``problem`` has the tasks and the clients with their lags. The rank is -1 if the client runs
         the task, 0 if its lag is acceptable, 1 if the lag is unknown; otherwise it is the lag. The
         ranks of stateless tasks have no meaning.
         """
-        lags = problem.lags
+        lags = problem.changelog_lags
         ranks: NDArray[np.int64] = lags.copy()
         ranks[(lags >= 0) & (lags <= problem.settings.acceptable_recovery_lag)] = _CAUGHT_UP
         ranks[lags == LATEST_OFFSET] = _RUNNING
         ranks[lags == UNKNOWN_OFFSET_SUM] = _UNKNOWN
         return ranks
 
-    def propose(self, problem: TaskProblem) -> list[int]:
+    def propose_balanced_assignment(self, problem: TaskProblem) -> list[int]:
         """Return the client of each stateful task in KIP-441's balanced assignment.
 
         ``problem`` has the tasks and the clients, whose lags are ignored.
@@ -193,17 +194,17 @@ class Kip441Document:
         Raises:
             InvalidProblemError: a client does not report a stateful task's lag.
         """
-        ranks = self.rank(problem)
+        ranks = self.rank_clients(problem)
         draft = DraftAssignment(problem)
         active = self._reuse_owners(problem, ranks) or self._choose_by_rank(problem, ranks)
         for task, client in zip(problem.stateful, active, strict=True):
             draft.assign_active(client, task)
-        movements = self.movements(problem, active)
+        movements = self.moves_to_balance(problem, active)
         self._place_standbys(problem, draft, ranks)
         warmups = self._warm_up(problem, draft, movements)
-        repeats = bool(movements) and self._repeats(problem, draft, ranks)
+        repeats = bool(movements) and self._repeats_forever(problem, draft, ranks)
         _place_stateless(problem, draft)
-        return TaskPlan.of(
+        return TaskPlan.from_draft(
             problem,
             draft,
             probing=bool(movements) and not repeats,
@@ -212,13 +213,16 @@ class Kip441Document:
         )
 
     @staticmethod
-    def _repeats(problem: TaskProblem, draft: DraftAssignment, ranks: NDArray[np.int64]) -> bool:
+    def _repeats_forever(
+        problem: TaskProblem, draft: DraftAssignment, ranks: NDArray[np.int64]
+    ) -> bool:
         """Return whether the next rebalance would make the same plan, so that rebalances never end.
 
         Args:
             problem: the tasks and the clients.
             draft: the new assignment.
-            ranks: int64[clients, tasks], the rank of each client for each task (see `rank`).
+            ranks: int64[clients, tasks], the rank of each client for each task (see
+                `rank_clients`).
         """
         # This is so if every stateful task stays on its previous owner, and all clients with a copy
         # of a task in the plan are caught up.
@@ -268,7 +272,8 @@ class Kip441Document:
 
         Args:
             problem: the tasks and the clients.
-            ranks: int64[clients, tasks], the rank of each client for each task (see `rank`).
+            ranks: int64[clients, tasks], the rank of each client for each task (see
+                `rank_clients`).
 
         Returns:
             The client of each stateful task.
@@ -297,7 +302,8 @@ class Kip441Document:
 
         Args:
             problem: the tasks and the clients.
-            ranks: int64[clients, tasks], the rank of each client for each task (see `rank`).
+            ranks: int64[clients, tasks], the rank of each client for each task (see
+                `rank_clients`).
             owned: the tasks of each client; changed in place.
         """
         loads = _loads(owned, problem)
@@ -320,7 +326,7 @@ class Kip441Document:
         # The best-ranked clients without a copy of the task come first.
         for task in problem.stateful:
             for _ in range(problem.settings.num_standby_replicas):
-                free = [one for one in range(len(draft.count)) if not draft.holds(one, task)]
+                free = [one for one in range(len(draft.count)) if not draft.has_copy(one, task)]
                 if not free:
                     break
                 draft.assign_standby(
@@ -335,25 +341,27 @@ class Kip441Document:
         for one in movements:
             if len(warmups) == problem.settings.max_warmup_replicas:
                 break
-            if not draft.holds(one.destination, one.task):
+            if not draft.has_copy(one.destination, one.task):
                 draft.assign_standby(one.destination, one.task)
                 warmups.append((one.destination, one.task))
         return warmups
 
 
 def _loads(owned: Sequence[Sequence[int]], problem: TaskProblem) -> list[int]:
-    return [len(tasks) // capacity for tasks, capacity in zip(owned, problem.capacity, strict=True)]
+    return [
+        len(tasks) // capacity for tasks, capacity in zip(owned, problem.thread_counts, strict=True)
+    ]
 
 
 def _place_stateless(problem: TaskProblem, draft: DraftAssignment) -> None:
     # Fill all clients to the average per thread, then the least loaded one.
-    tasks_per_thread = -(-len(problem.tasks) // sum(problem.capacity))
-    for task in problem.stateless:
+    tasks_per_thread = -(-len(problem.tasks) // sum(problem.thread_counts))
+    for task in problem.stateless_tasks:
         client = next(
             (
                 one
                 for one, tasks in enumerate(draft.active)
-                if len(tasks) < tasks_per_thread * problem.capacity[one]
+                if len(tasks) < tasks_per_thread * problem.thread_counts[one]
             ),
             None,
         )

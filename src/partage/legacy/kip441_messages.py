@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from partage.errors import InvalidProblemError, WireFormatError
 from partage.java.strings import decode_utf8, encode_utf8
 from partage.wire.errors import EncodingError, UnsupportedVersionError
-from partage.wire.primitives import Reader, Writer
-from partage.wire.streams.arrays import NO_VALUES, Tasks, TaskValues
+from partage.wire.primitives import ByteReader, ByteWriter
+from partage.wire.streams.arrays import NO_VALUES, TaskArrays, TaskValues
 
 __all__ = [
     "StoreId",
@@ -61,7 +61,7 @@ class StoreLags:
             them.
         names: the distinct names of stores.
 
-    >>> list(StoreLags.of({("counts", 0): 7}))
+    >>> list(StoreLags.from_lags({("counts", 0): 7}))
     [(('counts', 0), 7)]
     """
 
@@ -71,7 +71,7 @@ class StoreLags:
     names: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, lags: Mapping[StoreId, int] | Iterable[tuple[StoreId, int]]) -> StoreLags:
+    def from_lags(cls, lags: Mapping[StoreId, int] | Iterable[tuple[StoreId, int]]) -> StoreLags:
         """Build the lags of a client's state stores from a dict such as {("counts", 0): 7}.
 
         Args:
@@ -155,7 +155,7 @@ class SubscriptionDraft5:
     trailing: int = 0
 
     @classmethod
-    def of(
+    def from_values(
         cls,
         *,
         process: bytes,
@@ -174,7 +174,7 @@ class SubscriptionDraft5:
         Raises:
             EncodingError: a lag does not fit an int32, or a key is not a (store, partition) pair.
         """
-        lags = StoreLags.of(store_lags)
+        lags = StoreLags.from_lags(store_lags)
         return cls(process, lags, encode_utf8(endpoint or ""), latest_version)
 
     @property
@@ -190,26 +190,26 @@ def encode_subscription_draft_5(info: SubscriptionDraft5) -> bytes:
         EncodingError: a value does not fit its field.
 
     >>> lags = {("counts", 0): 7}
-    >>> info = SubscriptionDraft5.of(process=bytes(16), store_lags=lags, endpoint="h:80")
+    >>> info = SubscriptionDraft5.from_values(process=bytes(16), store_lags=lags, endpoint="h:80")
     >>> encode_subscription_draft_5(info)[24:].hex(" ", 4)
     '00000001 0006636f 756e7473 00000000 00000007 00000004 683a3830'
     """
-    writer = Writer()
+    writer = ByteWriter()
     field = "processId"
     try:
-        writer.int32(5)
-        writer.int32(info.latest_version)
+        writer.write_int32(5)
+        writer.write_int32(info.latest_version)
         if len(info.process) != 16:
-            writer.fail(f"not 16 bytes: {info.process!r:.80}")
+            writer.raise_encoding_error(f"not 16 bytes: {info.process!r:.80}")
         writer.raw(info.process)
         field = "storeLags"
-        writer.int32(len(info.store_lags))
+        writer.write_int32(len(info.store_lags))
         for (name, partition), lag in info.store_lags:
-            writer.string(name)
-            writer.int32(partition)
-            writer.int32(lag)
+            writer.write_string(name)
+            writer.write_int32(partition)
+            writer.write_int32(lag)
         field = "endPoint"
-        writer.int32(len(info.user_endpoint))
+        writer.write_int32(len(info.user_endpoint))
         writer.raw(info.user_endpoint)
     except WireFormatError as error:
         error.field, error.version = f"{_DRAFT_5}.{field}", 5
@@ -225,11 +225,11 @@ def decode_subscription_draft_5(data: bytes) -> SubscriptionDraft5:
     Raises:
         WireFormatError: the bytes are no such message.
 
-    >>> info = SubscriptionDraft5.of(process=bytes(16), store_lags={("counts", 0): 7})
+    >>> info = SubscriptionDraft5.from_values(process=bytes(16), store_lags={("counts", 0): 7})
     >>> decode_subscription_draft_5(encode_subscription_draft_5(info)) == info
     True
     """
-    reader = Reader(data)
+    reader = ByteReader(data)
     field = ""
 
     def get(name: str, read: Callable[[], Read]) -> Read:
@@ -238,27 +238,27 @@ def decode_subscription_draft_5(data: bytes) -> SubscriptionDraft5:
         return read()
 
     try:
-        version = get("version", reader.int32)
-        latest = get("latestSupportedVersion", reader.int32)
+        version = get("version", reader.read_int32)
+        latest = get("latestSupportedVersion", reader.read_int32)
         if version != 5 or latest < 5:
             what = f"version {version}, latest supported {latest}: this is the draft of version 5"
             raise UnsupportedVersionError(what, offset=0, field="", version=version)
-        process = get("processId", lambda: reader.raw(16))
+        process = get("processId", lambda: reader.read_bytes(16))
         lags = get("storeLags", lambda: _read_lags(reader))
-        endpoint = get("endPoint", lambda: reader.raw(reader.not_null(reader.int32())))
+        endpoint = get("endPoint", lambda: reader.read_bytes(reader.not_null(reader.read_int32())))
     except WireFormatError as error:
         error.field, error.version = f"{_DRAFT_5}.{field}", 5
         raise error.with_traceback(None) from None  # see `partage.wire.codec`
-    return SubscriptionDraft5(process, lags, endpoint, latest, reader.left)
+    return SubscriptionDraft5(process, lags, endpoint, latest, reader.remaining_bytes)
 
 
-def _read_lags(reader: Reader) -> StoreLags:
+def _read_lags(reader: ByteReader) -> StoreLags:
     stores, partitions, lags = array("i"), array("i"), array("i")
     names: dict[str, int] = {}
-    for _ in range(reader.count(reader.not_null(reader.int32()))):
-        stores.append(names.setdefault(reader.string(), len(names)))
-        partitions.append(reader.int32())
-        lags.append(reader.int32())
+    for _ in range(reader.check_array_length(reader.not_null(reader.read_int32()))):
+        stores.append(names.setdefault(reader.read_string(), len(names)))
+        partitions.append(reader.read_int32())
+        lags.append(reader.read_int32())
     return StoreLags.from_columns(stores, partitions, lags, names)
 
 
@@ -280,7 +280,7 @@ def task_lags_of_stores(lags: StoreLags, subtopology_of_store: Mapping[str, int]
 
     Source: the document KIP-441, proposed SubscriptionInfo of version 5.
 
-    >>> lags = StoreLags.of({("a", 0): 5, ("b", 0): 2**31 - 1, ("a", 1): 1})
+    >>> lags = StoreLags.from_lags({("a", 0): 5, ("b", 0): 2**31 - 1, ("a", 1): 1})
     >>> task_lags_of_stores(lags, {"a": 0, "b": 0}).to_dict()
     {(0, 0, None): 2147483652, (0, 1, None): 1}
     """
@@ -305,7 +305,7 @@ def task_lags_of_stores(lags: StoreLags, subtopology_of_store: Mapping[str, int]
     sums = np.zeros(len(tasks), np.int64)
     np.add.at(sums, whose, lags.lag[last].astype(np.int64))
     return TaskValues(
-        Tasks(
+        TaskArrays(
             (tasks >> 32).astype(np.int32), (tasks & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
         ),
         sums,

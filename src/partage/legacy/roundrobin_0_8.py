@@ -45,7 +45,7 @@ class RoundRobin08(PlainStrategy):
             UnsupportedProblemError: subscriptions differ, or there are no members.
         """
         _check_equal_subscriptions(problem)
-        rows = TopicRows.of(problem, topics_by_name(problem))
+        rows = TopicRows.from_topics(problem, topics_by_name(problem))
         index = problem.index
         topic = [index.topics[t] for t in index.topic_of[rows.partition].tolist()]
         number = index.number_of[rows.partition].tolist()

@@ -63,7 +63,7 @@ class Release0102:
         replicas = min(problem.settings.num_standby_replicas, len(problem.clients) - 1)
         for _ in range(replicas):
             assignment.assign_all(standbys=True)
-        return TaskPlan.of(
+        return TaskPlan.from_draft(
             problem, assignment.draft, in_turn=tasks_in_turn(problem, assignment.given)
         )
 
@@ -148,7 +148,7 @@ class _Assignment:
         for task in self._tasks:
             client = self._client_for(task)
             for others in (self.draft.active[client], self.draft.standby[client]):
-                self._pairs.add(task, others)
+                self._pairs.add_task(task, others)
             if standbys:
                 self.draft.assign_standby(client, task)
             else:
@@ -176,11 +176,11 @@ class _Assignment:
         for client in self._order:
             if self._stays and task in self._had_state[client]:
                 return client
-            if draft.holds(client, task):
+            if draft.has_copy(client, task):
                 continue
             if (
                 only_new_pairs
-                and not self._pairs.full
+                and not self._pairs.has_all_pairs
                 and draft.count[client]
                 and not self._pairs.has_new(task, draft.active[client], draft.standby[client])
             ):
@@ -244,6 +244,6 @@ class Release011:
         number_of = problem.number_of
         order = [number_of[task] for task in in_hash_order(every, copied=True)]
         for task in core.assign_previous(order):
-            core.assign_active(task, core.best(task, core.map_order))
+            core.assign_active(task, core.best_client(task, core.map_order))
         core.assign_standbys(number_of[task] for task in every)
-        return TaskPlan.of(problem, core.draft, in_turn=tasks_in_turn(problem, core.given))
+        return TaskPlan.from_draft(problem, core.draft, in_turn=tasks_in_turn(problem, core.given))

@@ -17,7 +17,7 @@ import numpy as np
 
 from partage.errors import InvalidConfigError
 
-__all__ = ["checked"]
+__all__ = ["check_argument_types"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -35,7 +35,7 @@ class _Kind(NamedTuple):
     words: str
 
 
-def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
+def check_argument_types(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Decorate a function to check the types of its arguments against its type annotations.
 
     A call with an argument of another type raises InvalidConfigError, which names the argument.
@@ -43,7 +43,7 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
     Two kinds of arguments are not checked: a string where a list is expected (the function itself
     calls `partage.model.validation.reject_text`), and classes of other libraries.
 
-    >>> @checked
+    >>> @check_argument_types
     ... def wait(seconds: float, names: Sequence[str] | None = None) -> None: ...
     >>> wait("x")
     Traceback (most recent call last):
@@ -59,7 +59,7 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
     def run(*args: _P.args, **named: _P.kwargs) -> _R:
         if not parameters:
             parameters.extend(signature(function).parameters.values())
-            kinds.update((one.name, _kinds(str(one.annotation))) for one in parameters)
+            kinds.update((one.name, _allowed_types(str(one.annotation))) for one in parameters)
         given = dict(zip((one.name for one in parameters), args, strict=False)) | named
         for name, value in given.items():
             expected = kinds.get(name)
@@ -72,19 +72,19 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 @cache
-def _kinds(annotation: str) -> list[_Kind]:
+def _allowed_types(annotation: str) -> list[_Kind]:
     """Return the types that an annotation such as "int | None" allows, each with a test for values.
 
     The list is empty if one of the types cannot be tested; such an argument is not checked.
     """
-    found = [_kind(one) for one in _split(annotation, "|")]
+    found = [_kind(one) for one in _split_outside_brackets(annotation, "|")]
     return [one for one in found if one is not None] if None not in found else []
 
 
-def _split(text: str, separator: str) -> list[str]:
+def _split_outside_brackets(text: str, separator: str) -> list[str]:
     """Split the text of a type annotation at a separator, but not inside square brackets.
 
-    >>> _split("Mapping[str, int] | None", "|")
+    >>> _split_outside_brackets("Mapping[str, int] | None", "|")
     ['Mapping[str, int]', 'None']
     """
     parts, depth = [""], 0
@@ -99,19 +99,19 @@ def _split(text: str, separator: str) -> list[str]:
 
 def _kind(name: str) -> _Kind | None:
     outer, _, rest = name.partition("[")
-    inner = _split(rest.removesuffix("]"), ",")
+    inner = _split_outside_brackets(rest.removesuffix("]"), ",")
     if name in _PLAIN:
         return _PLAIN[name]
     if outer == "Callable":
         return _Kind(callable, "a function")
     if outer in {"Sequence", "Collection", "Iterable"}:
-        of = _kinds(inner[0])
+        of = _allowed_types(inner[0])
         return _Kind(lambda value: _is_list(value, of), f"a list{_of(of)}")
     if outer == "Mapping":
-        of = _kinds(inner[-1])
+        of = _allowed_types(inner[-1])
         return _Kind(lambda value: _is_mapping(value, of), f"a mapping from text{_to(of)}")
     if outer == "tuple" and "..." not in inner:
-        of = _kinds(inner[0])
+        of = _allowed_types(inner[0])
         several = len(inner)
         return _Kind(
             lambda value: _is_list(value, of) and isinstance(value, tuple | list)

@@ -19,7 +19,7 @@ from partage.errors import InvalidProblemError, PlanInvariantError
 from partage.kernels import kernel
 from partage.model.certificate import DeferredCertificate
 from partage.model.claims import Claims
-from partage.model.display import MOST_ROWS, Picture, bar, html_table, pretty_print
+from partage.model.display import MOST_ROWS, Picture, draw_bar, html_table, pretty_print
 from partage.model.index import Index, Int32Array
 from partage.model.repeated_state import EndlessLoop
 from partage.model.validation import escape_control_characters, expect_kind
@@ -115,7 +115,7 @@ class Assignment:
         for member, topics in numbers.items():
             sizes = [(self.index.topic(topic), len(of)) for topic, of in topics.items()]
             lists = "; ".join(f"{t} {format_runs(of, _MOST_RUNS)}" for t, of in topics.items())
-            rows.append((member, sum(n for _, n in sizes), bar(sizes, most), lists))
+            rows.append((member, sum(n for _, n in sizes), draw_bar(sizes, most), lists))
         notes = [line.strip() for line in self._remarks()]
         if len(self.members) > len(numbers):
             notes.insert(0, f"and {len(self.members) - len(numbers):,} more members")
@@ -124,8 +124,11 @@ class Assignment:
 
     def _counts(self) -> list[str]:
         # For example "2 members".
-        counts = [_count(len(self.members), "member"), _count(len(self.partition), "partition")]
-        return [*counts, _count(len(self.warnings), "warning")] if self.warnings else counts
+        counts = [
+            _format_count(len(self.members), "member"),
+            _format_count(len(self.partition), "partition"),
+        ]
+        return [*counts, _format_count(len(self.warnings), "warning")] if self.warnings else counts
 
     def _remarks(self) -> list[str]:
         # Partitions that the index does not have, then warnings.
@@ -178,7 +181,7 @@ class Assignment:
         lists: list[Int32Array] = []
         unresolved: list[Unresolved] = []
         for member, value in owned.items():
-            claims = Claims.of(value, f"assignment.{member}")
+            claims = Claims.from_owned(value, f"assignment.{member}")
             names = claims.topics
             of = index.topic if topic_number is None else lambda n: topic_number.get(n, -1)
             numbers = np.array([of(n) for n in names], np.int32)
@@ -292,21 +295,21 @@ class Assignment:
 _MOST_RUNS = 24
 
 
-def _count(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     """Format a number with its noun in singular or plural, for example "1 member" or "2 members".
 
-    >>> _count(1, "member"), _count(0, "member")
+    >>> _format_count(1, "member"), _format_count(0, "member")
     ('1 member', '0 members')
     """
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def format_runs(numbers: Sequence[int], most: int | None = None) -> str:
+def format_runs(numbers: Sequence[int], max_ranges: int | None = None) -> str:
     """Format partition numbers as text with ranges for consecutive numbers, such as "0-2 5 4".
 
     Args:
         numbers: the partition numbers, in the order of the text.
-        most: greatest number of ranges and single numbers to print; None prints all.
+        max_ranges: greatest number of ranges and single numbers to print; None prints all.
 
     >>> format_runs([0, 1, 2, 5, 4])
     '0-2 5 4'
@@ -317,7 +320,7 @@ def format_runs(numbers: Sequence[int], most: int | None = None) -> str:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    shown = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:most]]
+    shown = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:max_ranges]]
     return " ".join([*shown, "..."] if len(shown) < len(runs) else shown)
 
 
@@ -446,7 +449,7 @@ class Plan(Assignment):
     def _counts(self) -> list[str]:
         counts = super()._counts()
         if len(self.withheld):
-            counts.insert(2, f"{_count(len(self.withheld), 'partition')} withheld")
+            counts.insert(2, f"{_format_count(len(self.withheld), 'partition')} withheld")
         return counts
 
     def _remarks(self) -> list[str]:
@@ -467,7 +470,7 @@ class Plan(Assignment):
         start, partition = self.start, self.partition
         owner = np.empty(self.index.partitions, np.int32)
         owner.fill(-1)
-        if fill_owners.ready and _is_int32_row(start) and _is_int32_row(partition):
+        if fill_owners.is_compiled and _is_int32_row(start) and _is_int32_row(partition):
             owned = fill_owners(start, partition, owner, work=len(partition))
             if owned >= 0:
                 return owner, owned

@@ -95,7 +95,7 @@ def _unchanged(certificate: Certificate) -> Certificate:
 
 
 def cost_bounds(
-    least: int,
+    weighted_sum_bound: int,
     weights: tuple[int, int],
     figures: Mapping[str, float],
     max_moves: int,
@@ -106,7 +106,7 @@ def cost_bounds(
     Rack cost is the cost of consuming from other racks; moves count partitions with a new owner.
 
     Args:
-        least: lower bound of rack weight * rack cost + move weight * moves.
+        weighted_sum_bound: lower bound of rack weight * rack cost + move weight * moves.
         weights: the rack weight and the move weight.
         figures: the plan's "rack cost" and "moves"; no bound exceeds them.
         max_moves: the greatest allowed number of moves.
@@ -118,8 +118,12 @@ def cost_bounds(
     rack, move = weights
     bound = 0
     if racks:
-        bound = min(max(0, -((move * max_moves - least) // rack)), int(figures["rack cost"]))
+        bound = min(
+            max(0, -((move * max_moves - weighted_sum_bound) // rack)), int(figures["rack cost"])
+        )
     out = {"rack cost": bound}
     if bound == figures["rack cost"] and move:
-        out["moves"] = min(max(0, -((rack * bound - least) // move)), int(figures["moves"]))
+        out["moves"] = min(
+            max(0, -((rack * bound - weighted_sum_bound) // move)), int(figures["moves"])
+        )
     return out

@@ -36,7 +36,7 @@ class Claims:
         shared: whether several members share the tuple ``topics``, so that it also has names which
             this member does not claim.
 
-    >>> list(Claims.of({"orders": [1, 0]}))
+    >>> list(Claims.from_owned({"orders": [1, 0]}))
     [('orders', 1), ('orders', 0)]
     """
 
@@ -46,7 +46,7 @@ class Claims:
     shared: bool = False
 
     @classmethod
-    def of(cls, owned: object, path: str = "owned") -> Claims:
+    def from_owned(cls, owned: object, path: str = "owned") -> Claims:
         """Build the list of owned partitions that a consumer reports when it joins its group.
 
         Args:
@@ -174,7 +174,8 @@ class ClaimRows:
         name: int32[n], topic of each claim, as an index of the member's own names.
         partition: int32[n], partition number of each claim.
 
-    >>> rows = ClaimRows.of([Claims.of({"t": [4]}), Claims.of(()), Claims.of({"t": [1, 2]})])
+    >>> owned = ({"t": [4]}, (), {"t": [1, 2]})
+    >>> rows = ClaimRows.from_members([Claims.from_owned(one) for one in owned])
     >>> rows.start.tolist(), rows.names, rows.partition.tolist()
     ([0, 1, 1, 3], ['t', 't'], [4, 1, 2])
     """
@@ -186,7 +187,7 @@ class ClaimRows:
     partition: Int32Array
 
     @classmethod
-    def of(cls, owned: Sequence[Claims]) -> ClaimRows:
+    def from_members(cls, owned: Sequence[Claims]) -> ClaimRows:
         """Combine the owned partitions of several consumers into flat arrays.
 
         ``owned`` has one `Claims` for each consumer of a group.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError
-from partage.model.display import MOST_ROWS, Picture, bar, html_table, pretty_print, text_table
+from partage.model.display import MOST_ROWS, Picture, draw_bar, html_table, pretty_print, text_table
 from partage.model.index import MOST_PARTITIONS, Index, Int32Array
 from partage.model.validation import expect_list, expect_text, parse_problem, required_field
 
@@ -102,7 +102,7 @@ class Cluster:
         found = self._topic_rows()
         most = max((row[1] for row in found), default=0)
         rows: list[tuple[str | int | Picture, ...]] = [
-            (topic, partitions, bar([(i, partitions)], most), replicas, racks)
+            (topic, partitions, draw_bar([(i, partitions)], most), replicas, racks)
             for i, (topic, partitions, replicas, racks) in enumerate(found)
         ]
         more = int(np.count_nonzero(self.topic_exists)) - len(rows)

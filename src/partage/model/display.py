@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from partage.model.validation import escape_control_characters
 
 __all__ = [
-    "MOST_ROWS", "Picture", "bar", "histogram", "html_table", "pretty_print", "strip", "text_table",
+    "MOST_ROWS", "Picture", "draw_bar", "draw_histogram", "draw_strip", "html_table",
+    "pretty_print", "text_table",
 ]  # fmt: skip
 
 #: Rows that a table shows; the others are counted.
@@ -69,12 +70,12 @@ def pretty_print(value: object, printer: Any, cycle: bool) -> None:  # noqa: FBT
     printer.text("..." if cycle else str(value))
 
 
-def text_table(rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
+def text_table(rows: Sequence[Sequence[str]], *, left_columns: int = 1) -> str:
     """Format rows of cells as a text table with aligned columns; the first row has the headings.
 
     Args:
         rows: cells as text.
-        left: number of columns that are aligned left.
+        left_columns: number of columns that are aligned left.
 
     >>> print(text_table([("name", "n"), ("a", "10")]))
     name   n
@@ -83,7 +84,7 @@ def text_table(rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
     wide = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = (
         "  ".join(
-            text.ljust(width) if i < left else text.rjust(width)
+            text.ljust(width) if i < left_columns else text.rjust(width)
             for i, (text, width) in enumerate(zip(row, wide, strict=True))
         )
         for row in rows
@@ -103,41 +104,41 @@ class Picture(NamedTuple):
     svg: str
 
 
-def bar(parts: Iterable[tuple[int, int]], most: int) -> Picture:
+def draw_bar(segments: Iterable[tuple[int, int]], longest_bar: int) -> Picture:
     """Draw a horizontal bar of coloured segments, as SVG for an HTML table.
 
     Args:
-        parts: (palette index of the colour, length) of each segment.
-        most: length of the longest bar of the table, which fills the cell.
+        segments: (palette index of the colour, length) of each segment.
+        longest_bar: length of the longest bar of the table, which fills the cell.
 
-    >>> bar([(0, 1), (9, 1)], 4).svg.count("<rect")
+    >>> draw_bar([(0, 1), (9, 1)], 4).svg.count("<rect")
     2
     """
     wide, at, drawn = 120, 0.0, []
-    for colour, size in parts:
-        width = wide * size / max(most, 1)
+    for colour, size in segments:
+        width = wide * size / max(longest_bar, 1)
         drawn.append(_rect(at, max(width - 1, 0.5), 0, 10, colour))
         at += width
     return _svg(wide, drawn)
 
 
-def strip(colours: Sequence[int]) -> Picture:
+def draw_strip(colours: Sequence[int]) -> Picture:
     """Draw a row of small coloured squares as SVG, for example one for each partition's owner.
 
     Args:
         colours: palette index of each square; -1 draws a square for no owner.
 
-    >>> strip([0, 1, -1]).svg.count("<rect")
+    >>> draw_strip([0, 1, -1]).svg.count("<rect")
     3
     """
     some = colours[:_MOST_CELLS]
     return _svg(6 * len(some), [_rect(6 * i, 5, 0, 10, one) for i, one in enumerate(some)])
 
 
-def histogram(values: Sequence[int]) -> Picture:
+def draw_histogram(values: Sequence[int]) -> Picture:
     """Draw one vertical column for each value as SVG, in the given order.
 
-    >>> histogram([2, 0]).svg.count("<rect")
+    >>> draw_histogram([2, 0]).svg.count("<rect")
     2
     """
     some = values[:_MOST_CELLS]
@@ -175,7 +176,7 @@ def html_table(
     >>> "&lt;b&gt;" in html_table("t", ["member"], [["<b>"]])
     True
     """
-    cells = [[_cell(value) for value in row] for row in rows]
+    cells = [[_format_cell(value) for value in row] for row in rows]
     sides = [
         "n" in kinds and kinds <= {"n", "e"}
         for kinds in ({row[i][0] for row in cells} for i in range(len(columns)))
@@ -193,7 +194,7 @@ def html_table(
     )
 
 
-def _cell(value: str | int | Picture) -> tuple[str, str]:
+def _format_cell(value: str | int | Picture) -> tuple[str, str]:
     """Return the CSS class and the HTML content for the value of one table cell.
 
     The classes are n (number), t (text), p (picture) and e (empty).

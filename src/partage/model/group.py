@@ -18,15 +18,15 @@ from partage.java.hash_order import DEFAULT_TABLE, hash_order, names_in_map_orde
 from partage.java.strings import string_hashes, string_ranks
 from partage.java.tree_bins import may_have_trees
 from partage.model.claims import ClaimRows, Claims, is_int32
-from partage.model.display import MOST_ROWS, Picture, bar, html_table, pretty_print, text_table
+from partage.model.display import MOST_ROWS, Picture, draw_bar, html_table, pretty_print, text_table
 from partage.model.index import Int32Array, java_rank
 from partage.model.validation import (
+    check_subscription,
     expect_list,
     expect_text,
     name_list,
     parse_problem,
     required_field,
-    subscription,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ _MIN_REGULAR_KEYS = 49
 
 #: The weight of a member that says none; and nothing owned, as a value of its own.
 _ORDINARY = 1.0
-_NOTHING = Claims.of(())
+_NOTHING = Claims.from_owned(())
 _NO_CONFIG: Mapping[str, object] = {}
 
 
@@ -108,14 +108,16 @@ class Member:
     ) -> None:
         # Thousands of members are made for one plan: what is plainly right is looked at once.
         self.id = id if type(id) is str else expect_text(id, "members.id")
-        self.topics = subscription(topics, self.id)
+        self.topics = check_subscription(topics, self.id)
         self.rack = (
             rack if rack is None or type(rack) is str else expect_text(rack, f"members.{id}.rack")
         )
         self.instance_id = (
             None if instance_id is None else expect_text(instance_id, f"members.{id}.instance_id")
         )
-        self.owned = owned if type(owned) is Claims else Claims.of(owned, f"members.{id}.owned")
+        self.owned = (
+            owned if type(owned) is Claims else Claims.from_owned(owned, f"members.{id}.owned")
+        )
         self.generation = (
             generation
             if type(generation) is int and NO_GENERATION <= generation <= _LAST_GENERATION
@@ -360,7 +362,7 @@ class Group:
         ]
         lines = [self._title()]
         if rows:
-            lines.append(text_table([_MEMBER_COLUMNS, *rows], left=4))
+            lines.append(text_table([_MEMBER_COLUMNS, *rows], left_columns=4))
         return "\n".join([*lines, *self._more()])
 
     _repr_pretty_ = pretty_print
@@ -373,7 +375,7 @@ class Group:
         for one in some:
             counts = Counter(topic for topic, _ in one.owned)
             parts = [(topics.get(topic, -1), size) for topic, size in counts.items()]
-            rows.append((*_member_row(one), bar(parts, most)))
+            rows.append((*_member_row(one), draw_bar(parts, most)))
         return html_table(self._title(), (*_MEMBER_COLUMNS, "by topic"), rows, self._more())
 
     def _title(self) -> str:
@@ -396,7 +398,7 @@ class Group:
             user_data: the user data of each consumer's subscription.
 
         >>> group = Group([Member("a", ["t"])])
-        >>> group.rejoined(ClaimRows.of([Claims.of({"t": [1]})]), [4], [None])[0]
+        >>> group.rejoined(ClaimRows.from_members([Claims.from_owned({"t": [1]})]), [4], [None])[0]
         Member('a', topics=['t'], owned={'t': [1]}, generation=4)
         """
         made = Group.__new__(Group)
@@ -494,7 +496,7 @@ class Group:
     @cached_property
     def claimed(self) -> ClaimRows:
         """Owned partitions that all members of the group report, as flat arrays (`ClaimRows`)."""
-        return ClaimRows.of([m.owned for m in self.members])
+        return ClaimRows.from_members([m.owned for m in self.members])
 
     @property
     def member_rank(self) -> Int32Array:

@@ -29,7 +29,7 @@ class RepeatedState:
         length: number of iterations from the stored state to the present one.
 
     >>> state, repeated = 0, RepeatedState()
-    >>> while not repeated.matches(state):
+    >>> while not repeated.is_repeated(state):
     ...     state = (state + 3) % 7 if state else 3
     >>> repeated.length
     7
@@ -41,7 +41,7 @@ class RepeatedState:
         self._stored: object = None
         self._store_after = 1
 
-    def matches(self, state: object) -> bool:
+    def is_repeated(self, state: object) -> bool:
         """Return whether an algorithm's state repeats an earlier one, so that it never ends.
 
         Args:
@@ -72,12 +72,12 @@ class EndlessLoop:
     length: int
     moving: tuple[str, ...]
 
-    def warning(self, algorithm: str) -> str:
+    def warning_text(self, algorithm: str) -> str:
         """Return a warning that an algorithm never returns, with the partitions that keep moving.
 
         ``algorithm`` is the subject of the sentence, such as "The assignor".
 
-        >>> EndlessLoop(9, 2, ("t-0", "t-3")).warning("The assignor")[:76]
+        >>> EndlessLoop(9, 2, ("t-0", "t-3")).warning_text("The assignor")[:76]
         'The assignor never returns on this problem: it moves t-0, t-3 in a loop of 2'
         """
         more = len(self.moving) - _MOST_NAMED
@@ -98,4 +98,4 @@ def endless_loop_fields(loop: EndlessLoop | None, algorithm: str) -> dict[str, A
         loop: the endless loop, None if the algorithm ends.
         algorithm: the algorithm's name, with which the warning begins.
     """
-    return {} if loop is None else {"loop": loop, "warnings": (loop.warning(algorithm),)}
+    return {} if loop is None else {"loop": loop, "warnings": (loop.warning_text(algorithm),)}

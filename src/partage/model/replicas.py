@@ -23,8 +23,8 @@ __all__ = [
     "NewReplicas",
     "ReplicaCluster",
     "ReplicaTask",
-    "among",
     "even_shares",
+    "is_among",
     "rack_limits",
 ]
 
@@ -43,10 +43,10 @@ RANKS = (
 FREE, STAY, LEAVE = 0, 1, 2
 
 
-def among(values: Int64Array, candidates: Int64Array) -> NDArray[np.bool_]:
+def is_among(values: Int64Array, candidates: Int64Array) -> NDArray[np.bool_]:
     """Return for each value whether it is in ``candidates`` (bool[n]), faster than `numpy.isin`.
 
-    >>> among(np.array([3, 1, 2]), np.array([2, 3, 3])).tolist()
+    >>> is_among(np.array([3, 1, 2]), np.array([2, 3, 3])).tolist()
     [True, False, True]
     """
     if not len(candidates):
@@ -104,7 +104,7 @@ class ReplicaCluster:
         """Replicas of each partition (broker indices), with the current leader first (int32[R])."""
         out: Int32Array = self.replica.copy()
         first = np.minimum(self.start[:-1], max(len(out) - 1, 0))
-        owner = np.repeat(np.arange(self.partitions), self.factor)
+        owner = np.repeat(np.arange(self.partitions), self.replication_factors)
         at = np.flatnonzero(self.replica == self.leader[owner])
         mine = owner[at]
         out[at] = self.replica[first[mine]]
@@ -117,7 +117,7 @@ class ReplicaCluster:
         return len(self.topic)
 
     @cached_property
-    def factor(self) -> Int64Array:
+    def replication_factors(self) -> Int64Array:
         """Replication factor of each partition (int64[P])."""
         return np.diff(self.start)
 
@@ -128,7 +128,7 @@ class ReplicaCluster:
         return tuple(sorted(found, key=lambda rack: (rack is not None, rack or "")))
 
     @cached_property
-    def rack(self) -> Int32Array:
+    def rack_of_broker(self) -> Int32Array:
         """Rack of each Kafka broker, as an index of ``racks`` (int32[B]).
 
         If no broker has a rack, each counts as a rack.
@@ -140,18 +140,18 @@ class ReplicaCluster:
         return np.array([at[b.rack] for b in self.brokers], np.int32)
 
     @cached_property
-    def position(self) -> dict[int, int]:
+    def broker_positions(self) -> dict[int, int]:
         """Position of each broker in ``brokers``, by broker id."""
         return {b.id: i for i, b in enumerate(self.brokers)}
 
-    def name(self, partition: int) -> str:
+    def partition_name(self, partition: int) -> str:
         """Return a partition's name as Kafka writes it, for example ``orders-3``.
 
         ``partition`` is its index in the arrays of this class.
         """
         return f"{self.topics[self.topic[partition]]}-{self.number[partition]}"
 
-    def ids(self, positions: Int32Array) -> list[int]:
+    def broker_ids(self, positions: Int32Array) -> list[int]:
         """Return the broker ids at the given positions in ``brokers``."""
         return [self.brokers[b].id for b in positions.tolist()]
 
@@ -181,28 +181,30 @@ class Disks:
     free: NDArray[np.bool_]
 
     @cached_property
-    def broker(self) -> Int32Array:
+    def broker_of_disk(self) -> Int32Array:
         """Broker to which each disk belongs, as a position (int32[D])."""
         brokers = np.arange(len(self.start) - 1, dtype=np.int32)
         return np.repeat(brokers, np.diff(self.start))
 
-    def band(self, k: int, amount: Int64Array) -> tuple[Int64Array, Int64Array]:
+    def balance_limits(self, resource: int, amount: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return the smallest and the largest load of each disk that count as balanced.
 
         Both are int64[D] for D disks, in the unit of ``amount``, for example bytes.
 
         Args:
-            k: index of the resource in `KINDS`: capacity, replicas, bytes or load.
+            resource: index of the resource in `KINDS`: capacity, replicas, bytes or load.
             amount: int64[B], amount of the resource on each broker.
 
         >>> disks = Disks(np.array([0, 2]), np.array([.5, .5]), np.array([0, .1, .1, .1]),
         ...               np.array([-1, -1]), np.zeros(0, np.int32), np.zeros(0, bool))
-        >>> [side.tolist() for side in disks.band(2, np.array([100]))]
+        >>> [side.tolist() for side in disks.balance_limits(2, np.array([100]))]
         [[45, 45], [55, 55]]
         """
-        part = self.part * amount[self.broker]
-        low = np.floor(part * (1 - min(float(self.tolerance[k]), 1.0)) + 1e-6).astype(np.int64)
-        return low, np.ceil(part * (1 + self.tolerance[k]) - 1e-6).astype(np.int64)
+        part = self.part * amount[self.broker_of_disk]
+        low = np.floor(part * (1 - min(float(self.tolerance[resource]), 1.0)) + 1e-6).astype(
+            np.int64
+        )
+        return low, np.ceil(part * (1 + self.tolerance[resource]) - 1e-6).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,24 +253,26 @@ class ReplicaTask:
     disks: Disks | None = None
 
     @cached_property
-    def start(self) -> Int64Array:
+    def first_replica(self) -> Int64Array:
         """Position of each partition's first replica in `NewReplicas.replica` (int64[P + 1])."""
         out = np.zeros(len(self.factor) + 1, np.int64)
         np.cumsum(self.factor, out=out[1:])
         return out
 
     @property
-    def zones(self) -> int:
+    def balanced_rack_count(self) -> int:
         """Number of racks with balance limits; 0 if only brokers are balanced."""
         return int(self.low.shape[1]) - len(self.alive)
 
     @cached_property
     def old_owner(self) -> Int64Array:
         """Partition to which each current replica belongs (int64[R])."""
-        return np.repeat(np.arange(len(self.factor), dtype=np.int64), self.cluster.factor)
+        return np.repeat(
+            np.arange(len(self.factor), dtype=np.int64), self.cluster.replication_factors
+        )
 
     @cached_property
-    def owner(self) -> Int64Array:
+    def partition_of_replica(self) -> Int64Array:
         """Partition to which each new replica belongs (int64[sum of the replication factors])."""
         return np.repeat(np.arange(len(self.factor), dtype=np.int64), self.factor)
 

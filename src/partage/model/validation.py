@@ -15,6 +15,7 @@ from typing import Any
 from partage.errors import InvalidConfigError, InvalidProblemError
 
 __all__ = [
+    "check_subscription",
     "escape_control_characters",
     "expect_kind",
     "expect_list",
@@ -25,7 +26,6 @@ __all__ = [
     "parse_problem",
     "reject_text",
     "required_field",
-    "subscription",
 ]
 
 #: Longer lists are not cached, because an unused list would occupy memory.
@@ -39,7 +39,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _last: tuple[list[str], tuple[str, ...], tuple[str, ...]] = ([], (), ())
 
 
-def subscription(topics: Iterable[str], member_id: str) -> tuple[str, ...]:
+def check_subscription(topics: Iterable[str], member_id: str) -> tuple[str, ...]:
     """Check that a consumer's subscription is a list of topic names, and return it as a tuple.
 
     Equal subscriptions share one tuple.
@@ -51,8 +51,8 @@ def subscription(topics: Iterable[str], member_id: str) -> tuple[str, ...]:
     Raises:
         InvalidProblemError: the value is not a list of names; the error has its path.
 
-    >>> first = subscription(["a", "b"], "c1")
-    >>> first, subscription(["a", "b"], "c2") is first
+    >>> first = check_subscription(["a", "b"], "c1")
+    >>> first, check_subscription(["a", "b"], "c2") is first
     (('a', 'b'), True)
     """
     # Equal lists of consecutive members share one tuple and are checked once.
@@ -268,17 +268,17 @@ def required_field(problem: Mapping[str, Any], name: str) -> Any:
     return problem[name]
 
 
-def expect_list(value: object, path: str, what: str) -> Sequence[Any]:
+def expect_list(value: object, path: str, expected: str) -> Sequence[Any]:
     """Return a value if it is a JSON list; raise an error otherwise.
 
     Args:
         value: the value to check.
         path: place of the value in the JSON, for the error message.
-        what: what the value must be, for the error message.
+        expected: what the value must be, for the error message.
 
     Raises:
         InvalidProblemError: the value is not a list.
     """
     if isinstance(value, (str, bytes)) or not isinstance(value, (list, tuple)):
-        raise InvalidProblemError(f"must be {what}", path=path, value=value)
+        raise InvalidProblemError(f"must be {expected}", path=path, value=value)
     return value

@@ -18,6 +18,12 @@ Reassignment, planned by `partage.api.reassignments`:
 
 from __future__ import annotations
 
-from partage.replicas.placing import StripedPlacer, default_directory, extend, place, strategies
+from partage.replicas.placing import (
+    StripedPlacer,
+    default_directory,
+    place,
+    place_added_partitions,
+    strategies,
+)
 
-__all__ = ["StripedPlacer", "default_directory", "extend", "place", "strategies"]
+__all__ = ["StripedPlacer", "default_directory", "place", "place_added_partitions", "strategies"]

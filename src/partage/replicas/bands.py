@@ -12,7 +12,7 @@ from partage.errors import InvalidConfigError
 from partage.model import ReplicaCluster, even_shares
 from partage.model.replicas import KINDS, Disks
 
-__all__ = ["TOLERANCE", "Bands", "PlanLimits", "balanced_disks"]
+__all__ = ["TOLERANCE", "BalanceLimits", "PlanLimits", "balanced_disks"]
 
 _UNBOUNDED = np.iinfo(np.int64).max // 2
 #: Tolerances by kind. A rack's sum varies less than what one broker holds. Exact numbers of
@@ -57,7 +57,7 @@ class PlanLimits:
 
 
 @dataclass(frozen=True, eq=False)
-class Bands:
+class BalanceLimits:
     """Calculator of the load ranges within which a Kafka broker or rack counts as balanced.
 
     Such a range (band) surrounds the broker's fair share of replicas, bytes, load or leaders.
@@ -77,18 +77,20 @@ class Bands:
     alive: NDArray[np.bool_]
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def brokers_per_rack(self) -> NDArray[np.int64]:
         """Number of brokers in each rack that remain after the reassignment (int64[racks])."""
-        racks = int(self.cluster.rack.max(initial=0)) + 1
-        return np.bincount(self.cluster.rack[self.alive], minlength=racks).astype(np.int64)
+        racks = int(self.cluster.rack_of_broker.max(initial=0)) + 1
+        return np.bincount(self.cluster.rack_of_broker[self.alive], minlength=racks).astype(
+            np.int64
+        )
 
     @property
-    def zones(self) -> int:
+    def balanced_rack_count(self) -> int:
         """Number of racks that must be balanced; 0 if brokers have no racks or all share one."""
         known = any(b.rack is not None for b in self.cluster.brokers)
-        return len(self.sizes) if known and len(self.sizes) > 1 else 0
+        return len(self.brokers_per_rack) if known and len(self.brokers_per_rack) > 1 else 0
 
-    def weight(self) -> NDArray[np.int64]:
+    def replica_weights(self) -> NDArray[np.int64]:
         """Return the disk space, replicas, bytes and load that one replica of each partition adds.
 
         The result is int64[4, partitions], with a row for each of these quantities (see `KINDS`).
@@ -111,14 +113,15 @@ class Bands:
         balanced.
 
         Args:
-            use: int64[4, partitions], what a replica of each partition adds, from `weight`.
+            use: int64[4, partitions], what a replica of each partition adds, from
+                `replica_weights`.
 
         Returns:
             lower and upper limits, each int64[4, brokers + racks]: a column for each broker, then
                 for each rack. The rows are disk space, replicas, bytes and load.
         """
         # Disk space has no balance limit: its upper limit is the broker's capacity.
-        cluster, sizes, zones = self.cluster, self.sizes, self.zones
+        cluster, sizes, zones = self.cluster, self.brokers_per_rack, self.balanced_rack_count
         brokers = len(cluster.brokers)
         low = np.zeros((len(KINDS), brokers + zones), np.int64)
         high = np.full((len(KINDS), brokers + zones), _UNBOUNDED, np.int64)
@@ -130,10 +133,12 @@ class Bands:
                 continue
             of_factor = np.array([float(use[k][self.factor == f].sum()) for f in factors])
             share = even_shares(factors, of_factor, sizes)
-            each = np.where(self.alive, share[cluster.rack], 0.0)
-            low[k, :brokers], high[k, :brokers] = _band(each, self.limits.tolerance_for(kind))
+            each = np.where(self.alive, share[cluster.rack_of_broker], 0.0)
+            low[k, :brokers], high[k, :brokers] = _balance_limits(
+                each, self.limits.tolerance_for(kind)
+            )
             rack = (share * sizes)[:zones]
-            low[k, brokers:], high[k, brokers:] = _band(
+            low[k, brokers:], high[k, brokers:] = _balance_limits(
                 rack, self.limits.tolerance_for(f"rack-{kind}")
             )
         return low, high
@@ -147,10 +152,12 @@ class Bands:
         leads = self.alive & np.array([not b.fenced for b in cluster.brokers], bool)
         count = int((self.counted & (self.factor > 0)).sum())
         share = np.where(leads, count / max(int(leads.sum()), 1), 0.0).astype(np.float64)
-        racks = np.zeros(len(self.sizes))
-        np.add.at(racks, cluster.rack, share)
-        each = _band(share, self.limits.tolerance_for("leaders"))
-        sums = _band(racks[: self.zones], self.limits.tolerance_for("rack-leaders"))
+        racks = np.zeros(len(self.brokers_per_rack))
+        np.add.at(racks, cluster.rack_of_broker, share)
+        each = _balance_limits(share, self.limits.tolerance_for("leaders"))
+        sums = _balance_limits(
+            racks[: self.balanced_rack_count], self.limits.tolerance_for("rack-leaders")
+        )
         return np.concatenate([each[0], sums[0]]), np.concatenate([each[1], sums[1]])
 
 
@@ -187,19 +194,19 @@ def balanced_disks(
     return Disks(start, part, tolerance, room, old, free & known)
 
 
-def _band(
-    share: NDArray[np.float64], tolerance: float
+def _balance_limits(
+    fair_share: NDArray[np.float64], tolerance: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the lower and the upper load at which each broker still counts as balanced.
 
     Args:
-        share: the fair share of load of each broker.
+        fair_share: the fair share of load of each broker.
         tolerance: the fraction of the share by which the load may differ.
 
     Returns:
         two int64 arrays.
     """
     # A share that differs from an integer only by floating-point rounding counts as that integer.
-    low = np.floor(share * (1 - min(tolerance, 1.0)) + 1e-6)
-    high = np.ceil(share * (1 + tolerance) - 1e-6)
+    low = np.floor(fair_share * (1 - min(tolerance, 1.0)) + 1e-6)
+    high = np.ceil(fair_share * (1 + tolerance) - 1e-6)
     return low.astype(np.int64), high.astype(np.int64)

@@ -11,7 +11,7 @@ from partage.errors import InvalidConfigError, NoFeasiblePlanError
 from partage.model import ReplicaTask
 from partage.replicas.moves import ReplicaMoves
 
-__all__ = ["batches", "changed_partitions"]
+__all__ = ["changed_partitions", "split_into_batches"]
 
 
 def changed_partitions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -25,19 +25,19 @@ def changed_partitions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray
         int64[n], indices of the partitions.
     """
     cluster = task.cluster
-    same = task.factor == cluster.factor
+    same = task.factor == cluster.replication_factors
     out = ~same
     rows = np.flatnonzero(same & (task.factor > 0))
     for factor in np.unique(task.factor[rows]).tolist():
         mine = rows[task.factor[rows] == factor]
         at = np.arange(factor)
-        new = replica[task.start[mine][:, None] + at]
+        new = replica[task.first_replica[mine][:, None] + at]
         old = cluster.replica[cluster.start[mine][:, None] + at]
         out[mine] = (new != old).any(axis=1)
     return np.flatnonzero(out)
 
 
-def batches(moves: ReplicaMoves, *, most: int | None = None) -> list[list[int]]:
+def split_into_batches(moves: ReplicaMoves, *, max_copies: int | None = None) -> list[list[int]]:
     """Divide a reassignment plan's changed partitions into batches that are executed one by one.
 
     While a batch runs, a broker holds both the new and the old replicas. Each batch leaves enough
@@ -45,36 +45,37 @@ def batches(moves: ReplicaMoves, *, most: int | None = None) -> list[list[int]]:
 
     Args:
         moves: the replica copies of the plan.
-        most: the maximum number of replicas copied in a batch, between brokers or disks; None if
-            only free space limits it.
+        max_copies: the maximum number of replicas copied in a batch, between brokers or disks; None
+            if only free space limits it.
 
     Raises:
         InvalidConfigError: a partition needs more moves than a batch may have.
         NoFeasiblePlanError: every remaining move waits for space that another one would free
             ("capacity").
     """
-    if most is not None and most < 1:
-        raise InvalidConfigError("max-moves", "must be at least 1", most)
+    if max_copies is not None and max_copies < 1:
+        raise InvalidConfigError("max-moves", "must be at least 1", max_copies)
     task, cluster = moves.task, moves.task.cluster
-    to_do = np.union1d(changed_partitions(task, moves.replica), moves.within.partition).tolist()
-    copied = np.concatenate([moves.partition, moves.within.partition])
+    to_do = np.union1d(changed_partitions(task, moves.replica), moves.disk_moves.partition).tolist()
+    copied = np.concatenate([moves.partition_of_copy, moves.disk_moves.partition])
     count = np.bincount(copied, minlength=cluster.partitions)
-    if most is not None and to_do and int(count[to_do].max()) > most:
+    if max_copies is not None and to_do and int(count[to_do].max()) > max_copies:
         p = max(to_do, key=lambda one: int(count[one]))
-        what = f"{cluster.name(p)} alone needs {count[p]}"
-        raise InvalidConfigError("max-moves", what, most)
+        what = f"{cluster.partition_name(p)} alone needs {count[p]}"
+        raise InvalidConfigError("max-moves", what, max_copies)
     free = _room(moves)
     into, out = _space_by_partition(moves)
     if all(room is None for room in free):
-        return list(_counted(to_do, count, most))
+        return list(_counted(to_do, count, max_copies))
     done: list[list[int]] = []
     while to_do:
-        batch, waiting = _choose_batch(to_do, count, most, free, into)
+        batch, waiting = _choose_batch(to_do, count, max_copies, free, into)
         if not batch:
             p = waiting[0]
             raise NoFeasiblePlanError(
                 "capacity",
-                f"{len(waiting)} partitions wait for each other's room, {cluster.name(p)} first: "
+                f"{len(waiting)} partitions wait for each other's room, "
+                f"{cluster.partition_name(p)} first: "
                 "while replicas are copied, brokers hold old and new ones",
             )
         for p in batch:
@@ -103,8 +104,8 @@ def _counted(to_do: list[int], count: NDArray[np.int64], most: int | None) -> It
 
 def _choose_batch(
     to_do: list[int],
-    count: NDArray[np.int64],
-    most: int | None,
+    copy_counts: NDArray[np.int64],
+    max_copies: int | None,
     free: list[int | None],
     needs_of: dict[int, list[tuple[int, int]]],
 ) -> tuple[list[int], list[int]]:
@@ -112,8 +113,8 @@ def _choose_batch(
 
     Args:
         to_do: the partitions to choose from.
-        count: number of copied replicas of each partition.
-        most: maximum number of copied replicas; None for no limit.
+        copy_counts: number of copied replicas of each partition.
+        max_copies: maximum number of copied replicas; None for no limit.
         free: free bytes of each broker, then of each disk, None if unknown; reduced in place.
         needs_of: for each partition, pairs of an index into ``free`` and the bytes needed there.
 
@@ -124,7 +125,7 @@ def _choose_batch(
     waiting: list[int] = []
     moved = 0
     for p in to_do:
-        full = most is not None and moved + int(count[p]) > most
+        full = max_copies is not None and moved + int(copy_counts[p]) > max_copies
         needs = needs_of.get(p, [])
         if full or any((room := free[b]) is not None and room < size for b, size in needs):
             waiting.append(p)
@@ -134,7 +135,7 @@ def _choose_batch(
             if room is not None:
                 free[b] = room - size
         batch.append(p)
-        moved += int(count[p])
+        moved += int(copy_counts[p])
     return batch, waiting
 
 
@@ -170,8 +171,9 @@ def _space_by_partition(
     out: dict[int, list[tuple[int, int]]] = {}
     brokers = len(moves.task.cluster.brokers)
     for p, target, source, size in zip(
-        moves.partition.tolist(), moves.target.tolist(), moves.source.tolist(),
-        moves.bytes.tolist(), strict=True,
+        moves.partition_of_copy.tolist(), moves.target_broker.tolist(),
+        moves.source_broker.tolist(),
+        moves.copy_bytes.tolist(), strict=True,
     ):  # fmt: skip
         into.setdefault(p, []).append((target, size))
         if source >= 0:

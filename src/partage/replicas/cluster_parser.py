@@ -37,7 +37,7 @@ def cluster_from_json(
     description: Mapping[str, Any],
     *,
     log_dirs: LogDirs | None = None,
-    gone: Collection[int] = (),
+    removed_brokers: Collection[int] = (),
     excluded: Collection[str] = (),
 ) -> ReplicaCluster:
     """Build a `ReplicaCluster` from a JSON description of brokers and topics, and check each field.
@@ -46,8 +46,8 @@ def cluster_from_json(
         description: object with ``brokers`` and ``topics`` as in a line of ``cluster.jsonl``.
         log_dirs: sizes and directories from `sizes_from_log_dirs`; they override those in
             ``description``.
-        gone: ids of brokers that hold replicas but may be missing in ``brokers``, such as failed
-            ones.
+        removed_brokers: ids of brokers that hold replicas but may be missing in ``brokers``, such
+            as failed ones.
         excluded: topics that are not reassigned; their malformed or moving partitions are skipped.
 
     Raises:
@@ -62,7 +62,7 @@ def cluster_from_json(
             "must be an object: name -> partitions", path="topics", value=topics
         )
     brokers = _BrokerParser(
-        description.get("brokers"), [one for one in gone if _holds_any(topics, one)]
+        description.get("brokers"), [one for one in removed_brokers if _holds_any(topics, one)]
     )
     rows = _PartitionParser(brokers, log_dirs or {}, frozenset(excluded))
     for name in sorted(topics):
@@ -362,15 +362,15 @@ def _expect_list(value: object, path: str) -> Sequence[Any]:
     return value
 
 
-def _expect_int(value: object, path: str, below: int) -> int:
-    """Return a JSON value that must be an int from 0 to ``below`` - 1.
+def _expect_int(value: object, path: str, upper_limit: int) -> int:
+    """Return a JSON value that must be an int from 0 to ``upper_limit`` - 1.
 
     Raises:
         InvalidProblemError: it is not such an int; the error names its JSON ``path``.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < below:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < upper_limit:
         raise InvalidProblemError(
-            f"must be a whole number from 0 below {below}", path=path, value=value
+            f"must be a whole number from 0 below {upper_limit}", path=path, value=value
         )
     return value
 

@@ -23,17 +23,17 @@ class LookaheadDraws(Protocol):
     Vectorised code reads many numbers at once, and then consumes only those it used.
     """
 
-    def ahead(self, count: int) -> NDArray[np.int64]:
+    def peek_numbers(self, count: int) -> NDArray[np.int64]:
         """Peek at the next ``count`` or more random numbers without consuming them (int64).
 
         The numbers are those of Java's ``Random.next(31)``.
         """
 
-    def skip(self, count: int) -> None:
+    def skip_numbers(self, count: int) -> None:
         """Consume the next ``count`` random numbers, so that later calls do not return them."""
 
 
-def _states(state: int, count: int) -> NDArray[np.uint64]:
+def _next_random_states(state: int, count: int) -> NDArray[np.uint64]:
     """Return the next ``count`` internal states of Java's random number generator (uint64[count]).
 
     ``state`` is the current one. The generator is linear congruential.
@@ -63,15 +63,17 @@ class JavaDraws:
     def __init__(self, seed: int) -> None:
         self._state = (seed ^ _MULTIPLIER) & _MASK
 
-    def ahead(self, count: int) -> NDArray[np.int64]:
+    def peek_numbers(self, count: int) -> NDArray[np.int64]:
         """Peek at the next ``count`` random numbers without consuming them (int64).
 
         The numbers are those of Java's ``Random.next(31)``.
         """
-        drawn: NDArray[np.int64] = (_states(self._state, count) >> np.uint64(17)).astype(np.int64)
+        drawn: NDArray[np.int64] = (
+            _next_random_states(self._state, count) >> np.uint64(17)
+        ).astype(np.int64)
         return drawn
 
-    def skip(self, count: int) -> None:
+    def skip_numbers(self, count: int) -> None:
         """Consume the next ``count`` random numbers, in O(log count) steps."""
         # x -> a x + c, so many times over, by repeated squaring.
         a, c, power, more = 1, 0, _MULTIPLIER, 0xB
@@ -90,8 +92,8 @@ def next_int(draws: LookaheadDraws, bound: int) -> int:
     The bound is at least 1. Draws that Java rejects are consumed as well.
     """
     while True:
-        bits = int(draws.ahead(1)[0])
-        draws.skip(1)
+        bits = int(draws.peek_numbers(1)[0])
+        draws.skip_numbers(1)
         if bound & (bound - 1) == 0:
             return bound * bits >> 31
         # Java detects by int32 overflow a number from the incomplete last interval.

@@ -9,12 +9,18 @@ import numpy as np
 
 from partage.model import ReplicaCluster, ReplicaTask
 
-__all__ = ["election", "partitions_to_elect", "reassignment", "rollback", "topic_assignment"]
+__all__ = [
+    "leader_election_json",
+    "partitions_to_elect",
+    "reassignment_json",
+    "rollback_json",
+    "topic_assignment",
+]
 
 ANY = "any"
 
 
-def reassignment(
+def reassignment_json(
     task: ReplicaTask,
     replica: np.ndarray[Any, np.dtype[np.int32]],
     directory: np.ndarray[Any, np.dtype[np.int32]] | None,
@@ -33,7 +39,7 @@ def reassignment(
     cluster = task.cluster
     rows = []
     for p in partitions:
-        slots = slice(int(task.start[p]), int(task.start[p + 1]))
+        slots = slice(int(task.first_replica[p]), int(task.first_replica[p + 1]))
         row = _row(cluster, p, replica[slots])
         if directory is not None:
             row["log_dirs"] = _folders(cluster, replica[slots], directory[slots])
@@ -41,7 +47,7 @@ def reassignment(
     return {"version": 1, "partitions": rows}
 
 
-def rollback(
+def rollback_json(
     cluster: ReplicaCluster, partitions: Iterable[int], *, directories: bool
 ) -> dict[str, Any]:
     """Return the reassignment JSON that restores the current replicas of some partitions of a
@@ -74,11 +80,11 @@ def partitions_to_elect(
             leader first. Those of partition p begin at ``task.start[p]``.
     """
     there = np.flatnonzero((task.factor > 0) & task.counted & (task.cluster.leader >= 0))
-    other = replica[task.start[there]] != task.cluster.leader[there]
+    other = replica[task.first_replica[there]] != task.cluster.leader[there]
     return list(there[other].tolist())
 
 
-def election(cluster: ReplicaCluster, partitions: Iterable[int]) -> dict[str, Any]:
+def leader_election_json(cluster: ReplicaCluster, partitions: Iterable[int]) -> dict[str, Any]:
     """Return the input JSON of ``kafka-leader-election`` for the given partitions of a cluster.
 
     ``partitions`` has indices of partitions.
@@ -91,13 +97,15 @@ def election(cluster: ReplicaCluster, partitions: Iterable[int]) -> dict[str, An
     }
 
 
-def topic_assignment(topic: str, rows: Iterable[Iterable[int]], first: int = 0) -> dict[str, Any]:
+def topic_assignment(
+    topic: str, replicas: Iterable[Iterable[int]], first_partition: int = 0
+) -> dict[str, Any]:
     """Return the reassignment JSON that places new partitions of one topic.
 
     Args:
         topic: name of the topic.
-        rows: broker ids of each new partition's replicas.
-        first: number of the first new partition.
+        replicas: broker ids of each new partition's replicas.
+        first_partition: number of the first new partition.
 
     >>> topic_assignment("t", [[1, 2]])["partitions"]
     [{'topic': 't', 'partition': 0, 'replicas': [1, 2]}]
@@ -105,8 +113,8 @@ def topic_assignment(topic: str, rows: Iterable[Iterable[int]], first: int = 0) 
     return {
         "version": 1,
         "partitions": [
-            {"topic": topic, "partition": first + i, "replicas": [int(b) for b in row]}
-            for i, row in enumerate(rows)
+            {"topic": topic, "partition": first_partition + i, "replicas": [int(b) for b in row]}
+            for i, row in enumerate(replicas)
         ],
     }
 
@@ -117,7 +125,7 @@ def _row(
     return {
         "topic": cluster.topics[cluster.topic[p]],
         "partition": int(cluster.number[p]),
-        "replicas": cluster.ids(at),
+        "replicas": cluster.broker_ids(at),
     }
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.model import ReplicaTask
-from partage.model.replicas import among
+from partage.model.replicas import is_among
 
-__all__ = ["DiskMoves", "ReplicaMoves", "directories"]
+__all__ = ["DiskMoves", "ReplicaMoves", "log_directories"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,16 +33,16 @@ class ReplicaMoves:
     def _keys(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         # A key is partition * number of brokers + broker.
         task, brokers = self.task, len(self.task.cluster.brokers)
-        new, old = task.owner * brokers, task.old_owner * brokers
+        new, old = task.partition_of_replica * brokers, task.old_owner * brokers
         return new + self.replica, old + task.cluster.replica
 
     @cached_property
     def _rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
         # Partition, receiving broker and releasing broker of each copy.
         task, brokers = self.task, len(self.task.cluster.brokers)
-        owner, (key, old) = task.owner, self._keys
-        new = np.flatnonzero(~among(key, old))
-        left = np.sort(old[~among(old, key)])
+        owner, (key, old) = task.partition_of_replica, self._keys
+        new = np.flatnonzero(~is_among(key, old))
+        left = np.sort(old[~is_among(old, key)])
         source = np.full(len(new), -1, np.int32)
         # The i-th newcomer of a partition takes the place of the i-th that left.
         first = np.searchsorted(owner[new], owner[new])
@@ -54,17 +54,17 @@ class ReplicaMoves:
         return owner[new], self.replica[new], source
 
     @property
-    def partition(self) -> NDArray[np.int64]:
+    def partition_of_copy(self) -> NDArray[np.int64]:
         """Partition of each replica copy in a reassignment plan (int64[n])."""
         return self._rows[0]
 
     @property
-    def target(self) -> NDArray[np.int32]:
+    def target_broker(self) -> NDArray[np.int32]:
         """Broker that receives each replica copy, as its index in the cluster (int32[n])."""
         return self._rows[1]
 
     @property
-    def source(self) -> NDArray[np.int32]:
+    def source_broker(self) -> NDArray[np.int32]:
         """Broker that loses its replica through each copy, as its index in the cluster (int32[n]).
 
         It is -1 if the copy is an additional replica.
@@ -72,13 +72,17 @@ class ReplicaMoves:
         return self._rows[2]
 
     @cached_property
-    def bytes(self) -> NDArray[np.int64]:
+    def copy_bytes(self) -> NDArray[np.int64]:
         """Size of each replica copy in bytes; 0 if sizes are unknown (int64[n])."""
         size = self.task.cluster.size
-        return np.zeros(len(self.partition), np.int64) if size is None else size[self.partition]
+        return (
+            np.zeros(len(self.partition_of_copy), np.int64)
+            if size is None
+            else size[self.partition_of_copy]
+        )
 
     @cached_property
-    def within(self) -> DiskMoves:
+    def disk_moves(self) -> DiskMoves:
         """Replica copies between two disks of the same broker (`DiskMoves`)."""
         task, disks = self.task, self.task.disks
         nothing = np.zeros(0, np.int64)
@@ -89,7 +93,7 @@ class ReplicaMoves:
         at = np.searchsorted(old[order], key)
         at = order[np.minimum(at, len(order) - 1)] if len(order) else np.zeros(len(key), np.int64)
         rows = np.flatnonzero((old[at] == key) & (disks.old[at] != self.disk)) if len(old) else at
-        p, b = task.owner[rows], self.replica[rows]
+        p, b = task.partition_of_replica[rows], self.replica[rows]
         source, target = disks.old[at[rows]].astype(np.int64), self.disk[rows].astype(np.int64)
         size = task.cluster.size
         bytes_ = np.zeros(len(p), np.int64) if size is None else size[p]
@@ -106,9 +110,9 @@ class ReplicaMoves:
         if disks is None or self.disk is None:
             return (np.zeros(0, np.int64),) * 4
         key, old = self._keys
-        new, left = np.flatnonzero(~among(key, old)), np.flatnonzero(~among(old, key))
-        inner, size = self.within, task.cluster.size
-        p = np.concatenate([task.owner[new], task.old_owner[left], inner.partition])
+        new, left = np.flatnonzero(~is_among(key, old)), np.flatnonzero(~is_among(old, key))
+        inner, size = self.disk_moves, task.cluster.size
+        p = np.concatenate([task.partition_of_replica[new], task.old_owner[left], inner.partition])
         source = np.concatenate([
             np.full(len(new), -1), disks.old[left], inner.source + disks.start[inner.broker]
         ])  # fmt: skip
@@ -136,7 +140,7 @@ class DiskMoves:
     bytes: NDArray[np.int64]
 
 
-def directories(moves: ReplicaMoves) -> NDArray[np.int32] | None:
+def log_directories(moves: ReplicaMoves) -> NDArray[np.int32] | None:
     """Return the log directory that each new replica has after a plan, as index on its broker
     (int32).
 

@@ -1,5 +1,5 @@
 # ruff: noqa: PLR0917 - arguments are Kafka's, and as many
-"""Kafka's placement of a topic's replicas: `place`, `extend` and `StripedPlacer`.
+"""Kafka's placement of a topic's replicas: `place`, `place_added_partitions` and `StripedPlacer`.
 
 The placement of ``AdminUtils`` is from Kafka 3.9.1, the last release with this class. Brokers form
 a list: in the order given, or alternating between racks where all have racks. Leaders follow this
@@ -26,8 +26,8 @@ __all__ = [
     "StripedPlacer",
     "alternate_racks",
     "default_directory",
-    "extend",
     "place",
+    "place_added_partitions",
     "strategies",
 ]
 
@@ -99,7 +99,7 @@ def place(
     _expect_int32("first_partition", first_partition)
     if strategy == "striped":
         _expect_no_start(start_index=start_index, start_shift=start_shift)
-        return StripedPlacer(listed, seed=seed).place(partitions, replication_factor)
+        return StripedPlacer(listed, seed=seed).place_topic(partitions, replication_factor)
     if strategy not in strategies:
         raise InvalidConfigError("strategy", f"one of {', '.join(strategies)}", strategy)
     _expect_placeable(listed, partitions, replication_factor)
@@ -145,7 +145,7 @@ class StripedPlacer:
     Its random generator continues from topic to topic.
 
     >>> placer = StripedPlacer([Broker(0), Broker(1), Broker(2)], seed=4)
-    >>> placer.place(2, 2).shape, placer.place(1, 3).shape
+    >>> placer.place_topic(2, 2).shape, placer.place_topic(1, 3).shape
     ((2, 2), (1, 3))
     """
 
@@ -155,7 +155,7 @@ class StripedPlacer:
         self.brokers = _expect_brokers(brokers)
         self._draws = JavaDraws(seed) if draws is None else draws
 
-    def place(self, partitions: int, replication_factor: int) -> Int32Array:
+    def place_topic(self, partitions: int, replication_factor: int) -> Int32Array:
         """Place the replicas of the next topic; return broker ids (int32[partitions,
         replication_factor]).
 
@@ -172,7 +172,7 @@ class StripedPlacer:
         return place_in_stripes(self.brokers, self._draws, partitions, replication_factor)
 
 
-def extend(
+def place_added_partitions(
     brokers: Iterable[Broker],
     existing: Sequence[Sequence[int]],
     partitions: int,
@@ -199,7 +199,7 @@ def extend(
         InvalidPlacementError: Kafka raises an error too, or the topic has no partition 0.
 
     >>> brokers = [Broker(i) for i in range(5)]
-    >>> extend(brokers, [[1, 2]] * 4, 3, strategy="rack-aware").tolist()
+    >>> place_added_partitions(brokers, [[1, 2]] * 4, 3, strategy="rack-aware").tolist()
     [[0, 2], [1, 4], [2, 0]]
     """
     if not existing or not len(existing[0]):
@@ -319,7 +319,7 @@ def _draw_start(
 
 
 def _expect_no_overflow(
-    brokers: int, partitions: int, start: int, shift: tuple[int, int], first: int
+    brokers: int, partitions: int, start_index: int, shift: tuple[int, int], first_partition: int
 ) -> None:
     """Raise an error if Java's int arithmetic in ``AdminUtils`` would overflow for these arguments.
 
@@ -328,18 +328,20 @@ def _expect_no_overflow(
     Args:
         brokers: number of brokers.
         partitions: number of partitions.
-        start: position of partition 0's leader.
+        start_index: position of partition 0's leader.
         shift: number of brokers between this leader and its first follower.
-        first: number of the first partition.
+        first_partition: number of the first partition.
 
     Raises:
         InvalidConfigError: it overflows.
     """
-    last = first + partitions - 1
-    largest = max(last + start, (shift[0] + last // brokers + 1) * shift[1] + brokers * brokers)
+    last = first_partition + partitions - 1
+    largest = max(
+        last + start_index, (shift[0] + last // brokers + 1) * shift[1] + brokers * brokers
+    )
     if largest >= _INT32:
         what = "Kafka's int32 arithmetic would overflow: smaller indexes or fewer partitions"
-        raise InvalidConfigError("start_index", what, start)
+        raise InvalidConfigError("start_index", what, start_index)
 
 
 def alternate_racks(brokers: Sequence[Broker]) -> list[int]:
@@ -363,24 +365,24 @@ def alternate_racks(brokers: Sequence[Broker]) -> list[int]:
 
 
 def _leaders_and_shifts(
-    count: int, start: int, shift: int, first: int, rows: int
+    broker_count: int, start: int, shift: int, first_partition: int, rows: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return each partition's leader and the distance to its first follower, as in ``AdminUtils``.
 
     Args:
-        count: number of brokers in the list.
+        broker_count: number of brokers in the list.
         start: index of partition 0's leader in the list.
         shift: number of brokers between this leader and its first follower.
-        first: number of the first partition.
+        first_partition: number of the first partition.
         rows: number of partitions.
 
     Returns:
         two int64[rows] arrays: index of the leader, and number of brokers between.
     """
-    number = first + np.arange(rows, dtype=np.int64)
+    number = first_partition + np.arange(rows, dtype=np.int64)
     # The shift grows at every multiple of the brokers except partition 0.
-    later = number // count - (max(first, 1) - 1) // count
-    return (number + start) % count, shift + later
+    later = number // broker_count - (max(first_partition, 1) - 1) // broker_count
+    return (number + start) % broker_count, shift + later
 
 
 def place_along(

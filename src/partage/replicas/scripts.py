@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["scripts"]
+__all__ = ["execution_scripts"]
 
 _HEAD = """#!/bin/sh
 # {what}
@@ -45,7 +45,7 @@ tool kafka-leader-election.sh --election-type preferred --path-to-json-file elec
 """
 
 
-def scripts(throttle: int | None, *, elect: bool) -> dict[str, str]:
+def execution_scripts(throttle: int | None, *, elect: bool) -> dict[str, str]:
     """Return the shell scripts that execute the batches of a reassignment plan, and roll it back.
 
     The result is a dict from file name (``execute.sh``, ``rollback.sh``) to text. The scripts read
@@ -55,7 +55,7 @@ def scripts(throttle: int | None, *, elect: bool) -> dict[str, str]:
         throttle: bytes per second that each broker may copy; None for no limit.
         elect: whether the scripts end with a preferred leader election.
 
-    >>> "--throttle 5" in scripts(5, elect=False)["execute.sh"]
+    >>> "--throttle 5" in execution_scripts(5, elect=False)["execute.sh"]
     True
     """
     option = ""

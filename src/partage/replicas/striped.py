@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from partage.errors import InvalidPlacementError
 from partage.java.hash_order import hash_set_order
 from partage.java.strings import string_hash, string_order_key
-from partage.kernels import kernel, piece
+from partage.kernels import kernel, kernel_helper
 from partage.model import Broker
 from partage.replicas.draws import LookaheadDraws, next_int
 
@@ -103,14 +103,14 @@ class _Rings:
         shuffles = max(partitions - 1, 0) // self.unfenced if self.unfenced > 1 else 0
         wanted = shuffles * size + _SPARE
         while True:
-            raw = draws.ahead(wanted)
+            raw = draws.peek_numbers(wanted)
             # Nearly always all partitions at once; step by step where rings run dry.
             found = place_at_once(
                 self.start, self.broker, self.names, self.offset, self.rack_offset,
                 raw, (partitions, factor),
             )  # fmt: skip
             if found is not None:
-                draws.skip(shuffles * _draws_of_a_shuffle(self.start, len(self.names)))
+                draws.skip_numbers(shuffles * _draws_of_a_shuffle(self.start, len(self.names)))
                 return found
             out = np.empty((partitions, factor), np.int32)
             state = np.zeros((3, len(self.offset)), np.int64)  # epoch, index, offset
@@ -120,7 +120,7 @@ class _Rings:
                 self.unfenced, raw, out, work=2 * partitions * factor + wanted,
             )  # fmt: skip
             if used >= 0:
-                draws.skip(used)
+                draws.skip_numbers(used)
                 return out
             wanted *= 2  # ``nextInt`` rejected more draws than the spare ones
 
@@ -178,7 +178,7 @@ def place_at_once(
         return None
     blocks = max(-(-rows // block), 1) if block > 1 else 1
     length = block if block > 1 else max(rows, 1)
-    shuffles = _shuffles([racks, *_rings_in_turn(sizes)], raw, blocks - 1)
+    shuffles = _shuffle_lists([racks, *_rings_in_turn(sizes)], raw, blocks - 1)
     if shuffles is None:
         return None
     # All lists in one: names, then each rack's fenced ring and unfenced one, as they are shuffled.
@@ -195,20 +195,20 @@ def _rings_in_turn(sizes: Ints) -> list[int]:
     return [int(sizes[ring ^ 1]) for ring in range(len(sizes))]
 
 
-def _shuffles(lengths: list[int], raw: Ints, count: int) -> Ints | None:
+def _shuffle_lists(lengths: list[int], random_numbers: Ints, shuffle_count: int) -> Ints | None:
     """Compute many shuffles of several lists at once, equal to Java's ``Collections.shuffle``.
 
     Args:
         lengths: number of elements of each list.
-        raw: the next numbers of Java's random generator.
-        count: number of shuffles of all lists.
+        random_numbers: the next numbers of Java's random generator.
+        shuffle_count: number of shuffles of all lists.
 
     Returns:
         int64[count, sum of lengths], the old index for each new index; None in rare cases.
     """
     # Java rejects one draw in millions, which would shift all later draws: the result is None then.
     bounds = np.concatenate([np.arange(size, 1, -1) for size in lengths]).astype(np.int64)
-    drawn = raw[: count * len(bounds)].reshape(count, len(bounds))
+    drawn = random_numbers[: shuffle_count * len(bounds)].reshape(shuffle_count, len(bounds))
     rest = drawn % bounds
     powers = (bounds & (bounds - 1)) == 0
     if ((drawn - rest + (bounds - 1) >= 1 << 31) & ~powers).any():
@@ -216,30 +216,30 @@ def _shuffles(lengths: list[int], raw: Ints, count: int) -> Ints | None:
     places = np.where(powers, (bounds * drawn) >> 31, rest)
     begin = np.cumsum([0, *lengths])
     drawn_at = np.cumsum([0, *(max(size - 1, 0) for size in lengths)])
-    out = np.empty((count, int(begin[-1])), np.int64)
+    out = np.empty((shuffle_count, int(begin[-1])), np.int64)
     for size in sorted(set(lengths) - {0}):
         alike = [i for i, one in enumerate(lengths) if one == size]
         mine = np.stack([places[:, drawn_at[i] : drawn_at[i] + size - 1] for i in alike])
-        done = _permutations(mine.reshape(len(alike) * count, size - 1), size)
-        for i, one in zip(alike, done.reshape(len(alike), count, size), strict=True):
+        done = _permutations_from_swaps(mine.reshape(len(alike) * shuffle_count, size - 1), size)
+        for i, one in zip(alike, done.reshape(len(alike), shuffle_count, size), strict=True):
             out[:, begin[i] : begin[i + 1]] = one + begin[i]
     return out
 
 
-def _permutations(places: Ints, size: int) -> Ints:
+def _permutations_from_swaps(places: Ints, list_length: int) -> Ints:
     """Compute permutations from the swaps that Java's ``Collections.shuffle`` makes.
 
     Args:
         places: int64[n, swaps], for each list the index that is swapped with the last element, then
             with the last but one, and so on.
-        size: length of each list.
+        list_length: length of each list.
 
     Returns:
         int64[n, size], one permutation for each row.
     """
-    out = np.repeat(np.arange(size)[:, None], len(places), axis=1)
+    out = np.repeat(np.arange(list_length)[:, None], len(places), axis=1)
     each = np.arange(len(places))
-    for i, last in enumerate(range(size - 1, 0, -1)):
+    for i, last in enumerate(range(list_length - 1, 0, -1)):
         other = places[:, i]
         kept = out[last].copy()
         out[last] = out[other, each]
@@ -333,7 +333,7 @@ def _count_uses_before_block(order: Ints, begin: Ints, length: int, factor: int)
     return out
 
 
-@piece
+@kernel_helper
 def _bounded(raw: Any, used: int, bound: int) -> int:
     # The first draw from ``used`` on that Java's nextInt(bound) accepts, -1 for none.
     if bound & (bound - 1) == 0:
@@ -343,8 +343,8 @@ def _bounded(raw: Any, used: int, bound: int) -> int:
     return used if used < len(raw) else -1
 
 
-@piece
-def _shuffle(items: Any, begin: int, end: int, raw: Any, used: int) -> int:
+@kernel_helper
+def _shuffle_range(items: Any, begin: int, end: int, raw: Any, used: int) -> int:
     """Shuffle ``items[begin:end]`` in place, like Java's ``Collections.shuffle``.
 
     Args:
@@ -371,7 +371,7 @@ def _shuffle(items: Any, begin: int, end: int, raw: Any, used: int) -> int:
     return used
 
 
-@piece
+@kernel_helper
 def _next(ring: int, epoch: int, start: Any, state: Any) -> int:
     # -1: all brokers of the ring were used in this epoch.
     size = start[ring + 1] - start[ring]
@@ -417,11 +417,13 @@ def place_one_by_one(
     epoch = 0
     for row in range(len(out)):
         if epoch == unfenced and unfenced > 1:
-            used = _shuffle(names, 0, racks, raw, used)
+            used = _shuffle_range(names, 0, racks, raw, used)
             for ring in range(2 * racks):
                 fenced_first = ring ^ 1
                 if used >= 0:
-                    used = _shuffle(broker, start[fenced_first], start[fenced_first + 1], raw, used)
+                    used = _shuffle_range(
+                        broker, start[fenced_first], start[fenced_first + 1], raw, used
+                    )
             if used < 0:
                 return -1
             epoch = 0

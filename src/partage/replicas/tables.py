@@ -24,9 +24,12 @@ def broker_rows(task: ReplicaTask, replica: NDArray[np.int32]) -> list[dict[str,
     before are the current ones, leaders after the preferred ones. Excluded topics do not count.
     """
     before = _held(
-        task, task.cluster.start, task.cluster.factor, task.cluster.replicas_leader_first
+        task,
+        task.cluster.start,
+        task.cluster.replication_factors,
+        task.cluster.replicas_leader_first,
     )
-    after = _held(task, task.start, task.factor, replica)
+    after = _held(task, task.first_replica, task.factor, replica)
     bands = _bands_of(task)
     known = _known(task)
     return [
@@ -66,7 +69,7 @@ def rack_rows(task: ReplicaTask, rows: Sequence[dict[str, Any]]) -> list[dict[st
         for when in ("before", "after"):
             for name, value in row[when].items():
                 mine[when][name] = mine[when].get(name, 0) + value
-    if task.zones:
+    if task.balanced_rack_count:
         bands, brokers = _bands_of(task), len(task.alive)
         for r, rack in enumerate(task.cluster.racks):
             out[rack]["band"] = {
@@ -95,7 +98,7 @@ def disk_rows(moves: ReplicaMoves, directory: NDArray[np.int32] | None) -> list[
     held = []
     for owner, replica, place in (
         (task.old_owner, cluster.replica, cluster.directory),
-        (task.owner, moves.replica, directory),
+        (task.partition_of_replica, moves.replica, directory),
     ):
         weight = np.ones(len(task.factor), np.int64) if cluster.size is None else cluster.size
         known = place >= 0
@@ -126,11 +129,11 @@ def _disk_bands(moves: ReplicaMoves) -> dict[tuple[int, int], list[int]]:
         return {}
     k = 1 if task.cluster.size is None else 2
     held = np.zeros(len(task.alive), np.int64)
-    np.add.at(held, moves.replica, task.weight[k][task.owner])
-    low, high = disks.band(k, held)
+    np.add.at(held, moves.replica, task.weight[k][task.partition_of_replica])
+    low, high = disks.balance_limits(k, held)
     return {
         (b, d - int(disks.start[b])): [int(low[d]), int(high[d])]
-        for d, b in enumerate(disks.broker.tolist())
+        for d, b in enumerate(disks.broker_of_disk.tolist())
     }
 
 
@@ -140,7 +143,7 @@ def move_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
     ``moves`` are the copies of the plan. For a copy between two disks, source and target are the
     same broker, and the row has two directories.
     """
-    cluster, within = moves.task.cluster, moves.within
+    cluster, within = moves.task.cluster, moves.disk_moves
     sized = cluster.size is not None
     inner = [
         {
@@ -166,8 +169,9 @@ def move_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
             **({"bytes": size} if sized else {}),
         }
         for p, target, source, size in zip(
-            moves.partition.tolist(), moves.target.tolist(), moves.source.tolist(),
-            moves.bytes.tolist(), strict=True,
+            moves.partition_of_copy.tolist(), moves.target_broker.tolist(),
+            moves.source_broker.tolist(),
+            moves.copy_bytes.tolist(), strict=True,
         )
     ]  # fmt: skip
 
@@ -182,7 +186,7 @@ def network_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
     sums: dict[tuple[str | None, str | None], list[int]] = {}
     racks = [b.rack for b in cluster.brokers]
     for sender, target, size in zip(
-        senders.tolist(), moves.target.tolist(), moves.bytes.tolist(), strict=True
+        senders.tolist(), moves.target_broker.tolist(), moves.copy_bytes.tolist(), strict=True
     ):
         pair = sums.setdefault((racks[sender], racks[target]), [0, 0])
         pair[0] += 1
@@ -211,19 +215,19 @@ def batch_rows(
     of_batch = np.full(moves.task.cluster.partitions, -1, np.int64)
     for i, batch in enumerate(batches):
         of_batch[list(batch)] = i
-    mine, senders = of_batch[moves.partition], _senders(moves)
-    inner = of_batch[moves.within.partition]
+    mine, senders = of_batch[moves.partition_of_copy], _senders(moves)
+    inner = of_batch[moves.disk_moves.partition]
     rows = []
     for i, batch in enumerate(batches):
         at = mine == i
-        sent = np.bincount(senders[at], weights=moves.bytes[at], minlength=brokers)
-        got = np.bincount(moves.target[at], weights=moves.bytes[at], minlength=brokers)
+        sent = np.bincount(senders[at], weights=moves.copy_bytes[at], minlength=brokers)
+        got = np.bincount(moves.target_broker[at], weights=moves.copy_bytes[at], minlength=brokers)
         row: dict[str, Any] = {
             "partitions": len(batch),
             "replicas": int(at.sum()),
-            "bytes": int(moves.bytes[at].sum()),
+            "bytes": int(moves.copy_bytes[at].sum()),
             "between_disks": int((inner == i).sum()),
-            "bytes_between_disks": int(moves.within.bytes[inner == i].sum()),
+            "bytes_between_disks": int(moves.disk_moves.bytes[inner == i].sum()),
         }  # fmt: skip
         if throttle is not None:
             row["seconds"] = float(max(sent.max(initial=0), got.max(initial=0))) / throttle
@@ -234,7 +238,7 @@ def batch_rows(
 def _senders(moves: ReplicaMoves) -> NDArray[np.int64]:
     # The leader, or the first replica of a partition without a leader.
     cluster = moves.task.cluster
-    p = moves.partition
+    p = moves.partition_of_copy
     if not len(p):
         return np.zeros(0, np.int64)
     leader = cluster.leader[p]

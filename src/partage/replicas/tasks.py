@@ -10,22 +10,22 @@ from numpy.typing import NDArray
 from partage.errors import InvalidConfigError, InvalidProblemError, NoFeasiblePlanError
 from partage.model import ReplicaCluster, ReplicaTask, rack_limits
 from partage.model.replicas import FREE, LEAVE, STAY
-from partage.replicas.bands import Bands, PlanLimits, balanced_disks
+from partage.replicas.bands import BalanceLimits, PlanLimits, balanced_disks
 
 __all__ = [
     "PlanLimits", "add_brokers", "change_factor", "drain_brokers", "elect_leaders", "fix_racks",
-    "rebalance", "replace_broker",
+    "rebalance_task", "replace_broker",
 ]  # fmt: skip
 
 
-def rebalance(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
+def rebalance_task(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
     """Return the `ReplicaTask` (optimisation problem) that balances all replicas of a cluster.
 
     ``limits`` has the topics that stay in place and the balance tolerances.
     """
     builder = _TaskBuilder(cluster, limits)
     builder.between_disks = True
-    return builder.task()
+    return builder.build_task()
 
 
 def add_brokers(
@@ -39,11 +39,11 @@ def add_brokers(
         limits: topics that stay in place, and balance tolerances.
     """
     builder = _TaskBuilder(cluster, limits)
-    new = builder.brokers(ids, "add-broker")
+    new = builder.broker_indices(ids, "add-broker")
     builder.expect_not_fenced(new, "add-broker")
     builder.receives[:] = False
     builder.receives[new] = True
-    return builder.task()
+    return builder.build_task()
 
 
 def drain_brokers(
@@ -57,8 +57,8 @@ def drain_brokers(
         limits: topics that stay in place, and balance tolerances.
     """
     builder = _TaskBuilder(cluster, limits)
-    builder.drain(builder.brokers(ids, "drain-broker"))
-    return builder.task()
+    builder.drain_brokers(builder.broker_indices(ids, "drain-broker"))
+    return builder.build_task()
 
 
 def replace_broker(
@@ -75,15 +75,18 @@ def replace_broker(
         limits: topics that stay in place, and balance tolerances.
     """
     builder = _TaskBuilder(cluster, limits)
-    (gone,), (successor,) = builder.brokers([old], "replace-broker"), builder.brokers([new], "by")
+    (gone,), (successor,) = (
+        builder.broker_indices([old], "replace-broker"),
+        builder.broker_indices([new], "by"),
+    )
     if gone == successor:
         raise InvalidConfigError("by", "a broker cannot take over from itself", new)
     builder.expect_not_fenced([successor], "by")
-    builder.drain([gone])
+    builder.drain_brokers([gone])
     builder.receives[:] = False
     builder.receives[successor] = True
     builder.lead_free[:] = False
-    return builder.task()
+    return builder.build_task()
 
 
 def change_factor(
@@ -116,11 +119,11 @@ def change_factor(
     if topics is not None:
         changes &= builder.topic_mask(topics, "topic")
     builder.factor[changes] = factor
-    less = changes & (builder.factor < cluster.factor)
+    less = changes & (builder.factor < cluster.replication_factors)
     builder.closed[:] = True
-    builder.fate[:] = np.where(np.repeat(less, cluster.factor), FREE, STAY)
+    builder.fate[:] = np.where(np.repeat(less, cluster.replication_factors), FREE, STAY)
     builder.lead_free[:] = False
-    return builder.task()
+    return builder.build_task()
 
 
 def fix_racks(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
@@ -132,7 +135,7 @@ def fix_racks(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> Repl
     builder = _TaskBuilder(cluster, limits)
     builder.closed[:] = True
     builder.lead_free[:] = False
-    return builder.task()
+    return builder.build_task()
 
 
 def elect_leaders(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
@@ -144,7 +147,7 @@ def elect_leaders(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> 
     builder = _TaskBuilder(cluster, limits)
     builder.fate[:] = STAY
     builder.receives[:] = False
-    return builder.task()
+    return builder.build_task()
 
 
 class _TaskBuilder:
@@ -153,7 +156,7 @@ class _TaskBuilder:
     def __init__(self, cluster: ReplicaCluster, limits: PlanLimits | None) -> None:
         self.cluster, self.limits = cluster, limits or PlanLimits()
         brokers = len(cluster.brokers)
-        self.factor = cluster.factor.copy()
+        self.factor = cluster.replication_factors.copy()
         self.fate = np.full(len(cluster.replica), FREE, np.int8)
         self.receives = np.array([not b.fenced for b in cluster.brokers], bool)
         self.alive = np.ones(brokers, bool)
@@ -179,7 +182,7 @@ class _TaskBuilder:
                 raise InvalidConfigError(option, "no such topic", name)
         return np.isin(self.cluster.topic, [known[name] for name in names])
 
-    def brokers(self, ids: Iterable[int], option: str) -> list[int]:
+    def broker_indices(self, ids: Iterable[int], option: str) -> list[int]:
         """Return the indices in the cluster of the broker ids that the command line names.
 
         Args:
@@ -191,7 +194,7 @@ class _TaskBuilder:
         """
         out: list[int] = []
         for one in ids:
-            at = self.cluster.position.get(one)
+            at = self.cluster.broker_positions.get(one)
             if at is None:
                 known = ", ".join(str(b.id) for b in self.cluster.brokers[:20])
                 raise InvalidConfigError(option, f"no such broker; the cluster has {known}", one)
@@ -218,34 +221,36 @@ class _TaskBuilder:
                 why = "the broker is fenced or gone: it cannot take replicas"
                 raise InvalidConfigError(what, why, self.cluster.brokers[b].id)
 
-    def drain(self, gone: list[int]) -> None:
+    def drain_brokers(self, removed_brokers: list[int]) -> None:
         """Require that all replicas move away from some brokers, and that all others stay.
 
-        ``gone`` has the indices of these brokers in the cluster.
+        ``removed_brokers`` has the indices of these brokers in the cluster.
 
         Raises:
             NoFeasiblePlanError: a pinned replica is on such a broker, or no other broker is left.
         """
         cluster = self.cluster
-        self.alive[gone] = False
-        self.receives[gone] = False
-        leaves = np.isin(cluster.replica, gone)
+        self.alive[removed_brokers] = False
+        self.receives[removed_brokers] = False
+        leaves = np.isin(cluster.replica, removed_brokers)
         self.fate[:] = np.where(leaves, LEAVE, STAY)
-        movable = np.repeat(self.movable, cluster.factor)
+        movable = np.repeat(self.movable, cluster.replication_factors)
         stuck = np.flatnonzero(leaves & ~movable)
         if len(stuck):
             p = int(np.searchsorted(cluster.start, stuck[0], side="right")) - 1
             raise NoFeasiblePlanError(
                 "pinned topics",
-                f"{cluster.name(p)} has a replica on broker "
+                f"{cluster.partition_name(p)} has a replica on broker "
                 f"{cluster.brokers[cluster.replica[stuck[0]]].id}, which must be drained",
             )
         if not self.alive.any():
             raise NoFeasiblePlanError("brokers", "no broker is left to hold replicas")
         first = np.minimum(cluster.start[:-1], max(len(cluster.replica) - 1, 0))
-        self.lead_free = (cluster.factor > 0) & leaves[first] if len(leaves) else self.lead_free
+        self.lead_free = (
+            (cluster.replication_factors > 0) & leaves[first] if len(leaves) else self.lead_free
+        )
 
-    def task(self) -> ReplicaTask:
+    def build_task(self) -> ReplicaTask:
         """Check that the replica reassignment is possible, and return its `ReplicaTask`.
 
         Raises:
@@ -255,19 +260,21 @@ class _TaskBuilder:
         cluster = self.cluster
         self._expect_enough_brokers()
         self._expect_sizes()
-        self.fate[~np.repeat(self.movable, cluster.factor) & (self.fate == FREE)] = STAY
+        self.fate[~np.repeat(self.movable, cluster.replication_factors) & (self.fate == FREE)] = (
+            STAY
+        )
         self.closed |= ~self.movable
-        bands = Bands(cluster, self.limits, self.factor, self.counted, self.alive)
-        widest = int(max(self.factor.max(initial=0), cluster.factor.max(initial=0)))
-        widest = min(widest, int(bands.sizes.sum()))
-        limits = [rack_limits(f, bands.sizes) for f in range(widest + 1)]
+        bands = BalanceLimits(cluster, self.limits, self.factor, self.counted, self.alive)
+        widest = int(max(self.factor.max(initial=0), cluster.replication_factors.max(initial=0)))
+        widest = min(widest, int(bands.brokers_per_rack.sum()))
+        limits = [rack_limits(f, bands.brokers_per_rack) for f in range(widest + 1)]
         size = cluster.size if cluster.size is not None else np.ones(cluster.partitions, np.int64)
-        weight = bands.weight()
+        weight = bands.replica_weights()
         if not self.receives.any():
             weight[0] = 0  # no replica moves: an overfull broker neither helps nor hinders
         low, high = bands.replica_bands(weight)
         lead_low, lead_high = bands.leader_bands()
-        free = np.repeat(self.movable, cluster.factor) & self.between_disks
+        free = np.repeat(self.movable, cluster.replication_factors) & self.between_disks
         return ReplicaTask(
             cluster=cluster, factor=self.factor, fate=self.fate, receives=self.receives,
             closed=self.closed, cost=size.astype(np.int64), weight=weight, low=low, high=high,
@@ -302,6 +309,6 @@ class _TaskBuilder:
             p = int(short[0])
             raise NoFeasiblePlanError(
                 "replication factor",
-                f"{self.cluster.name(p)} has {self.factor[p]} replicas, and only {alive} "
+                f"{self.cluster.partition_name(p)} has {self.factor[p]} replicas, and only {alive} "
                 f"{'broker is' if alive == 1 else 'brokers are'} left to hold them",
             )

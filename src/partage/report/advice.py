@@ -148,7 +148,7 @@ def _rule_of(group: GroupFigures, policy: str) -> str:
     # The rule follows from what differs from the group's present settings: static membership, the
     # protocol or the strategy.
     protocol, strategy, _ = parse_policy(policy)
-    if f"{protocol}/{strategy}" == base_policy(group.strategy):
+    if f"{protocol}/{strategy}" == base_policy(group.last_strategy):
         return "static-members"
     if protocol == "consumer":
         return "consumer-protocol" if group.traits.protocol == "classic" else "strategy"
@@ -165,7 +165,13 @@ def _advise_best_settings(rule: str, group: GroupFigures) -> Advice | None:
         return None
     title, how = _SETTINGS[rule]
     lines = _settings_lines(group, best.policy)
-    whole = group.unread.best if group.unread else group.lost.high if group.lost else 0.0
+    whole = (
+        group.downtime_estimate.best
+        if group.downtime_estimate
+        else group.downtime_bounds.high
+        if group.downtime_bounds
+        else 0.0
+    )
     less = percent(min(best.saved.best, whole), whole)
     why = (
         f"In the simulation {best.policy} has {less} less downtime than the present "
@@ -193,10 +199,10 @@ def _advise_static_members(group: GroupFigures) -> Advice | None:
     if best is not None:
         return best
     bounces = _count_caused(group, "bounce")
-    has_static = group.replayed and group.traits.protocol in {"classic", "consumer"}
+    has_static = group.was_replayed and group.traits.protocol in {"classic", "consumer"}
     if not bounces or not has_static or group.traits.dynamic_members == 0 or best_policy(group):
         return None
-    static = f"{base_policy(group.strategy)}+static" if group.strategy else ""
+    static = f"{base_policy(group.last_strategy)}+static" if group.last_strategy else ""
     if static in group.figures:  # simulated without a certain gain, or `best` would have it
         return None
     session = group.traits.session_ms
@@ -225,17 +231,17 @@ def _certainly_improves(group: GroupFigures, metric: str, strategy: str) -> bool
         strategy: the strategy that the group must have now.
     """
     # The clients must support cooperative-sticky, and no other settings may be better.
-    if group.strategy != strategy or best_policy(group) or _advise_static_members(group):
+    if group.last_strategy != strategy or best_policy(group) or _advise_static_members(group):
         return False
     if not _settings_lines(group, _COOPERATIVE):
         return False
     own, new = group.figures.get(OWN), group.figures.get(_COOPERATIVE)
-    if own is None or new is None or not new.comparable:
+    if own is None or new is None or not new.is_comparable:
         return new is None  # not simulated: the record alone is the evidence
     effect = gain_of(group, _COOPERATIVE)
     if effect is not None and effect.best < 0:
         return False
-    apart = abs(getattr(group.recorded, metric) - getattr(own, metric))
+    apart = abs(getattr(group.recorded_figures, metric) - getattr(own, metric))
     return bool(getattr(own, metric) - getattr(new, metric) > apart)
 
 
@@ -244,7 +250,7 @@ def _advise_against_range(group: GroupFigures) -> Advice | None:
 
     The range strategy assigns each topic independently, so the first members get more partitions.
     """
-    idle = group.recorded.idle
+    idle = group.recorded_figures.idle
     if not idle or group.traits.copartitioned is not False:
         return None
     if group.partitions_max is not None and group.members_max > group.partitions_max:
@@ -265,7 +271,7 @@ def _advise_against_roundrobin(group: GroupFigures) -> Advice | None:
     """Recommend a different strategy to a group in which ``roundrobin`` moved too many
     partitions.
     """
-    recorded = group.recorded
+    recorded = group.recorded_figures
     if not recorded.avoidable or not _certainly_improves(group, "avoidable", "roundrobin"):
         return None
     why = (
@@ -396,8 +402,13 @@ def _advise_slow_rollouts(group: GroupFigures) -> Advice | None:
 
 def _advise_to_keep_strategy(group: GroupFigures) -> Advice | None:
     """Recommend to keep a group's strategy if no simulated alternative is a certain improvement."""
-    lost, tried = group.lost, [f for f in group.figures.values() if f.saved is not None]
-    if lost is None or lost.high <= 0 or not group.covered or len(tried) < _ENOUGH_TRIED:
+    lost, tried = group.downtime_bounds, [f for f in group.figures.values() if f.saved is not None]
+    if (
+        lost is None
+        or lost.high <= 0
+        or not group.has_reliable_downtime
+        or len(tried) < _ENOUGH_TRIED
+    ):
         return None
     if group.traits.protocol not in {"classic", "consumer"} or simulation_error(group) is None:
         return None
@@ -465,10 +476,11 @@ def merge_advice(groups: Iterable[GroupFigures]) -> tuple[MergedAdvice, ...]:
 
 def coverage_advice(run: RunFigures) -> Advice | None:
     """Recommend how to record more completely if a run's log misses much of the groups' history."""
-    if run.covered:
+    if run.has_reliable_downtime:
         return None
     why = (
-        f"{count(run.known - run.in_log)} of {plural(run.known, 'known rebalance')} are not in the "
+        f"{count(run.rebalance_count - run.in_log)} of "
+        f"{plural(run.rebalance_count, 'known rebalance')} are not in the "
         "log. A compacted log keeps only a group's newest generation. Record while the groups "
         "run, or delay compaction by a week and capture then (docs/capture.md)."
     )
@@ -513,15 +525,15 @@ def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
     # The result is () if there are no such lines: Python clients have no setting for the protocol,
     # different client libraries have no common settings, and the report recommends no return from
     # the consumer protocol to the classic one.
-    if group.strategy not in _KNOWN or group.traits.protocol not in {"classic", "consumer"}:
+    if group.last_strategy not in _KNOWN or group.traits.protocol not in {"classic", "consumer"}:
         return ()
     protocol, strategy, options = parse_policy(policy)
-    same = f"{protocol}/{strategy}" == base_policy(group.strategy)
+    same = f"{protocol}/{strategy}" == base_policy(group.last_strategy)
     if same and (not options or group.traits.dynamic_members == 0):
         return ()
     if group.traits.protocol == "consumer" and protocol != "consumer":
         return ()
-    return settings_lines(policy, group.strategy, family=_client_family(group)) or ()
+    return settings_lines(policy, group.last_strategy, family=_client_family(group)) or ()
 
 
 @once_per_group
@@ -532,10 +544,10 @@ def best_policy(group: GroupFigures) -> Settings | None:
     downtime with certainty (an interval without zero). Of about equally good settings, those with
     the smallest change are returned.
     """
-    error, own, lost = simulation_error(group), own_figures(group), group.lost
+    error, own, lost = simulation_error(group), own_figures(group), group.downtime_bounds
     if error is None or own is None or lost is None:
         return None
-    whole = group.unread.best if group.unread else lost.high
+    whole = group.downtime_estimate.best if group.downtime_estimate else lost.high
     fit = [
         Settings(name, saved)
         for name, f in group.figures.items()
@@ -555,7 +567,7 @@ def _size_of_change(group: GroupFigures, settings: Settings) -> tuple[int, int, 
     # It compares, in this order: whether the protocol changes, the number of options (such as
     # static members), the saving, and the name.
     protocol, strategy, options = parse_policy(settings.policy)
-    same = f"{protocol}/{strategy}" == base_policy(group.strategy)
+    same = f"{protocol}/{strategy}" == base_policy(group.last_strategy)
     return (
         0 if same else _CHANGES.get(protocol, 9),
         len(options),

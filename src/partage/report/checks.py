@@ -159,13 +159,13 @@ def _check_status(group: GroupRates, *, exceeds: bool, certainly: bool) -> str:
     """
     # If the log lacks much of the group's history, a value that is not certainly above the limit is
     # unknown.
-    if group.covered:
+    if group.has_enough_generations:
         return VIOLATED if exceeds else PASSED
     return VIOLATED if certainly else UNKNOWN
 
 
 def _unread(group: GroupRates, bound: float) -> CheckResult:
-    rate = group.rate(UNREAD)
+    rate = group.hourly_rate(UNREAD)
     if rate is None or rate.interval is None:
         return _unknown(group, "max-unread", bound)
     value = rate.per_hour / _HOUR_S
@@ -182,7 +182,7 @@ def _unread(group: GroupRates, bound: float) -> CheckResult:
 
 
 def _rebalances(group: GroupRates, bound: float) -> CheckResult:
-    rate = group.rate(REBALANCES)
+    rate = group.hourly_rate(REBALANCES)
     if rate is None:
         return _unknown(group, "max-rebalances", bound)
     value = rate.per_hour
@@ -258,10 +258,10 @@ class RunCheck:
         if len(open_results) > MOST_SHOWN:
             lines.append(f"... {len(open_results) - MOST_SHOWN:,} more in results")
         run = self.recording.run.summary.get("run_id")
-        return "\n".join([f"RunCheck of run {run}: {self.status} ({found})", *lines])
+        return "\n".join([f"RunCheck of run {run}: {self.overall_status} ({found})", *lines])
 
     @property
-    def status(self) -> str:
+    def overall_status(self) -> str:
         """The overall status: violated if any group exceeds a limit, else unknown or passed.
 
         It is unknown if any result is unknown, unless unknown results pass.
@@ -274,7 +274,7 @@ class RunCheck:
     @property
     def passed(self) -> bool:
         """Return whether the overall status is passed: every group is within the limits."""
-        return self.status == PASSED
+        return self.overall_status == PASSED
 
     def to_dict(self) -> dict[str, Any]:
         """Return the results of the check as a dict that JSON can represent."""

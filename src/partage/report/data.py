@@ -20,17 +20,17 @@ from partage.report.run import (
     BadRecord,
     CauseShare,
     Estimate,
-    Figures,
     GroupFigures,
+    PolicyFigures,
     RunFigures,
     StreamsOutcome,
     Traits,
-    total,
+    total_figures,
 )
 from partage.report.traits import causes_by_group, traits_by_group
 from partage.runs.published_run import PublishedRun
 from partage.tables.metrics import METRICS, REPLAY_COLUMNS, Aggregation
-from partage.tables.schemas import schema
+from partage.tables.schemas import table_schema
 from partage.tables.statuses import CUMULATIVE, FAILED, PER_REBALANCE, RECORDED
 from partage.tables.sums import Sums, empty_sums, sum_differences, sum_rows
 
@@ -87,7 +87,7 @@ _USED: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 #: Group -> policy -> its figures.
-ByGroup = dict[str, dict[str, Figures]]
+ByGroup = dict[str, dict[str, PolicyFigures]]
 
 
 def load_table(run: PublishedRun, name: str, only: Sequence[str] | None = None) -> pa.Table:
@@ -105,7 +105,7 @@ def load_table(run: PublishedRun, name: str, only: Sequence[str] | None = None) 
     """
     import pyarrow as pa
 
-    kinds = schema(name)
+    kinds = table_schema(name)
     wanted = [c for c in _USED[name] if only is None or c in only]
     if name not in run.tables:  # an older run
         return pa.schema([(c, _widen_integers(kinds.field(c).type)) for c in wanted]).empty_table()
@@ -124,13 +124,13 @@ def load_table(run: PublishedRun, name: str, only: Sequence[str] | None = None) 
     return pa.table(columns)
 
 
-def _widen_integers(kind: pa.DataType) -> pa.DataType:
-    """Return int64 for an Arrow integer type (``kind``), so that sums do not overflow, else the
-    type.
+def _widen_integers(arrow_type: pa.DataType) -> pa.DataType:
+    """Return int64 for an Arrow integer type (``arrow_type``), so that sums do not overflow, else
+    the type.
     """
     import pyarrow as pa
 
-    return pa.int64() if pa.types.is_integer(kind) else kind
+    return pa.int64() if pa.types.is_integer(arrow_type) else arrow_type
 
 
 def read_run(out: str | Path, run: str | None = None) -> RunFigures:
@@ -343,14 +343,14 @@ def figures_by_group(replays: pa.Table) -> tuple[ByGroup, ByGroup]:
     for metric in METRICS:
         if metric.aggregation is Aggregation.DIFFERENCE:
             # Only simulations of the same kind compare with each other.
-            same = _REBALANCE if metric.inputs[0] == RECORDED else [*_REBALANCE, "reading"]
+            same = _REBALANCE if metric.input_columns[0] == RECORDED else [*_REBALANCE, "reading"]
             for sums in sum_differences(replays, metric, _KEY, same):
                 found[_pop_key(sums)] |= sums
     main: ByGroup = {}
     other: ByGroup = {}
     for (group, policy, reading), sums in found.items():
         aside = reading == PER_REBALANCE and (group, policy, CUMULATIVE) in found
-        figures = Figures(policy, reading, empty_sums() | sums)
+        figures = PolicyFigures(policy, reading, empty_sums() | sums)
         (other if aside else main).setdefault(group, {})[policy] = figures
     return main, other
 
@@ -417,7 +417,7 @@ def _mark_downtime_unknown(group_or_run: _GroupOrRun) -> _GroupOrRun:
     """
     # If the log lacks many rebalances, the downtime of the missing ones is unknown, not zero.
     # Otherwise the copy is unchanged.
-    if group_or_run.covered or group_or_run.recorded.stopped_high:
+    if group_or_run.has_reliable_downtime or group_or_run.recorded_figures.stopped_high:
         return group_or_run
     names = ("stopped", "stopped_estimate", "saved", "saved_against_own")
     unknown = {f"{name}_known": 0 for name in names}
@@ -441,16 +441,21 @@ def _limited_to_selection(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _by_loss(group: GroupFigures) -> tuple[float, float, int, str]:
-    lost = group.lost.high if group.lost else 0.0
-    return (-(group.unread.best if group.unread else 0.0), -lost, -group.rebalances, group.name)
+    lost = group.downtime_bounds.high if group.downtime_bounds else 0.0
+    return (
+        -(group.downtime_estimate.best if group.downtime_estimate else 0.0),
+        -lost,
+        -group.rebalances,
+        group.name,
+    )
 
 
-def _overall(by_group: ByGroup) -> dict[str, Figures]:
-    found: dict[str, list[Figures]] = {}
+def _overall(by_group: ByGroup) -> dict[str, PolicyFigures]:
+    found: dict[str, list[PolicyFigures]] = {}
     for policies in by_group.values():
         for name, one in policies.items():
             found.setdefault(name, []).append(one)
-    return {name: total(of) for name, of in found.items()}
+    return {name: total_figures(of) for name, of in found.items()}
 
 
 def _all_causes(by_group: Mapping[str, Iterable[CauseShare]]) -> tuple[CauseShare, ...]:
@@ -458,7 +463,7 @@ def _all_causes(by_group: Mapping[str, Iterable[CauseShare]]) -> tuple[CauseShar
     for shares in by_group.values():
         for one in shares:
             found[one.kind] = found[one.kind] + one if one.kind in found else one
-    return tuple(sorted(found.values(), key=lambda c: c.order))
+    return tuple(sorted(found.values(), key=lambda c: c.sort_key))
 
 
 def _largest(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
@@ -484,8 +489,8 @@ class _Tables:
         streams: results of Streams applications that were simulated under other settings.
     """
 
-    main: Mapping[str, Mapping[str, Figures]]
-    other: Mapping[str, Mapping[str, Figures]]
+    main: Mapping[str, Mapping[str, PolicyFigures]]
+    other: Mapping[str, Mapping[str, PolicyFigures]]
     causes: Mapping[str, tuple[CauseShare, ...]]
     traits: Mapping[str, Traits]
     largest: Mapping[str, tuple[int, int]]
@@ -561,30 +566,32 @@ def _group(row: Mapping[str, Any], tables: _Tables) -> GroupFigures:
     )
 
 
-def _observed_time_ms(first: int | None, cover: Mapping[str, Any]) -> int:
+def _observed_time_ms(first_ms: int | None, cover: Mapping[str, Any]) -> int:
     """Return the time (ms) for which the log covers a consumer group; 0 if unknown.
 
     Args:
-        first: time of the group's first record.
+        first_ms: time of the group's first record.
         cover: first and last time of the log.
     """
     begin, end = cover.get("first_ms"), cover.get("last_ms")
-    if first is None or begin is None or end is None:
+    if first_ms is None or begin is None or end is None:
         return 0
-    return int(max(0, end - max(first, begin)))
+    return int(max(0, end - max(first_ms, begin)))
 
 
-def _order_policies(summary: Mapping[str, Any], figures: Mapping[str, Figures]) -> tuple[str, ...]:
+def _order_policies(
+    summary: Mapping[str, Any], figures_by_policy: Mapping[str, PolicyFigures]
+) -> tuple[str, ...]:
     """Return the names of all simulated policies in display order.
 
     Policies from the command line come first, in the order given there.
 
     Args:
         summary: the summary of the run.
-        figures: dict from policy to metrics.
+        figures_by_policy: dict from policy to metrics.
     """
-    asked = [name for name in summary.get("asked", ()) if name in figures]
-    rest = sorted(name for name in figures if name not in asked and name != RECORDED)
+    asked = [name for name in summary.get("asked", ()) if name in figures_by_policy]
+    rest = sorted(name for name in figures_by_policy if name not in asked and name != RECORDED)
     return (*dict.fromkeys(asked), *rest)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from partage.report.messages import cause_label, digits, plural, share_text, short_name
 from partage.report.rates import MOVED, REBALANCES, UNREAD, Rate
 from partage.report.run_diff import BETTER, NOISE, UNKNOWN, WORSE, GroupDiff, RateChange, RunDiff
-from partage.report.terminal import clean
+from partage.report.terminal import escape_for_terminal
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,7 +31,7 @@ _LEGEND = (
 def _text(text: str, style: str = "") -> Text:
     from rich.text import Text
 
-    return Text(clean(text), style)
+    return Text(escape_for_terminal(text), style)
 
 
 def diff_summary(diff: RunDiff) -> Iterator[RenderableType]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from partage.report.run import Figures, GroupFigures
+from partage.report.run import GroupFigures, PolicyFigures
 from partage.tables.metrics import OWN
 from partage.tables.statuses import RECORDED
 from partage.tables.sums import Estimate, FigureRange
@@ -71,47 +71,48 @@ def relative_downtime(bounds: FigureRange | None, estimate: Estimate | None) -> 
 
 
 def own_figures(
-    group: GroupFigures, figures: Mapping[str, Figures] | None = None
-) -> Figures | None:
+    group: GroupFigures, figures_by_policy: Mapping[str, PolicyFigures] | None = None
+) -> PolicyFigures | None:
     """Return the metrics of a consumer group that were simulated with its present settings.
 
     The result is None if a rebalance has no valid simulated assignment, or if no downtime is known.
 
     Args:
         group: the group.
-        figures: its metrics by policy; None for those of the simulation of the whole history.
+        figures_by_policy: its metrics by policy; None for those of the simulation of the whole
+            history.
     """
-    own = (group.figures if figures is None else figures).get(OWN)
-    return own if own is not None and own.comparable and own.saved is not None else None
+    own = (group.figures if figures_by_policy is None else figures_by_policy).get(OWN)
+    return own if own is not None and own.is_comparable and own.saved is not None else None
 
 
 def simulation_error(
-    group: GroupFigures, figures: Mapping[str, Figures] | None = None
+    group: GroupFigures, figures_by_policy: Mapping[str, PolicyFigures] | None = None
 ) -> float | None:
     """Return the difference between a group's simulated and recorded downtime (partition-seconds).
 
-    The result is None if one is unknown. ``figures`` are metrics by policy; None for those of the
-    simulation of the whole history.
+    The result is None if one is unknown. ``figures_by_policy`` are metrics by policy; None for
+    those of the simulation of the whole history.
     """
     # The simulation uses the present settings. If there are no estimates, the error is computed
     # from the bounds of both, at the relative position of the estimated downtime. None means
     # unknown.
-    own = own_figures(group, figures)
+    own = own_figures(group, figures_by_policy)
     if own is None:
         return None
-    if group.unread is not None and own.stopped_estimate is not None:
-        return abs(float(group.unread.best - own.stopped_estimate.best))
+    if group.downtime_estimate is not None and own.stopped_estimate is not None:
+        return abs(float(group.downtime_estimate.best - own.stopped_estimate.best))
     largest = max(abs(own.saved.low), abs(own.saved.high))
-    bounds, recorded = own.stopped, group.recorded.stopped
-    if group.unread is None or bounds is None or recorded is None:
+    bounds, recorded = own.stopped, group.recorded_figures.stopped
+    if group.downtime_estimate is None or bounds is None or recorded is None:
         return float(largest)
-    length = relative_downtime(group.lost, group.unread).best
+    length = relative_downtime(group.downtime_bounds, group.downtime_estimate).best
     shortest = abs(bounds.low - recorded.low)
     return float(shortest + length * (largest - shortest))
 
 
 def gain_of(
-    group: GroupFigures, policy: str, figures: Mapping[str, Figures] | None = None
+    group: GroupFigures, policy: str, figures_by_policy: Mapping[str, PolicyFigures] | None = None
 ) -> Estimate | None:
     """Return the downtime that other settings would save a group (partition-seconds), or None.
 
@@ -121,30 +122,32 @@ def gain_of(
     Args:
         group: the consumer group.
         policy: name of the settings.
-        figures: metrics by policy; None for those of the simulation of the whole history.
+        figures_by_policy: metrics by policy; None for those of the simulation of the whole history.
     """
-    known = group.figures if figures is None else figures
-    found, error = known.get(policy), simulation_error(group, figures)
-    if found is None or not found.comparable or error is None:
+    known = group.figures if figures_by_policy is None else figures_by_policy
+    found, error = known.get(policy), simulation_error(group, figures_by_policy)
+    if found is None or not found.is_comparable or error is None:
         return None
     saved: FigureRange | None = found.saved_against_own
     if saved is None:
         return None
-    lengths = relative_downtime(group.lost, group.unread)
+    lengths = relative_downtime(group.downtime_bounds, group.downtime_estimate)
     low, best, high = (saved.low + one * (saved.high - saved.low) for one in lengths)
     estimated = _estimate_gain(group, known[OWN], found)
     if estimated is not None:  # both methods have to agree
         best = estimated.best
         low, high = min(low, estimated.low), max(high, estimated.high)
     low, high = low - error, high + error
-    for limit in (group.unread, group.lost):
+    for limit in (group.downtime_estimate, group.downtime_bounds):
         if limit is not None:
             most = limit.best if isinstance(limit, Estimate) else limit.high
             low, best, high = min(low, most), min(best, most), min(high, most)
     return Estimate(best, low, high)
 
 
-def _estimate_gain(group: GroupFigures, own: Figures, policy_figures: Figures) -> Estimate | None:
+def _estimate_gain(
+    group: GroupFigures, own: PolicyFigures, policy_figures: PolicyFigures
+) -> Estimate | None:
     """Return the downtime that other settings save a group, with an interval; None if unknown.
 
     Args:
@@ -153,7 +156,11 @@ def _estimate_gain(group: GroupFigures, own: Figures, policy_figures: Figures) -
         policy_figures: metrics simulated with the other settings.
     """
     # The relative uncertainty is that of the recorded downtime, widened by a factor.
-    whole, before, after = group.unread, own.stopped_estimate, policy_figures.stopped_estimate
+    whole, before, after = (
+        group.downtime_estimate,
+        own.stopped_estimate,
+        policy_figures.stopped_estimate,
+    )
     if whole is None or not whole.best or before is None or after is None:
         return None
     gain = before.best - after.best

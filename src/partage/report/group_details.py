@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from partage.runs.published_run import PublishedRun
 
-__all__ = ["MAX_DETAILS", "details", "member_labels"]
+__all__ = ["MAX_DETAILS", "generate_group_details", "member_labels"]
 
 #: Groups with details.
 MAX_DETAILS = 1_000
@@ -63,13 +63,15 @@ class _Gap(NamedTuple):
     generations: int
 
 
-def details(folder: PublishedRun, run: RunFigures) -> Iterator[tuple[GroupFigures, dict[str, Any]]]:
+def generate_group_details(
+    folder: PublishedRun, run: RunFigures
+) -> Iterator[tuple[GroupFigures, dict[str, Any]]]:
     """Yield the page details of each group that had rebalances, largest downtime first.
 
     Raises:
         InvalidCaptureError: a table cannot be read.
     """
-    groups = run.rebalancing[:MAX_DETAILS]
+    groups = run.groups_with_rebalances[:MAX_DETAILS]
     names = [*_KEY, "policy", "strategy", "reading", "status", *_COSTS]
     replays = load_table(folder, "replays", names)
     rebalances = _RowsByGroup(_with_costs(load_table(folder, "rebalances"), replays))
@@ -198,27 +200,30 @@ def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
     return table
 
 
-def _select_listed(table: pa.Table, limit: int) -> list[dict[str, Any]]:
+def _select_listed(rebalances: pa.Table, max_rebalances: int) -> list[dict[str, Any]]:
     """Select the rebalances that the page lists: the newest ones, and those with most downtime.
 
     Args:
-        table: all rebalances of the group.
-        limit: number of newest rebalances to list.
+        rebalances: all rebalances of the group.
+        max_rebalances: number of newest rebalances to list.
     """
-    rows: list[dict[str, Any]] = table.to_pylist()
-    newest = max(0, len(rows) - limit)
+    rows: list[dict[str, Any]] = rebalances.to_pylist()
+    newest = max(0, len(rows) - max_rebalances)
     some = {*_find_worst(rows[:newest]), *range(newest, len(rows))} if newest else range(len(rows))
     return [rows[i] for i in sorted(some)]
 
 
-def _find_worst(rows: Sequence[dict[str, Any]]) -> list[int]:
-    """Return the row numbers of the few rebalances in ``rows`` with the largest downtime."""
+def _find_worst(rebalances: Sequence[dict[str, Any]]) -> list[int]:
+    """Return the row numbers of the few rebalances in ``rebalances`` with the largest downtime."""
     # Rebalances without known downtime are ordered by the number of partitions that they moved.
     some = [
-        i for i, r in enumerate(rows) if (_downtime_sort_key(r) or 0) > 0 or (r["moved"] or 0) > 0
+        i
+        for i, r in enumerate(rebalances)
+        if (_downtime_sort_key(r) or 0) > 0 or (r["moved"] or 0) > 0
     ]
     return sorted(
-        some, key=lambda i: (-(_downtime_sort_key(rows[i]) or 0), -(rows[i]["moved"] or 0))
+        some,
+        key=lambda i: (-(_downtime_sort_key(rebalances[i]) or 0), -(rebalances[i]["moved"] or 0)),
     )[:_MAX_WORST]
 
 
@@ -259,9 +264,9 @@ def _simulated_downtimes(
     return found
 
 
-def _find_gaps(table: pa.Table) -> list[_Gap]:
+def _find_gaps(rebalances: pa.Table) -> list[_Gap]:
     """Return the largest gaps in a group's history (a table of rebalances), in order of time."""
-    times, missing = table["time_ms"].to_pylist(), table["gap_before"].to_pylist()
+    times, missing = rebalances["time_ms"].to_pylist(), rebalances["gap_before"].to_pylist()
     before: list[int | None] = [None, *times]
     found = [_Gap(a, b, n) for a, b, n in zip(before, times, missing, strict=False) if n]
     largest = sorted(found, key=lambda gap: -gap.generations)[:_MAX_GAPS]
@@ -269,7 +274,7 @@ def _find_gaps(table: pa.Table) -> list[_Gap]:
 
 
 def _time_span(
-    rows: Sequence[Mapping[str, Any]],
+    rebalances: Sequence[Mapping[str, Any]],
     intervals: pa.Table,
     gaps: Sequence[_Gap],
     cover: Mapping[str, Any],
@@ -277,7 +282,7 @@ def _time_span(
     """Return the start and the end of a consumer group's timeline (ms).
 
     Args:
-        rows: the group's rebalances.
+        rebalances: the group's rebalances.
         intervals: its ownership intervals.
         gaps: its gaps in the recording.
         cover: the first and last time of the log.
@@ -285,7 +290,7 @@ def _time_span(
     # If the log lacks generations before the first recorded one, the timeline begins up to a
     # quarter of its length earlier.
     begun = intervals["from_ms"].to_pylist()
-    first, last = _history_span([*(r["time_ms"] for r in rows), *begun], cover)
+    first, last = _history_span([*(r["time_ms"] for r in rebalances), *begun], cover)
     if gaps and gaps[0].from_ms is None:
         first = min(first, max(cover.get("first_ms") or first, first - (last - first) // 4))
     return first, last
@@ -305,19 +310,19 @@ def _history_span(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, 
     return first, max(last, first + 1)
 
 
-def _to_owned_intervals(table: pa.Table, last: int) -> OwnedIntervals:
+def _to_owned_intervals(table: pa.Table, last_ms: int) -> OwnedIntervals:
     """Convert a group's ownership intervals from a table to arrays.
 
     Args:
         table: rows of table ``ownership``.
-        last: end (ms) of intervals that still last at the end of the log.
+        last_ms: end (ms) of intervals that still last at the end of the log.
     """
     # An owner is a member or, if it is static, its instance id, which survives restarts.
     pairs = list(zip(table["topic"].to_pylist(), table["partition"].to_pylist(), strict=True))
     partitions = sorted(set(pairs))
     place = {pair: i for i, pair in enumerate(partitions)}
     start = np.array(table["from_ms"].to_pylist(), np.int64)
-    ends = [last if t is None else t for t in table["to_ms"].to_pylist()]
+    ends = [last_ms if t is None else t for t in table["to_ms"].to_pylist()]
     names = [
         instance or member
         for instance, member in zip(

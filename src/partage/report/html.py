@@ -21,7 +21,7 @@ from partage.report import messages, view_model
 from partage.report.advice import coverage_advice, total_savings
 from partage.report.data import load_run
 from partage.report.gains import gains_by_policy
-from partage.report.group_details import details
+from partage.report.group_details import generate_group_details
 from partage.report.json_document import json_document
 from partage.report.recommendations import count_changed_groups, recommendations_for
 from partage.report.run import GroupFigures, RunFigures
@@ -33,7 +33,13 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-__all__ = ["environment", "publish_page", "render", "write_page", "write_template"]
+__all__ = [
+    "create_jinja_environment",
+    "publish_page",
+    "render_run_page",
+    "write_page",
+    "write_template",
+]
 
 #: Rows of the two lists at the head of the page.
 _FIRST = 8
@@ -66,7 +72,7 @@ def publish_page(out: str | Path, page: Path, run: str | None = None) -> RunFigu
     """
     folder = PublishedRun(out, run)
     found = load_run(folder)
-    write_page(found, page, details(folder, found))
+    write_page(found, page, generate_group_details(folder, found))
     return found
 
 
@@ -82,7 +88,7 @@ def write_page(run: RunFigures, path: Path, details: Details = ()) -> Path:
         MissingExtraError: jinja2 is not installed.
         OSError: the page cannot be written.
     """
-    text = render(run, details)
+    text = render_run_page(run, details)
     temporary = path.with_name(f".{path.name}.{uuid4().hex[:8]}")
     try:
         temporary.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
@@ -92,7 +98,7 @@ def write_page(run: RunFigures, path: Path, details: Details = ()) -> Path:
     return path
 
 
-def render(run: RunFigures, details: Details = ()) -> str:
+def render_run_page(run: RunFigures, details: Details = ()) -> str:
     """Return the HTML page of a run as text.
 
     ``details`` are details of single groups.
@@ -101,7 +107,7 @@ def render(run: RunFigures, details: Details = ()) -> str:
         MissingExtraError: jinja2 is not installed.
     """
     saved, helped = total_savings(run)
-    rebalancing = run.rebalancing
+    rebalancing = run.groups_with_rebalances
     unit = view_model.groups_unit(run.groups)
     rows = [view_model.group_row(g, unit) for g in rebalancing[: view_model.MAX_LISTED]]
     causes = view_model.cause_list(run.causes)
@@ -110,19 +116,19 @@ def render(run: RunFigures, details: Details = ()) -> str:
             run.policies, run.figures, OutputLevel.PAGE, gains_by_policy(run.groups)
         )
     )
-    return environment().get_template("page.html.j2").render(
+    return create_jinja_environment().get_template("page.html.j2").render(
         run=run,
         summary=run.summary,
         cover=run.summary["coverage"],
-        headline=messages.headline(run),
-        lead=messages.lead(run, saved, helped, count_changed_groups(rebalancing)),
+        headline=messages.run_headline(run),
+        lead=messages.opening_sentences(run, saved, helped, count_changed_groups(rebalancing)),
         unit=unit,
         back_test_unit=messages.common_unit(
             e.best for b in run.back_tests for e in (b.before, b.simulated, b.after)
         ),
         simulated_note=messages.simulated_note(run),
-        trust=messages.trust(run),
-        notes=messages.notes(run),
+        trust=messages.reliability_sentences(run),
+        notes=messages.limit_notes(run),
         advised=[row for row in rows if row.first is not None][:_ADVISED],
         recommendations=recommendations_for,
         record=coverage_advice(run),
@@ -140,7 +146,8 @@ def render(run: RunFigures, details: Details = ()) -> str:
         metrics=SHOWN[OutputLevel.PAGE],
         headings=view_model.metric_headings(),
         applications=[
-            view_model.streams_card(group) for group in run.applications[: view_model.MAX_LISTED]
+            view_model.streams_card(group)
+            for group in run.simulated_applications[: view_model.MAX_LISTED]
         ],
         streams_headings=view_model.STREAMS_HEADINGS,
         rebalancing=len(rebalancing),
@@ -158,7 +165,7 @@ def write_template(name: str, path: Path, **values: Any) -> Path:
         MissingExtraError: jinja2 is not installed.
         OSError: the page cannot be written.
     """
-    text = environment().get_template(name).render(**values)
+    text = create_jinja_environment().get_template(name).render(**values)
     path.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
     return path
 
@@ -199,7 +206,7 @@ def _vendor(name: str) -> str:
 
 
 @cache
-def environment() -> Environment:
+def create_jinja_environment() -> Environment:
     """Return the Jinja environment of the pages: values are escaped, unknown names raise an error.
 
     Raises:

@@ -22,7 +22,14 @@ from partage.report.recommendations import (
     count_changed_groups,
     recommendations_for,
 )
-from partage.report.run import CauseShare, Estimate, FigureRange, Figures, GroupFigures, RunFigures
+from partage.report.run import (
+    CauseShare,
+    Estimate,
+    FigureRange,
+    GroupFigures,
+    PolicyFigures,
+    RunFigures,
+)
 from partage.report.view_model import group_row, groups_unit
 from partage.tables.sums import json_metrics as metrics_document
 
@@ -41,36 +48,40 @@ def json_document(run: RunFigures) -> dict[str, Any]:
         "run": {
             n: run.summary.get(n) for n in ("run_id", "capture", "engine", "versions", "seconds")
         },
-        "headline": messages.headline(run),
-        "lead": messages.lead(run, saved, helped, count_changed_groups(run.rebalancing)),
-        "trust_line": messages.trust(run),
+        "headline": messages.run_headline(run),
+        "lead": messages.opening_sentences(
+            run, saved, helped, count_changed_groups(run.groups_with_rebalances)
+        ),
+        "trust_line": messages.reliability_sentences(run),
         "coverage": {
-            "share": run.in_log / run.known if run.known else None,
-            "enough": run.covered,
-            "what_to_do": None if run.covered else messages.RECORD_MORE,
+            "share": run.in_log / run.rebalance_count if run.rebalance_count else None,
+            "enough": run.has_reliable_downtime,
+            "what_to_do": None if run.has_reliable_downtime else messages.RECORD_MORE,
         },
         "rebalances": {
-            "known": run.known,
+            "known": run.rebalance_count,
             "in_log": run.in_log,
-            "simulated": run.recorded.happened,
+            "simulated": run.recorded_figures.happened,
         },
-        "lost_partition_seconds": _range(run.lost),
-        "unread_partition_seconds": _estimate(run.unread),
+        "lost_partition_seconds": _range(run.downtime_bounds),
+        "unread_partition_seconds": _estimate(run.downtime_estimate),
         "assigned_partition_seconds": round(run.assigned_ps, 3),
         "savable": {"partition_seconds": _estimate(saved), "groups": helped},
         "trust": {
             "coverage": run.summary.get("coverage"),
             "agreement": run.summary.get("agreement"),
             "accounting": run.summary.get("accounting"),
-            "notes": messages.notes(run),
-            "back_tests": [{**asdict(one), "agrees": one.agrees} for one in run.back_tests],
+            "notes": messages.limit_notes(run),
+            "back_tests": [
+                {**asdict(one), "agrees": one.agrees_with_recording} for one in run.back_tests
+            ],
         },
         "causes": [_cause(c) for c in run.causes],
         "advice": _advice(run),
         "policies": {n: _figures(f) for n, f in run.figures.items()},
         "policies_per_rebalance": {n: _figures(f) for n, f in run.per_rebalance.items()},
         "groups": [_group(g, unit) for g in run.groups],
-        "failures": [dict(f) for f in run.failures],
+        "failures": [dict(f) for f in run.strategy_failures],
         "bad_records": [asdict(b) for b in run.bad],
     }
 
@@ -104,7 +115,7 @@ def _one_advice(one: Advice) -> dict[str, Any]:
 
 def _recommendation(one: Recommendation) -> dict[str, Any]:
     return {
-        **_one_advice(one.advice), "gain": one.gain, "confidence": one.confidence or None,
+        **_one_advice(one.advice), "gain": one.gain_text, "confidence": one.confidence or None,
         "now": {setting.name: setting.now for setting in one.now},
         "defaults": {setting.name: setting.default for setting in one.now if setting.default},
         "risk": one.risk, "rollout": one.rollout, "verify": one.verify,
@@ -126,8 +137,8 @@ def _advice(run: RunFigures) -> list[dict[str, Any]]:
     return found
 
 
-def _figures(f: Figures) -> dict[str, Any]:
-    return {"reading": f.reading, "comparable": f.comparable, **metrics_document(f.sums)}
+def _figures(f: PolicyFigures) -> dict[str, Any]:
+    return {"reading": f.reading, "comparable": f.is_comparable, **metrics_document(f.sums)}
 
 
 def _group(group: GroupFigures, unit: messages.TimeUnit) -> dict[str, Any]:
@@ -138,8 +149,8 @@ def _group(group: GroupFigures, unit: messages.TimeUnit) -> dict[str, Any]:
     best = best_policy(group)
     return {
         **{name: getattr(group, name) for name in same},
-        "lost_partition_seconds": _range(group.lost),
-        "unread_partition_seconds": _estimate(group.unread),
+        "lost_partition_seconds": _range(group.downtime_bounds),
+        "unread_partition_seconds": _estimate(group.downtime_estimate),
         "unread_share": group.unread_share,
         "rebalances_per_hour": group.rebalances_per_hour,
         "best_policy": best.policy if best else None,

@@ -6,14 +6,15 @@ from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import NamedTuple
 
-from partage.report.run import Estimate, FigureRange, Figures, RunFigures
+from partage.report.run import Estimate, FigureRange, PolicyFigures, RunFigures
 from partage.tables.metrics import OWN, SHOWN, OutputLevel
 
 __all__ = [
     "CAUSES", "GLOSSARY", "RECORD_MORE", "CauseText", "Term", "TimeUnit", "cause_clause",
     "cause_label", "common_unit", "count", "digits", "downtime_text", "duration",
-    "format_estimate", "format_range", "headline", "lead", "notes", "percent", "plural", "share",
-    "share_text", "short_name", "simulated_note", "trust",
+    "format_estimate", "format_range", "limit_notes", "opening_sentences", "percent", "plural",
+    "reliability_sentences", "run_headline", "share", "share_text", "short_name",
+    "simulated_note",
 ]  # fmt: skip
 
 _HARD = "\N{NO-BREAK SPACE}"
@@ -58,7 +59,7 @@ class Term(NamedTuple):
 
 #: Identifier on the page -> entry; metrics that tables show come first.
 GLOSSARY: dict[str, Term] = {
-    **{metric.name: Term(metric.title, metric.help) for metric in SHOWN[OutputLevel.GROUP]},
+    **{metric.name: Term(metric.plain_label, metric.help) for metric in SHOWN[OutputLevel.GROUP]},
     "unread_share": Term(
         "Unread",
         "Estimated downtime as a share of the group's partition-time: the time in which its "
@@ -134,30 +135,30 @@ def count(value: int) -> str:
     return f"{value:,}"
 
 
-def plural(value: int, one: str, many: str | None = None) -> str:
+def plural(value: int, singular: str, plural_form: str | None = None) -> str:
     """Return a value with a noun in the singular or plural, such as ``2 groups``.
 
-    ``one`` is the singular, ``many`` the plural if it is irregular.
+    ``singular`` is the singular, ``plural_form`` the plural if it is irregular.
 
     >>> plural(1, "group"), plural(2, "group")
     ('1 group', '2 groups')
     """
-    return f"{count(value)} {one if value == 1 else many or one + 's'}"
+    return f"{count(value)} {singular if value == 1 else plural_form or singular + 's'}"
 
 
-def percent(part: float, whole: float) -> str:
+def percent(part: float, total: float) -> str:
     r"""Format a share in percent; the text is 100 % or 0 % only if it is exactly all or none.
 
-    ``part`` is a part of the number ``whole``.
+    ``part`` is a part of the number ``total``.
 
     >>> percent(477, 479), percent(9999, 10000), percent(0, 7), percent(1, 0)
     ('99.6\xa0%', '99.9\xa0%', '0\xa0%', '-')
     """
-    if not whole:
+    if not total:
         return "-"
-    if part in {0, whole}:
+    if part in {0, total}:
         return f"0{_HARD}%" if part == 0 else f"100{_HARD}%"
-    return f"{min(max(100 * part / whole, 0.1), 99.9):.1f}{_HARD}%"
+    return f"{min(max(100 * part / total, 0.1), 99.9):.1f}{_HARD}%"
 
 
 def digits(value: float) -> str:
@@ -240,7 +241,7 @@ class TimeUnit(NamedTuple):
     brief: str
 
     @property
-    def name(self) -> str:
+    def unit_name(self) -> str:
         """Name of the unit of time in the singular, such as minute."""
         return self.long.removesuffix("s")
 
@@ -280,7 +281,7 @@ def format_range(
     if low == high == 0:
         return "0" if short else "none"
     chosen = unit or _choose_unit(max(abs(low), abs(high)))
-    a, b = (_number(v / chosen.seconds, small=unit is not None) for v in (low, high))
+    a, b = (_number(v / chosen.seconds, has_small_decimals=unit is not None) for v in (low, high))
     name = f"p·{chosen.brief}" if short else f"partition-{chosen.long}"
     if a == b:
         return f"{a}{_HARD}{name.removesuffix('s') if a == '1' and not short else name}"
@@ -317,7 +318,7 @@ def format_estimate(
     best = estimate.best if estimate is not None else single or 0.0
     chosen = unit or _choose_unit(abs(best))
     value, *ends = (
-        _number(one / chosen.seconds, small=unit is not None)
+        _number(one / chosen.seconds, has_small_decimals=unit is not None)
         for one in (best, *((estimate.low, estimate.high) if estimate is not None else ()))
     )
     name = f"p·{chosen.brief}" if short else f"partition-{chosen.long}"
@@ -348,21 +349,21 @@ def downtime_text(
     return format_range(bounds, short=short, unit=unit)
 
 
-def _choose_unit(size: float) -> TimeUnit:
-    """Return the unit in which to show a time of ``size`` partition-seconds."""
-    if size < 120:
+def _choose_unit(partition_seconds: float) -> TimeUnit:
+    """Return the unit in which to show a time of ``partition_seconds`` partition-seconds."""
+    if partition_seconds < 120:
         return TimeUnit(1, "seconds", "s")
-    return TimeUnit(60, "minutes", "min") if size < 7_200 else TimeUnit(3_600, "hours", "h")
+    if partition_seconds < 7_200:
+        return TimeUnit(60, "minutes", "min")
+    return TimeUnit(3_600, "hours", "h")
 
 
-def _number(value: float, *, small: bool = False) -> str:
+def _number(value: float, *, has_small_decimals: bool = False) -> str:
     """Format a number with one decimal place; none from 100 on.
 
-    Args:
-        value: the number.
-        small: whether numbers below 1 have two decimal places.
+    With ``has_small_decimals``, numbers below 1 have two.
     """
-    if small and 0 < abs(value) < 0.995:
+    if has_small_decimals and 0 < abs(value) < 0.995:
         if abs(value) < 0.005:
             return "<0.01" if value > 0 else ">\N{MINUS SIGN}0.01"
         return f"{value:.2f}".rstrip("0").replace("-", "\N{MINUS SIGN}")
@@ -377,31 +378,33 @@ RECORD_MORE = (
 )
 
 
-def headline(run: RunFigures) -> str:
+def run_headline(run: RunFigures) -> str:
     """Return a run's headline, which states the time in which partitions had no consumer."""
-    if not run.rebalancing:
+    if not run.groups_with_rebalances:
         return "No group rebalanced in this log."
-    if not run.covered:
+    known = run.rebalance_count
+    if not run.has_reliable_downtime:
         return (
-            f"The cost of rebalances is unknown: the log has {percent(run.in_log, run.known)} of "
-            f"{plural(run.known, 'known rebalance')}."
+            "The cost of rebalances is unknown: the log has "
+            f"{percent(run.in_log, known)} of {plural(known, 'known rebalance')}."
         )
     cover = run.summary["coverage"]
     span = ""
     if cover.get("first_ms") is not None:
         span = f" in {duration(cover['last_ms'] - cover['first_ms'])}"
-    lost = run.lost
+    lost = run.downtime_bounds
     if lost is None:
-        happened = sum(g.rebalances for g in run.rebalancing)
-        begin = f"{plural(happened, 'rebalance')} of {plural(len(run.rebalancing), 'group')}{span}"
-        if not run.recorded.done:
+        happened = sum(g.rebalances for g in run.groups_with_rebalances)
+        groups = plural(len(run.groups_with_rebalances), "group")
+        begin = f"{plural(happened, 'rebalance')} of {groups}{span}"
+        if not run.recorded_figures.done:
             return f"{begin}; none could be replayed."
-        moved = run.recorded.moved
+        moved = run.recorded_figures.moved
         return f"{begin} moved {plural(moved, 'partition') if moved else 'no partition'}."
     if lost.high == 0:
         return f"Rebalances caused no downtime{span}."
-    if run.unread is not None:
-        return _unread_sentence(run, run.unread)
+    if run.downtime_estimate is not None:
+        return _unread_sentence(run, run.downtime_estimate)
     return f"Rebalances caused {format_range(lost)} of downtime{span}."
 
 
@@ -414,28 +417,27 @@ def _unread_sentence(run: RunFigures, estimate: Estimate) -> str:
     return f"{text}: {part} of all consuming time."
 
 
-def trust(run: RunFigures) -> str:
+def reliability_sentences(run: RunFigures) -> str:
     """Return sentences on the reliability of a run's numbers.
 
     They state the coverage of the log, the number of recorded assignments that Partage reproduces,
     and the meaning of the intervals.
     """
-    parts = [
-        f"The log has {percent(run.in_log, run.known)} of {plural(run.known, 'known rebalance')}."
-    ]
+    known = run.rebalance_count
+    parts = [f"The log has {percent(run.in_log, known)} of {plural(known, 'known rebalance')}."]
     agreement = run.summary.get("agreement") or {}
     if agreement.get("counted"):
         parts.append(
             f"Partage reproduces {count(agreement['agreed'])} of {count(agreement['counted'])} "
             "recorded assignments exactly."
         )
-    if run.unread is not None:
+    if run.downtime_estimate is not None:
         parts.append(
             f"Ranges aim at 80{_HARD}% of cases; in recordings with known downtime, "
             f"57 to 89{_HARD}% of the true values were inside."
         )
     if run.back_tests:
-        agreed = sum(one.agrees for one in run.back_tests)
+        agreed = sum(one.agrees_with_recording for one in run.back_tests)
         parts.append(
             f"Back-test: the simulation agrees with {count(agreed)} of "
             f"{plural(len(run.back_tests), 'change')} of settings in the log."
@@ -443,7 +445,9 @@ def trust(run: RunFigures) -> str:
     return " ".join(parts)
 
 
-def lead(run: RunFigures, saved: Estimate | None, helped: int, changed: int = 0) -> str:
+def opening_sentences(
+    run: RunFigures, saved: Estimate | None, helped: int, changed: int = 0
+) -> str:
     """Return the report's opening sentences: where downtime occurred, why, and what could be saved.
 
     Args:
@@ -453,7 +457,7 @@ def lead(run: RunFigures, saved: Estimate | None, helped: int, changed: int = 0)
         changed: number of groups with any recommended change.
     """
     parts = [_location_sentence(run), _main_cause_sentence(run)]
-    if not run.covered:
+    if not run.has_reliable_downtime:
         parts = [RECORD_MORE, "In the log:", *parts]
     if changed > helped:
         parts.append(_changes_sentence(saved, helped, changed))
@@ -462,9 +466,9 @@ def lead(run: RunFigures, saved: Estimate | None, helped: int, changed: int = 0)
             f"Other settings in {plural(helped, 'group')} would have saved "
             f"{format_estimate(saved)}."
         )
-    elif run.lost is None and run.recorded.done:
+    elif run.downtime_bounds is None and run.recorded_figures.done:
         best = _policy_with_fewest_moves(run)
-        if best is not None and best.moved < run.recorded.moved:
+        if best is not None and best.moved < run.recorded_figures.moved:
             parts.append(f"With {best.policy}, {count(best.moved)} partitions would have moved.")
     if run.policies and OWN not in run.policies:
         parts.append("Replay with --policy own too: savings are measured against it.")
@@ -494,13 +498,12 @@ _MOST_NAMED = 3
 
 
 def _distribution_sentence(run: RunFigures, begin: str) -> str:
-    """Return a sentence that names the few consumer groups with half of all downtime.
-
-    Args:
-        run: the run.
-        begin: the beginning of the sentence.
-    """
-    found = [(g.name, g.unread.best) for g in run.groups if g.unread and g.unread.best > 0]
+    """Return a sentence that names the few consumer groups with half of all downtime."""
+    found = [
+        (g.name, g.downtime_estimate.best)
+        for g in run.groups
+        if g.downtime_estimate and g.downtime_estimate.best > 0
+    ]
     found.sort(key=lambda pair: -pair[1])
     whole = sum(best for _, best in found)
     some, reached = 0, 0.0
@@ -517,13 +520,19 @@ def _distribution_sentence(run: RunFigures, begin: str) -> str:
 
 def _location_sentence(run: RunFigures) -> str:
     """Return a sentence with a run's number of rebalances, and the groups with most downtime."""
-    lost = [(g, g.lost) for g in run.groups if g.lost is not None and g.lost.high > 0]
+    lost = [
+        (g, g.downtime_bounds)
+        for g in run.groups
+        if g.downtime_bounds is not None and g.downtime_bounds.high > 0
+    ]
     whole = sum(r.high for _, r in lost)
     happened = sum(g.rebalances for g in run.groups)
-    begin = f"{plural(happened, 'rebalance')} in {plural(len(run.rebalancing), 'group')}."
+    begin = (
+        f"{plural(happened, 'rebalance')} in {plural(len(run.groups_with_rebalances), 'group')}."
+    )
     if not whole:
         return begin
-    if run.unread is not None and run.unread.best > 0:
+    if run.downtime_estimate is not None and run.downtime_estimate.best > 0:
         return _distribution_sentence(run, begin)
     some, reached = 0, 0.0
     for _, r in lost:
@@ -562,23 +571,19 @@ def _main_cause_sentence(run: RunFigures) -> str:
     )
 
 
-def _policy_with_fewest_moves(run: RunFigures) -> Figures | None:
-    """Return a run's simulated policy that moves fewest partitions and leaves no more
-    members idle.
-    """
+def _policy_with_fewest_moves(run: RunFigures) -> PolicyFigures | None:
+    """Return the simulated policy with the fewest moves and no more idle members."""
     fit = [
         f
         for f in run.figures.values()
-        if f is not run.recorded and f.comparable and f.idle <= run.recorded.idle
+        if f is not run.recorded_figures and f.is_comparable and f.idle <= run.recorded_figures.idle
     ]
     return min(fit, key=lambda f: (f.moved, f.policy), default=None)
 
 
 def simulated_note(run: RunFigures) -> str:
-    """Return a sentence on why a run simulated fewer rebalances than recorded; "" if it simulated
-    none.
-    """
-    simulated = run.recorded.happened
+    """Return why a run simulated fewer rebalances than recorded; "" if it simulated none."""
+    simulated = run.recorded_figures.happened
     if not simulated:
         return ""
     text = f"{count(simulated)} of {plural(run.in_log, 'recorded rebalance')} are simulated."
@@ -593,7 +598,7 @@ def simulated_note(run: RunFigures) -> str:
     )
 
 
-def notes(run: RunFigures) -> list[str]:
+def limit_notes(run: RunFigures) -> list[str]:
     """Return notes for the user about the limits of a run's results, such as missing records."""
     cover = run.summary.get("coverage", {})
     found = [*_failed_groups_note(run), *_selection_note(run)]
@@ -644,13 +649,13 @@ def _transaction_notes(known: str) -> list[str]:
 
 
 def _unknown_downtime_notes(run: RunFigures) -> list[str]:
-    if run.groups and run.recorded.stopped is None:
+    if run.groups and run.recorded_figures.stopped is None:
         return [
             "Downtime is unknown: the log has no commits before and after these rebalances, or an "
             "older Partage wrote the run. Groups are sorted by rebalances."
         ]
-    if run.recorded.stopped_known < run.recorded.rows:
-        unknown = run.recorded.rows - run.recorded.stopped_known
+    if run.recorded_figures.stopped_known < run.recorded_figures.rows:
+        unknown = run.recorded_figures.rows - run.recorded_figures.stopped_known
         return [
             f"The downtime of {plural(unknown, 'rebalance')} is unknown, for lack of commits "
             "before and after. Sums leave them out."
@@ -663,21 +668,19 @@ _MOST_FAILED_NAMED = 3
 
 
 def _failed_groups_note(run: RunFigures) -> list[str]:
-    if not run.failed:
+    if not run.failed_groups:
         return []
-    some = [f"{short_name(g.name)} ({g.why})" for g in run.failed[:_MOST_FAILED_NAMED]]
-    more = len(run.failed) - len(some)
+    some = [f"{short_name(g.name)} ({g.why})" for g in run.failed_groups[:_MOST_FAILED_NAMED]]
+    more = len(run.failed_groups) - len(some)
     names = "; ".join(some) + (f"; and {more} more" if more > 0 else "")
     return [
-        f"{plural(len(run.failed), 'group')} failed with an error in Partage: {names}. Their "
-        "figures are left out. Report the tracebacks in column traceback of table groups."
+        f"{plural(len(run.failed_groups), 'group')} failed with an error in Partage: {names}. "
+        "Their figures are left out. Report the tracebacks in column traceback of table groups."
     ]
 
 
 def _selection_note(run: RunFigures) -> list[str]:
-    """Return a note on the groups and times that the user selected for a run; "" without a
-    selection.
-    """
+    """Return a note on the groups and times that the user selected; "" without a selection."""
     selected = run.summary.get("selection") or {}
     parts = [f"groups {', '.join(selected['groups'])}"] if selected.get("groups") else []
     for preposition, limit in (("from", selected.get("from_ms")), ("to", selected.get("to_ms"))):

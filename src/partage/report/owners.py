@@ -9,7 +9,15 @@ from typing import Any
 from partage.errors import InvalidCaptureError
 from partage.runs.published_run import PublishedRun
 
-__all__ = ["HistoryGap", "Holding", "Owner", "gaps_at", "holdings", "owners_at", "ranges"]
+__all__ = [
+    "HistoryGap",
+    "Holding",
+    "Owner",
+    "format_number_ranges",
+    "gaps_at",
+    "group_by_member",
+    "owners_at",
+]
 
 _COLUMNS = [
     "group", "topic", "partition", "member", "instance", "role", "from_ms", "to_ms",
@@ -34,7 +42,7 @@ class Owner:
     client_host: str | None = None
 
     @property
-    def process(self) -> str:
+    def stable_identity(self) -> str:
         """The owner's identity across restarts: a static member's instance id, else the
         member id.
         """
@@ -57,7 +65,7 @@ class Holding:
     client_host: str | None = None
 
     @property
-    def label(self) -> str:
+    def member_label(self) -> str:
         """A readable name of the member: instance id or client id, host, and member id.
 
         Member ids of Java clients begin with the client id, which is then not repeated.
@@ -212,14 +220,14 @@ def _read_rows(
     return rows
 
 
-def holdings(owners: Iterable[Owner]) -> Iterator[Holding]:
+def group_by_member(owners: Iterable[Owner]) -> Iterator[Holding]:
     """Combine owners of single partitions to one entry for each member and topic.
 
     An entry has the sorted partitions that the member owns.
     """
     found: dict[tuple[str, str, str, str], list[Owner]] = {}
     for one in owners:
-        found.setdefault((one.group, one.topic, one.process, one.role), []).append(one)
+        found.setdefault((one.group, one.topic, one.stable_identity, one.role), []).append(one)
     for (group, topic, _, role), of in found.items():
         newest = max(of, key=lambda o: o.from_ms)
         yield Holding(
@@ -229,10 +237,10 @@ def holdings(owners: Iterable[Owner]) -> Iterator[Holding]:
         )  # fmt: skip
 
 
-def ranges(numbers: Iterable[int]) -> str:
+def format_number_ranges(numbers: Iterable[int]) -> str:
     """Format sorted numbers as text, with consecutive numbers as a range, such as ``0-3, 7``.
 
-    >>> ranges([0, 1, 2, 5, 7, 8])
+    >>> format_number_ranges([0, 1, 2, 5, 7, 8])
     '0-2, 5, 7-8'
     """
     parts: list[list[int]] = []

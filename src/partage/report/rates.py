@@ -69,7 +69,7 @@ class Rate:
         return self.total / self.hours if self.hours else 0.0
 
     @property
-    def error(self) -> float:
+    def standard_deviation(self) -> float:
         """Standard deviation of an estimated rate's sum; 0 if it is an exact count."""
         if self.interval is None:
             return 0.0
@@ -99,11 +99,11 @@ class GroupRates:
         return self.group.name
 
     @property
-    def covered(self) -> bool:
+    def has_enough_generations(self) -> bool:
         """Return whether the log has enough of the group's generations for reliable rates."""
         return self.coverage >= MIN_COVERAGE and self.group.status != FAILED
 
-    def rate(self, metric: str) -> Rate | None:
+    def hourly_rate(self, metric: str) -> Rate | None:
         """Return the hourly rate of a metric (``metric``) such as `REBALANCES`; None if it is
         unknown.
         """
@@ -117,7 +117,7 @@ class GroupRates:
         """The reason why the group's rates are unknown; "" if they are known."""
         if self.group.status == FAILED:
             return "its replay failed"
-        if not self.covered:
+        if not self.has_enough_generations:
             return f"the log has {self.coverage:.0%} of its generations"
         if not self.rates and not self.group.span_ms:
             return "its records are all of one instant"
@@ -257,7 +257,9 @@ def _sums_by_group(rebalances: pa.Table, recorded: pa.Table) -> dict[str, dict[s
     return found
 
 
-def _sum_by_episode(table: pa.Table, value: str, more: Iterable[str] = ()) -> list[dict[str, Any]]:
+def _sum_by_episode(
+    table: pa.Table, metric_column: str, further_columns: Iterable[str] = ()
+) -> list[dict[str, Any]]:
     """Add up a metric for each consumer group, with the values that its variance needs.
 
     An episode is a rebalance with its follow-ups, or a rebalance storm. The result has columns
@@ -266,14 +268,14 @@ def _sum_by_episode(table: pa.Table, value: str, more: Iterable[str] = ()) -> li
 
     Args:
         table: one row per rebalance, with its episode.
-        value: column with the metric.
-        more: further columns to group by.
+        metric_column: column with the metric.
+        further_columns: further columns to group by.
     """
     from pyarrow import compute as pc
 
-    keys = ["group", *more]
-    each = table.group_by([*keys, "episode"]).aggregate([(value, "sum")])
-    size = pc.cast(each[f"{value}_sum"], "double")
+    keys = ["group", *further_columns]
+    each = table.group_by([*keys, "episode"]).aggregate([(metric_column, "sum")])
+    size = pc.cast(each[f"{metric_column}_sum"], "double")
     each = each.select(keys).append_column("total", size)
     each = each.append_column("squares", pc.multiply(size, size))
     each = each.append_column("episodes", pc.cast(pc.greater(size, 0.0), "int64"))
@@ -336,7 +338,7 @@ def _unread_rate(group: GroupFigures, rate: Rate) -> Rate:
         group: the group's metrics.
         rate: the sum of its downtime.
     """
-    interval: Estimate | None = group.recorded.stopped_estimate
+    interval: Estimate | None = group.recorded_figures.stopped_estimate
     # The report calls zero unknown if generations are missing before the recording.
     if interval is None or not rate.total:
         interval = Estimate(0.0, 0.0, 0.0)

@@ -54,10 +54,10 @@ class RecommendedSetting(NamedTuple):
     default: str
 
     @property
-    def text(self) -> str:
+    def setting_text(self) -> str:
         """Name and value of the client setting, with Kafka's default if that differs.
 
-        >>> RecommendedSetting("session.timeout.ms", "6000", "45000").text
+        >>> RecommendedSetting("session.timeout.ms", "6000", "45000").setting_text
         'session.timeout.ms: 6000 (default 45000)'
         """
         if not self.default:
@@ -90,7 +90,7 @@ class Recommendation:
     verify: str
 
     @property
-    def gain(self) -> str:
+    def gain_text(self) -> str:
         """Expected gain as text, in the unit that suits it."""
         return self.gain_in(None)
 
@@ -135,7 +135,7 @@ def _is_measurable(group: GroupFigures, one: Recommendation) -> bool:
         return True
     if _mean_gain(group, one.advice) is None:
         return not one.advice.costs
-    least = max(simulation_error(group) or 0.0, LEAST_SHARE * _downtime(group))
+    least = max(simulation_error(group) or 0.0, LEAST_SHARE * _recorded_downtime(group))
     return one.gain_ps > least
 
 
@@ -146,16 +146,22 @@ def combined_gain(group: GroupFigures) -> float | None:
     Relative savings multiply: each change saves its share of the downtime that the others leave.
     Return None if no gain is known.
     """
-    whole, left = _downtime(group), 1.0
+    whole, left = _recorded_downtime(group), 1.0
     for one in recommendations_for(group):
         left *= 1 - max(one.gain_ps, 0.0) / whole if whole else 1
     return whole * (1 - left) if left < 1 else None
 
 
-def _downtime(group: GroupFigures) -> float:
+def _recorded_downtime(group: GroupFigures) -> float:
     """Return the time in which a group's partitions had no consumer, in partition-seconds."""
     # This is the estimate, else the upper bound, else 0.
-    return group.unread.best if group.unread else group.lost.high if group.lost else 0.0
+    return (
+        group.downtime_estimate.best
+        if group.downtime_estimate
+        else group.downtime_bounds.high
+        if group.downtime_bounds
+        else 0.0
+    )
 
 
 def _sort_key(one: Recommendation) -> tuple[int, float]:
@@ -165,7 +171,7 @@ def _sort_key(one: Recommendation) -> tuple[int, float]:
 
 def _recommendation(group: GroupFigures, advice: Advice) -> Recommendation:
     gain_ps, gain_note = _format_gain(group, advice)
-    names, risk, rollout = _deployment(group, advice)
+    names, risk, rollout = _deployment_of_advice(group, advice)
     return Recommendation(
         advice, gain_ps, gain_note, _confidence(group, advice),
         tuple(one for one in present_settings(group) if one.name in names),
@@ -204,10 +210,10 @@ def _mean_gain(group: GroupFigures, advice: Advice) -> float | None:
     The result is in partition-seconds; None if the downtime of these rebalances is unknown.
     """
     one = _affected_cause(group, advice)
-    if one is None or not one.rebalances or not one.timed or group.unread is None:
+    if one is None or not one.rebalances or not one.timed or group.downtime_estimate is None:
         return None
     avoids = min(advice.avoids, one.rebalances)
-    return min(one.best * avoids / one.rebalances, _downtime(group)) - advice.costs
+    return min(one.best * avoids / one.rebalances, _recorded_downtime(group)) - advice.costs
 
 
 def _confidence(group: GroupFigures, advice: Advice) -> str:
@@ -237,10 +243,10 @@ def _verify(group: GroupFigures, advice: Advice) -> str:
 def present_settings(group: GroupFigures) -> tuple[RecommendedSetting, ...]:
     """Return the client settings of a group's members, as far as the log shows them."""
     traits = group.traits
-    if traits.protocol not in {"classic", "consumer"} or not group.strategy:
+    if traits.protocol not in {"classic", "consumer"} or not group.last_strategy:
         return ()
     family = client_family(group.clients)
-    _, strategy, _ = parse_policy(group.strategy)
+    _, strategy, _ = parse_policy(group.last_strategy)
     python = family == "python"
 
     def one(name: str, now: str, default: str) -> RecommendedSetting:
@@ -280,7 +286,7 @@ _STRATEGIES = frozenset({"cooperative", "strategy", "idle-under-range", "roundro
 _ROLLING = "One rolling restart."
 
 
-def _deployment(group: GroupFigures, advice: Advice) -> tuple[frozenset[str], str, str]:
+def _deployment_of_advice(group: GroupFigures, advice: Advice) -> tuple[frozenset[str], str, str]:
     """Return the present settings, the risk and the rollout steps of an advised change to
     a group.
     """

@@ -12,8 +12,9 @@ from partage.tables.statuses import FAILED, RECORDED
 from partage.tables.sums import Estimate, FigureRange, add_sums, empty_sums, metric_value
 
 __all__ = [
-    "MIN_COVERAGE", "BackTest", "BadRecord", "CauseShare", "Estimate", "FigureRange", "Figures",
-    "GroupFigures", "RunFigures", "StreamsOutcome", "Traits", "once_per_group", "total",
+    "MIN_COVERAGE", "BackTest", "BadRecord", "CauseShare", "Estimate", "FigureRange",
+    "GroupFigures", "PolicyFigures", "RunFigures", "StreamsOutcome", "Traits", "once_per_group",
+    "total_figures",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -23,7 +24,7 @@ MIN_COVERAGE = 0.9
 
 
 @dataclass(frozen=True)
-class Figures:
+class PolicyFigures:
     """Metrics of the simulation of one policy (protocol and strategy), or of the recorded
     assignments.
 
@@ -35,7 +36,8 @@ class Figures:
         reading: recorded, or the kind of simulation: per_rebalance or cumulative.
         sums: dict of the sums, from `partage.tables.sums`.
 
-    >>> found = Figures.of("eager/range", moved=2, stopped_low=1, stopped_high=4, stopped_known=1)
+    >>> sums = {"stopped_low": 1, "stopped_high": 4, "stopped_known": 1}
+    >>> found = PolicyFigures.from_sums("eager/range", moved=2, **sums)
     >>> found.moved, found.stopped, found.reread
     (2, FigureRange(low=1, high=4), None)
     """
@@ -47,7 +49,7 @@ class Figures:
     sums: Mapping[str, Any]
 
     @classmethod
-    def of(cls, policy: str, reading: str = RECORDED, **entries: Any) -> Figures:
+    def from_sums(cls, policy: str, reading: str = RECORDED, **entries: Any) -> PolicyFigures:
         """Create the metrics of a simulated policy from the given sums; all others are 0 or empty.
 
         Args:
@@ -66,7 +68,7 @@ class Figures:
         return self.sums[name]
 
     @property
-    def comparable(self) -> bool:
+    def is_comparable(self) -> bool:
         """Return whether this policy's sums can be compared with those of other policies.
 
         This is the case if it has a valid assignment for every rebalance.
@@ -74,23 +76,24 @@ class Figures:
         return bool(self.done == self.rows > 0 and not self.incomplete)
 
     @property
-    def exists(self) -> bool:
+    def can_be_simulated(self) -> bool:
         """Return whether Partage has the assignment strategy of these metrics and can
         simulate it.
         """
         return bool(self.missing < self.rows)
 
-    def __add__(self, other: Figures) -> Figures:
-        return Figures(self.policy, self.reading, add_sums(self.sums, other.sums))
+    def __add__(self, other: PolicyFigures) -> PolicyFigures:
+        return PolicyFigures(self.policy, self.reading, add_sums(self.sums, other.sums))
 
 
-def total(figures: Iterable[Figures]) -> Figures:
+def total_figures(figures: Iterable[PolicyFigures]) -> PolicyFigures:
     """Add up the metrics of several consumer groups.
 
-    >>> total([Figures.of("fair", moved=2), Figures.of("fair", moved=3, largest_spread=1)]).moved
+    >>> second = PolicyFigures.from_sums("fair", moved=3, largest_spread=1)
+    >>> total_figures([PolicyFigures.from_sums("fair", moved=2), second]).moved
     5
     """
-    return reduce(Figures.__add__, figures)
+    return reduce(PolicyFigures.__add__, figures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ class CauseShare:
         )
 
     @property
-    def order(self) -> tuple[float, float, int, str]:
+    def sort_key(self) -> tuple[float, float, int, str]:
         """Sort key of rebalance causes: those with most downtime come first."""
         # Causes are sorted by estimated downtime, then by its upper bound.
         return (-self.best, -self.high, -self.rebalances, self.kind)
@@ -179,7 +182,7 @@ class Traits:
     newest_members: int = 0
 
 
-def _known_downtime(recorded: Figures, *, covered: bool) -> FigureRange | None:
+def _known_downtime(recorded: PolicyFigures, *, covered: bool) -> FigureRange | None:
     """Return the bounds of a group's recorded downtime; None if they are unknown.
 
     ``covered`` says whether the log has enough of the group's rebalances.
@@ -271,8 +274,8 @@ class GroupFigures:
     coverage: float | None
     members_max: int
     partitions_max: int | None
-    figures: Mapping[str, Figures]
-    per_rebalance: Mapping[str, Figures]
+    figures: Mapping[str, PolicyFigures]
+    per_rebalance: Mapping[str, PolicyFigures]
     causes: tuple[CauseShare, ...]
     traits: Traits
     assigned_ps: float = 0.0
@@ -280,7 +283,7 @@ class GroupFigures:
     streams: tuple[StreamsOutcome, ...] = ()
 
     @property
-    def replayed(self) -> bool:
+    def was_replayed(self) -> bool:
         """Return whether any rebalance of the consumer group was simulated."""
         return bool(self.figures)
 
@@ -290,37 +293,37 @@ class GroupFigures:
         return any(one.simulated for one in self.streams)
 
     @cached_property
-    def recorded(self) -> Figures:
+    def recorded_figures(self) -> PolicyFigures:
         """Metrics of the group's recorded assignments."""
-        return self.figures.get(RECORDED, Figures.of(RECORDED))
+        return self.figures.get(RECORDED, PolicyFigures.from_sums(RECORDED))
 
     @property
-    def covered(self) -> bool:
+    def has_reliable_downtime(self) -> bool:
         """Return whether the log has enough of the group's rebalances for a reliable downtime."""
         return self.coverage is None or self.coverage >= MIN_COVERAGE
 
     @cached_property
-    def lost(self) -> FigureRange | None:
+    def downtime_bounds(self) -> FigureRange | None:
         """Lower and upper bound of the recorded downtime in partition-seconds; None if unknown.
 
         Downtime is the time in which partitions had no consumer. `unread` is its best estimate.
         """
-        return _known_downtime(self.recorded, covered=self.covered)
+        return _known_downtime(self.recorded_figures, covered=self.has_reliable_downtime)
 
     @cached_property
-    def unread(self) -> Estimate | None:
+    def downtime_estimate(self) -> Estimate | None:
         """Best estimate of the recorded downtime in partition-seconds; None if unknown.
 
         Downtime (unread time) is the time in which partitions had no consumer.
         """
-        return self.recorded.stopped_estimate if self.lost is not None else None
+        return self.recorded_figures.stopped_estimate if self.downtime_bounds is not None else None
 
     @property
     def unread_share(self) -> float | None:
         """Estimated downtime as a share of the time in which partitions had an owner, or None."""
-        if self.unread is None or not self.assigned_ps:
+        if self.downtime_estimate is None or not self.assigned_ps:
             return None
-        return min(1.0, self.unread.best / self.assigned_ps)
+        return min(1.0, self.downtime_estimate.best / self.assigned_ps)
 
     @property
     def rebalances_per_hour(self) -> float | None:
@@ -334,7 +337,7 @@ class GroupFigures:
         return next((c for c in self.causes if c.kind != "first"), None)
 
     @property
-    def strategy(self) -> str:
+    def last_strategy(self) -> str:
         """The assignment strategy that the group chose last; "" if none is known."""
         return self.claimed[-1] if self.claimed else ""
 
@@ -391,7 +394,7 @@ class BackTest:
     simulated: Estimate
 
     @property
-    def agrees(self) -> bool:
+    def agrees_with_recording(self) -> bool:
         """Return whether the simulation of the old settings agrees with the recorded downtime.
 
         It agrees if their 80 % intervals overlap.
@@ -417,48 +420,43 @@ class RunFigures:
     summary: Mapping[str, Any]
     groups: tuple[GroupFigures, ...]
     policies: tuple[str, ...]
-    figures: Mapping[str, Figures]
-    per_rebalance: Mapping[str, Figures]
+    figures: Mapping[str, PolicyFigures]
+    per_rebalance: Mapping[str, PolicyFigures]
     causes: tuple[CauseShare, ...]
     bad: tuple[BadRecord, ...]
     back_tests: tuple[BackTest, ...] = ()
 
     @property
-    def rebalancing(self) -> tuple[GroupFigures, ...]:
+    def groups_with_rebalances(self) -> tuple[GroupFigures, ...]:
         """Groups with at least one rebalance in the log."""
         return tuple(g for g in self.groups if g.rebalances)
 
     @property
-    def replayed(self) -> tuple[GroupFigures, ...]:
-        """Groups that have at least one simulated rebalance."""
-        return tuple(g for g in self.groups if g.replayed)
-
-    @property
-    def others(self) -> tuple[GroupFigures, ...]:
+    def other_groups(self) -> tuple[GroupFigures, ...]:
         """Groups that were neither replayed nor simulated as a Streams application."""
-        return tuple(g for g in self.groups if not g.replayed and not g.under_settings)
+        return tuple(g for g in self.groups if not g.was_replayed and not g.under_settings)
 
     @property
-    def applications(self) -> tuple[GroupFigures, ...]:
+    def simulated_applications(self) -> tuple[GroupFigures, ...]:
         """Kafka Streams applications that were simulated under other settings."""
         return tuple(g for g in self.groups if g.under_settings)
 
     @property
-    def failed(self) -> tuple[GroupFigures, ...]:
+    def failed_groups(self) -> tuple[GroupFigures, ...]:
         """Groups whose simulation ended with an error in Partage."""
         return tuple(g for g in self.groups if g.status == FAILED)
 
     @property
-    def failures(self) -> tuple[Mapping[str, Any], ...]:
+    def strategy_failures(self) -> tuple[Mapping[str, Any], ...]:
         """The first exceptions that strategies raised, with group, generation, strategy
         and reason.
         """
         return tuple(self.summary.get("failures", ()))
 
     @property
-    def recorded(self) -> Figures:
+    def recorded_figures(self) -> PolicyFigures:
         """Metrics of the recorded assignments over all groups."""
-        return self.figures.get(RECORDED, Figures.of(RECORDED))
+        return self.figures.get(RECORDED, PolicyFigures.from_sums(RECORDED))
 
     @property
     def in_log(self) -> int:
@@ -466,7 +464,7 @@ class RunFigures:
         return int(self.summary.get("coverage", {}).get("rebalances", 0))
 
     @property
-    def known(self) -> int:
+    def rebalance_count(self) -> int:
         """Number of rebalances that happened, including those that are missing in the log.
 
         It follows from generation numbers.
@@ -477,26 +475,26 @@ class RunFigures:
         )
 
     @property
-    def covered(self) -> bool:
+    def has_reliable_downtime(self) -> bool:
         """Return whether the log has enough of all rebalances for a reliable total downtime."""
-        return self.in_log >= MIN_COVERAGE * self.known
+        return self.in_log >= MIN_COVERAGE * self.rebalance_count
 
     @property
-    def lost(self) -> FigureRange | None:
+    def downtime_bounds(self) -> FigureRange | None:
         """Lower and upper bound of the recorded downtime of all groups in partition-seconds.
 
         Downtime is the time in which partitions had no consumer. None means unknown.
         """
-        return _known_downtime(self.recorded, covered=self.covered)
+        return _known_downtime(self.recorded_figures, covered=self.has_reliable_downtime)
 
     @property
-    def unread(self) -> Estimate | None:
+    def downtime_estimate(self) -> Estimate | None:
         """Best estimate of the recorded downtime of all groups in partition-seconds, or None."""
-        return self.recorded.stopped_estimate if self.lost is not None else None
+        return self.recorded_figures.stopped_estimate if self.downtime_bounds is not None else None
 
     @property
     def assigned_ps(self) -> float:
         """Partition-seconds in which partitions of groups with an estimated downtime had
         an owner.
         """
-        return sum(g.assigned_ps for g in self.groups if g.unread is not None)
+        return sum(g.assigned_ps for g in self.groups if g.downtime_estimate is not None)

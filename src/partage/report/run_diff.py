@@ -25,7 +25,7 @@ from partage.report.rates import (
     Recording,
 )
 from partage.report.recommendations import NOT_IN_LOG, present_settings
-from partage.report.run import GroupFigures, total
+from partage.report.run import GroupFigures, total_figures
 from partage.tables.escaping import escape_document_line
 from partage.tables.metrics import BY_NAME
 from partage.tables.sums import Estimate, FigureRange
@@ -241,22 +241,22 @@ def _count_comparisons(metric: str, metrics: Sequence[str], groups: int) -> int:
 
 def _group_diff(pair: _Pair, groups: int) -> GroupDiff:
     figures = _figures([pair])
-    covered = all(one.covered for one in pair)
+    covered = all(one.has_enough_generations for one in pair)
     changes = {}
     for figure in figures:
-        before, after = (one.rate(figure) for one in pair)
+        before, after = (one.hourly_rate(figure) for one in pair)
         many = _count_comparisons(figure, figures, groups)
         changes[figure] = _compare_metric(figure, before, after, many if covered else 0)
     why = _why_unknown(pair) if changes[UNREAD].verdict == UNKNOWN else ""
     return GroupDiff(pair[0].name, changes, _find_changed_settings(*pair), why)
 
 
-def _why_unknown(pair: _Pair) -> str:
+def _why_unknown(group_rates: _Pair) -> str:
     """Return the reason why the change of a group's downtime is unknown, and the run that lacks it.
 
-    ``pair`` has the group's rates in both runs.
+    ``group_rates`` has the group's rates in both runs.
     """
-    before, after = (one.why_unknown for one in pair)
+    before, after = (one.why_unknown for one in group_rates)
     if before and before == after:
         return f"before and after: {before}"
     return "; ".join(f"{run}: {why}" for run, why in (("before", before), ("after", after)) if why)
@@ -269,11 +269,11 @@ def _compare_totals(pairs: Sequence[_Pair], hours: tuple[float, float]) -> Group
         pairs: each group's rates in both runs.
         hours: length of each run.
     """
-    known = [pair for pair in pairs if all(one.covered for one in pair)]
+    known = [pair for pair in pairs if all(one.has_enough_generations for one in pair)]
     figures = _figures(known)
     changes = {}
     for figure in figures:
-        some = [pair for pair in known if all(one.rate(figure) is not None for one in pair)]
+        some = [pair for pair in known if all(one.hourly_rate(figure) is not None for one in pair)]
         before, after = (
             _pool_rates([pair[i] for pair in some], figure, hours[i]) if some else None
             for i in (0, 1)
@@ -292,11 +292,11 @@ def _pool_rates(groups: Sequence[GroupRates], metric: str, hours: float) -> Rate
         metric: the metric, such as rebalances.
         hours: length of the run.
     """
-    rates = [rate for one in groups if (rate := one.rate(metric)) is not None]
+    rates = [rate for one in groups if (rate := one.hourly_rate(metric)) is not None]
     interval = None
     if metric == UNREAD:
         hours = sum(rate.hours for rate in rates)
-        found = total(one.group.recorded for one in groups).stopped_estimate
+        found = total_figures(one.group.recorded_figures for one in groups).stopped_estimate
         interval = found if found is not None else Estimate(0.0, 0.0, 0.0)
     return Rate(
         sum(rate.total for rate in rates), sum(rate.squares for rate in rates),
@@ -305,31 +305,33 @@ def _pool_rates(groups: Sequence[GroupRates], metric: str, hours: float) -> Rate
 
 
 def _compare_metric(
-    metric: str, before: Rate | None, after: Rate | None, comparisons: int
+    metric: str, first_rates: Rate | None, second_rates: Rate | None, comparisons: int
 ) -> RateChange:
     """Compare the hourly rates of a metric, such as rebalances, in two runs.
 
     Args:
         metric: the metric.
-        before: rates in the first run.
-        after: rates in the second run.
+        first_rates: rates in the first run.
+        second_rates: rates in the second run.
         comparisons: number of all comparisons, for the Bonferroni correction; 0 makes the change
             unknown.
     """
-    if before is None or after is None or not comparisons:
-        return RateChange(before, after, None, UNKNOWN)
+    if first_rates is None or second_rates is None or not comparisons:
+        return RateChange(first_rates, second_rates, None, UNKNOWN)
     name = _METRICS[REBALANCES if metric.startswith(CAUSE) else metric]
-    return compare_rates(before, after, better=BY_NAME[name].better, comparisons=comparisons)
+    return compare_rates(
+        first_rates, second_rates, better=BY_NAME[name].better, comparisons=comparisons
+    )
 
 
 def compare_rates(
-    before: Rate, after: Rate, *, better: str = "lower", comparisons: int = 1
+    first_rate: Rate, second_rate: Rate, *, better: str = "lower", comparisons: int = 1
 ) -> RateChange:
     """Compare a metric's rates in two runs, and decide whether they differ by more than chance.
 
     Args:
-        before: the rate in the first run.
-        after: the rate in the second run.
+        first_rate: the rate in the first run.
+        second_rate: the rate in the second run.
         better: direction of improvement, as in the metrics table.
         comparisons: number of comparisons of this kind; more of them widen the interval
             (Bonferroni).
@@ -338,12 +340,17 @@ def compare_rates(
     >>> compare_rates(calm, busy).verdict, compare_rates(calm, calm).verdict
     ('worse', 'within noise')
     """
-    if not before.total and not after.total:
-        return RateChange(before, after, None, NOISE)
-    if not before.hours or not after.hours:
-        return RateChange(before, after, None, UNKNOWN)
-    size = math.sqrt((before.squares + after.squares) / max(1, before.episodes + after.episodes))
-    (shape, scale), (other_shape, other_scale) = (_fit_gamma(one, size) for one in (before, after))
+    if not first_rate.total and not second_rate.total:
+        return RateChange(first_rate, second_rate, None, NOISE)
+    if not first_rate.hours or not second_rate.hours:
+        return RateChange(first_rate, second_rate, None, UNKNOWN)
+    size = math.sqrt(
+        (first_rate.squares + second_rate.squares)
+        / max(1, first_rate.episodes + second_rate.episodes)
+    )
+    (shape, scale), (other_shape, other_scale) = (
+        _fit_gamma(one, size) for one in (first_rate, second_rate)
+    )
     tail = _ALPHA / 2 / comparisons
     low, high = (
         math.exp(_beta_quantile_logit(chance, other_shape, shape)) * other_scale / scale
@@ -352,20 +359,20 @@ def compare_rates(
     verdict = NOISE
     if low > 1 or high < 1:
         verdict = BETTER if (high < 1) == (better == "lower") else WORSE
-    return RateChange(before, after, FigureRange(low, high), verdict)
+    return RateChange(first_rate, second_rate, FigureRange(low, high), verdict)
 
 
-def _fit_gamma(rate: Rate, size: float) -> tuple[float, float]:
+def _fit_gamma(rate: Rate, typical_sum: float) -> tuple[float, float]:
     """Return shape and scale of the gamma distribution that models an uncertain rate per hour.
 
     Args:
         rate: the measured rate.
-        size: typical (root mean square) sum of an episode in both runs; half an episode is added to
-            the rate, so that it is not zero. An episode is a rebalance with its follow-ups, or a
-            storm.
+        typical_sum: typical (root mean square) sum of an episode in both runs; half an episode is
+            added to the rate, so that it is not zero. An episode is a rebalance with its
+            follow-ups, or a storm.
     """
-    mean = rate.total + size / 2
-    variance = rate.squares + size * size / 2 + rate.error**2
+    mean = rate.total + typical_sum / 2
+    variance = rate.squares + typical_sum * typical_sum / 2 + rate.standard_deviation**2
     return mean * mean / variance, variance / mean / rate.hours
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from partage.report.view_model import GroupRow, PolicyRow, StreamsCard
 
-__all__ = ["MAX_GROUPS", "clean", "summary"]
+__all__ = ["MAX_GROUPS", "escape_for_terminal", "terminal_summary"]
 
 #: Groups in the table; the page has all.
 MAX_GROUPS = 15
@@ -51,7 +51,7 @@ _LEGEND = (
 )
 
 
-def summary(run: RunFigures) -> Iterator[RenderableType]:
+def terminal_summary(run: RunFigures) -> Iterator[RenderableType]:
     """Yield the terminal summary of a run as Rich objects, in the order of printing."""
     from rich.text import Text
 
@@ -60,12 +60,15 @@ def summary(run: RunFigures) -> Iterator[RenderableType]:
     yield Text("")
     yield _facts(run)
     yield Text("")
-    yield Text(clean(messages.headline(run)), "bold" if run.covered else "bold yellow")
-    changed = count_changed_groups(run.rebalancing)
-    yield Text(clean(messages.lead(run, *total_savings(run), changed)))
-    yield Text(clean(messages.trust(run)), "dim")
+    yield Text(
+        escape_for_terminal(messages.run_headline(run)),
+        "bold" if run.has_reliable_downtime else "bold yellow",
+    )
+    changed = count_changed_groups(run.groups_with_rebalances)
+    yield Text(escape_for_terminal(messages.opening_sentences(run, *total_savings(run), changed)))
+    yield Text(escape_for_terminal(messages.reliability_sentences(run)), "dim")
     unit = groups_unit(run.groups)
-    rows = [group_row(group, unit) for group in run.rebalancing[:MAX_GROUPS]]
+    rows = [group_row(group, unit) for group in run.groups_with_rebalances[:MAX_GROUPS]]
     if rows:
         yield Text("")
         yield _groups(rows)
@@ -74,7 +77,7 @@ def summary(run: RunFigures) -> Iterator[RenderableType]:
         yield Text("")
         yield _causes(run)
     yield from _recommendation_lines(run, rows)
-    if run.recorded.done:
+    if run.recorded_figures.done:
         yield Text("")
         yield _policies(policies)
         yield Text(messages.simulated_note(run), "dim")
@@ -82,10 +85,10 @@ def summary(run: RunFigures) -> Iterator[RenderableType]:
         if any(not row.comparable and not row.note for row in policies):
             what = "no plan for some rebalances, or partitions without an owner"
             yield Text(f"* not comparable: {what}", "dim")
-    for group in run.applications[:MAX_APPLICATIONS]:
+    for group in run.simulated_applications[:MAX_APPLICATIONS]:
         yield from _format_application(streams_card(group))
-    if len(run.applications) > MAX_APPLICATIONS:
-        more = len(run.applications) - MAX_APPLICATIONS
+    if len(run.simulated_applications) > MAX_APPLICATIONS:
+        more = len(run.simulated_applications) - MAX_APPLICATIONS
         yield Text(f"{plural(more, 'more Streams application')} on the page", "dim")
     yield Text("")
 
@@ -107,7 +110,7 @@ class _WrappingName:
     """Name of a strategy or setting as Rich text that may be wrapped after one of ``/+-.=``."""
 
     def __init__(self, name: str, style: str = "") -> None:
-        self._name, self._style = clean(name), style
+        self._name, self._style = escape_for_terminal(name), style
         self._parts = re.findall(r"[^/+.=-]*[/+.=-]|[^/+.=-]+", self._name)
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Text]:
@@ -155,15 +158,15 @@ def _facts(run: RunFigures) -> Table:
         why = one["why"] or "unexplained"
         group = messages.short_name(one["group"])
         where = f"{group} generation {one['generation']} ({one['strategy']})"
-        table.add_row("", Text(f"{clean(where)}: {clean(why)}", "dim"))
-    for one in messages.notes(run):
-        table.add_row("note", Text(clean(one), "yellow"))
+        table.add_row("", Text(f"{escape_for_terminal(where)}: {escape_for_terminal(why)}", "dim"))
+    for one in messages.limit_notes(run):
+        table.add_row("note", Text(escape_for_terminal(one), "yellow"))
     for policy, f in run.figures.items():
         if f.failed:
             where = f"{policy} in {f.failed} of {plural(f.rows, 'rebalance')}"
             names = (policy, policy.partition("/")[2].partition("+")[0])  # protocol/strategy+static
-            why = next((x["why"] for x in run.failures if x["strategy"] in names), "")
-            table.add_row(Text(FAILED, "red"), Text(clean(f"{where}: {why}"), "red"))
+            why = next((x["why"] for x in run.strategy_failures if x["strategy"] in names), "")
+            table.add_row(Text(FAILED, "red"), Text(escape_for_terminal(f"{where}: {why}"), "red"))
     return table
 
 
@@ -193,15 +196,16 @@ def _groups(rows: Sequence[GroupRow]) -> Table:
     for row in rows:
         cause = f"{row.cause} {row.cause_share}".strip()
         table.add_row(
-            Text(clean(messages.short_name(row.group.name))), row.downtime.text, row.share.text,
+            Text(escape_for_terminal(messages.short_name(row.group.name))), row.downtime.text,
+            row.share.text,
             row.per_hour.text, cause,
         )  # fmt: skip
     return table
 
 
 def _unlisted(run: RunFigures) -> str:
-    others = f"{plural(len(run.others), 'group')} not replayed; the page has the reasons"
-    more = len(run.rebalancing) - MAX_GROUPS
+    others = f"{plural(len(run.other_groups), 'group')} not replayed; the page has the reasons"
+    more = len(run.groups_with_rebalances) - MAX_GROUPS
     return f"{plural(more, 'more group')}; {others}" if more > 0 else others
 
 
@@ -232,7 +236,7 @@ def _recommendation_lines(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator
     if record is not None:
         yield Text("")
         yield Text(f"→ {record.title}", "bold")
-        yield Text(clean(f"  {record.why}"), "dim")
+        yield Text(escape_for_terminal(f"  {record.why}"), "dim")
         for line in record.lines:
             yield Text(f"    {line}", "cyan")
 
@@ -248,23 +252,26 @@ def _format_recommendation(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
     if first is None:
         return
     yield Text("")
-    yield Text(clean(f"→ {messages.short_name(row.group.name)}: {first.advice.title}"), "bold")
+    yield Text(
+        escape_for_terminal(f"→ {messages.short_name(row.group.name)}: {first.advice.title}"),
+        "bold",
+    )
     confidence = f" ({first.confidence} confidence)" if first.confidence else ""
     style = "green" if first.advice.saves is not None else ""
-    yield Text(clean(f"  expected gain: {row.gain.text}{confidence}"), style)
+    yield Text(escape_for_terminal(f"  expected gain: {row.gain.text}{confidence}"), style)
     if row.together:
-        yield Text(clean(f"  all changes together: {row.together}"))
+        yield Text(escape_for_terminal(f"  all changes together: {row.together}"))
     if row.now:
-        yield Text(clean(f"  now: {row.now}"))
+        yield Text(escape_for_terminal(f"  now: {row.now}"))
     if not in_full:
         return
-    yield Text(clean(f"  {first.advice.why}"), "dim")
+    yield Text(escape_for_terminal(f"  {first.advice.why}"), "dim")
     for line in first.advice.lines:
         yield Text(f"    {line}", "cyan")
     deployment = {"risk": first.risk, "rollout": first.rollout, "verify": first.verify}
     for label, text in deployment.items():
         if text:
-            yield Text(clean(f"  {label}: {text}"))
+            yield Text(escape_for_terminal(f"  {label}: {text}"))
 
 
 def _format_application(card: StreamsCard) -> Iterator[RenderableType]:
@@ -275,8 +282,8 @@ def _format_application(card: StreamsCard) -> Iterator[RenderableType]:
 
     yield Text("")
     title = f"Kafka Streams, {messages.short_name(card.group.name)}: {card.best}"
-    yield Text(clean(title), "bold")
-    yield Text(clean(card.facts), "dim")
+    yield Text(escape_for_terminal(title), "bold")
+    yield Text(escape_for_terminal(card.facts), "dim")
     heads = [head.replace(" (s)", "\ns").replace(" ", "\n").lower() for head in STREAMS_HEADINGS]
     table = _table(heads[0], heads[1:])
     for label, cells in card.rows:
@@ -299,7 +306,7 @@ def _policies(rows: Sequence[PolicyRow]) -> Table:
     return table
 
 
-def clean(text: str) -> str:
+def escape_for_terminal(text: str) -> str:
     """Make a text safe for a terminal: escape control characters, and cut it to 2,000
     characters.
     """

@@ -99,27 +99,33 @@ class UnreadTimes:
     apart_start: _Ints
     apart_end: _Ints
 
-    def span(self, longer: _Ints, shorter: _Ints | None = None) -> tuple[_Ints, _Ints, _Ints]:
-        """Return the rows, starts and ends (ms) of the last ``longer`` ms without a consumer.
+    def rows_without_consumer(
+        self, length_ms: _Ints, excluded_ms: _Ints | None = None
+    ) -> tuple[_Ints, _Ints, _Ints]:
+        """Return the rows, starts and ends (ms) of the last ``length_ms`` ms without a consumer.
 
         Args:
-            longer: length of each period.
-            shorter: length of its end that is left out; None for nothing.
+            length_ms: length of each period.
+            excluded_ms: length of its end that is left out; None for nothing.
         """
-        begin = self._start(longer)
-        end = self.until if shorter is None else self._start(shorter)
+        begin = self._start_of_time_without_consumer(length_ms)
+        end = (
+            self.until if excluded_ms is None else self._start_of_time_without_consumer(excluded_ms)
+        )
         before, after = np.minimum(end, self.apart_start), np.maximum(begin, self.apart_end)
         parts = [(self.row, begin, before), (self.row, after, end)]
         row, start, stop = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         kept = stop > start
         return row[kept], start[kept], stop[kept]
 
-    def _start(self, length: _Ints) -> _Ints:
-        """Return when the last ``length`` ms without a consumer begin; they exclude the time
+    def _start_of_time_without_consumer(self, length_ms: _Ints) -> _Ints:
+        """Return when the last ``length_ms`` ms without a consumer begin; they exclude the time
         apart.
         """
         after = self.until - self.apart_end
-        return np.where(length <= after, self.until - length, self.apart_start - (length - after))
+        return np.where(
+            length_ms <= after, self.until - length_ms, self.apart_start - (length_ms - after)
+        )
 
 
 class _Spans(NamedTuple):
@@ -218,17 +224,17 @@ def _row_count(partitions: int, budget: int) -> int:
     return partitions if partitions <= min(MAX_ROWS, most) else min(MAX_BINNED_ROWS, most)
 
 
-def _has_overlaps(row: _Ints, start: _Ints, end: _Ints) -> bool:
+def _has_overlaps(partition: _Ints, start: _Ints, end: _Ints) -> bool:
     """Return whether a partition has two owners at the same time, as share groups allow.
 
     Args:
-        row: partition of each ownership interval.
+        partition: partition of each ownership interval.
         start: start of each interval.
         end: end of each interval.
     """
-    order = np.lexsort((start, row))
-    row, start, end = row[order], start[order], end[order]
-    return bool(((row[1:] == row[:-1]) & (start[1:] < end[:-1])).any())
+    order = np.lexsort((start, partition))
+    partition, start, end = partition[order], start[order], end[order]
+    return bool(((partition[1:] == partition[:-1]) & (start[1:] < end[:-1])).any())
 
 
 # --- times without a reader --------------------------------------------------------------------
@@ -249,12 +255,15 @@ def _draw_unread(
     if unread is None or not len(partitions):
         return {"unread": {}, "unread_exact": True, "unread_share": {}}
     size, rows = int(partitions.sum()), len(partitions)
-    certain, possible = unread.span(unread.least), unread.span(unread.most, unread.least)
+    certain, possible = (
+        unread.rows_without_consumer(unread.least),
+        unread.rows_without_consumer(unread.most, unread.least),
+    )
     parts = [
         (kind, *_within(row * rows // size, start - first_ms, end - first_ms, span))
         for kind, (row, start, end) in ((1, certain), (0, possible))
     ]
-    _, start, end = unread.span(unread.best)
+    _, start, end = unread.rows_without_consumer(unread.best)
     exact = rows == size and sum(len(part[1]) for part in parts) <= budget
     drawn = [
         _exact_unread(*part) if exact else _bin_unread(*part, span, partitions, budget // 2)
@@ -282,13 +291,19 @@ def _exact_unread(certain: int, row: _Ints, start: _Ints, end: _Ints) -> _Ints:
 
 
 def _bin_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
-    certain: int, row: _Ints, start: _Ints, end: _Ints, span: int, partitions: _Ints, budget: int
+    certain: int,
+    timeline_row: _Ints,
+    start: _Ints,
+    end: _Ints,
+    span: int,
+    partitions: _Ints,
+    budget: int,
 ) -> _Ints:
     """Return rectangles that show the share of partitions without a consumer over time.
 
     Args:
         certain: 1 for periods that surely had no consumer, 0 for possible ones.
-        row: timeline row of each period.
+        timeline_row: timeline row of each period.
         start: start of each period (ms).
         end: end of each period (ms).
         span: length of the timeline (ms).
@@ -300,7 +315,7 @@ def _bin_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
     for columns in _BINS:
         width = span / columns
         place, column, weight = _split_by_bin(start, end, span, columns)
-        key, which = np.unique(row[place] * columns + column, return_inverse=True)
+        key, which = np.unique(timeline_row[place] * columns + column, return_inverse=True)
         share = np.bincount(which, weight, len(key)) / (width * partitions[key // columns])
         cells = _Bins(key // columns, key % columns, np.zeros_like(key), np.minimum(share, 1))
         found = _merge_bins(cells, span, columns)

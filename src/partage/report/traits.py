@@ -20,7 +20,7 @@ from partage.tables.sums import count_flags
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MAX_TIMEOUTS", "Snapshot", "causes_by_group", "silences", "traits_by_group"]
+__all__ = ["MAX_TIMEOUTS", "Snapshot", "causes_by_group", "find_silent_times", "traits_by_group"]
 
 #: A member that is silent for more session timeouts than this was replaced, not slow.
 MAX_TIMEOUTS = 3
@@ -69,7 +69,7 @@ def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[
             high=row["high_sum"] or 0.0, best=row["best_sum"] or 0.0,
         )  # fmt: skip
     return {
-        group: tuple(sorted(shares.values(), key=lambda c: c.order))
+        group: tuple(sorted(shares.values(), key=lambda c: c.sort_key))
         for group, shares in found.items()
     }
 
@@ -346,7 +346,7 @@ class Snapshot(NamedTuple):
     session_ms: int
 
 
-def silences(snapshots: Sequence[Snapshot]) -> list[int]:
+def find_silent_times(snapshots: Sequence[Snapshot]) -> list[int]:
     """Return the time (ms) without heartbeats of each evicted member until it rejoined its group.
 
     It is the session timeout plus the time between eviction and rejoining.
@@ -356,7 +356,8 @@ def silences(snapshots: Sequence[Snapshot]) -> list[int]:
 
     >>> alone, both = Counter(a=1), Counter(a=1, b=1)
     >>> evicted = Snapshot(9_000, True, alone, 6_000)
-    >>> silences([Snapshot(0, False, both, 6_000), evicted, Snapshot(11_000, False, both, 6_000)])
+    >>> before, after = (Snapshot(ms, False, both, 6_000) for ms in (0, 11_000))
+    >>> find_silent_times([before, evicted, after])
     [8000]
     """
     found = []
@@ -414,4 +415,4 @@ def _silences_by_group(
         counts, session = known.get(place, (Counter(), 0))
         one = Snapshot(row["time_ms"], row["cause_kind"] == "expiry", counts, session)
         snapshots.setdefault(row["group"], []).append(one)
-    return {group: found for group, of in snapshots.items() if (found := silences(of))}
+    return {group: found for group, of in snapshots.items() if (found := find_silent_times(of))}

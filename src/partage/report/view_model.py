@@ -33,8 +33,8 @@ from partage.report.run import (
     CauseShare,
     Estimate,
     FigureRange,
-    Figures,
     GroupFigures,
+    PolicyFigures,
     RunFigures,
     StreamsOutcome,
 )
@@ -98,7 +98,7 @@ class PolicyRow:
 
 def policy_rows(
     names: Iterable[str],
-    figures: Mapping[str, Figures],
+    figures: Mapping[str, PolicyFigures],
     output: OutputLevel,
     gains: Mapping[str, Estimate],
 ) -> Iterator[PolicyRow]:
@@ -118,29 +118,31 @@ def policy_rows(
     for name in listed:
         f = figures[name]
         label = "as recorded" if name == RECORDED else name
-        comparable = f.comparable or name == RECORDED
+        comparable = f.is_comparable or name == RECORDED
         cells = [_metric_cell(metric, f, gains.get(name), unit) for metric in SHOWN[output]]
         if not comparable:
             cells[0] = cells[0]._replace(text=f"{cells[0].text} *")
-        affected = f.rows if f.exists else f.claimed
+        affected = f.rows if f.can_be_simulated else f.claimed
         yield PolicyRow(name, label, comparable, _note(f), affected, tuple(cells))
 
 
-def _note(figures: Figures) -> str:
+def _note(figures: PolicyFigures) -> str:
     if figures.done:
         return ""
-    status = FAILED if figures.failed else REFUSED if figures.exists else NOT_YET
+    status = FAILED if figures.failed else REFUSED if figures.can_be_simulated else NOT_YET
     return STATUS_LABELS[status]
 
 
-def _downtime_size(figures: Figures) -> float | None:
+def _downtime_size(figures: PolicyFigures) -> float | None:
     """Return the downtime of a policy by which it is sorted: the estimate, or the upper bound."""
     if figures.stopped_estimate is not None:
         return float(figures.stopped_estimate.best)
     return None if figures.stopped is None else float(figures.stopped.high)
 
 
-def _metric_cell(metric: Metric, figures: Figures, gain: Estimate | None, unit: TimeUnit) -> Cell:
+def _metric_cell(
+    metric: Metric, figures: PolicyFigures, gain: Estimate | None, unit: TimeUnit
+) -> Cell:
     """Return one cell of the table that compares protocols and strategies: a metric as text."""
     # The saving of a policy is its gain against the simulated present settings, shown only if its
     # interval excludes zero. The present settings and the recorded assignments have no saving.
@@ -156,7 +158,7 @@ def _metric_cell(metric: Metric, figures: Figures, gain: Estimate | None, unit: 
         text = _records(value) if is_count else format_range(value, short=True, unit=unit)
         return Cell(text, value.high, value)
     if how is Aggregation.RATIO:
-        part, whole = (getattr(figures, source) for source in metric.inputs)
+        part, whole = (getattr(figures, source) for source in metric.input_columns)
         return Cell(percent(part, whole), value)
     if how is Aggregation.MEAN:
         return Cell(f"{value:,.1f}", value)
@@ -174,7 +176,7 @@ def _saving(gain: Estimate | None, unit: TimeUnit) -> Cell:
     return Cell(format_estimate(gain, short=True, unit=unit), gain.best, ends)
 
 
-def _downtime_cell(figures: Figures, unit: TimeUnit) -> Cell:
+def _downtime_cell(figures: PolicyFigures, unit: TimeUnit) -> Cell:
     """Return a table cell with the estimated downtime of a simulated policy, or with its bounds."""
     bounds, estimate = figures.stopped, figures.stopped_estimate
     if estimate is not None:
@@ -319,9 +321,9 @@ def groups_unit(groups: Iterable[GroupFigures]) -> TimeUnit:
 
 
 def _downtime_of(group: GroupFigures) -> float | None:
-    if group.unread is not None:
-        return group.unread.best
-    return None if group.lost is None else group.lost.high
+    if group.downtime_estimate is not None:
+        return group.downtime_estimate.best
+    return None if group.downtime_bounds is None else group.downtime_bounds.high
 
 
 def group_row(group: GroupFigures, unit: TimeUnit | None = None) -> GroupRow:
@@ -331,7 +333,7 @@ def group_row(group: GroupFigures, unit: TimeUnit | None = None) -> GroupRow:
         group: the group.
         unit: the table's unit (`groups_unit`); None for the unit that suits each value.
     """
-    best, lost, unread = best_policy(group), group.lost, group.unread
+    best, lost, unread = best_policy(group), group.downtime_bounds, group.downtime_estimate
     cause = group.main_cause
     policies = [f for name, f in group.figures.items() if name != RECORDED and f.counted]
     counted = group.traits.judged or sum(f.counted for f in policies)
@@ -388,7 +390,7 @@ def _present_values(group: GroupFigures, first: Recommendation | None) -> str:
         first: the recommendation; without one, the group's main settings are shown.
     """
     some = first.now if first is not None and first.now else present_settings(group)[1:3]
-    return "; ".join(one.text for one in some)
+    return "; ".join(one.setting_text for one in some)
 
 
 #: Headings of a table of Streams settings.
@@ -522,7 +524,7 @@ def group_data(run: RunFigures, group: GroupFigures, details: Mapping[str, Any])
     return {
         **details,
         "name": group.name,
-        "downtime": downtime_text(group.lost, group.unread),
+        "downtime": downtime_text(group.downtime_bounds, group.downtime_estimate),
         "share": percent(group.unread_share, 1) if group.unread_share is not None else None,
         "advice": [_recommendation_data(one, unit) for one in found],
         "together": _combined_gain_text(group, found, unit),
@@ -552,7 +554,7 @@ def _recommendation_data(recommendation: Recommendation, unit: TimeUnit) -> dict
         "gain": recommendation.gain_in(unit),
         "simulated": advice.saves is not None,
         "confidence": recommendation.confidence,
-        "now": [setting.text for setting in recommendation.now],
+        "now": [setting.setting_text for setting in recommendation.now],
         "risk": recommendation.risk,
         "rollout": recommendation.rollout,
         "verify": recommendation.verify,
@@ -560,7 +562,7 @@ def _recommendation_data(recommendation: Recommendation, unit: TimeUnit) -> dict
 
 
 def _policy_columns(
-    run: RunFigures, figures: Mapping[str, Figures], gains: Mapping[str, Estimate]
+    run: RunFigures, figures: Mapping[str, PolicyFigures], gains: Mapping[str, Estimate]
 ) -> dict[str, list[Any]]:
     """Return the columns of the page's table that compares policies (protocols and strategies).
 

@@ -47,7 +47,7 @@ from partage.forecasts.rolling import (
 )
 from partage.forecasts.sizing import Sizing, size_group
 from partage.groups import registry
-from partage.model.arguments import checked
+from partage.model.arguments import check_argument_types
 from partage.results.run import Run, open_run
 from partage.simulation.policies import CONSUMER, Policy
 from partage.tables.statuses import RECORDED
@@ -272,7 +272,7 @@ def _column(table: pa.Table, name: str) -> list[Any]:
     return values
 
 
-@checked
+@check_argument_types
 def size(
     run: Run | MeasuredGroup | str | Path | None = None,
     group: str | None = None,
@@ -370,7 +370,7 @@ def _estimate_capacity(tables: GroupInput) -> float:
     return found.rate
 
 
-@checked
+@check_argument_types
 def forecast(
     run: Run | MeasuredGroup | str | Path | None = None,
     group: str | None = None,
@@ -576,7 +576,7 @@ def _load(
     return constant_load(counts, rate or 0.0)
 
 
-@checked
+@check_argument_types
 def migrate(
     run: Run | str | Path,
     group: str | None = None,
@@ -642,11 +642,11 @@ def _simulated_effect(
     if best is not None and best.policy.startswith(f"{protocol}/") and "+" not in best.policy:
         policy = best.policy
     found = group.figures.get(policy)
-    if found is None or not found.comparable or RECORDED not in group.figures:
+    if found is None or not found.is_comparable or RECORDED not in group.figures:
         return None
     known = _forecast_deployments(tables, policy) if deployments else (None, None)
     gain = gain_of(group, policy)
-    return Effect(policy, found.happened, group.recorded.happened, gain, *known)
+    return Effect(policy, found.happened, group.recorded_figures.happened, gain, *known)
 
 
 def _forecast_deployments(

@@ -13,8 +13,8 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from partage.errors import InvalidConfigError
-from partage.model.arguments import checked
-from partage.model.display import Picture, bar, histogram, html_table, pretty_print
+from partage.model.arguments import check_argument_types
+from partage.model.display import Picture, draw_bar, draw_histogram, html_table, pretty_print
 from partage.model.validation import expect_local
 from partage.results.tables import (
     MOST_SHOWN,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from partage.groups.api import Strategy
-    from partage.report.run import Figures, GroupFigures, RunFigures
+    from partage.report.run import GroupFigures, PolicyFigures, RunFigures
     from partage.simulation.policies import Policy
     from partage.tables.sums import Estimate
 
@@ -54,7 +54,7 @@ _ARGUMENTS = {
 _IN_LOG_ORDER = ("group", "log_partition", "log_offset")
 
 
-@checked
+@check_argument_types
 def replay(
     capture: str | Path,
     *,
@@ -141,7 +141,7 @@ def replay(
     return run
 
 
-@checked
+@check_argument_types
 def open_run(folder: str | Path, run: str | None = None) -> Run:
     """Open a finished replay by its output folder.
 
@@ -299,7 +299,7 @@ class Run:
         return TableView(pa.table(cells, names=names), row)
 
     def __repr__(self) -> str:
-        from partage.report.messages import headline, plural
+        from partage.report.messages import plural, run_headline
 
         engine = self.summary.get("engine")  # runs of earlier versions have none
         where = f", engine {engine['name']}" if engine else ""
@@ -311,7 +311,7 @@ class Run:
         )
         lines = [
             f"Run {self.id}: {', '.join(plural(*one) for one in counts)}{where}",
-            headline(self._figures), repr(self.groups),
+            run_headline(self._figures), repr(self.groups),
         ]  # fmt: skip
         return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
 
@@ -326,7 +326,7 @@ class Run:
         most = max([1.0, *(one.unread or 0 for one in first)])
         rows = [
             (one.group, one.strategy or "", one.rebalances, cell_text(one.unread) or "-",
-             bar([(0, round(one.unread))] if one.unread else [], round(most)),
+             draw_bar([(0, round(one.unread))] if one.unread else [], round(most)),
              one.main_cause or "", one.action or "")
             for one in first
         ]  # fmt: skip
@@ -409,7 +409,7 @@ class GroupRun:
         unread = cell_text(one.unread) or "unknown"
         title = f"Group {self.name}: {one.protocol}, {one.status}, strategy {one.strategy or '-'}"
         rows: list[tuple[str | int | Picture, ...]] = [
-            ("rebalances", one.rebalances, histogram(counts)),
+            ("rebalances", one.rebalances, draw_histogram(counts)),
             ("downtime (partition-seconds)", unread, ""),
         ]
         rows += [("recommendation", each.title, each.gain or "") for each in self.advice]
@@ -439,11 +439,11 @@ def _group_row(group: GroupFigures) -> GroupResult:
     from partage.report.messages import cause_label
     from partage.report.recommendations import recommendations_for
 
-    unread, cause = group.unread, group.main_cause
+    unread, cause = group.downtime_estimate, group.main_cause
     actions = recommendations_for(group)
     return GroupResult(
         group=group.name, protocol=group.kind, status=group.status,
-        strategy=group.strategy or None, clients=group.clients, rebalances=group.rebalances,
+        strategy=group.last_strategy or None, clients=group.clients, rebalances=group.rebalances,
         rebalances_per_hour=group.rebalances_per_hour, coverage=group.coverage,
         members_max=group.members_max, partitions_max=group.partitions_max,
         **_estimate_columns("unread", unread),
@@ -454,8 +454,8 @@ def _group_row(group: GroupFigures) -> GroupResult:
 
 
 def _build_policy_view(
-    cumulative: Mapping[str, Figures],
-    per_rebalance: Mapping[str, Figures],
+    cumulative: Mapping[str, PolicyFigures],
+    per_rebalance: Mapping[str, PolicyFigures],
     order: Iterable[str],
     groups: Sequence[GroupFigures],
 ) -> TableView[PolicyResult]:
@@ -486,7 +486,7 @@ def _build_policy_view(
     )
 
 
-def _build_policy_row(figures: Figures, saves: Estimate | None) -> PolicyResult:
+def _build_policy_row(figures: PolicyFigures, saves: Estimate | None) -> PolicyResult:
     """Build the result row of a simulated policy from its metrics (``figures``).
 
     ``saves`` estimates the downtime that the policy saves against the current settings.
@@ -500,7 +500,7 @@ def _build_policy_row(figures: Figures, saves: Estimate | None) -> PolicyResult:
     for name, estimate in (("unread", figures.stopped_estimate), ("saves", saves)):
         ends |= _estimate_columns(name, estimate)
     return PolicyResult(
-        policy=figures.policy, simulation=figures.reading, comparable=figures.comparable,
+        policy=figures.policy, simulation=figures.reading, comparable=figures.is_comparable,
         rebalances=figures.happened, moved=figures.moved, avoidable=figures.avoidable,
         evenness=figures.evenness, unread_at_once=figures.unread_at_once,
         incomplete=figures.incomplete, **ends,
@@ -527,7 +527,7 @@ def _build_advice_rows(group: GroupFigures) -> list[tuple[float, AdviceResult]]:
     for rank, one in enumerate(recommendations_for(group), 1):
         advice, saves = one.advice, one.advice.saves
         row = AdviceResult(
-            group=group.name, rank=rank, title=advice.title, gain=one.gain,
+            group=group.name, rank=rank, title=advice.title, gain=one.gain_text,
             **_estimate_columns("saves", saves),
             confidence=one.confidence or None, why=advice.why, where=advice.where,
             lines=advice.lines, policy=advice.policy, risk=one.risk, rollout=one.rollout,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partage.errors import InvalidCaptureError, MissingExtraError
-from partage.tables.schemas import COLUMNS, schema
+from partage.tables.schemas import COLUMNS, table_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,7 +126,7 @@ def _cast_to_schema(name: str, table: pa.Table, wanted: Sequence[str] | None) ->
     import pyarrow as pa
     from pyarrow import compute as pc
 
-    for field in schema(name):
+    for field in table_schema(name):
         if wanted is not None and field.name not in wanted:
             continue
         at = table.schema.get_field_index(field.name)

@@ -29,7 +29,7 @@ class StreamManifest(NamedTuple):
     files: Mapping[str, Sequence[str]]
 
     @classmethod
-    def of(cls, path: Path) -> StreamManifest:
+    def read_manifest(cls, path: Path) -> StreamManifest:
         """Read the manifest (list of Parquet files) of a published micro-batch from a JSON file
         (``path``).
 
@@ -48,7 +48,9 @@ def current_manifests(folder: Path) -> list[StreamManifest]:
     Args:
         folder: the folder ``stream`` of an output folder.
     """
-    found = [StreamManifest.of(path) for path in (folder / "batches").glob("[0-9]*.json")]
+    found = [
+        StreamManifest.read_manifest(path) for path in (folder / "batches").glob("[0-9]*.json")
+    ]
     out: list[StreamManifest] = []
     for one in sorted(found, key=lambda one: (one.first, -one.last)):
         if not out or one.first > out[-1].last:

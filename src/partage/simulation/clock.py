@@ -23,8 +23,8 @@ class Clock:
     >>> clock, log = Clock(), []
     >>> clock.schedule_at(20, lambda: log.append(("b", clock.now_ms)))
     >>> append_a = lambda: log.append(("a", clock.now_ms))
-    >>> clock.schedule_at(10, lambda: clock.after(10, append_a, rank=-1))
-    >>> clock.run()
+    >>> clock.schedule_at(10, lambda: clock.schedule_after(10, append_a, rank=-1))
+    >>> clock.run_scheduled()
     >>> log
     [('a', 20), ('b', 20)]
     """
@@ -44,7 +44,7 @@ class Clock:
         self._scheduled += 1
         heapq.heappush(self._queue, (time_ms, rank, self._scheduled, action))
 
-    def after(self, wait_ms: int, action: Callable[[], None], *, rank: int = 0) -> None:
+    def schedule_after(self, wait_ms: int, action: Callable[[], None], *, rank: int = 0) -> None:
         """Schedule a function (``action``) to run after a simulated delay of ``wait_ms``
         milliseconds.
 
@@ -65,8 +65,8 @@ class Clock:
 
         >>> clock, log = Clock(), []
         >>> clock.after_each([(30, "c"), (10, "a")], lambda item: log.append((clock.now_ms, item)))
-        >>> clock.after(20, lambda: log.append((clock.now_ms, "b")))
-        >>> clock.run()
+        >>> clock.schedule_after(20, lambda: log.append((clock.now_ms, "b")))
+        >>> clock.run_scheduled()
         >>> log
         [(10, 'a'), (20, 'b'), (30, 'c')]
         """
@@ -96,7 +96,7 @@ class Clock:
         if calls:
             heapq.heappush(self._queue, (*calls[-1][:3], run_calls))
 
-    def run(self, before_ms: int | None = None) -> None:
+    def run_scheduled(self, before_ms: int | None = None) -> None:
         """Run all scheduled functions in order of their due times; ``now_ms`` advances to each due
         time.
 
@@ -109,7 +109,7 @@ class Clock:
             self.now_ms = max(self.now_ms, time_ms)
             action()
 
-    def scheduled(self) -> list[tuple[int, Callable[[], None]]]:
+    def list_scheduled(self) -> list[tuple[int, Callable[[], None]]]:
         """Return the scheduled functions in running order, as pairs (due time in ms, function)."""
         # No two entries have one number, so that actions themselves are never compared.
         return [(time_ms, action) for time_ms, _, _, action in sorted(self._queue)]

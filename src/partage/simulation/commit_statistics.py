@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.history.commits import Stretch
+from partage.history.commits import CommitStretch
 from partage.history.pauses import Pause
 from partage.model.index import Index
 
@@ -19,7 +19,7 @@ __all__ = [
     "FloatArray",
     "Rates",
     "Weights",
-    "rates_array",
+    "rates_by_partition",
     "values_by_partition",
 ]
 
@@ -70,7 +70,7 @@ class CommitStatistics:
                 intervals[pause.topic, pause.partition] = pause.resolution_ms
         return cls({key: tuple(of) for key, of in by_rebalance.items()}, rates or {}, intervals)
 
-    def pauses_of(self, incarnation: int, generation: int) -> tuple[Pause, ...]:
+    def pauses_of_rebalance(self, incarnation: int, generation: int) -> tuple[Pause, ...]:
         """Return the pauses in a consumer group's offset commits around one rebalance, one per
         partition.
 
@@ -93,7 +93,7 @@ class CommitRate:
     >>> rate = CommitRate()
     >>> for first_ms, last_ms, first, last in ((0, 4_000, 10, 30), (6_000, 10_000, 30, 60)):
     ...     rate.add_commits(first_ms, last_ms, first, last)
-    >>> rate.per_second
+    >>> rate.records_per_second
     5.0
     """
 
@@ -119,7 +119,7 @@ class CommitRate:
         self.last_ms = max(self.last_ms, last_ms)
         self.last_offset = last_offset
 
-    def add_stretch(self, stretch: Stretch) -> None:
+    def add_stretch(self, stretch: CommitStretch) -> None:
         """Add a summary of a stretch of offset commits (first and last time and offset) to the
         rate.
         """
@@ -131,7 +131,7 @@ class CommitRate:
             self.last_offset = stretch.last_offset
 
     @property
-    def per_second(self) -> float | None:
+    def records_per_second(self) -> float | None:
         """Records per second that the group consumed between its first and last offset commit.
 
         It is None if no time passed between them.
@@ -141,13 +141,13 @@ class CommitRate:
         return self.records * 1_000 / (self.last_ms - self.first_ms)
 
 
-def rates_array(rates: Rates, index: Index) -> Weights:
+def rates_by_partition(rates: Rates, index: Index) -> Weights:
     """Convert a dict of consumption rates to an array in records per second, by partition index.
 
     ``rates`` has keys (topic, partition), ``index`` numbers the partitions. A partition without a
     rate has 0.
 
-    >>> rates_array({("t", 1): 2.5}, Index.of({"t": 2})).tolist()
+    >>> rates_by_partition({("t", 1): 2.5}, Index.of({"t": 2})).tolist()
     [0.0, 2.5]
     """
     return np.nan_to_num(values_by_partition(rates, index)) if rates else None

@@ -11,8 +11,18 @@ from functools import cached_property
 
 from partage.history.causes import SESSION_TIMEOUT_MS
 from partage.history.clusters import ClusterHistory
-from partage.simulation.commit_statistics import CommitStatistics, FloatArray, Weights, rates_array
-from partage.simulation.costs import RebalanceCosts, costs_of, most_reread, usual_duration
+from partage.simulation.commit_statistics import (
+    CommitStatistics,
+    FloatArray,
+    Weights,
+    rates_by_partition,
+)
+from partage.simulation.costs import (
+    RebalanceCosts,
+    compute_rebalance_costs,
+    estimate_max_reread,
+    usual_duration,
+)
 from partage.simulation.metrics import Bounds, CachedJudge, PlanTexts
 from partage.simulation.recorded_rebalances import RecordedRebalance
 from partage.simulation.rounds import SharedProblems
@@ -69,27 +79,27 @@ class SimulationContext:
         """
         bare = cls(clusters, CachedJudge(), commits)
         known = [one for one in rebalances if one.replayable] if commits.pauses else []
-        lengths = [bare.costs(one).length_ms for one in known]
-        weights = rates_array(commits.rates, clusters.index)
+        lengths = [bare.rebalance_costs(one).length_ms for one in known]
+        weights = rates_by_partition(commits.rates, clusters.index)
         return cls(clusters, bare.measure, commits, usual_duration(lengths), weights)
 
     @cached_property
-    def most(self) -> FloatArray:
+    def max_reread_records(self) -> FloatArray:
         """Maximum number of records of each partition that its new owner may process twice
         (float64[P]).
 
         A new owner begins at the last committed offset, so it rereads later records.
         """
-        return most_reread(self.commits, self.clusters.index)
+        return estimate_max_reread(self.commits, self.clusters.index)
 
-    def duration(self, rebalance: RecordedRebalance) -> Bounds | None:
+    def rebalance_duration(self, rebalance: RecordedRebalance) -> Bounds | None:
         """Return lower and upper bounds on a recorded rebalance's duration in milliseconds.
 
         The result is None if no offset commits show the duration. It is not cached.
         """
         return self._compute_costs(rebalance).length_ms if rebalance.replayable else None
 
-    def costs(self, rebalance: RecordedRebalance) -> RebalanceCosts:
+    def rebalance_costs(self, rebalance: RecordedRebalance) -> RebalanceCosts:
         """Return the costs of a recorded rebalance: time without a consumer, and records read
         twice.
 
@@ -110,7 +120,7 @@ class SimulationContext:
         twice.
         """
         generation = rebalance.generation
-        pauses = rebalance.pauses or self.commits.pauses_of(
-            generation.incarnation, generation.number
+        pauses = rebalance.pauses or self.commits.pauses_of_rebalance(
+            generation.incarnation, generation.generation_number
         )
-        return costs_of(rebalance, self.clusters, pauses, self.most)
+        return compute_rebalance_costs(rebalance, self.clusters, pauses, self.max_reread_records)

@@ -24,7 +24,7 @@ from partage.history.problems import partitions_by_member, recorded_assignment
 from partage.model import Assignment, Cluster
 from partage.model.index import Index, Int32Array
 from partage.simulation.commit_statistics import CommitStatistics, FloatArray, values_by_partition
-from partage.simulation.members import EMPTY, owner_view
+from partage.simulation.members import EMPTY, owners_by_partition
 from partage.simulation.metrics import NOTHING, Bounds
 from partage.simulation.policies import EAGER, recorded_protocol
 from partage.simulation.recorded_rebalances import RecordedRebalance, session_timeout_ms
@@ -33,14 +33,14 @@ __all__ = [
     "RebalanceCosts",
     "RecordedStops",
     "RereadBounds",
-    "costs_of",
+    "compute_rebalance_costs",
     "detection_delay",
-    "most_reread",
-    "pause_bounds",
+    "estimate_max_reread",
+    "find_recorded_stops",
+    "partition_seconds_stopped",
     "rebalance_duration",
-    "recorded_stops",
+    "stop_time_bounds",
     "stopped_partitions",
-    "stopped_seconds",
     "usual_duration",
 ]
 
@@ -51,7 +51,7 @@ _HEARTBEATS = 3
 # -- partition-seconds without a consumer ------------------------------------------------------
 
 
-def pause_bounds(pause: Pause, undetected: Bounds) -> Bounds | None:
+def stop_time_bounds(pause: Pause, undetected: Bounds) -> Bounds | None:
     """Return bounds on the time (ms) in which one partition had no consumer in a rebalance.
 
     Consumption stopped at some time after the last commit before the rebalance, and resumed before
@@ -65,7 +65,7 @@ def pause_bounds(pause: Pause, undetected: Bounds) -> Bounds | None:
     Returns:
         None if there is no commit before the rebalance, or none after it.
 
-    >>> pause_bounds(Pause(0, 1, "t", 0, 1_000, 6_000, 0, 1_000), NOTHING)
+    >>> stop_time_bounds(Pause(0, 1, "t", 0, 1_000, 6_000, 0, 1_000), NOTHING)
     Bounds(low=3000, high=5000)
     """
     if pause.pause_ms is None:
@@ -112,7 +112,7 @@ def _median(values: Sequence[float]) -> float:
 
 
 def stopped_partitions(
-    before: Int32Array, after: Int32Array, exists: NDArray[np.bool_], *, eager: bool
+    owner_before: Int32Array, owner_after: Int32Array, exists: NDArray[np.bool_], *, eager: bool
 ) -> Int32Array:
     """Return the indices of the partitions that have no consumer during a rebalance (int32).
 
@@ -120,9 +120,9 @@ def stopped_partitions(
     upper bound, as members revoke and take partitions one after the other.
 
     Args:
-        before: position of each partition's last owner (int32[P]); -1 for none, -2 for a member
-            that left.
-        after: position of each partition's new owner (int32[P]); -1 for none (yet).
+        owner_before: position of each partition's last owner (int32[P]); -1 for none, -2 for a
+            member that left.
+        owner_after: position of each partition's new owner (int32[P]); -1 for none (yet).
         exists: whether each partition exists (bool[P]).
         eager: whether members revoke everything first, so that all owned partitions stop. Otherwise
             only those that change owner stop.
@@ -133,24 +133,25 @@ def stopped_partitions(
     """
     # A partition that a cooperative rebalance revokes in its first phase and assigns in the second
     # counts in the second phase.
-    consumed = (before != -1) & exists
-    stops = consumed if eager else consumed & (after >= 0) & (after != before)
+    consumed = (owner_before != -1) & exists
+    stops = consumed if eager else consumed & (owner_after >= 0) & (owner_after != owner_before)
     indices: Int32Array = stops.nonzero()[0].astype(np.int32)
     return indices
 
 
-def stopped_seconds(partitions: int, length_ms: Bounds | None) -> Bounds | None:
+def partition_seconds_stopped(partitions: int, length_ms: Bounds | None) -> Bounds | None:
     """Multiply a number of partitions by a rebalance's duration: bounds on time without a consumer.
 
     The result is in partition-seconds, None if the duration is unknown. ``length_ms`` are bounds on
     the duration.
 
-    >>> stopped_seconds(4, Bounds(500, 2_000)), stopped_seconds(0, None), stopped_seconds(1, None)
+    >>> bounds = ((4, Bounds(500, 2_000)), (0, None), (1, None))
+    >>> tuple(partition_seconds_stopped(*one) for one in bounds)
     (Bounds(low=2.0, high=8.0), Bounds(low=0, high=0), None)
     """
     if not partitions:
         return NOTHING
-    return None if length_ms is None else length_ms.times(partitions / 1_000)
+    return None if length_ms is None else length_ms.multiply_by(partitions / 1_000)
 
 
 def detection_delay(timeout_ms: int) -> Bounds:
@@ -168,14 +169,14 @@ def detection_delay(timeout_ms: int) -> Bounds:
 # -- records read twice ------------------------------------------------------------------------
 
 
-def most_reread(commits: CommitStatistics, index: Index) -> FloatArray:
+def estimate_max_reread(commits: CommitStatistics, index: Index) -> FloatArray:
     """Estimate how many records of each partition a new owner may process twice (float64[P]).
 
     It is the number of records that arrive between two offset commits, NaN if unknown: the previous
     owner may have processed them without committing. ``index`` numbers the partitions.
 
     >>> commits = CommitStatistics(rates={("t", 0): 2.5}, intervals={("t", 0): 3_000})
-    >>> most_reread(commits, Index.of({"t": 2})).tolist()
+    >>> estimate_max_reread(commits, Index.of({"t": 2})).tolist()
     [8.0, nan]
     """
     rates = values_by_partition(commits.rates, index)
@@ -202,14 +203,16 @@ class RereadBounds:
     is_known: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, recorded_reread: FloatArray, max_reread: FloatArray) -> RereadBounds:
+    def from_recorded_rereads(
+        cls, recorded_reread: FloatArray, max_reread: FloatArray
+    ) -> RereadBounds:
         """Build the bounds of all partitions for one recorded rebalance.
 
         Args:
             recorded_reread: number of records read twice in the recorded rebalance (float64[P]);
                 NaN for partitions that did not stop in it.
             max_reread: the maximum number of records that the new owner of each partition rereads
-                (float64[P]), see `most_reread`.
+                (float64[P]), see `estimate_max_reread`.
         """
         is_recorded = ~np.isnan(recorded_reread)
         low, high = np.where(is_recorded, recorded_reread, 0.0), recorded_reread.copy()
@@ -218,7 +221,7 @@ class RereadBounds:
         high[~is_known] = 0.0
         return cls(low, high, is_known)
 
-    def total(self, stops: Int32Array) -> Bounds | None:
+    def total_reread(self, stops: Int32Array) -> Bounds | None:
         """Return bounds on how many records are read twice in a simulated rebalance.
 
         Args:
@@ -228,7 +231,7 @@ class RereadBounds:
             None if all partitions are unknown; otherwise unknown ones count as 0.
 
         >>> known, most = np.array([7, np.nan]), np.array([99.0, 10.0])
-        >>> RereadBounds.of(known, most).total(np.array([0, 1], np.int32))
+        >>> RereadBounds.from_recorded_rereads(known, most).total_reread(np.array([0, 1], np.int32))
         Bounds(low=7, high=17.0)
         """
         if not len(stops):
@@ -254,7 +257,7 @@ class RebalanceCosts:
         length_ms: bounds on the time they were stopped; None if no commits show it.
         rewinds: dict from partition index to records read twice, for all partitions with commits.
         most: the maximum number of records that the new owner of each partition rereads
-            (float64[P]), see `most_reread`.
+            (float64[P]), see `estimate_max_reread`.
         protocol: the recorded protocol: eager, cooperative or consumer.
     """
 
@@ -306,18 +309,18 @@ class RebalanceCosts:
         length_ms = self.length_ms or usual_ms
         if length_ms is not None and longer_ms is not None:
             length_ms = length_ms + longer_ms
-        return stopped_seconds(len(stops), length_ms)
+        return partition_seconds_stopped(len(stops), length_ms)
 
-    def reread(self, stops: Int32Array) -> Bounds | None:
+    def reread_bounds(self, stops: Int32Array) -> Bounds | None:
         """Return bounds on the records that are read twice in a rebalance under a simulated policy.
 
         ``stops`` are the indices of the partitions that change owner under the policy.
         """
-        return self._reread_bounds.total(stops)
+        return self._reread_bounds.total_reread(stops)
 
     @cached_property
     def _reread_bounds(self) -> RereadBounds:
-        return RereadBounds.of(self.recorded_reread, self.most)
+        return RereadBounds.from_recorded_rereads(self.recorded_reread, self.most)
 
     def reread_as_recorded(self) -> Bounds | None:
         """Return bounds on the records that consumers read twice in the recorded rebalance.
@@ -328,11 +331,11 @@ class RebalanceCosts:
         return Bounds(total, total) if self.rewinds else None
 
 
-def costs_of(
+def compute_rebalance_costs(
     rebalance: RecordedRebalance,
     clusters: ClusterHistory,
     pauses: Iterable[Pause],
-    most: FloatArray,
+    max_reread: FloatArray,
 ) -> RebalanceCosts:
     """Compute the costs of a recorded rebalance: time without a consumer, and records read twice.
 
@@ -340,18 +343,18 @@ def costs_of(
         rebalance: a rebalance that is valid input for assignment strategies.
         clusters: the cluster metadata over time.
         pauses: times without commits around this rebalance.
-        most: the maximum number of records that the new owner of each partition rereads
-            (float64[P]), see `most_reread`.
+        max_reread: the maximum number of records that the new owner of each partition rereads
+            (float64[P]), see `estimate_max_reread`.
     """
-    cluster = clusters.at(rebalance.generation.timestamp_ms)
+    cluster = clusters.cluster_at(rebalance.generation.timestamp_ms)
     given = recorded_assignment(rebalance.generation.first, cluster)
     stopped = _find_recorded_stops(rebalance, given, cluster)
-    stops = RecordedStops.of(rebalance, stopped)
+    stops = RecordedStops.from_partitions(rebalance, stopped)
     located = list(_add_partition_indices(pauses, clusters, cluster))
     rewinds = {p: pause.rewind for p, pause in located if pause.rewind is not None}
-    length_ms = rebalance_duration(stops.bounds_of(located))
+    length_ms = rebalance_duration(stops.stop_time_bounds_of_pauses(located))
     protocol = recorded_protocol(rebalance.generation)
-    return RebalanceCosts(cluster, given, stopped, length_ms, rewinds, most, protocol)
+    return RebalanceCosts(cluster, given, stopped, length_ms, rewinds, max_reread, protocol)
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +372,7 @@ class RecordedStops:
     timeouts: Mapping[int, int]
 
     @classmethod
-    def of(cls, rebalance: RecordedRebalance, stopped: Int32Array) -> RecordedStops:
+    def from_partitions(cls, rebalance: RecordedRebalance, stopped: Int32Array) -> RecordedStops:
         """Build a `RecordedStops` from the indices of the partitions that a recorded rebalance
         stopped.
 
@@ -379,12 +382,12 @@ class RecordedStops:
         for absence in rebalance.departures:
             if absence.expired:
                 timeout_ms = session_timeout_ms(absence.member)
-                for p in rebalance.owned.get(absence.member.owner, EMPTY).tolist():
+                for p in rebalance.owned.get(absence.member.owner_identity, EMPTY).tolist():
                     if p in timeouts:
                         timeouts[p] = timeout_ms
         return cls(rebalance.generation.timestamp_ms, timeouts)
 
-    def bounds(self, pauses: Iterable[Pause], clusters: ClusterHistory) -> list[Bounds]:
+    def stop_time_bounds(self, pauses: Iterable[Pause], clusters: ClusterHistory) -> list[Bounds]:
         """Return bounds on the time (ms) in which each stopped partition had no consumer.
 
         Partitions without an offset commit before and after the rebalance are left out.
@@ -393,9 +396,11 @@ class RecordedStops:
             pauses: times without commits around the rebalance.
             clusters: the cluster metadata over time.
         """
-        return self.bounds_of(_add_partition_indices(pauses, clusters, clusters.at(self.time_ms)))
+        return self.stop_time_bounds_of_pauses(
+            _add_partition_indices(pauses, clusters, clusters.cluster_at(self.time_ms))
+        )
 
-    def bounds_of(self, located: Iterable[tuple[int, Pause]]) -> list[Bounds]:
+    def stop_time_bounds_of_pauses(self, located: Iterable[tuple[int, Pause]]) -> list[Bounds]:
         """Return bounds on the time (ms) in which each stopped partition had no consumer.
 
         ``located`` are pairs of a partition index and its pause (time without offset commits).
@@ -405,24 +410,26 @@ class RecordedStops:
             timeout_ms = self.timeouts.get(p)
             if timeout_ms is not None:
                 undetected = detection_delay(timeout_ms) if timeout_ms else NOTHING
-                found.append(pause_bounds(pause, undetected))
+                found.append(stop_time_bounds(pause, undetected))
         return [one for one in found if one is not None]
 
 
-def recorded_stops(rebalance: RecordedRebalance, clusters: ClusterHistory) -> RecordedStops:
+def find_recorded_stops(rebalance: RecordedRebalance, clusters: ClusterHistory) -> RecordedStops:
     """Return the partitions that a recorded rebalance stopped, with their owners' session timeouts.
 
     ``clusters`` is the cluster metadata over time.
     """
     generation = rebalance.generation
-    cluster = clusters.at(generation.timestamp_ms)
+    cluster = clusters.cluster_at(generation.timestamp_ms)
     if rebalance.replayable:
         given = recorded_assignment(generation.first, cluster)
-        return RecordedStops.of(rebalance, _find_recorded_stops(rebalance, given, cluster))
+        return RecordedStops.from_partitions(
+            rebalance, _find_recorded_stops(rebalance, given, cluster)
+        )
     pairs = sorted(recorded_pauses.stopped_partitions(generation))
     topics = np.array(cluster.topic_all([topic for topic, _ in pairs]), np.int32)
     dense = cluster.index.locate_all(topics, np.array([p for _, p in pairs], np.int32))
-    return RecordedStops.of(rebalance, dense[dense >= 0])
+    return RecordedStops.from_partitions(rebalance, dense[dense >= 0])
 
 
 def _find_recorded_stops(
@@ -436,12 +443,12 @@ def _find_recorded_stops(
     members = rebalance.generation.first.members
     owned = partitions_by_member(assignment)
     size = cluster.index.partitions
-    before = owner_view(
+    before = owners_by_partition(
         size,
-        [rebalance.last_owned.get(m.owner, EMPTY) for m in members],
+        [rebalance.last_owned.get(m.owner_identity, EMPTY) for m in members],
         rebalance.owned_by_departed(),
     )
-    after = owner_view(size, [owned.get(m.id, EMPTY) for m in members])
+    after = owners_by_partition(size, [owned.get(m.id, EMPTY) for m in members])
     eager = recorded_protocol(rebalance.generation) == EAGER
     return stopped_partitions(before, after, cluster.partition_exists, eager=eager)
 
@@ -459,7 +466,9 @@ def _add_partition_indices(
     for pause in pauses:
         topic = cluster.topic(pause.topic)
         times = [t for t in (pause.last_ms, pause.first_ms) if t is not None]
-        if topic < 0 or any(clusters.at(t).topic(pause.topic) not in (topic, -1) for t in times):
+        if topic < 0 or any(
+            clusters.cluster_at(t).topic(pause.topic) not in (topic, -1) for t in times
+        ):
             continue
         kept.append(pause)
         topics.append(topic)

@@ -44,9 +44,9 @@ from partage.simulation.policy_state import (
     SimulationStore,
     StoredRow,
     UnreadInputs,
+    find_stops,
     has_other_cause,
-    protocol_of,
-    stops_of,
+    protocol_under_policy,
 )
 from partage.simulation.recorded_rebalances import (
     Absence,
@@ -100,7 +100,9 @@ def simulate_cumulative(
         context: metadata, metrics and commit statistics that all policies share.
         listener: called at each change with the time (ms) and a dict of what members consume.
     """
-    return _simulate(rebalances, lambda lengths: [_Simulation(policy, context, lengths, listener)])
+    return _simulate_in_one_pass(
+        rebalances, lambda lengths: [_Simulation(policy, context, lengths, listener)]
+    )
 
 
 def simulate_policies(
@@ -116,13 +118,12 @@ def simulate_policies(
 
     Args:
         rebalances: all recorded rebalances of the group, in order.
-        policies: the policies.
+        policies: the policies to simulate.
         context: metadata, metrics and commit statistics that all policies share.
-        continuations: dict from a policy's name to the stored simulation of an earlier run, which
-            is continued. Rows and their order do not depend on it.
+        continuations: stored simulations of an earlier run to continue, by a policy's name.
     """
     known = continuations or {}
-    return _simulate(
+    return _simulate_in_one_pass(
         rebalances,
         lambda lengths: [
             _Simulation(one, context, lengths, None, known.get(one.name)) for one in policies
@@ -130,7 +131,7 @@ def simulate_policies(
     )
 
 
-def _simulate(
+def _simulate_in_one_pass(
     rebalances: Iterable[RecordedRebalance],
     create_simulations: Callable[[RecordedLengths], list[_Simulation]],
 ) -> Iterator[SimulatedRebalance]:
@@ -148,21 +149,21 @@ def _simulate(
             # The order holds where a broker's clock went back.
             newest_ms = recorded_ms if newest_ms is None else max(newest_ms, recorded_ms)
             waiting.append((newest_ms, position))
-            lengths.add(rebalance)
+            lengths.add_rebalance(rebalance)
             for one in simulations:
-                one.schedule(position, rebalance, newest_ms)
-            _run_until(simulations, waiting, newest_ms - _LOOKAHEAD_MS)
+                one.schedule_rebalance(position, rebalance, newest_ms)
+            _run_simulations_until(simulations, waiting, newest_ms - _LOOKAHEAD_MS)
             for one in simulations:
-                if one.is_full(len(simulations)):
+                if one.are_too_many_rows_waiting(len(simulations)):
                     yield from one.take_rows(len(one.rows) // 2)
         for one in simulations:
             one.schedule_last_rows(position)
-        _run_until(simulations, waiting, None)
+        _run_simulations_until(simulations, waiting, None)
         for one in simulations:
             yield from one.take_rows(len(one.rows))
 
 
-def _run_until(
+def _run_simulations_until(
     simulations: Sequence[_Simulation], waiting: deque[tuple[int, int]], before_ms: int | None
 ) -> None:
     """Run the simulations of all policies up to the time ``before_ms``; None means to the end.
@@ -174,10 +175,10 @@ def _run_until(
         time_ms, position = waiting.popleft()
         is_between = not waiting or waiting[0][0] > time_ms
         for one in simulations:
-            one.clock.run(before_ms=time_ms + 1)
-            one.finish_recorded(position, time_ms, is_last_at_time=is_between)
+            one.clock.run_scheduled(before_ms=time_ms + 1)
+            one.store_state_if_needed(position, time_ms, is_last_at_time=is_between)
     for one in simulations:
-        one.clock.run(before_ms=before_ms)
+        one.clock.run_scheduled(before_ms=before_ms)
 
 
 class _Simulation:
@@ -202,7 +203,7 @@ class _Simulation:
         #: Begins the second phase of the newest rebalance of `own`, when the recorded one began.
         self.second_phase: Callable[[], None] = lambda: None
         self.pending: PendingRebalance | None = None
-        self.cluster = context.clusters.at(0)
+        self.cluster = context.clusters.cluster_at(0)
         self.rows: list[SimulatedRebalance] = []
         self.text = 0
         self.counts: dict[int, RowCount] = {}
@@ -210,7 +211,7 @@ class _Simulation:
         #: Receives rows and checkpoints; None if nothing is stored (any more).
         self.store: SimulationStore | None = None if continuation is None else continuation.store
         past = None if continuation is None else continuation.checkpoint
-        self.recent = RecentRebalances(frozenset() if past is None else past.rebalances)
+        self.recent = RecentRebalances(frozenset() if past is None else past.rebalance_positions)
         self.loads = PlanLoads()
         self.unread_inputs: UnreadInputs | None = None
         #: Recorded rebalance whose strategy `own` used last.
@@ -218,7 +219,7 @@ class _Simulation:
         #: Position of the newest recorded rebalance some of whose evictions came earlier.
         self.newest_early = -1
 
-    def schedule(self, position: int, rebalance: RecordedRebalance, time_ms: int) -> None:
+    def schedule_rebalance(self, position: int, rebalance: RecordedRebalance, time_ms: int) -> None:
         """Schedule a recorded rebalance in the simulation of a policy, with evictions before it.
 
         If an earlier run has simulated it, its stored rows are scheduled for output instead.
@@ -226,20 +227,18 @@ class _Simulation:
         """
         self.lengths.add_recorded()
         if self.continuation is not None:
-            self.recent.add(position, rebalance)
-            if self.continuation.covers(position):
+            self.recent.add_rebalance(position, rebalance)
+            if self.continuation.is_already_simulated(position):
                 self._schedule_stored_rows(self.continuation, position, time_ms)
                 return
         for absence in rebalance.departures:
             early = absence.gone_ms + self._timeout(absence.member)
             if absence.expired and early < rebalance.generation.timestamp_ms:
                 self.clock.schedule_at(early, partial(self._evict_early, rebalance, absence))
-        self.clock.schedule_at(time_ms, partial(self._replay, rebalance), rank=1)
+        self.clock.schedule_at(time_ms, partial(self._apply_membership_changes, rebalance), rank=1)
 
-    def is_full(self, simulations: int) -> bool:
-        """Return whether too many of its rows are in memory, one of ``simulations`` running at
-        once.
-        """
+    def are_too_many_rows_waiting(self, simulations: int) -> bool:
+        """Return whether too many rows are in memory for so many simulations at once."""
         return max(len(self.rows) / _MOST_ROWS, self.text / _MOST_TEXT) >= 1 / simulations
 
     def take_rows(self, count: int) -> list[SimulatedRebalance]:
@@ -248,36 +247,37 @@ class _Simulation:
         done, self.rows = self.rows[:count], self.rows[count:]
         self.text = sum(len(row.plan or "") for row in self.rows)
         self.counts = dict(list(self.counts.items())[-_MOST_KEPT:])
-        self.state.forget_old(_MOST_KEPT)
+        self.state.forget_old_members(_MOST_KEPT)
         return done
 
     # -- checkpoints ---------------------------------------------------------------------------
 
     def _schedule_stored_rows(
-        self, stored: Continuation, position: int, time_ms: int | None
+        self, continuation: Continuation, position: int, time_ms: int | None
     ) -> None:
         """Schedule the output of rows that an earlier run has stored, up to a recorded rebalance.
 
-        ``stored`` has these rows and the state to continue from. ``position`` is the rebalance's
-        index.
+        ``continuation`` has these rows and the state to continue from. ``position`` is the
+        rebalance's index.
         """
-        for number, row in stored.rows_until(position, time_ms):
+        for number, row in continuation.rows_until(position, time_ms):
             rank = _STORED_ROW + number
             self.clock.schedule_at(row.time_ms, partial(self._add_stored, row), rank=rank)
-        past = stored.checkpoint
+        past = continuation.checkpoint
         if past is not None and position == past.position and time_ms is not None:
-            self.clock.schedule_at(time_ms, partial(self._resume, past), rank=_CHECKPOINT)
+            restore = partial(self._restore_checkpoint, past)
+            self.clock.schedule_at(time_ms, restore, rank=_CHECKPOINT)
 
     def schedule_last_rows(self, position: int) -> None:
         """Schedule the output of stored rows after the last recorded rebalance."""
-        if self.continuation is not None and self.continuation.covers(position):
+        if self.continuation is not None and self.continuation.is_already_simulated(position):
             self._schedule_stored_rows(self.continuation, position, None)
 
     def _add_stored(self, row: StoredRow) -> None:
         rebalance = self.recent[row.position]
-        self._append(row.finish(self.policy.name, rebalance, self.context, self.lengths))
+        self._append(row.complete_row(self.policy.name, rebalance, self.context, self.lengths))
 
-    def finish_recorded(self, position: int, time_ms: int, *, is_last_at_time: bool) -> None:
+    def store_state_if_needed(self, position: int, time_ms: int, *, is_last_at_time: bool) -> None:
         """Store the simulation state after a recorded rebalance if a later run is to continue
         there.
 
@@ -287,25 +287,25 @@ class _Simulation:
         known = self.continuation
         if known is None:
             return
-        is_new = not known.covers(position) and self.newest_early <= position
+        is_new = not known.is_already_simulated(position) and self.newest_early <= position
         if self.store is not None and is_new and is_last_at_time and position in known.wanted:
             with suppress(KeyError):  # it refers to a rebalance too long ago
-                self.store.store_checkpoint(self._checkpoint(position, time_ms))
+                self.store.store_checkpoint(self._build_checkpoint(position, time_ms))
         self.recent.forget_before(position - _MOST_KEPT)
 
-    def _checkpoint(self, position: int, time_ms: int) -> Checkpoint:
+    def _build_checkpoint(self, position: int, time_ms: int) -> Checkpoint:
         """Return the state of the simulation as a checkpoint, from which a later run continues.
 
         Raises:
             KeyError: it refers to a rebalance that is no longer in memory.
         """
-        state, at, waits = self.state, self.recent.position, self.pending
+        state, at, waits = self.state, self.recent.position_of_rebalance, self.pending
         actions: list[PendingAction] = []
-        for due_ms, action in self.clock.scheduled():
-            if isinstance(action, partial) and action.func == self._follow_up:
+        for due_ms, action in self.clock.list_scheduled():
+            if isinstance(action, partial) and action.func == self._begin_follow_up_rebalance:
                 rebalance, generation = action.args
                 actions.append(PendingAction(due_ms, at(rebalance), generation))
-            elif isinstance(action, partial) and action.func == self._time_out:
+            elif isinstance(action, partial) and action.func == self._evict_at_session_timeout:
                 key, one = action.args
                 is_absent = state.absent.get(key) is one
                 more = (None, key, one.gone_ms, one.timeout_ms, is_absent)
@@ -319,81 +319,86 @@ class _Simulation:
             (at(second[0]), second[1]) if second[1] == state.generation else None,
             None if waits is None else (at(waits.rebalance), waits.since_ms, waits.extra), (),
         )  # fmt: skip
-        steps = ((one, self._row_count(self.recent[one])) for one in sorted(found.rebalances))
+        places = sorted(found.rebalance_positions)
+        steps = ((one, self._row_count(self.recent[one])) for one in places)
         return replace(found, steps=tuple(steps))
 
-    def _resume(self, past: Checkpoint) -> None:
-        """Restore the state of the simulation from a checkpoint (``past``) of an earlier run."""
+    def _restore_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Restore the state of the simulation from a checkpoint of an earlier run."""
         recent = self.recent
-        self.cluster = self.context.clusters.at(recent[past.position].generation.timestamp_ms)
+        time_ms = recent[checkpoint.position].generation.timestamp_ms
+        self.cluster = self.context.clusters.cluster_at(time_ms)
         self.state = state = PolicyState(
-            {one.key: one for one in past.members}, {}, list(past.released), dict(past.former),
-            past.was_empty, dict(past.key_of), dict.fromkeys(past.evicted_early), past.generation,
+            {one.key: one for one in checkpoint.members}, {}, list(checkpoint.released),
+            dict(checkpoint.former), checkpoint.was_empty, dict(checkpoint.key_of),
+            dict.fromkeys(checkpoint.evicted_early), checkpoint.generation,
         )  # fmt: skip
-        if past.resolved_at is not None:
-            self.resolved_at = recent[past.resolved_at]
-            state.resolved = ResolvedPolicy.at(self.policy, self.resolved_at)
-        for action in past.actions:
+        if checkpoint.resolved_at is not None:
+            self.resolved_at = recent[checkpoint.resolved_at]
+            state.resolved = ResolvedPolicy.resolve(self.policy, self.resolved_at)
+        for action in checkpoint.actions:
             rebalance = recent[action.position]
             do: Callable[[], None]
             if action.generation is not None:
-                do = partial(self._follow_up, rebalance, action.generation)
+                do = partial(self._begin_follow_up_rebalance, rebalance, action.generation)
             else:
                 absent = AbsentMember(rebalance, action.gone_ms, action.timeout_ms)
-                do = partial(self._time_out, action.key, absent)
+                do = partial(self._evict_at_session_timeout, action.key, absent)
                 if action.is_absent:
                     state.absent[action.key] = absent
             self.clock.schedule_at(action.time_ms, do, rank=-1)
-        if past.second_phase is not None:
-            at, generation = past.second_phase
-            self.second_phase = partial(self._follow_up, recent[at], generation)
-        if past.pending is not None:
-            at, since_ms, extra = past.pending
+        if checkpoint.second_phase is not None:
+            at, generation = checkpoint.second_phase
+            self.second_phase = partial(self._begin_follow_up_rebalance, recent[at], generation)
+        if checkpoint.pending is not None:
+            at, since_ms, extra = checkpoint.pending
             self.pending = PendingRebalance(recent[at], since_ms, extra)
-        for at, steps in past.steps:
+        for at, steps in checkpoint.steps:
             if self._row_builder(recent[at]) is not None:
                 self.counts[id(recent[at])].steps = steps
 
     # -- causes in the record ------------------------------------------------------------------
 
-    def _replay(self, rebalance: RecordedRebalance) -> None:
+    def _apply_membership_changes(self, rebalance: RecordedRebalance) -> None:
         """Apply the departures and joins of a recorded rebalance to the simulated group.
 
         If they cause a rebalance under the policy, simulate it. Otherwise add an output row with
         the reason why there is no rebalance.
         """
         generation = rebalance.generation
-        self.cluster = self.context.clusters.at(generation.timestamp_ms)
+        self.cluster = self.context.clusters.cluster_at(generation.timestamp_ms)
         if not rebalance.replayable and generation.first.members:
             for key in list(self.state.members):
-                self._remove(key)
+                self._remove_member(key)
             self.state.released, self.pending = [], None
             return
         extra, why, is_caused = Absences(), _NO_CAUSE, False
         for absence in rebalance.departures:
-            is_known, undetected = self._depart(rebalance, absence)
-            is_caused, extra = is_caused or is_known, extra.plus(undetected)
+            is_known, undetected = self._apply_departure(rebalance, absence)
+            is_caused, extra = is_caused or is_known, extra.add_absences(undetected)
             why = _AWAY if self.policy.static else _SILENT
         for absence in rebalance.returns if self.policy.static else ():
             if absence.as_member is not None:  # a static member keeps its identity (KIP-345)
-                self.state.key_of[absence.as_member.id] = self.state.key(absence.member)
+                self.state.key_of[absence.as_member.id] = self.state.member_key(absence.member)
         for member in generation.first.members:
-            is_change, absent = self._join(member)
+            is_change, absent = self._apply_join(member)
             is_caused = is_caused or is_change
             if absent is not None:
-                extra, why = extra.plus(absent), _BACK if absent.away_s else why
-        self.state.order_as_recorded(generation.first.members)
+                extra, why = extra.add_absences(absent), _BACK if absent.away_s else why
+        self.state.sort_members_as_recorded(generation.first.members)
         is_caused = is_caused or has_other_cause(self.policy, rebalance)
         if rebalance.is_follow_up and not is_caused:
             why = _FOLLOWS
             self.second_phase()
         if is_caused:
-            self._begin(rebalance, extra)
+            self._begin_rebalance(rebalance, extra)
         else:
             self._add_row_without_rebalance(rebalance, why, extra)
-        self._complete_pending()
+        self._complete_pending_rebalance()
 
-    def _depart(self, rebalance: RecordedRebalance, absence: Absence) -> tuple[bool, Absences]:
+    def _apply_departure(
+        self, rebalance: RecordedRebalance, absence: Absence
+    ) -> tuple[bool, Absences]:
         """Remove a member from the simulated group, or stop its heartbeats, as in the recorded
         rebalance.
 
@@ -401,22 +406,24 @@ class _Simulation:
         then.
         """
         member = absence.member
-        key = self.state.key(member)
+        key = self.state.member_key(member)
         if not self.state.is_responding(key):
             return False, Absences()
         timeout = self._timeout(member)
         if not absence.expired and (member.instance is not None or not self.policy.static):
-            self._remove(key)
+            self._remove_member(key)
             return True, Absences()
         evicted_ms = absence.gone_ms + timeout
         if evicted_ms <= self.clock.now_ms:
-            return True, self._evict(key, timeout, evicted_ms - rebalance.generation.timestamp_ms)
+            later = evicted_ms - rebalance.generation.timestamp_ms
+            return True, self._evict_member(key, timeout, later)
         absent = AbsentMember(rebalance, absence.gone_ms, timeout)
         self.state.absent[key] = absent
-        self.clock.schedule_at(evicted_ms, partial(self._time_out, key, absent), rank=-1)
+        evict = partial(self._evict_at_session_timeout, key, absent)
+        self.clock.schedule_at(evicted_ms, evict, rank=-1)
         return False, Absences()
 
-    def _join(self, member: MemberState) -> tuple[bool, Absences | None]:
+    def _apply_join(self, member: MemberState) -> tuple[bool, Absences | None]:
         """Add a recorded member to the simulated consumer group, or update its subscription.
 
         Return whether this changes the group, and the partition-seconds lost while it was absent.
@@ -424,7 +431,7 @@ class _Simulation:
         state = self.state
         if member.id in state.evicted_early:
             return False, None
-        key = state.key_of.setdefault(member.id, member.owner)
+        key = state.key_of.setdefault(member.id, member.owner_identity)
         known = state.members.get(key)
         if known is None:
             state.members[key] = SimulatedMember(key, member)
@@ -448,97 +455,98 @@ class _Simulation:
 
     # -- evictions -----------------------------------------------------------------------------
 
-    def _time_out(self, key: str, absent: AbsentMember) -> None:
+    def _evict_at_session_timeout(self, member_key: str, absence: AbsentMember) -> None:
         """Evict an absent member at its session timeout, and begin a rebalance."""
-        if self.state.absent.get(key) is absent:
-            later = self.clock.now_ms - absent.rebalance.generation.timestamp_ms
-            extra = self._evict(key, absent.timeout_ms, later)
-            self._begin(absent.rebalance, extra)
-            self._complete_pending()
+        if self.state.absent.get(member_key) is absence:
+            later = self.clock.now_ms - absence.rebalance.generation.timestamp_ms
+            extra = self._evict_member(member_key, absence.timeout_ms, later)
+            self._begin_rebalance(absence.rebalance, extra)
+            self._complete_pending_rebalance()
 
     def _evict_early(self, rebalance: RecordedRebalance, absence: Absence) -> None:
         """Evict a dead member earlier than recorded: the policy has a shorter session timeout."""
         if self.continuation is not None:
-            self.newest_early = max(self.newest_early, self.recent.position(rebalance))
-        key = self.state.key(absence.member)
+            self.newest_early = max(self.newest_early, self.recent.position_of_rebalance(rebalance))
+        key = self.state.member_key(absence.member)
         if self.state.is_responding(key):
             self.state.evicted_early[absence.member.id] = None
             later = self.clock.now_ms - rebalance.generation.timestamp_ms
-            self._begin(rebalance, self._evict(key, self._timeout(absence.member), later))
+            evicted = self._evict_member(key, self._timeout(absence.member), later)
+            self._begin_rebalance(rebalance, evicted)
 
-    def _evict(self, key: str, timeout_ms: int, delay_ms: int) -> Absences:
+    def _evict_member(self, member_key: str, timeout_ms: int, delay_ms: int) -> Absences:
         """Remove a dead member from the simulated group; return the partition-seconds lost until
         then.
 
         ``delay_ms`` is the time from its recorded to its simulated eviction, negative if earlier.
         """
-        partitions = len(self.state.members[key].owned)
-        self._remove(key, timeout_ms, delay_ms)
-        return Absences(detection_delay(timeout_ms).times(partitions / 1_000))
+        partitions = len(self.state.members[member_key].owned)
+        self._remove_member(member_key, timeout_ms, delay_ms)
+        return Absences(detection_delay(timeout_ms).multiply_by(partitions / 1_000))
 
-    def _remove(self, key: str, session_ms: int | None = None, delay_ms: int = 0) -> None:
+    def _remove_member(
+        self, member_key: str, session_ms: int | None = None, delay_ms: int = 0
+    ) -> None:
         """Remove a member from the simulated consumer group, so that its partitions have no owner.
 
         ``session_ms`` is its session timeout if it was evicted, ``delay_ms`` the time from its
         recorded to its simulated departure.
         """
-        ids = self._recent_member_ids(key)
-        partitions = self.state.members.pop(key).last_owned
+        ids = self._recent_member_ids(member_key)
+        partitions = self.state.members.pop(member_key).last_owned
         self.state.released.append(DepartedOwner(partitions, ids, session_ms, delay_ms))
-        self.state.absent.pop(key, None)
-        self.consumption.remove(key)
+        self.state.absent.pop(member_key, None)
+        self.consumption.remove_member(member_key)
 
-    def _recent_member_ids(self, key: str) -> tuple[str, ...]:
-        """Return a member's Kafka member ids since the last rebalance (by its key), newest
-        first.
-        """
-        former = self.state.former.get(key)
-        return (self.state.members[key].state.id, *(() if former is None else (former,)))
+    def _recent_member_ids(self, member_key: str) -> tuple[str, ...]:
+        """Return a member's Kafka member ids since the last rebalance, newest first."""
+        former = self.state.former.get(member_key)
+        return (self.state.members[member_key].state.id, *(() if former is None else (former,)))
 
     def _timeout(self, member: MemberState) -> int:
         return self.policy.timeout_ms or session_timeout_ms(member)
 
     # -- rebalances ----------------------------------------------------------------------------
 
-    def _begin(self, rebalance: RecordedRebalance, extra: Absences) -> None:
+    def _begin_rebalance(self, rebalance: RecordedRebalance, extra_downtime: Absences) -> None:
         """Begin a simulated rebalance of the group, or add an output row with the reason why not.
 
-        In a classic group it waits until absent members have returned or were evicted. ``extra``
-        are the partition-seconds without a consumer before it.
+        In a classic group it waits until absent members have returned or were evicted.
+        ``extra_downtime`` are the partition-seconds without a consumer before it.
         """
         state = self.state
         if len(state.absent) == len(state.members):
             if not state.members:  # without a consumer they cannot stop at the next join
                 state.released, state.was_empty = [], True
             self._add_row_without_rebalance(
-                rebalance, _EMPTY if not state.members else _AWAY, extra
+                rebalance, _EMPTY if not state.members else _AWAY, extra_downtime
             )
         elif self.pending is not None:
-            self._add_row_without_rebalance(rebalance, _MERGED, extra)
-        elif state.absent and protocol_of(self.policy, rebalance) != CONSUMER:
-            self.pending = PendingRebalance(rebalance, self.clock.now_ms, extra)
+            self._add_row_without_rebalance(rebalance, _MERGED, extra_downtime)
+        elif state.absent and protocol_under_policy(self.policy, rebalance) != CONSUMER:
+            self.pending = PendingRebalance(rebalance, self.clock.now_ms, extra_downtime)
         else:
-            self._complete(rebalance, extra, None)
+            self._complete_rebalance(rebalance, extra_downtime, None)
 
-    def _complete_pending(self) -> None:
+    def _complete_pending_rebalance(self) -> None:
         """Complete the waiting simulated rebalance if all members have joined or were evicted."""
         pending = self.pending
         if pending is not None and not self.state.absent and self.state.members:
             self.pending = None
             waited = self.clock.now_ms - pending.since_ms
             longer = Bounds(waited, waited) if waited else None
-            self._complete(pending.rebalance, pending.extra, longer)
+            self._complete_rebalance(pending.rebalance, pending.extra, longer)
 
-    def _complete(
-        self, rebalance: RecordedRebalance, extra: Absences, longer_ms: Bounds | None
+    def _complete_rebalance(
+        self, rebalance: RecordedRebalance, extra_downtime: Absences, longer_ms: Bounds | None
     ) -> None:
         """Run the assignment strategy in a simulated rebalance and add its output row.
 
-        A second rebalance is scheduled if the cooperative protocol needs one. ``extra`` are the
-        partition-seconds without a consumer before it, ``longer_ms`` is how long it waited.
+        A second rebalance is scheduled if the cooperative protocol needs one. ``extra_downtime``
+        are the partition-seconds without a consumer before it, ``longer_ms`` is how long it waited.
         """
         state = self.state
-        resolved = ResolvedPolicy.at(self.policy, rebalance)
+        resolved = ResolvedPolicy.resolve(self.policy, rebalance)
         rows = self._row_builder(rebalance)
         if resolved is None:
             if rows is not None:
@@ -551,8 +559,8 @@ class _Simulation:
         state.generation += 1
         members = list(state.members.values())
         leader = rebalance.generation.first.leader
-        before = self.consumption.owned(members)
-        result = resolved.rebalance(
+        before = self.consumption.owned_partitions(members)
+        result = resolved.simulate_rebalance(
             members,
             self.cluster,
             state.generation,
@@ -560,16 +568,16 @@ class _Simulation:
             leader=leader,
             departed=[one.partitions for one in state.released],
         )
-        unread = partial(self._estimate_rebalance_downtime, rebalance, extra, longer_ms)
-        self.consumption.rebalance(members, before, resolved.policy)
+        unread = partial(self._estimate_rebalance_downtime, rebalance, extra_downtime, longer_ms)
+        self.consumption.apply_assignment(members, before, resolved.policy)
         if rows is not None:
             row = rows.simulated_row(
                 self.policy,
                 resolved,
                 result,
-                place=self._place(rebalance),
+                row_position=self._place(rebalance),
                 cluster=self.cluster,
-                extra=extra.bounds,
+                extra_downtime=extra_downtime.bounds,
                 longer_ms=longer_ms,
                 unread=unread,
                 is_stored=self.store is not None,
@@ -577,43 +585,37 @@ class _Simulation:
             self._add_row(rebalance, row)
         state.released, state.former, state.was_empty = [], {}, False
         if result.needs_follow_up and self._row_count(rebalance) <= MOST_FOLLOW_UPS:
-            follow_up = partial(self._follow_up, rebalance, state.generation)
+            follow_up = partial(self._begin_follow_up_rebalance, rebalance, state.generation)
             if self.policy.is_own:
                 self.second_phase = follow_up
             else:
                 wait = min((self._timeout(m.state) // 3 for m in members), default=0)
-                self.clock.after(min(wait, HEARTBEAT_MS), follow_up, rank=-1)
+                self.clock.schedule_after(min(wait, HEARTBEAT_MS), follow_up, rank=-1)
 
     def _estimate_rebalance_downtime(
         self,
         rebalance: RecordedRebalance,
-        extra: Absences,
+        extra_downtime: Absences,
         longer_ms: Bounds | None,
         stops: Int32Array,
         result: RoundResult,
     ) -> UnreadEstimate | None:
         """Estimate the partition-seconds without a consumer in a simulated rebalance.
 
-        Args:
-            rebalance: the recorded rebalance that caused it.
-            extra: partition-seconds without a consumer before it.
-            longer_ms: additional time that it waited for members that did not respond.
-            stops: indices of the partitions that stop (int32).
-            result: the outcome of the simulated rebalance.
+        ``stops`` are the indices of the partitions that stop. The rebalance waited ``longer_ms``
+        for members that did not respond.
         """
-        recorded = self.context.costs(rebalance).protocol
+        recorded = self.context.rebalance_costs(rebalance).protocol
         protocol = recorded if self.policy.protocol == OWN else self.policy.protocol
         is_other = protocol not in (EAGER, recorded)
-        found = stops_of(
-            (stops, result.last_owner),
-            self.cluster.index,
-            [self._recent_member_ids(key) for key in self.state.members],
-            self.state.released,
-            longer_ms.high if longer_ms is not None else 0.0,
+        waited_ms = longer_ms.high if longer_ms is not None else 0.0
+        ids = [self._recent_member_ids(key) for key in self.state.members]
+        found = find_stops(
+            (stops, result.last_owner), self.cluster.index, ids, self.state.released, waited_ms,
             protocol=protocol if is_other else None,
-        )
+        )  # fmt: skip
         is_first = self._row_count(rebalance) == 0
-        inputs = UnreadInputs(found, self.state.was_empty, extra.away_s, is_first)
+        inputs = UnreadInputs(found, self.state.was_empty, extra_downtime.away_s, is_first)
         return self._estimate_downtime(rebalance, inputs)
 
     def _estimate_downtime(
@@ -621,17 +623,15 @@ class _Simulation:
     ) -> UnreadEstimate | None:
         """Estimate partition-seconds without a consumer in a rebalance from the inputs."""
         self.unread_inputs = inputs
-        return inputs.estimate(self.lengths, rebalance)
+        return inputs.estimate_downtime(self.lengths, rebalance)
 
-    def _follow_up(self, rebalance: RecordedRebalance, generation: int) -> None:
+    def _begin_follow_up_rebalance(self, rebalance: RecordedRebalance, generation: int) -> None:
         """Begin the second phase of a cooperative rebalance, unless another one has begun since."""
         if generation == self.state.generation and self.pending is None:
-            self._begin(rebalance, Absences())
+            self._begin_rebalance(rebalance, Absences())
 
     def _switch_strategy(self, resolved: ResolvedPolicy) -> None:
-        """Switch the group to another assignment strategy; members lose the old one's
-        stored data.
-        """
+        """Switch to another assignment strategy; members lose the old one's stored data."""
         before, self.state.resolved = self.state.resolved, resolved
         if before is not None and before.strategy is not resolved.strategy:
             for member in self.state.members.values():
@@ -652,7 +652,7 @@ class _Simulation:
             return None
         count = self.counts.get(id(rebalance))
         if count is None:
-            rows = RowBuilder.of(rebalance, self.context, CUMULATIVE)
+            rows = RowBuilder.for_rebalance(rebalance, self.context, CUMULATIVE)
             count = self.counts[id(rebalance)] = RowCount(rebalance, rows)
         return count.rows
 
@@ -662,20 +662,19 @@ class _Simulation:
         return 0 if count is None else count.steps
 
     def _add_row_without_rebalance(
-        self, rebalance: RecordedRebalance, why: str, extra: Absences
+        self, rebalance: RecordedRebalance, reason: str, extra_downtime: Absences
     ) -> None:
-        """Add an output row for a recorded rebalance that does not happen under the policy
-        (``why``).
-        """
+        """Add an output row that says why the policy does not have a recorded rebalance."""
         rows = self._row_builder(rebalance)
-        resolved = ResolvedPolicy.at(self.policy, rebalance)
+        resolved = ResolvedPolicy.resolve(self.policy, rebalance)
         if rows is not None and resolved is not None:
             place = self._place(rebalance)
-            inputs = UnreadInputs(away_s=extra.away_s, restarts=place.step == 0)
+            inputs = UnreadInputs(away_s=extra_downtime.away_s, restarts=place.step == 0)
             unread = self._estimate_downtime(rebalance, inputs)
             row = rows.no_rebalance_row(
-                self.policy, resolved, why, place=place, stopped=extra.bounds, unread=unread
-            )
+                self.policy, resolved, reason,
+                row_position=place, stopped=extra_downtime.bounds, unread=unread,
+            )  # fmt: skip
             self._add_row(rebalance, row)
         elif rows is not None:
             self._add_row(rebalance, rows.unknown_strategy_row(self.policy, self._place(rebalance)))
@@ -687,8 +686,9 @@ class _Simulation:
         """Add an output row that belongs to a recorded rebalance, and store it for the next run."""
         if self.store is not None:
             try:
-                position = self.recent.position(rebalance)
-                self.store.store_row(StoredRow.of(position, row, self.unread_inputs, self.loads))
+                position = self.recent.position_of_rebalance(rebalance)
+                stored = StoredRow.from_row(position, row, self.unread_inputs, self.loads)
+                self.store.store_row(stored)
             except KeyError:  # too long ago: only what is stored so far can be continued
                 self.store = None
         self.unread_inputs = None

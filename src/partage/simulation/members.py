@@ -26,9 +26,9 @@ __all__ = [
     "ConsumptionListener",
     "ConsumptionTracker",
     "SimulatedMember",
-    "joined_group",
-    "last_owned",
-    "owner_view",
+    "build_joined_group",
+    "current_or_last_owned",
+    "owners_by_partition",
     "previous_owners_of",
 ]
 
@@ -82,7 +82,7 @@ class SimulatedMember:
         return self.state.instance or (self.key if static else None)
 
 
-def joined_group(
+def build_joined_group(
     members: Sequence[SimulatedMember], policy: Policy, strategy: Strategy, cluster: Cluster
 ) -> Group:
     """Build the input of an assignment strategy: members with subscriptions and owned partitions.
@@ -97,7 +97,7 @@ def joined_group(
     """
     made = []
     for member in members:
-        topics, user_data, claims = member.topics, None, Claims.of(())
+        topics, user_data, claims = member.topics, None, Claims.from_owned(())
         if not policy.eager and len(member.owned):
             claims = surviving_claims(
                 cluster.index, _reported_as_owned(member, policy, cluster), cluster
@@ -141,13 +141,13 @@ def previous_owners_of(
     Args:
         members: the members before the rebalance.
         problem: the assignment problem of these members, without reported partitions.
-        last_owner: position of each partition's last owner (int32[P]), see `owner_view`.
+        last_owner: position of each partition's last owner (int32[P]), see `owners_by_partition`.
     """
     owned = sum([len(member.last_owned) for member in members])
     has_owner = last_owner >= 0
     if owned == np.count_nonzero(has_owner):
         has_owner &= problem.cluster.partition_exists
-        return PreviousOwners.of_owner(np.where(has_owner, last_owner, np.int64(UNOWNED)))
+        return PreviousOwners.from_owner_array(np.where(has_owner, last_owner, np.int64(UNOWNED)))
     # In a damaged record several members own a partition: the newest generation counts.
     group = Group(
         member.replaced(
@@ -159,8 +159,8 @@ def previous_owners_of(
     return previous_owners(Problem(group, problem.cluster))
 
 
-def last_owned(
-    before: Mapping[str, Int32Array], assigned_now: Mapping[str, Int32Array]
+def current_or_last_owned(
+    owned_before: Mapping[str, Int32Array], assigned_now: Mapping[str, Int32Array]
 ) -> dict[str, Int32Array]:
     """Return, for each member, the partitions of which it is the current or most recent owner.
 
@@ -168,22 +168,22 @@ def last_owned(
     still counts for its last owner until the second phase assigns it.
 
     Args:
-        before: partitions of each member before the rebalance.
+        owned_before: partitions of each member before the rebalance.
         assigned_now: partitions of each member in the new assignment.
     """
     assigned = np.concatenate([*assigned_now.values(), EMPTY])
-    owned = np.concatenate([*before.values(), EMPTY])
+    owned = np.concatenate([*owned_before.values(), EMPTY])
     has_owner = np.zeros(max(assigned.max(initial=-1), owned.max(initial=-1)) + 1, bool)
     has_owner[assigned] = True
     out = {}
     for owner, dense in assigned_now.items():
-        old = before.get(owner, EMPTY)
+        old = owned_before.get(owner, EMPTY)
         released = old[~has_owner[old]]
         out[owner] = np.concatenate([dense, released]) if len(released) else dense
     return out
 
 
-def owner_view(
+def owners_by_partition(
     partition_count: int, owned: Iterable[Int32Array], departed: Iterable[Int32Array] = ()
 ) -> Int32Array:
     """Return an array with the owner of each partition, as an index of the members (int32[P]).
@@ -225,22 +225,25 @@ class ConsumptionTracker:
         self._consumed: dict[str, Int32Array] = {}
         self._target: dict[str, Int32Array] = {}
 
-    def owned(self, members: Sequence[SimulatedMember]) -> Mapping[str, Int32Array]:
+    def owned_partitions(self, members: Sequence[SimulatedMember]) -> Mapping[str, Int32Array]:
         """Return a dict from member key to the partitions that the member owns before a rebalance.
 
         The result is empty if no listener receives changes.
         """
         return {} if self._listener is None else {one.key: one.owned for one in members}
 
-    def rebalance(
-        self, members: Sequence[SimulatedMember], before: Mapping[str, Int32Array], policy: Policy
+    def apply_assignment(
+        self,
+        members: Sequence[SimulatedMember],
+        owned_before: Mapping[str, Int32Array],
+        policy: Policy,
     ) -> None:
         """Change the members' partitions to their new assignment, and report each step to the
         listener.
 
         Args:
             members: the members with their new assignment.
-            before: partitions of each member before the rebalance, by member key.
+            owned_before: partitions of each member before the rebalance, by member key.
             policy: the policy; eager members stop everything first.
         """
         if self._listener is None:
@@ -253,35 +256,37 @@ class ConsumptionTracker:
                 for i, key in enumerate(self._target, 1):
                     wait = COORDINATOR_HEARTBEAT_MS * (turn - 1)
                     wait += COORDINATOR_HEARTBEAT_MS * i // len(self._target)
-                    self._clock.after(wait, partial(self._reconcile, key), rank=-2)
+                    self._clock.schedule_after(
+                        wait, partial(self._start_free_partitions, key), rank=-2
+                    )
             return
         between = {
-            key: EMPTY if policy.eager else before[key][np.isin(before[key], target)]
+            key: EMPTY if policy.eager else owned_before[key][np.isin(owned_before[key], target)]
             for key, target in self._target.items()
         }
         for consumed in (between, dict(self._target)):
             self._consumed = consumed
-            self._notify()
+            self._report_consumed_partitions()
 
-    def remove(self, key: str) -> None:
+    def remove_member(self, member_key: str) -> None:
         """Remove a member (by its key) that left the group, and report this to the listener."""
         if self._listener is not None:
-            self._target.pop(key, None)
-            if self._consumed.pop(key, None) is not None:
-                self._notify()
+            self._target.pop(member_key, None)
+            if self._consumed.pop(member_key, None) is not None:
+                self._report_consumed_partitions()
 
-    def _reconcile(self, key: str) -> None:
+    def _start_free_partitions(self, member_key: str) -> None:
         """Start the assigned partitions of a member (by its key) that no other member still
         consumes.
         """
-        target = self._target.get(key)
+        target = self._target.get(member_key)
         if target is None:
             return
-        others = [dense for other, dense in self._consumed.items() if other != key]
-        self._consumed[key] = target[~np.isin(target, np.concatenate([*others, EMPTY]))]
-        self._notify()
+        others = [dense for other, dense in self._consumed.items() if other != member_key]
+        self._consumed[member_key] = target[~np.isin(target, np.concatenate([*others, EMPTY]))]
+        self._report_consumed_partitions()
 
-    def _notify(self) -> None:
+    def _report_consumed_partitions(self) -> None:
         """Report to the listener which partitions each member consumes now."""
         if self._listener is not None:
             self._listener(self._clock.now_ms, dict(self._consumed))

@@ -15,11 +15,11 @@ import numpy as np
 from partage.api.measures import MeasurementCache
 from partage.history.stop_model import UnreadEstimate
 from partage.judge import Facts, Measures, PreviousOwners, check
-from partage.judge.measures import tally
+from partage.judge.measures import count_by_member
 from partage.model import Assignment, Cluster, Group, Plan, Problem
 from partage.model.index import Index, Int32Array
 from partage.simulation.commit_statistics import Weights
-from partage.simulation.rounds import content_key, most_entries
+from partage.simulation.rounds import content_key, max_cache_entries
 from partage.tables.statuses import RECORDED
 
 __all__ = [
@@ -32,15 +32,15 @@ __all__ = [
     "PlanTexts",
     "RecomputeInputs",
     "SimulatedRebalance",
+    "format_plan_json",
     "load_spread",
-    "plan_json",
 ]
 
 
 class Bounds(NamedTuple):
     """Lower and upper bound of a value that the log shows only approximately, such as a duration.
 
-    >>> Bounds(1, 2) + Bounds(3, 4), Bounds(1, 2).times(3)
+    >>> Bounds(1, 2) + Bounds(3, 4), Bounds(1, 2).multiply_by(3)
     (Bounds(low=4, high=6), Bounds(low=3, high=6))
     """
 
@@ -52,7 +52,7 @@ class Bounds(NamedTuple):
             return NotImplemented
         return Bounds(self.low + other.low, self.high + other.high)
 
-    def times(self, factor: float) -> Bounds:
+    def multiply_by(self, factor: float) -> Bounds:
         """Return the lower and the upper bound multiplied by a non-negative factor."""
         return Bounds(self.low * factor, self.high * factor)
 
@@ -148,7 +148,7 @@ class SimulatedRebalance:
     # Its arrays have no truth value; rows that differ in it differ in a column, too.
     recompute: RecomputeInputs | None = field(default=None, compare=False)
 
-    def row(self) -> dict[str, Any]:
+    def to_row(self) -> dict[str, Any]:
         """Return the simulated rebalance as a row (dict) of table ``replays``.
 
         The caller adds the columns for the run and the group.
@@ -239,7 +239,7 @@ class CachedJudge:
         key = (id(cluster), id(weights), known, plan.members, content)
         cached = self._metrics.get(key)
         if cached is None or plan.unresolved:
-            if len(self._metrics) >= most_entries(len(group), _MOST_CACHED):
+            if len(self._metrics) >= max_cache_entries(len(group), _MOST_CACHED):
                 self._metrics.clear()
             metrics = self._measure(plan, group, cluster, weights, old_owners)
             # The entry holds cluster, weights and group, so that their ids in the key stay theirs.
@@ -252,7 +252,7 @@ class CachedJudge:
 
         ``key`` has the group's content. Other caches use object identity as key.
         """
-        if len(self._groups) >= most_entries(len(group), _MOST_CACHED):
+        if len(self._groups) >= max_cache_entries(len(group), _MOST_CACHED):
             self._groups.clear()
         return self._groups.setdefault(key, group)
 
@@ -264,7 +264,7 @@ class CachedJudge:
         weights: Weights,
         old_owners: PreviousOwners | None,
     ) -> PlanMetrics:
-        found = self._shared.measure(
+        found = self._shared.measure_cached(
             plan, group, cluster, partition_weight=weights, old_owners=old_owners
         )
         return PlanMetrics(
@@ -335,7 +335,7 @@ class PlanLoads:
         self._loads: dict[tuple[int, int, int], tuple[RecomputeInputs, Loads]] = {}
         self._facts: dict[tuple[int, int], Facts] = {}
 
-    def loads(self, inputs: RecomputeInputs) -> Loads:
+    def load_arrays(self, inputs: RecomputeInputs) -> Loads:
         """Return the arrays from which `load_spread` computes each member's load under an
         assignment.
 
@@ -351,10 +351,10 @@ class PlanLoads:
             facts = self._facts.get(key[1:])
             if facts is None:
                 facts = self._facts[key[1:]] = Facts(Problem(inputs.group, inputs.cluster))
-            counted = tally(inputs.plan, facts)
+            counted = count_by_member(inputs.plan, facts)
             loads = (
                 counted.member.astype(np.int32), counted.partition.astype(np.int32),
-                np.flatnonzero(facts.takes_part).astype(np.int32), facts.members,
+                np.flatnonzero(facts.takes_part).astype(np.int32), facts.member_count,
             )  # fmt: skip
             # The entry holds the objects, so that no other one gets the ids of its key.
             known = self._loads[key] = inputs, loads
@@ -366,7 +366,7 @@ def load_spread(loads: Loads | None, weights: Weights) -> float | None:
     second).
 
     Args:
-        loads: arrays of an assignment from `PlanLoads.loads`.
+        loads: arrays of an assignment from `PlanLoads.load_arrays`.
         weights: records per second of each partition (float64[P]).
     """
     if loads is None or weights is None or not len(loads[2]):
@@ -392,13 +392,13 @@ class PlanTexts:
         self._texts: dict[object, tuple[Index, str]] = {}
         self._characters = 0
 
-    def text(self, plan: Plan) -> str:
+    def plan_to_json(self, plan: Plan) -> str:
         """Return an assignment as JSON: member id to topic to list of partition numbers."""
         arrays = plan.start.tobytes(), plan.partition.tobytes()
         key = (id(plan.index), plan.members, *arrays)
         known = self._texts.get(key)
         if known is None:
-            text = plan_json(_numbers_by_topic(plan))
+            text = format_plan_json(_numbers_by_topic(plan))
             self._characters += len(text)
             if len(self._texts) >= _MOST_TEXTS or self._characters > _MOST_CHARACTERS:
                 self._texts.clear()
@@ -424,10 +424,10 @@ def _numbers_by_topic(plan: Plan) -> dict[str, dict[str, list[int]]]:
     return out
 
 
-def plan_json(plan: Mapping[str, Mapping[str, list[int]]]) -> str:
+def format_plan_json(plan: Mapping[str, Mapping[str, list[int]]]) -> str:
     """Return an assignment, given as nested dicts, in the compact JSON of table ``replays``.
 
-    >>> plan_json({"a": {"t": [0, 1]}})
+    >>> format_plan_json({"a": {"t": [0, 1]}})
     '{"a":{"t":[0,1]}}'
     """
     return _encode(plan)

@@ -86,10 +86,10 @@ def _simulate_each_policy(
 
     Policies that are equal for this rebalance are simulated once.
     """
-    rows = RowBuilder.of(rebalance, context, PER_REBALANCE)
+    rows = RowBuilder.for_rebalance(rebalance, context, PER_REBALANCE)
     simulated: dict[tuple[object, ...], list[SimulatedRebalance]] = {}
     for policy in policies:
-        resolved = ResolvedPolicy.at(policy, rebalance)
+        resolved = ResolvedPolicy.resolve(policy, rebalance)
         if resolved is None:
             yield rows.unknown_strategy_row(policy)
             continue
@@ -146,10 +146,10 @@ def _simulate_policy(
         yield rows.no_rebalance_row(policy, resolved, _FOLLOWS)
         return
     for step in range(MOST_FOLLOW_UPS + 1):
-        result = resolved.rebalance(
+        result = resolved.simulate_rebalance(
             members,
             rows.cluster,
-            generation.number + step,
+            generation.generation_number + step,
             rows.context.problems,
             leader=state.leader,
             group=group,
@@ -157,7 +157,7 @@ def _simulate_policy(
         )
         extra = NOTHING if step else rows.detection_delay_seconds(policy)
         place = RowPlace(step, generation.timestamp_ms)
-        row = rows.simulated_row(policy, resolved, result, place=place, extra=extra)
+        row = rows.simulated_row(policy, resolved, result, row_position=place, extra_downtime=extra)
         if rebalance.is_follow_up:  # its plan is compared; its costs are counted before
             quiet = rows.no_rebalance_row(policy, resolved, _FOLLOWS)
             yield replace(
@@ -200,10 +200,10 @@ def _build_members(
     ``resolved`` is the policy with its strategy.
     """
     is_coordinator, stores_data = resolved.policy.protocol == CONSUMER, resolved.stores_member_data
-    before = max(rebalance.generation.number - 1, NO_GENERATION)
+    before = max(rebalance.generation.generation_number - 1, NO_GENERATION)
     members = []
     for state in rebalance.generation.first.members:
-        key = state.owner
+        key = state.owner_identity
         last = rebalance.last_owned.get(key, EMPTY)
         is_new = state.id not in rebalance.ids_before
         if is_new and not is_coordinator:

@@ -86,7 +86,7 @@ class Policy:
     timeout_ms: int | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Policy:
+    def parse(cls, policy_name: str) -> Policy:
         """Parse the text of a policy's name, such as ``cooperative/sticky+static``, or an
         abbreviation.
 
@@ -95,10 +95,10 @@ class Policy:
             InvalidConfigError: the protocol, an option or a duration is invalid, or the strategy
                 does not support the protocol.
         """
-        name, *options = text.strip().split("+")
-        policy = _parse_without_options(name.strip(), text)
+        name, *options = policy_name.strip().split("+")
+        policy = _parse_without_options(name.strip(), policy_name)
         for option in options:
-            policy = _with_option(policy, option.strip(), text)
+            policy = _with_option(policy, option.strip(), policy_name)
         return policy
 
     @classmethod
@@ -157,7 +157,7 @@ class Policy:
         """
         return self.protocol == EAGER
 
-    def as_strategy(self, protocol: str, strategy: Strategy) -> Policy:
+    def with_protocol_and_strategy(self, protocol: str, strategy: Strategy) -> Policy:
         """Return a copy of the policy with another protocol and strategy, and the same options."""
         return replace(self, protocol=protocol, strategy=strategy)
 
@@ -182,7 +182,7 @@ def _parse_without_options(name: str, text: str) -> Policy:
     # The name of a plug-in may contain a slash.
     if "/" not in name or name in registry.strategies():
         strategy = _strategy(name, name)
-        return _build_checked(_preferred_protocol(strategy), strategy, text)
+        return _build_checked_policy(_preferred_protocol(strategy), strategy, text)
     protocol, _, short = name.partition("/")
     if protocol not in _PROTOCOLS:
         close = difflib.get_close_matches(protocol, _PROTOCOLS, n=1)
@@ -192,7 +192,7 @@ def _parse_without_options(name: str, text: str) -> Policy:
     known = registry.strategies()
     server_name = f"{_SERVER}{short}"
     wanted = server_name if protocol == CONSUMER and server_name in known else short
-    return _build_checked(protocol, _strategy(wanted, name), text)
+    return _build_checked_policy(protocol, _strategy(wanted, name), text)
 
 
 def _strategy(wanted: str, given: str) -> Strategy:
@@ -213,7 +213,7 @@ def _preferred_protocol(strategy: Strategy) -> str:
     return COOPERATIVE if first == RebalanceProtocol.COOPERATIVE else EAGER
 
 
-def _build_checked(protocol: str, strategy: Strategy, text: str) -> Policy:
+def _build_checked_policy(protocol: str, strategy: Strategy, text: str) -> Policy:
     """Build a policy from a protocol and a strategy, after checking that Kafka allows the
     combination.
 

@@ -53,9 +53,9 @@ __all__ = [
     "SimulationStore",
     "StoredRow",
     "UnreadInputs",
+    "find_stops",
     "has_other_cause",
-    "protocol_of",
-    "stops_of",
+    "protocol_under_policy",
 ]
 
 
@@ -85,7 +85,7 @@ class Absences(NamedTuple):
     bounds: Bounds = NOTHING
     away_s: float = 0.0
 
-    def plus(self, other: Absences) -> Absences:
+    def add_absences(self, other: Absences) -> Absences:
         """Return the sum of these and other partition-seconds without a consumer."""
         return Absences(self.bounds + other.bounds, self.away_s + other.away_s)
 
@@ -150,25 +150,25 @@ class PolicyState:
     generation: int = 0
     resolved: ResolvedPolicy | None = None
 
-    def key(self, member: MemberState) -> str:
+    def member_key(self, member: MemberState) -> str:
         """Return the key by which the simulation identifies a recorded member across restarts."""
-        return self.key_of.get(member.id, member.owner)
+        return self.key_of.get(member.id, member.owner_identity)
 
-    def is_responding(self, key: str) -> bool:
+    def is_responding(self, member_key: str) -> bool:
         """Return whether a member (given by its key) is in the group and sends heartbeats."""
-        return key in self.members and key not in self.absent
+        return member_key in self.members and member_key not in self.absent
 
-    def order_as_recorded(self, recorded: Iterable[MemberState]) -> None:
+    def sort_members_as_recorded(self, recorded: Iterable[MemberState]) -> None:
         """Sort the simulated members of a consumer group in the order of the recorded members.
 
         Members that exist only in the simulated group come last.
         """
-        keys = map(self.key, recorded)
+        keys = map(self.member_key, recorded)
         first = {key: self.members[key] for key in keys if key in self.members}
         # The first occurrence of a key in a mapping decides its place.
         self.members = first | self.members
 
-    def forget_old(self, limit: int) -> None:
+    def forget_old_members(self, limit: int) -> None:
         """Forget members that left the simulated group long ago, to bound memory.
 
         Args:
@@ -183,7 +183,7 @@ class PolicyState:
 # -- what a recorded rebalance means under a policy ----------------------------------------------
 
 
-def protocol_of(policy: Policy, rebalance: RecordedRebalance) -> str:
+def protocol_under_policy(policy: Policy, rebalance: RecordedRebalance) -> str:
     """Return the rebalance protocol of a recorded rebalance under a policy: eager, cooperative,
     consumer.
 
@@ -211,10 +211,10 @@ def has_other_cause(policy: Policy, rebalance: RecordedRebalance) -> bool:
     # A member that rejoins for a reason of its own: only classic members do.
     is_rejoin = kinds[0] in {"broker", "request", "unknown"} if kinds else False
     is_static_restart = kinds[:1] == ("bounce",) and not (rebalance.departures or rebalance.returns)
-    return (is_rejoin or is_static_restart) and protocol_of(policy, rebalance) != CONSUMER
+    return (is_rejoin or is_static_restart) and protocol_under_policy(policy, rebalance) != CONSUMER
 
 
-def stops_of(
+def find_stops(
     stopped: tuple[Int32Array, Int32Array | None],
     index: Index,
     ids: Sequence[tuple[str, ...]],
@@ -228,7 +228,7 @@ def stops_of(
 
     Args:
         stopped: indices of these partitions (int32), and the position of each partition's last
-            owner (int32[P], see `owner_view`).
+            owner (int32[P], see `owners_by_partition`).
         index: the numbering of partitions.
         ids: member ids of each member, the newest first.
         released: members that left since the previous rebalance.
@@ -315,7 +315,7 @@ class Checkpoint:
     steps: tuple[tuple[int, int], ...]
 
     @property
-    def rebalances(self) -> frozenset[int]:
+    def rebalance_positions(self) -> frozenset[int]:
         """Indices, in the group's history, of the recorded rebalances that the stored state refers
         to.
         """
@@ -377,13 +377,13 @@ class RecentRebalances:
     def __getitem__(self, position: int) -> RecordedRebalance:
         return self._recent[position] if position in self._recent else self._old[position]
 
-    def add(self, position: int, rebalance: RecordedRebalance) -> None:
+    def add_rebalance(self, position: int, rebalance: RecordedRebalance) -> None:
         """Add the next recorded rebalance; ``position`` is its index in the group's history."""
         self._recent[position] = rebalance
         # The object is kept as long as the entry, so that no other one gets its id.
         self._position_of[id(rebalance)] = position
 
-    def position(self, rebalance: RecordedRebalance) -> int:
+    def position_of_rebalance(self, rebalance: RecordedRebalance) -> int:
         """Return the index of a recorded rebalance in its group's history.
 
         Raises:
@@ -425,13 +425,15 @@ class UnreadInputs(NamedTuple):
     away_s: float = 0.0
     restarts: bool = True
 
-    def estimate(self, lengths: StopLengths, rebalance: RecordedRebalance) -> UnreadEstimate | None:
+    def estimate_downtime(
+        self, lengths: StopLengths, rebalance: RecordedRebalance
+    ) -> UnreadEstimate | None:
         """Estimate the partition-seconds without a consumer in the simulated rebalance.
 
         ``lengths`` estimates from recorded intervals without a consumer, and removes those it uses.
         ``rebalance`` is the recorded rebalance.
         """
-        return lengths.estimate(
+        return lengths.estimate_downtime(
             rebalance, self.stops, was_empty=self.was_empty, away_s=self.away_s,
             restarts=self.restarts,
         )  # fmt: skip
@@ -446,15 +448,15 @@ class UnreadInputs(NamedTuple):
         return [[*owners], owner_of, self.was_empty, self.away_s, self.restarts]
 
     @classmethod
-    def from_json(cls, cells: list[Any], stops: Int32Array, index: Index) -> UnreadInputs:
+    def from_json(cls, json_values: list[Any], stops: Int32Array, index: Index) -> UnreadInputs:
         """Restore the inputs of a downtime estimate from the JSON values that `to_json` returned.
 
         Args:
-            cells: the JSON values.
+            json_values: the JSON values.
             stops: indices of the partitions that stop (int32).
             index: the numbering of partitions.
         """
-        owners, owner_of, was_empty, away_s, restarts = cells
+        owners, owner_of, was_empty, away_s, restarts = json_values
         rest = [(tuple(ids), *more) for ids, *more in owners]
         topics, numbers = index.topic_of[stops].tolist(), index.number_of[stops].tolist()
         found = tuple(
@@ -479,7 +481,7 @@ class StoredRow(NamedTuple):
     """A row of the output table ``replays`` in the form that is stored for the next run.
 
     Values are representable in JSON. Columns that depend on later commits are stored as inputs,
-    from which `finish` computes them.
+    from which `complete_row` computes them.
 
     Attributes:
         position: position of the recorded rebalance in the group's history.
@@ -501,13 +503,17 @@ class StoredRow(NamedTuple):
     unread: list[Any] | None
 
     @classmethod
-    def of(
-        cls, position: int, row: SimulatedRebalance, unread: UnreadInputs | None, loads: PlanLoads
+    def from_row(
+        cls,
+        rebalance_position: int,
+        row: SimulatedRebalance,
+        unread: UnreadInputs | None,
+        loads: PlanLoads,
     ) -> StoredRow:
         """Convert an output row of a simulation to the form that is stored for the next run.
 
         Args:
-            position: position of the recorded rebalance in the group's history.
+            rebalance_position: position of the recorded rebalance in the group's history.
             row: the row, with `RecomputeInputs` if some of its columns depend on later commits.
             unread: inputs of its unread time (time without a consumer); None if it has no estimate.
             loads: cache of the loads of assignments.
@@ -518,16 +524,16 @@ class StoredRow(NamedTuple):
         else:
             of_plan: list[Any] | None = None
             if inputs.has_loads:
-                *arrays, members = loads.loads(inputs)
+                *arrays, members = loads.load_arrays(inputs)
                 of_plan = [*map(_text, arrays), members]
             cells = [_text(inputs.stops), inputs.extra, inputs.longer_ms, of_plan]
         return cls(
-            position, row.time_ms, [getattr(row, name) for name in _FIELDS],
+            rebalance_position, row.time_ms, [getattr(row, name) for name in _FIELDS],
             [getattr(row.measured, name) for name in _METRICS], fixed, cells,
             None if unread is None else unread.to_json(),
         )  # fmt: skip
 
-    def finish(
+    def complete_row(
         self,
         policy: str,
         rebalance: RecordedRebalance,
@@ -549,10 +555,10 @@ class StoredRow(NamedTuple):
         spread = None
         if self.recompute is not None:
             extra, longer_ms = _bounds(self.recompute[1]), _bounds(self.recompute[2])
-            costs = context.costs(rebalance)
+            costs = context.rebalance_costs(rebalance)
             stopped = costs.stopped_seconds(stops, context.usual_ms, longer_ms=longer_ms)
             stopped = None if stopped is None or extra is None else stopped + extra
-            reread = costs.reread(stops)
+            reread = costs.reread_bounds(stops)
             if self.recompute[3] is not None:
                 member, partition, taking, members = self.recompute[3]
                 loads = (_array(member), _array(partition), _array(taking), members)
@@ -560,7 +566,7 @@ class StoredRow(NamedTuple):
         unread = None
         if self.unread is not None:
             inputs = UnreadInputs.from_json(self.unread, stops, context.clusters.index)
-            unread = inputs.estimate(lengths, rebalance)
+            unread = inputs.estimate_downtime(lengths, rebalance)
         return SimulatedRebalance(
             policy=policy, reading=CUMULATIVE, time_ms=self.time_ms,
             measured=PlanMetrics(
@@ -622,7 +628,7 @@ class Continuation:
     _next: StoredRow | None = None
     _number: int = 0
 
-    def covers(self, position: int) -> bool:
+    def is_already_simulated(self, position: int) -> bool:
         """Return whether an earlier run has already simulated a recorded rebalance.
 
         ``position`` is its index in the group's history.

@@ -18,14 +18,14 @@ from partage.history.pauses import Pause
 from partage.history.problems import partitions_by_member, recorded_assignment, unsupported_reason
 from partage.history.records import MemberState
 from partage.model.index import Int32Array
-from partage.simulation.members import last_owned
+from partage.simulation.members import current_or_last_owned
 
 __all__ = [
     "Absence",
     "OwnershipTracker",
     "RecordedRebalance",
     "RecordedRebalanceBuilder",
-    "departed_members",
+    "find_departed_members",
     "recorded_rebalances",
     "session_timeout_ms",
 ]
@@ -92,19 +92,19 @@ class _AbsenceTracker:
         if self._before is not None and generation.incarnation != self._before.incarnation:
             self._before, self._departed = None, {}
         departures = []
-        for absence in departed_members(generation, self._before, self._timeout_ms):
+        for absence in find_departed_members(generation, self._before, self._timeout_ms):
             departure = _Departure(absence)
             departures.append(departure)
             self._departed[absence.member.id] = departure
-        old = {m.owner for m in (self._before.last.members if self._before else ())}
+        old = {m.owner_identity for m in (self._before.last.members if self._before else ())}
         former_id = {c.member: c.was for c in generation.causes if c.was is not None}
         returns = []
-        for member in {m.owner: m for m in generation.first.members}.values():
+        for member in {m.owner_identity: m for m in generation.first.members}.values():
             departed = self._departed.pop(former_id.get(member.id, ""), None)
-            if member.owner not in old and departed is not None:
+            if member.owner_identity not in old and departed is not None:
                 departed.absence = replace(
                     departed.absence,
-                    back=(generation.incarnation, generation.number),
+                    back=(generation.incarnation, generation.generation_number),
                     back_ms=generation.timestamp_ms,
                     as_member=member,
                 )
@@ -115,26 +115,30 @@ class _AbsenceTracker:
         return departures, returns
 
 
-def departed_members(
-    generation: Generation, before: Generation | None, timeout_ms: int | None
+def find_departed_members(
+    generation: Generation, previous_generation: Generation | None, timeout_ms: int | None
 ) -> list[Absence]:
     """Return the members that left a consumer group in a rebalance, as one `Absence` each.
 
     Args:
         generation: the generation that the rebalance created.
-        before: the previous generation; None for a group's first one.
+        previous_generation: the previous generation; None for a group's first one.
         timeout_ms: the broker's session timeout for members that sent none; None if not known.
     """
-    present = {m.owner for m in generation.first.members}
-    old = {m.owner: m for m in before.last.members} if before is not None else {}
+    present = {m.owner_identity for m in generation.first.members}
+    old = (
+        {m.owner_identity: m for m in previous_generation.last.members}
+        if previous_generation is not None
+        else {}
+    )
     return [
-        _absence(_with_timeout(member, timeout_ms), generation)
+        _absence(_with_session_timeout(member, timeout_ms), generation)
         for owner, member in old.items()
         if owner not in present
     ]
 
 
-def _with_timeout(member: MemberState, timeout_ms: int | None) -> MemberState:
+def _with_session_timeout(member: MemberState, timeout_ms: int | None) -> MemberState:
     """Return a member with the broker's session timeout (``timeout_ms``) filled in if it
     sent none.
     """
@@ -148,7 +152,7 @@ def _absence(member: MemberState, now: Generation) -> Absence:
     # A static member sends no LeaveGroup on close; only an administrator removes it.
     expired = bool(kinds & _EXPIRED) or (member.instance is not None and _LEFT not in kinds)
     gone_ms = now.timestamp_ms - (session_timeout_ms(member) if expired else 0)
-    return Absence(member, (now.incarnation, now.number), gone_ms, expired)
+    return Absence(member, (now.incarnation, now.generation_number), gone_ms, expired)
 
 
 def session_timeout_ms(member: MemberState) -> int:
@@ -205,7 +209,7 @@ class RecordedRebalance:
 
     def owned_by_departed(self) -> list[Int32Array]:
         """Return the partition indices of each member that left the group before this rebalance."""
-        present = {m.owner for m in self.generation.first.members}
+        present = {m.owner_identity for m in self.generation.first.members}
         return [dense for owner, dense in self.owned.items() if owner not in present]
 
 
@@ -247,26 +251,27 @@ class OwnershipTracker:
             return
         if newest.replayable:
             now = newest.generation
-            cluster = self._clusters.at(now.timestamp_ms)
+            cluster = self._clusters.cluster_at(now.timestamp_ms)
             given = partitions_by_member(recorded_assignment(now.last, cluster))
             # Of two members with one instance id the later one owns the name, as in the broker.
-            self._owned = {m.owner: given[m.id] for m in now.last.members}
-            self._last_owned = last_owned(self._last_owned, self._owned)
+            self._owned = {m.owner_identity: given[m.id] for m in now.last.members}
+            self._last_owned = current_or_last_owned(self._last_owned, self._owned)
         else:
             self._owned, self._last_owned = {}, {}
 
-    def stored(self) -> tuple[Any, ...]:
+    def export_state(self) -> tuple[Any, ...]:
         """Return the tracked owners of partitions as values that can be stored between two runs.
 
-        Partition indices stay valid as long as metadata is only appended (`ClusterHistory.append`).
+        Partition indices stay valid as long as metadata is only appended
+        (`ClusterHistory.append_metadata`).
         """
         self._apply_newest()
         owned = self._owned
         more = {m: dense for m, dense in self._last_owned.items() if dense is not owned.get(m)}
         return self._incarnation, owned, more
 
-    def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the tracked owners of partitions from the values (``state``) that `stored`
+    def restore_state(self, state: tuple[Any, ...]) -> None:
+        """Restore the tracked owners of partitions from the values (``state``) that `export_state`
         returned.
         """
         self._incarnation, self._owned, more = state
@@ -307,7 +312,7 @@ class RecordedRebalanceBuilder:
         while self._behind is not None and len(self._queue) > self._behind:
             yield self._build_oldest()
 
-    def finish(self) -> Iterator[RecordedRebalance]:
+    def finish_rebalances(self) -> Iterator[RecordedRebalance]:
         """Yield the recorded rebalances that are still incomplete, at the end of the log."""
         while self._queue:
             yield self._build_oldest()
@@ -344,4 +349,4 @@ def recorded_rebalances(
     builder = RecordedRebalanceBuilder(clusters, session_timeout_ms)
     for generation in generations:
         yield from builder.add_generation(generation)
-    yield from builder.finish()
+    yield from builder.finish_rebalances()

@@ -25,9 +25,9 @@ from partage.model.index import Index, Int32Array
 from partage.simulation.members import (
     EMPTY,
     SimulatedMember,
-    joined_group,
-    last_owned,
-    owner_view,
+    build_joined_group,
+    current_or_last_owned,
+    owners_by_partition,
     previous_owners_of,
 )
 from partage.simulation.policies import CONSUMER, Policy, recorded_protocol, recorded_strategy
@@ -41,7 +41,7 @@ __all__ = [
     "RoundResult",
     "SharedProblems",
     "content_key",
-    "most_entries",
+    "max_cache_entries",
 ]
 
 #: A cooperative group settles in one follow-up; more are allowed for strategies that need them.
@@ -58,7 +58,7 @@ class RoundResult:
         status: done, refused (the strategy is not applicable) or failed.
         group: the members, without partitions that they report as owned.
         old_owners: the previous owners, to count moves.
-        last_owner: position of each partition's last owner (int32[P]), see `owner_view`.
+        last_owner: position of each partition's last owner (int32[P]), see `owners_by_partition`.
         plan: the new assignment; None if ``status`` is not done.
         detail: why there is no assignment.
         needs_follow_up: whether a cooperative member lost a partition that it reported as owned, so
@@ -88,7 +88,7 @@ class ResolvedPolicy:
     strategy: Strategy
 
     @classmethod
-    def at(cls, policy: Policy, rebalance: RecordedRebalance) -> ResolvedPolicy | None:
+    def resolve(cls, policy: Policy, rebalance: RecordedRebalance) -> ResolvedPolicy | None:
         """Return a policy with the assignment strategy that it uses at a recorded rebalance.
 
         The result is None if the policy is `own` (the recorded settings) and Partage does not have
@@ -100,21 +100,23 @@ class ResolvedPolicy:
         strategy = recorded_strategy(generation)
         if strategy is None:
             return None
-        return cls(policy.as_strategy(recorded_protocol(generation), strategy), strategy)
+        return cls(
+            policy.with_protocol_and_strategy(recorded_protocol(generation), strategy), strategy
+        )
 
     @property
     def stores_member_data(self) -> bool:
         """True if the strategy stores data for members between rebalances."""
-        return _stores_member_data(self.strategy)
+        return _strategy_stores_member_data(self.strategy)
 
     def restored_memory(self, member: SimulatedMember, index: Index) -> object:
         """Recompute the data that the strategy would store for a member with its current
         partitions.
 
-        If the strategy raises an exception, a placeholder is returned, and the next `rebalance`
-        reports the failure. ``index`` numbers the partitions.
+        If the strategy raises an exception, a placeholder is returned, and the next
+        `simulate_rebalance` reports the failure. ``index`` numbers the partitions.
         """
-        if not _stores_member_data(self.strategy):
+        if not _strategy_stores_member_data(self.strategy):
             return None
         part: Assignment = Assignment.from_lists(index, (member.state.id,), [member.owned])
         try:
@@ -124,7 +126,7 @@ class ResolvedPolicy:
         except Exception as e:  # noqa: BLE001 - foreign code may raise anything
             return _FailedMemory(_error_text(e))
 
-    def rebalance(
+    def simulate_rebalance(
         self,
         members: Sequence[SimulatedMember],
         cluster: Cluster,
@@ -155,9 +157,11 @@ class ResolvedPolicy:
         if failure is not None:
             return _clear_assignments(members, RoundResult(FAILED, detail=failure.why))
         try:
-            joined = shared.join(members, policy, strategy, cluster, sent=group)
+            joined = shared.build_joined_problem(
+                members, policy, strategy, cluster, members_as_sent=group
+            )
             memory = None if leading is None else leading.memory
-            plan = shared.assign(strategy, joined, memory)
+            plan = shared.compute_assignment(strategy, joined, memory)
             plan = plan.settled() if policy.protocol == CONSUMER else plan
             last_owner, old_owners = shared.owners_before(members, joined.members, departed)
             needs_follow_up = policy.cooperative and _loses_claim(joined.problem, plan)
@@ -187,14 +191,16 @@ class _FailedMemory:
     why: str
 
 
-def _clear_assignments(members: Sequence[SimulatedMember], result: RoundResult) -> RoundResult:
+def _clear_assignments(
+    members: Sequence[SimulatedMember], failed_result: RoundResult
+) -> RoundResult:
     """Remove all members' partitions and strategy data after a failed rebalance.
 
-    ``result`` is the failed rebalance, which is returned unchanged.
+    ``failed_result`` is the failed rebalance, which is returned unchanged.
     """
     for member in members:
         member.owned, member.last_owned, member.memory = EMPTY, EMPTY, None
-    return result
+    return failed_result
 
 
 def _loses_claim(problem: Problem, plan: Plan) -> bool:
@@ -228,7 +234,7 @@ def _apply_plan(
     if leader is not None and plan.memory is not None:
         leader.memory = plan.memory
     before = {member.key: member.last_owned for member in members}
-    stores_data = _stores_member_data(strategy)
+    stores_data = _strategy_stores_member_data(strategy)
     lists = plan.lists
     for i, member in enumerate(members):
         member.owned = member.last_owned = lists[i]
@@ -241,7 +247,7 @@ def _apply_plan(
             member.memory = None
     # Two members may have sent one instance id: then the key does not tell them apart.
     if len(before) < len(members) or (last_owner[plan.owner < 0] >= 0).any():
-        last = last_owned(before, {member.key: member.owned for member in members})
+        last = current_or_last_owned(before, {member.key: member.owned for member in members})
         for member in members:
             member.last_owned = last[member.key]
 
@@ -251,7 +257,7 @@ def _sends_user_data(strategy: object) -> bool:
     return method is not PlainStrategy.subscription_user_data
 
 
-def _stores_member_data(strategy: object) -> bool:
+def _strategy_stores_member_data(strategy: object) -> bool:
     """Return whether an assignment strategy stores data for members between rebalances.
 
     Such a strategy defines ``on_assignment``.
@@ -337,14 +343,14 @@ class SharedProblems:
             known = self._without_claims[key] = states, problem
         return known[1]
 
-    def join(
+    def build_joined_problem(
         self,
         members: Sequence[SimulatedMember],
         policy: Policy,
         strategy: Strategy,
         cluster: Cluster,
         *,
-        sent: Group | None = None,
+        members_as_sent: Group | None = None,
     ) -> JoinedProblem:
         """Return the assignment problem that results when members join a rebalance under a policy.
 
@@ -356,7 +362,8 @@ class SharedProblems:
             policy: the policy.
             strategy: the strategy that the policy uses.
             cluster: the cluster metadata at that time.
-            sent: the same members as they joined in the record; None to derive what they send.
+            members_as_sent: the same members as they joined in the record; None to derive what they
+                send.
 
         Raises:
             InvalidProblemError: the record has values that no member can send.
@@ -366,8 +373,8 @@ class SharedProblems:
         nothing_sent = JoinedProblem(shared, shared, ())
         if built_in is not None and not built_in.reads_claims and not policy.cooperative:
             return nothing_sent
-        if built_in is None or sent is not None:
-            group = sent or joined_group(members, policy, strategy, cluster)
+        if built_in is None or members_as_sent is not None:
+            group = members_as_sent or build_joined_group(members, policy, strategy, cluster)
             return JoinedProblem(Problem(group, cluster), shared)
         user_data: list[bytes | None] = [None] * len(members)
         if (policy.eager or policy.cooperative) and _sends_user_data(strategy):
@@ -397,7 +404,8 @@ class SharedProblems:
             departed: partitions of members that left since the last rebalance.
 
         Returns:
-            The position of each partition's last owner (int32[P], see `owner_view`), and the
+            The position of each partition's last owner (int32[P], see `owners_by_partition`), and
+            the
                 previous owners, against which moves are counted.
         """
         lists = [member.last_owned for member in members]
@@ -406,14 +414,14 @@ class SharedProblems:
         known = self._owners.get(key)
         if known is None:
             _make_room(self._owners, len(members), _MOST_OWNERS)
-            last_owner = owner_view(problem.index.partitions, lists, departed)
+            last_owner = owners_by_partition(problem.index.partitions, lists, departed)
             old_owners = previous_owners_of(members, problem, last_owner)
             # The entry holds what the key names by id.
             known = (problem, lists, departed), last_owner, old_owners
             self._owners[key] = known
         return known[1:]
 
-    def assign(self, strategy: Strategy, joined: JoinedProblem, memory: object) -> Plan:
+    def compute_assignment(self, strategy: Strategy, joined: JoinedProblem, memory: object) -> Plan:
         """Return the assignment that a strategy computes; equal problems are solved once.
 
         Args:
@@ -494,21 +502,21 @@ def _is_subscribed(
     return np.isin(pairs, np.concatenate([EMPTY, *wanted]))
 
 
-def most_entries(members: int, most: int) -> int:
+def max_cache_entries(members: int, largest: int) -> int:
     """Return how many entries a cache may have, so that those of a large group take little memory.
 
     Args:
         members: number of members of the group; an entry refers to all of them.
-        most: maximum for a small group.
+        largest: maximum for a small group.
 
-    >>> most_entries(10, 512), most_entries(4_096, 512), most_entries(1 << 20, 512)
+    >>> max_cache_entries(10, 512), max_cache_entries(4_096, 512), max_cache_entries(1 << 20, 512)
     (512, 64, 32)
     """
-    return min(most, max(_LEAST_CACHED, _MOST_CACHED_MEMBERS // max(1, members)))
+    return min(largest, max(_LEAST_CACHED, _MOST_CACHED_MEMBERS // max(1, members)))
 
 
 def _make_room(cache: dict[object, Any], members: int, most: int = _MOST_CACHED) -> None:
-    if len(cache) >= most_entries(members, most):
+    if len(cache) >= max_cache_entries(members, most):
         cache.clear()
 
 

@@ -20,14 +20,19 @@ from partage.simulation.costs import (
     detection_delay,
     stopped_partitions,
 )
-from partage.simulation.members import EMPTY, SimulatedMember, owner_view, previous_owners_of
+from partage.simulation.members import (
+    EMPTY,
+    SimulatedMember,
+    owners_by_partition,
+    previous_owners_of,
+)
 from partage.simulation.metrics import (
     NOTHING,
     Bounds,
     PlanMetrics,
     RecomputeInputs,
     SimulatedRebalance,
-    plan_json,
+    format_plan_json,
 )
 from partage.simulation.policies import Policy, is_recorded_strategy, recorded_protocol
 from partage.simulation.recorded_rebalances import RecordedRebalance, session_timeout_ms
@@ -61,23 +66,23 @@ class RowBuilder:
     reading: str
 
     @classmethod
-    def of(
-        cls, rebalance: RecordedRebalance, context: SimulationContext, reading: str
+    def for_rebalance(
+        cls, rebalance: RecordedRebalance, context: SimulationContext, simulation_kind: str
     ) -> RowBuilder:
         """Create the builder of output rows for a recorded rebalance.
 
-        ``context`` has metadata and statistics of the group. ``reading`` is the kind of rows:
-        recorded, per_rebalance or cumulative.
+        ``context`` has metadata and statistics of the group. ``simulation_kind`` is the kind of
+        rows: recorded, per_rebalance or cumulative.
         """
-        costs = context.costs(rebalance)
-        return cls(rebalance, context, costs, costs.cluster, costs.given, reading)
+        costs = context.rebalance_costs(rebalance)
+        return cls(rebalance, context, costs, costs.cluster, costs.given, simulation_kind)
 
     def _build_row(
         self,
         policy: Policy,
         resolved: ResolvedPolicy | None,
         status: str,
-        place: RowPlace | None,
+        row_position: RowPlace | None,
         **columns: Any,
     ) -> SimulatedRebalance:
         """Build an output row of a simulated policy from its identifying columns and the given
@@ -87,15 +92,15 @@ class RowBuilder:
             policy: the policy.
             resolved: the policy with its strategy.
             status: whether the simulation succeeded.
-            place: the row's number and simulated time.
+            row_position: the row's number and simulated time.
             **columns: values of the other columns.
         """
         generation = self.rebalance.generation
-        step, time_ms = place or (0, generation.timestamp_ms)
+        step, time_ms = row_position or (0, generation.timestamp_ms)
         strategy, claimed = self.recorded_name(policy)
         return SimulatedRebalance(
             generation.incarnation,
-            generation.number,
+            generation.generation_number,
             policy.name,
             strategy,
             resolved.policy.protocol if resolved else recorded_protocol(generation),
@@ -117,14 +122,14 @@ class RowBuilder:
         return strategy, is_recorded_strategy(policy, generation)
 
     def unknown_strategy_row(
-        self, policy: Policy, place: RowPlace | None = None
+        self, policy: Policy, row_position: RowPlace | None = None
     ) -> SimulatedRebalance:
         """Return the output row for a recorded assignment strategy that Partage does not implement.
 
-        Only policy `own` (the group's recorded settings) has such rows. ``place`` is the row's
-        number and simulated time.
+        Only policy `own` (the group's recorded settings) has such rows. ``row_position`` is the
+        row's number and simulated time.
         """
-        return self._build_row(policy, None, NOT_YET, place)
+        return self._build_row(policy, None, NOT_YET, row_position)
 
     def no_rebalance_row(
         self,
@@ -132,7 +137,7 @@ class RowBuilder:
         resolved: ResolvedPolicy,
         reason: str,
         *,
-        place: RowPlace | None = None,
+        row_position: RowPlace | None = None,
         stopped: Bounds | None = NOTHING,
         unread: UnreadEstimate | None = None,
     ) -> SimulatedRebalance:
@@ -142,7 +147,7 @@ class RowBuilder:
             policy: the policy.
             resolved: the policy with its strategy.
             reason: the reason, such as a restart within the session timeout.
-            place: number and simulated time of the row.
+            row_position: number and simulated time of the row.
             stopped: bounds on partition-seconds without a consumer.
             unread: best estimate of these partition-seconds.
         """
@@ -150,7 +155,7 @@ class RowBuilder:
             policy,
             resolved,
             DONE,
-            place,
+            row_position,
             caused=False,
             unread=unread,
             detail=reason,
@@ -165,9 +170,9 @@ class RowBuilder:
         resolved: ResolvedPolicy,
         result: RoundResult,
         *,
-        place: RowPlace | None = None,
+        row_position: RowPlace | None = None,
         cluster: Cluster | None = None,
-        extra: Bounds | None = NOTHING,
+        extra_downtime: Bounds | None = NOTHING,
         longer_ms: Bounds | None = None,
         unread: Callable[[Int32Array, RoundResult], UnreadEstimate | None] | None = None,
         is_stored: bool = False,
@@ -178,16 +183,19 @@ class RowBuilder:
             policy: the policy of the row.
             resolved: the policy with its strategy.
             result: the result of the rebalance.
-            place: number and simulated time of the row; None for number 0 at the recorded time.
+            row_position: number and simulated time of the row; None for number 0 at the recorded
+                time.
             cluster: the metadata that the strategy saw; None for the recorded one.
-            extra: partition-seconds of dead or absent members, in addition to the partitions that
-                stop.
+            extra_downtime: partition-seconds of dead or absent members, in addition to the
+                partitions that stop.
             longer_ms: additional time that it waited for members that did not respond.
             unread: returns the estimated unread time of the partitions that stop.
             is_stored: whether the row gets `RecomputeInputs` in a cumulative simulation too.
         """
         if result.plan is None or result.group is None or result.last_owner is None:
-            return self._build_row(policy, resolved, result.status, place, detail=result.detail)
+            return self._build_row(
+                policy, resolved, result.status, row_position, detail=result.detail
+            )
         on = cluster or self.cluster
         plan = result.plan
         context = self.context
@@ -205,19 +213,19 @@ class RowBuilder:
             policy,
             resolved,
             result.status,
-            place,
+            row_position,
             partitions=len(plan.partition),
             members=len(plan.members),
             measured=metrics,
-            stopped=None if stopped is None or extra is None else stopped + extra,
+            stopped=None if stopped is None or extra_downtime is None else stopped + extra_downtime,
             unread=None if unread is None else unread(stops, result),
-            reread=self.costs.reread(stops),
+            reread=self.costs.reread_bounds(stops),
             changed=self._count_changed_owners(plan),
             unread_at_once=len(stops),
-            plan=context.plan_texts.text(plan),
-            detail=None if plan.loop is None else plan.loop.warning(resolved.strategy.name),
+            plan=context.plan_texts.plan_to_json(plan),
+            detail=None if plan.loop is None else plan.loop.warning_text(resolved.strategy.name),
             recompute=RecomputeInputs(
-                stops, extra, plan, result.group, on, not result.needs_follow_up, longer_ms
+                stops, extra_downtime, plan, result.group, on, not result.needs_follow_up, longer_ms
             )
             if is_stored or self.reading == PER_REBALANCE
             else None,
@@ -259,9 +267,9 @@ class RowBuilder:
         for absence in self.rebalance.departures:
             if absence.expired:
                 timeout = policy.timeout_ms or session_timeout_ms(absence.member)
-                owned = self.rebalance.owned.get(absence.member.owner, EMPTY)
+                owned = self.rebalance.owned.get(absence.member.owner_identity, EMPTY)
                 existing = int(np.count_nonzero(self.cluster.partition_exists[owned]))
-                total = total + detection_delay(timeout).times(existing / 1_000)
+                total = total + detection_delay(timeout).multiply_by(existing / 1_000)
         return total
 
 
@@ -298,7 +306,7 @@ def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> Si
 
     ``context`` has metadata and statistics of the group that ``rebalance`` belongs to.
     """
-    rows = RowBuilder.of(rebalance, context, RECORDED)
+    rows = RowBuilder.for_rebalance(rebalance, context, RECORDED)
     generation, given = rebalance.generation, rows.recorded
     members, old_owners = _recorded_problem(rebalance, rows)
     protocol = recorded_protocol(generation)
@@ -306,7 +314,7 @@ def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> Si
     extra = rows.detection_delay_seconds(Policy(protocol, None))
     return SimulatedRebalance(
         generation.incarnation,
-        generation.number,
+        generation.generation_number,
         RECORDED,
         RECORDED,
         protocol,
@@ -324,7 +332,7 @@ def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> Si
         reread=rows.costs.reread_as_recorded(),
         changed=0,
         unread_at_once=len(rows.costs.stopped),
-        plan=plan_json(recorded_plan(generation.first)),
+        plan=format_plan_json(recorded_plan(generation.first)),
         recompute=RecomputeInputs(rows.costs.stopped, extra, given, members.group, rows.cluster),
     )
 
@@ -337,13 +345,16 @@ def _recorded_problem(
     In the problem, members report no owned partitions. ``rows`` builds the output rows of the
     rebalance, and has its cluster.
     """
-    number = max(rebalance.generation.number - 1, 0)
+    number = max(rebalance.generation.generation_number - 1, 0)
     members = [
         SimulatedMember(
-            m.owner, m, last_owned=rebalance.last_owned.get(m.owner, EMPTY), generation=number
+            m.owner_identity,
+            m,
+            last_owned=rebalance.last_owned.get(m.owner_identity, EMPTY),
+            generation=number,
         )
         for m in rebalance.generation.first.members
     ]
     problem = rows.context.problems.problem_without_claims(members, rows.cluster, static=False)
-    last_owner = owner_view(rows.cluster.index.partitions, [m.last_owned for m in members])
+    last_owner = owners_by_partition(rows.cluster.index.partitions, [m.last_owned for m in members])
     return problem, previous_owners_of(members, problem, last_owner)

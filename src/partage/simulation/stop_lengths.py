@@ -33,10 +33,10 @@ from partage.history.stop_model import (
     UnreadInterval,
     after_heartbeat,
     after_record,
-    between,
     heartbeat_interval,
     revocation_time,
     sum_stops,
+    uniform_instant,
 )
 from partage.simulation.policies import COOPERATIVE
 from partage.simulation.recorded_rebalances import RecordedRebalance, session_timeout_ms
@@ -81,19 +81,19 @@ class Stop(NamedTuple):
     protocol: str | None = None
 
 
-class _Length(NamedTuple):
+class _StopLength(NamedTuple):
     """Estimated time (ms) in which a partition has no consumer: best estimate and 80 % interval."""
 
     best: float
     p10: float
     p90: float
 
-    def plus(self, later_ms: float) -> _Length:
+    def shift_by(self, later_ms: float) -> _StopLength:
         """Return this estimate, shifted by ``later_ms`` milliseconds (negative if shorter), at
         least 0.
         """
         best, p10, p90 = self
-        return _Length(
+        return _StopLength(
             max(0.0, best + later_ms), max(0.0, p10 + later_ms), max(0.0, p90 + later_ms)
         )
 
@@ -114,8 +114,8 @@ class _Mean:
         self.count += 1
 
     @property
-    def value(self) -> _Length:
-        return _Length(self.best / self.count, self.p10 / self.count, self.p90 / self.count)
+    def value(self) -> _StopLength:
+        return _StopLength(self.best / self.count, self.p10 / self.count, self.p90 / self.count)
 
 
 @dataclass(slots=True)
@@ -132,7 +132,8 @@ class _RebalanceMeans:
 class RecordedLengths:
     """Recorded times without a consumer, and their means, for the simulations of a group.
 
-    Call `add` for every rebalance in order, then `StopLengths.add_recorded` of each simulation.
+    Call `add_rebalance` for every rebalance in order, then `StopLengths.add_recorded` of each
+    simulation.
 
     Attributes:
         newest: the recorded intervals of the newest rebalance, each with its partition.
@@ -146,12 +147,12 @@ class RecordedLengths:
         self._means: dict[int, _RebalanceMeans] = {}
         self._newest_means = _RebalanceMeans()
 
-    def add(self, rebalance: RecordedRebalance) -> None:
+    def add_rebalance(self, rebalance: RecordedRebalance) -> None:
         """Add the recorded intervals without a consumer of the next rebalance, in order of time."""
         if not rebalance.is_follow_up:
             self._newest_means = _RebalanceMeans()
         members, newest = _ids(rebalance), self._newest_means
-        self._means[rebalance.generation.number] = newest
+        self._means[rebalance.generation.generation_number] = newest
         while len(self._means) > _MOST_KEPT:
             del self._means[next(iter(self._means))]
         self.newest = []
@@ -163,7 +164,7 @@ class RecordedLengths:
                 newest.by_fate[has_left].add(one)
                 self.usual[has_left].add(one)
 
-    def means(self, generation: int) -> _RebalanceMeans:
+    def mean_lengths(self, generation: int) -> _RebalanceMeans:
         """Return the mean lengths in a recorded rebalance, given the number of its generation."""
         return self._means.get(generation) or _RebalanceMeans()
 
@@ -187,7 +188,7 @@ class StopLengths:
         for pair, one in self._recorded.newest:
             self._intervals[pair].append(one)
 
-    def estimate(
+    def estimate_downtime(
         self,
         rebalance: RecordedRebalance,
         stops: Iterable[Stop],
@@ -210,14 +211,14 @@ class StopLengths:
         """
         if rebalance.generation.unread is None:
             return None
-        means = self._recorded.means(rebalance.generation.number)
+        means = self._recorded.mean_lengths(rebalance.generation.generation_number)
         timeouts = [session_timeout_ms(one) for one in rebalance.generation.first.members]
         sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
         is_join = was_empty and not rebalance.ids_before
         for stop in stops:
             length = self._estimate_length(stop, rebalance, means, timeouts)
             if stop.later_ms:
-                length = length.plus(stop.later_ms)
+                length = length.shift_by(stop.later_ms)
             _add(sums[stop.members[0]], length)
         for one in rebalance.generation.unread_intervals:
             if restarts if _restarted_without_rebalance(one, rebalance) else is_join:
@@ -229,11 +230,11 @@ class StopLengths:
 
     def _estimate_length(
         self,
-        stop: Stop,
+        stopped_partition: Stop,
         rebalance: RecordedRebalance,
         means: _RebalanceMeans,
         timeouts: Sequence[int],
-    ) -> _Length:
+    ) -> _StopLength:
         """Estimate the time (ms) in which one partition has no consumer during a simulated
         rebalance.
 
@@ -241,45 +242,50 @@ class StopLengths:
         partitions, else the result of the stop model (computed from timeouts).
 
         Args:
-            stop: the partition with its last owner.
+            stopped_partition: the partition with its last owner.
             rebalance: the recorded rebalance.
             means: mean lengths in the recorded rebalance.
             timeouts: session timeouts of the recorded members (ms).
         """
         longest_ms = max(timeouts, default=0)
-        recorded = self._find_recorded_length(stop, rebalance, means)
-        if stop.protocol == COOPERATIVE:
+        recorded = self._find_recorded_length(stopped_partition, rebalance, means)
+        if stopped_partition.protocol == COOPERATIVE:
             return _estimate_cooperative_handover(longest_ms, recorded)
-        if stop.protocol is not None:
+        if stopped_partition.protocol is not None:
             return _estimate_consumer_handover(self._server_session_ms)
-        return recorded or _estimate_by_model(stop.session_ms, longest_ms, len(timeouts))
+        return recorded or _estimate_by_model(
+            stopped_partition.session_ms, longest_ms, len(timeouts)
+        )
 
     def _find_recorded_length(
-        self, stop: Stop, rebalance: RecordedRebalance, means: _RebalanceMeans
-    ) -> _Length | None:
+        self, stopped_partition: Stop, rebalance: RecordedRebalance, means: _RebalanceMeans
+    ) -> _StopLength | None:
         """Return the time (ms) in which a partition had no consumer during the recorded rebalance.
 
         It is the partition's own recorded interval, or else a mean (``means``); None without
-        either. ``stop`` is the partition with its last owner.
+        either. ``stopped_partition`` is the partition with its last owner.
         """
-        found = self._take_interval(stop, rebalance.generation.timestamp_ms)
+        found = self._take_interval(stopped_partition, rebalance.generation.timestamp_ms)
         if found is not None:
             return _of(found)
-        for member in stop.members:
+        for member in stopped_partition.members:
             if member in means.by_member:
                 return means.by_member[member].value
-        for mean in (means.by_fate[stop.left], self._recorded.usual[stop.left]):
+        for mean in (
+            means.by_fate[stopped_partition.left],
+            self._recorded.usual[stopped_partition.left],
+        ):
             if mean.count:
                 return mean.value
         return None
 
-    def _take_interval(self, stop: Stop, time_ms: int) -> UnreadInterval | None:
+    def _take_interval(self, stopped_partition: Stop, time_ms: int) -> UnreadInterval | None:
         """Remove and return the recorded interval without a consumer that matches a simulated stop.
 
         It has the same partition and last owner, and ends after ``time_ms``. The result is None if
         there is none.
         """
-        intervals = self._intervals.get(stop[:2])
+        intervals = self._intervals.get(stopped_partition[:2])
         if not intervals:
             return None
         while intervals and intervals[0].assigned_ms < time_ms - _KEPT_MS:
@@ -287,7 +293,7 @@ class StopLengths:
         for i, one in enumerate(intervals):
             if one.stopped_ms > time_ms + _LATEST_STOP_MS:
                 return None
-            if one.assigned_ms >= time_ms and one.member in stop.members:
+            if one.assigned_ms >= time_ms and one.member in stopped_partition.members:
                 del intervals[i]
                 return one
         return None
@@ -311,18 +317,18 @@ def _restarted_without_rebalance(interval: UnreadInterval, rebalance: RecordedRe
     return interval.assigned_ms > generation.timestamp_ms + _RESTART_MS
 
 
-def _add(sums: list[float], length: _Length) -> None:
+def _add(sums: list[float], length: _StopLength) -> None:
     best, p10, p90 = length
     sums[0] += best
     sums[1] += p10
     sums[2] += p90
 
 
-def _of(one: UnreadInterval) -> _Length:
-    return _Length(one.unread_ms, one.unread_p10_ms, one.unread_p90_ms)
+def _of(one: UnreadInterval) -> _StopLength:
+    return _StopLength(one.unread_ms, one.unread_p10_ms, one.unread_p90_ms)
 
 
-def _estimate_cooperative_handover(session_ms: float, recorded: _Length | None) -> _Length:
+def _estimate_cooperative_handover(session_ms: float, recorded: _StopLength | None) -> _StopLength:
     """Estimate the time in which a partition that moves in a cooperative rebalance has no consumer.
 
     Args:
@@ -333,11 +339,11 @@ def _estimate_cooperative_handover(session_ms: float, recorded: _Length | None) 
     # with their next heartbeat, and their timers began with the first one. If recorded stops were
     # longer, members are slow to rejoin, and the second rebalance takes as long.
     heartbeat = heartbeat_interval(session_ms)
-    usual = _Length(heartbeat + _POLL_MS / 2, heartbeat, heartbeat + _POLL_MS)
-    return usual if recorded is None else _Length(*map(max, zip(usual, recorded, strict=True)))
+    usual = _StopLength(heartbeat + _POLL_MS / 2, heartbeat, heartbeat + _POLL_MS)
+    return usual if recorded is None else _StopLength(*map(max, zip(usual, recorded, strict=True)))
 
 
-def _estimate_consumer_handover(session_ms: float) -> _Length:
+def _estimate_consumer_handover(session_ms: float) -> _StopLength:
     """Estimate the time in which a partition that moves under the consumer protocol has no
     consumer.
 
@@ -347,11 +353,13 @@ def _estimate_consumer_handover(session_ms: float) -> _Length:
     # interval, and for its next poll. Nobody waits for slow members.
     heartbeat = heartbeat_interval(session_ms, classic=False)
     low, best, high = (share * heartbeat + after_heartbeat(0.0).mean for share in (0.1, 0.5, 0.9))
-    return _Length(best, low, high)
+    return _StopLength(best, low, high)
 
 
 @lru_cache
-def _estimate_by_model(session_ms: int | None, usual_session_ms: float, members: int) -> _Length:
+def _estimate_by_model(
+    session_ms: int | None, usual_session_ms: float, members: int
+) -> _StopLength:
     """Estimate the time in which a partition has no consumer from timeouts, if no commits show it.
 
     Args:
@@ -363,8 +371,8 @@ def _estimate_by_model(session_ms: int | None, usual_session_ms: float, members:
     if session_ms is None:
         start = revocation_time(MemberCommits(), 0.0, heartbeat, members)
     else:
-        start = between(-session_ms, heartbeat - session_ms)
+        start = uniform_instant(-session_ms, heartbeat - session_ms)
     stop = StopSum()
-    stop.add(start, after_record(0.0))
+    stop.add_stop(start, after_record(0.0))
     found = sum_stops([stop])
-    return _Length(1_000 * found.best, 1_000 * found.p10, 1_000 * found.p90)
+    return _StopLength(1_000 * found.best, 1_000 * found.p10, 1_000 * found.p90)

@@ -12,8 +12,12 @@ from partage.solve.assignment.cheapest_plan import (
     TransportProblem,
     find_cheapest_plan,
 )
-from partage.solve.assignment.even_loads import BestLoads, find_even_loads, least_majorised
-from partage.solve.assignment.fewest_moves import FewestMoves, fewest_moves
+from partage.solve.assignment.even_loads import (
+    BestLoads,
+    find_even_loads,
+    find_most_even_assignment,
+)
+from partage.solve.assignment.fewest_moves import FewestMoves, find_fewest_moves
 from partage.solve.assignment.network import LARGEST_NETWORK
 from partage.solve.assignment.problem import (
     Eligibility,
@@ -31,9 +35,9 @@ __all__ = [
     "Ownership",
     "SubscriptionClasses",
     "TransportProblem",
-    "fewest_moves",
     "find_cheapest_plan",
     "find_classes",
     "find_even_loads",
-    "least_majorised",
+    "find_fewest_moves",
+    "find_most_even_assignment",
 ]

@@ -23,11 +23,15 @@ from partage.streams.kip1071_sticky import (
     ServerSticky43,
     ServerSubtopology,
 )
-from partage.streams.leader import StreamsApplication, StreamsGroupAssignment, rebalance
+from partage.streams.leader import (
+    StreamsApplication,
+    StreamsGroupAssignment,
+    compute_group_assignment,
+)
 from partage.streams.member_assignments import NextRebalance, StreamsMemberAssignment, on_assignment
 from partage.streams.members import StreamsMember
 from partage.streams.problem import ClientState, PartitionRacks, TaskPlan, TaskProblem
-from partage.streams.registry import TaskAssignor, assignors, find_assignor
+from partage.streams.registry import TaskAssignor, find_assignor, find_task_assignors
 from partage.streams.task_ids import ProcessId, TaskId
 from partage.streams.topology import Subtopology, Topology, TopologyLayout
 from partage.wire.streams.subscription_info import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
@@ -57,8 +61,8 @@ __all__ = [
     "TaskProblem",
     "Topology",
     "TopologyLayout",
-    "assignors",
+    "compute_group_assignment",
     "find_assignor",
+    "find_task_assignors",
     "on_assignment",
-    "rebalance",
 ]

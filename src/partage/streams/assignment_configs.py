@@ -76,7 +76,7 @@ class AssignmentConfigs:
             )
         _check_tags(self.rack_aware_assignment_tags)
 
-    def costs(self, traffic: int, non_overlap: int) -> tuple[int, int]:
+    def rack_aware_costs(self, traffic: int, non_overlap: int) -> tuple[int, int]:
         """Return the traffic cost and the non-overlap cost of rack-aware task assignment.
 
         The traffic cost is paid for a partition that is read from another rack. The non-overlap

@@ -70,9 +70,9 @@ def _move(
     for task in sorted(tasks[source]):
         if not _should_move(draft, source, destination):
             break
-        if draft.holds(destination, task) or not may_move(source, destination):
+        if draft.has_copy(destination, task) or not may_move(source, destination):
             continue
-        draft.move(tasks, task, source, destination)
+        draft.move_task(tasks, task, source, destination)
         moved = True
     return moved
 
@@ -111,7 +111,7 @@ class TaskMovements:
 
     def __post_init__(self) -> None:
         # Transposed to [tasks, clients], because a movement reads all lags of one task.
-        self.lags = np.ascontiguousarray(self.problem.lags.T)
+        self.lags = np.ascontiguousarray(self.problem.changelog_lags.T)
         acceptable = self.problem.settings.acceptable_recovery_lag
         self.caught_up: NDArray[np.bool_] = (self.lags == LATEST_OFFSET) | (
             (self.lags >= 0) & (self.lags <= acceptable)
@@ -173,7 +173,7 @@ class TaskMovements:
             if source in copies:
                 draft.swap_roles(source, destination, task)
                 return
-        draft.move(draft.active, task, destination, source)
+        draft.move_task(draft.active, task, destination, source)
         if self.budget > 0:
             draft.assign_standby(destination, task)
             self.warmups.append((destination, task))
@@ -314,7 +314,7 @@ class HighAvailability:
         moved = movements.move_actives()
         moved += movements.move_standbys()
         self._place_stateless(problem, draft, racks)
-        return TaskPlan.of(problem, draft, probing=moved > 0, warmups=movements.warmups)
+        return TaskPlan.from_draft(problem, draft, probing=moved > 0, warmups=movements.warmups)
 
     @staticmethod
     def _place_actives(
@@ -324,7 +324,9 @@ class HighAvailability:
             draft.assign_active(place % len(problem.clients), task)
         balance_over_threads(draft)
         if racks:
-            racks.optimize_active(draft, problem.stateful, *problem.settings.costs(*_COSTS))
+            racks.optimize_active(
+                draft, problem.stateful, *problem.settings.rack_aware_costs(*_COSTS)
+            )
 
     @staticmethod
     def _place_standbys(
@@ -333,22 +335,24 @@ class HighAvailability:
         if problem.settings.num_standby_replicas == 0:
             return
         placement = placement_for(problem)
-        placement.assign(draft, problem.stateful)
+        placement.assign_standbys(draft, problem.stateful)
         balance_over_threads(draft, standbys=True, may_move=placement.may_balance)
         if racks:
-            racks.optimize_standby(draft, *problem.settings.costs(*_COSTS), placement.may_swap)
+            racks.optimize_standby(
+                draft, *problem.settings.rack_aware_costs(*_COSTS), placement.may_swap
+            )
 
     @staticmethod
     def _place_stateless(
         problem: TaskProblem, draft: DraftAssignment, racks: RackOptimizer | None
     ) -> None:
         # The client with the fewest active tasks per thread comes first.
-        capacity = problem.capacity
+        capacity = problem.thread_counts
         heap = [(len(mine) / capacity[client], client) for client, mine in enumerate(draft.active)]
         heapq.heapify(heap)
-        for task in problem.stateless:
+        for task in problem.stateless_tasks:
             client = heap[0][1]
             draft.assign_active(client, task)
             heapq.heapreplace(heap, (len(draft.active[client]) / capacity[client], client))
         if racks:
-            racks.optimize_active(draft, problem.stateless, 1, 0)
+            racks.optimize_active(draft, problem.stateless_tasks, 1, 0)

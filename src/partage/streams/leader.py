@@ -35,8 +35,8 @@ from partage.wire.streams.versions import (
 __all__ = [
     "StreamsApplication",
     "StreamsGroupAssignment",
+    "compute_group_assignment",
     "end_offset_sums",
-    "rebalance",
     "task_lags",
 ]
 
@@ -69,7 +69,7 @@ def end_offset_sums(
 
     >>> from partage.streams.topology import Subtopology, Topology
     >>> topology = Topology([Subtopology(0, ("lines",), changelogs=("counts",))])
-    >>> layout = TopologyLayout.of(topology, {"lines": 1, "counts": 1})
+    >>> layout = TopologyLayout.for_partition_counts(topology, {"lines": 1, "counts": 1})
     >>> end_offset_sums(layout, {("counts", 0): 7})
     {TaskId(subtopology=0, partition=0, topology=None): 7}
     """
@@ -207,7 +207,7 @@ class StreamsGroupAssignment:
     error: str | None = None
 
 
-def rebalance(
+def compute_group_assignment(
     application: StreamsApplication,
     members: Iterable[StreamsMember],
     *,
@@ -244,7 +244,7 @@ def rebalance(
     >>> app = StreamsApplication(topology, {"lines": 2, "counts": 2},
     ...                   end_offsets={("counts", 0): 9, ("counts", 1): 9})
     >>> members = [StreamsMember("a", ProcessId(0, 1)), StreamsMember("b", ProcessId(0, 2))]
-    >>> result = rebalance(app, members, leader=ProcessId(0, 1), now_ms=0)
+    >>> result = compute_group_assignment(app, members, leader=ProcessId(0, 1), now_ms=0)
     >>> {name: one.partitions for name, one in result.consumers.items()}
     {'a': (('lines', 0),), 'b': (('lines', 1),)}
     """
@@ -256,7 +256,9 @@ def rebalance(
     if versions.error_code == SHUTDOWN_REQUESTED:
         return _error(clients, SHUTDOWN_REQUESTED, "a member asked for shutdown")
     try:
-        layout = TopologyLayout.of(application.topology, application.counts, check_changelogs=False)
+        layout = TopologyLayout.for_partition_counts(
+            application.topology, application.counts, check_changelogs=False
+        )
     except InvalidTopologyError as error:
         if error.code is None:
             raise
@@ -276,7 +278,7 @@ def rebalance(
         assignor or HighAvailability(),
         deadline=(leader, now_ms + application.settings.probing_rebalance_interval_ms),
         versions=(versions.used, versions.common),
-        probing_versions=versions.probing,
+        probing_versions=versions.is_version_probe,
     )
 
 
@@ -299,7 +301,7 @@ def _assign_clients(
     A client is an application instance with one or more stream threads.
 
     Args:
-        application: topology, settings and state of the cluster, see `rebalance`.
+        application: topology, settings and state of the cluster, see `compute_group_assignment`.
         clients: the members, grouped by client (application instance).
         layout: tasks and internal topics.
         assignor: task assignor, which chooses a client for each task.
@@ -404,8 +406,8 @@ def _problem(
                 len(group.members),
                 active,
                 standby,
-                tags=group.tags,
-                rack=group.rack(of_first=public),
+                tags=group.client_tags,
+                rack=group.common_rack(of_first=public),
             )
         )
     return TaskProblem(

@@ -54,7 +54,7 @@ class ThreadTasks:
     stateless: list[int]
 
     @property
-    def active(self) -> list[int]:
+    def active_tasks(self) -> list[int]:
         """Active Kafka Streams tasks of the stream thread, those with state first."""
         return self.stateful + self.stateless
 
@@ -77,12 +77,13 @@ def assign_to_threads(
     >>> from partage.streams import ClientState, HighAvailability, ProcessId, TaskId, TaskProblem
     >>> tasks = [TaskId(0, n) for n in range(3)]
     >>> plan = HighAvailability().assign(TaskProblem([ClientState(ProcessId(0, 1), 2)], tasks))
-    >>> {name: its.active for name, its in assign_to_threads(plan, 0, {"a": [], "b": []}).items()}
+    >>> threads = assign_to_threads(plan, 0, {"a": [], "b": []})
+    >>> {name: its.active_tasks for name, its in threads.items()}
     {'a': [0, 2], 'b': [1]}
     """
     problem = plan.problem
     stateful = set(problem.stateful)
-    lags = problem.lags[client]
+    lags = problem.changelog_lags[client]
     consumers = sorted(reported, key=string_order_key)
     known = {
         name: sorted(
@@ -157,7 +158,7 @@ def _assign_pass(
 
 
 def _assign_rest(
-    extra: PriorityQueue,
+    remaining_tasks: PriorityQueue,
     ring: list[str],
     too_many: Mapping[int, str],
     assigned: dict[str, list[int]],
@@ -167,22 +168,22 @@ def _assign_rest(
     A consumer (stream thread) that reported a task gets it first; the others follow round-robin.
 
     Args:
-        extra: tasks beyond the equal share.
+        remaining_tasks: tasks beyond the equal share.
         ring: consumers that have exactly the equal share, in order.
         too_many: dict from task to a consumer that reported it, but had its share already.
         assigned: tasks of each consumer, which is changed.
     """
-    if not len(extra):
+    if not len(remaining_tasks):
         return
     waiting = dict.fromkeys(ring)
-    remaining = {task for (task,) in extra.items}
+    remaining = {task for (task,) in remaining_tasks.items}
     for task in sorted(too_many):
         name = too_many[task]
         if name in waiting and task in remaining:
             assigned[name].append(task)
-            extra.remove((task,))
+            remaining_tasks.remove((task,))
             del waiting[name]
-    for (task,), name in zip(extra.items, waiting, strict=False):
+    for (task,), name in zip(remaining_tasks.items, waiting, strict=False):
         assigned[name].append(task)
 
 
@@ -251,7 +252,9 @@ def error_assignments(
     missing. ``clients`` are the members, grouped by application instance.
     """
     return {
-        name: StreamsMemberAssignment(error_code=code) for one in clients for name in one.consumers
+        name: StreamsMemberAssignment(error_code=code)
+        for one in clients
+        for name in one.consumer_ids
     }
 
 
@@ -277,7 +280,7 @@ def source_partitions_by_host(
     # clients have the same endpoint, the later one in the leader's map counts.
     by_process = {one.process: one for one in clients}
     for client in problem.client_map_order:
-        endpoint = by_process[problem.clients[client].process].endpoint
+        endpoint = by_process[problem.clients[client].process].query_endpoint
         if endpoint is None:
             continue
         for into, tasks in ((actives, plan.active[client]), (standbys, plan.standby[client])):
@@ -324,8 +327,8 @@ def member_assignments(
     # of the client's next rebalance goes to its first consumer by id, unless it rebalances at once.
     previous_standby = set(group.previous_tasks(layout)[1])
     assignments = {}
-    for name in group.consumers:
-        names = [plan.problem.tasks[task] for task in tasks_of[name].active]
+    for name in group.consumer_ids:
+        names = [plan.problem.tasks[task] for task in tasks_of[name].active_tasks]
         withheld = _withheld(names, name, group, layout, owned)
         pairs = _pairs(names, withheld, layout)
         if withheld:
@@ -469,7 +472,7 @@ def assignment_info(
     Source: ``StreamsPartitionAssignor.addClientAssignments`` and ``errorAssignment`` 4.3.1.
 
     >>> assignment_info(StreamsMemberAssignment((("t", 2),), (TaskId(0, 2),))).active
-    Tasks([(0, 2, None)])
+    TaskArrays([(0, 2, None)])
     """
     return AssignmentInfo.of(
         version=assignment.version,

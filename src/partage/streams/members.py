@@ -78,7 +78,7 @@ class ClientGroup:
     owner: dict[TopicPartition, str] = field(default_factory=dict)
     offset_sums: dict[TaskId, int] = field(default_factory=dict)
 
-    def add(self, member: StreamsMember) -> None:
+    def add_member(self, member: StreamsMember) -> None:
         """Add a member (stream thread) with its partitions and offsets to its application instance.
 
         Raises:
@@ -97,12 +97,12 @@ class ClientGroup:
                 )
 
     @property
-    def consumers(self) -> list[str]:
+    def consumer_ids(self) -> list[str]:
         """Member ids of the Kafka Streams instance's consumers, sorted as Java sorts strings."""
         return sorted((member.id for member in self.members), key=string_order_key)
 
     @property
-    def tags(self) -> Mapping[str, str]:
+    def client_tags(self) -> Mapping[str, str]:
         """Client tags of the Kafka Streams instance, such as ``{"zone": "a"}`` (KIP-708).
 
         They are taken from its first consumer.
@@ -110,13 +110,13 @@ class ClientGroup:
         return self.members[0].tags if self.readable else {}
 
     @property
-    def endpoint(self) -> tuple[str, int] | None:
+    def query_endpoint(self) -> tuple[str, int] | None:
         """Host and port of the Kafka Streams instance for interactive queries, from its first
         consumer.
         """
         return self.members[0].endpoint if self.readable else None
 
-    def rack(self, *, of_first: bool) -> str | None:
+    def common_rack(self, *, of_first: bool) -> str | None:
         """Return the rack that all consumers of the Kafka Streams instance share, or None.
 
         Args:
@@ -172,7 +172,7 @@ def group_by_client(members: Iterable[StreamsMember]) -> list[ClientGroup]:
             and without a topology's name.
 
     >>> members = [StreamsMember(name, ProcessId(0, 1)) for name in ("a-2", "a-1")]
-    >>> [one.consumers for one in group_by_client(members)]
+    >>> [one.consumer_ids for one in group_by_client(members)]
     [['a-1', 'a-2']]
     """
     given = list(members)
@@ -187,5 +187,5 @@ def group_by_client(members: Iterable[StreamsMember]) -> list[ClientGroup]:
         member = given[place]
         readable = member.version <= LATEST_VERSION
         process = member.process if readable else FUTURE_PROCESS
-        groups.setdefault(process, ClientGroup(process, readable)).add(member)
+        groups.setdefault(process, ClientGroup(process, readable)).add_member(member)
     return list(groups.values())

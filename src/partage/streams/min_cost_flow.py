@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.kernels import Int64s, kernel, piece
+from partage.kernels import Int64s, kernel, kernel_helper
 
 __all__ = ["FlowGraph"]
 
@@ -90,17 +90,17 @@ class FlowGraph:
 
     Attributes:
         network: nodes, and edges with residual capacities.
-        given: index in the network of each edge that was passed to `of`.
+        given: index in the network of each edge that was passed to `from_edges`.
     """
 
     network: ResidualNetwork
     given: Int64Array
 
     @classmethod
-    def of(
+    def from_edges(
         cls,
         origin: Int64Array,
-        end: Int64Array,
+        target: Int64Array,
         capacity: Int64Array,
         cost: Int64Array,
         flow: Int64Array,
@@ -110,12 +110,13 @@ class FlowGraph:
         Args:
             origin: int64[n], node at which each edge begins. Nodes may have any numbers; only the
                 order of the numbers matters.
-            end: int64[n], node at which each edge ends. Two nodes have at most one edge in common.
+            target: int64[n], node at which each edge ends. Two nodes have at most one edge in
+                common.
             capacity: int64[n], capacity of each edge.
             cost: int64[n], cost of a unit of flow.
             flow: int64[n], current flow.
         """
-        names, dense = np.unique(np.concatenate([origin, end]), return_inverse=True)
+        names, dense = np.unique(np.concatenate([origin, target]), return_inverse=True)
         edges = len(origin)
         origins = np.concatenate([dense[:edges], dense[edges:]])
         ends = np.concatenate([dense[edges:], dense[:edges]])
@@ -141,11 +142,11 @@ class FlowGraph:
         )
         return cls(network, index[:edges].astype(np.int64))
 
-    def flows(self) -> Int64Array:
+    def flow_by_edge(self) -> Int64Array:
         """Return the flow over each edge, in the order in which the edges were given."""
         return self.network.flow[self.given]
 
-    def maximize(self) -> int:
+    def maximise_flow(self) -> int:
         """Increase the flow to a maximum flow from the first to the last node; return the
         increase.
         """
@@ -164,12 +165,12 @@ class FlowGraph:
         # A search relaxes all edges once per node, and there may be a cycle for every node.
         work = nodes * nodes * edges
         # Comparing a run first is faster only where it compiles to a few vector instructions.
-        least_run = _LEAST_RUN if _cancel_cycles.pays(work=work) else edges + 1
+        least_run = _LEAST_RUN if _cancel_cycles.is_worth_compiling(work=work) else edges + 1
         cancelled: int = _cancel_cycles(self.network, search, least_run, work=work)
         return cancelled
 
 
-@piece
+@kernel_helper
 def _push(edge: Any, amount: Any, network: Any) -> None:
     # As in Kafka, a given edge loses flow if its reverse edge gets some.
     reverse = network.reverse[edge]
@@ -221,7 +222,7 @@ def _maximize(network: Any, parent: Any, queue: Any) -> int:
         total += amount
 
 
-@piece
+@kernel_helper
 def _list_usable_edges(network: Any, search: Any) -> None:
     first, end, run_end = search.first, search.end, search.run_end
     nodes = len(network.start) - 1
@@ -244,7 +245,7 @@ def _list_usable_edges(network: Any, search: Any) -> None:
             at -= 1
 
 
-@piece
+@kernel_helper
 def _find_cycle(search: Any, least_run: Any) -> int:
     """Search a flow network for a cycle of negative cost with the Bellman-Ford algorithm.
 

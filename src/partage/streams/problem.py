@@ -207,7 +207,7 @@ class TaskProblem:
         return list(numbers)
 
     @cached_property
-    def stateless(self) -> list[int]:
+    def stateless_tasks(self) -> list[int]:
         """Numbers of the Streams tasks without a changelog, ascending."""
         stateful = set(self.stateful)
         return [task for task in range(len(self.tasks)) if task not in stateful]
@@ -224,7 +224,7 @@ class TaskProblem:
             )
 
     @cached_property
-    def lags(self) -> NDArray[np.int64]:
+    def changelog_lags(self) -> NDArray[np.int64]:
         """Changelog offsets that each client is behind for each Kafka Streams task (int64[clients,
         tasks]).
 
@@ -254,7 +254,7 @@ class TaskProblem:
         return matrix
 
     @cached_property
-    def capacity(self) -> list[int]:
+    def thread_counts(self) -> list[int]:
         """Number of stream threads of each client (Kafka Streams application instance)."""
         return [client.capacity for client in self.clients]
 
@@ -317,13 +317,13 @@ class DraftAssignment:
 
     def __init__(self, problem: TaskProblem) -> None:
         clients = len(problem.clients)
-        self.capacity = problem.capacity
+        self.capacity = problem.thread_counts
         self.active: list[set[int]] = [set() for _ in range(clients)]
         self.standby: list[set[int]] = [set() for _ in range(clients)]
         self.count = [0] * clients
         self.load = [0.0] * clients
 
-    def holds(self, client: int, task: int) -> bool:
+    def has_copy(self, client: int, task: int) -> bool:
         """Return whether a Kafka Streams client already has a copy of a task, active or standby."""
         return task in self.active[client] or task in self.standby[client]
 
@@ -342,7 +342,7 @@ class DraftAssignment:
         self.standby[client].remove(task)
         self._add_to_count(client, -1)
 
-    def move(self, tasks: list[set[int]], task: int, source: int, destination: int) -> None:
+    def move_task(self, tasks: list[set[int]], task: int, source: int, destination: int) -> None:
         """Move a Kafka Streams task from one client to another that has no copy of it.
 
         Args:
@@ -401,7 +401,7 @@ class TaskPlan:
     warnings: tuple[str, ...] = ()
 
     @classmethod
-    def of(
+    def from_draft(
         cls,
         problem: TaskProblem,
         draft: DraftAssignment,

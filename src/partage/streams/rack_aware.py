@@ -52,7 +52,7 @@ def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
     number = held.sum(axis=0, dtype=np.int64)
     has = held.astype(np.int64).ravel()
     ones = np.ones(tasks, np.int64)
-    graph = FlowGraph.of(
+    graph = FlowGraph.from_edges(
         np.concatenate([np.repeat(task, clients), np.zeros(tasks, np.int64), client]),
         np.concatenate([np.tile(client, tasks), task, np.full(clients, tasks + clients + 1)]),
         np.concatenate([np.ones(tasks * clients, np.int64), ones, number]),
@@ -60,7 +60,9 @@ def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
         np.concatenate([has, ones, number]),
     )
     graph.cancel_negative_cycles()
-    owners: list[int] = graph.flows()[: tasks * clients].reshape(tasks, clients).argmax(1).tolist()
+    owners: list[int] = (
+        graph.flow_by_edge()[: tasks * clients].reshape(tasks, clients).argmax(1).tolist()
+    )
     return owners
 
 
@@ -109,17 +111,17 @@ def balance_subtopology(
     end += [*range(1, tasks + 1), *[second + clients] * clients]
     capacity += [1] * tasks + number
     price += [0] * (len(origin) - len(price))
-    graph = FlowGraph.of(
+    graph = FlowGraph.from_edges(
         np.array(origin, np.int64),
         np.array(end, np.int64),
         np.array(capacity, np.int64),
         np.array(price, np.int64),
         np.zeros(len(origin), np.int64),
     )
-    if graph.maximize() != tasks:
+    if graph.maximise_flow() != tasks:
         raise UnsupportedProblemError("the shares of sub-topologies cannot hold all tasks")
     graph.cancel_negative_cycles()
-    flows = graph.flows()[:stages]
+    flows = graph.flow_by_edge()[:stages]
     used = np.flatnonzero(flows > 0)
     owner = [0] * tasks
     for edge in used.tolist():
@@ -238,7 +240,7 @@ class RackOptimizer:
         before = held.argmax(axis=1).tolist()
         for task, old, new in zip(tasks, before, owners, strict=True):
             if old != new:
-                draft.move(draft.active, task, clients[old], clients[new])
+                draft.move_task(draft.active, task, clients[old], clients[new])
 
     def optimize_standby(
         self, draft: DraftAssignment, traffic: int, non_overlap: int, may_swap: MaySwap
@@ -287,7 +289,7 @@ class RackOptimizer:
         moved = False
         for task, old, new in zip(tasks, held.argmax(axis=1).tolist(), owners, strict=True):
             if old != new:
-                draft.move(draft.standby, task, ends[old], ends[new])
+                draft.move_task(draft.standby, task, ends[old], ends[new])
                 moved = True
         return moved
 
@@ -312,7 +314,7 @@ def _movable(draft: DraftAssignment, source: int, destination: int, may_swap: Ma
     return [
         task
         for task in sorted(draft.standby[source])
-        if not draft.holds(destination, task) and may_swap(draft, source, destination, task)
+        if not draft.has_copy(destination, task) and may_swap(draft, source, destination, task)
     ]
 
 

@@ -1,7 +1,8 @@
 """A recorded Kafka Streams application, and its description as the input file of `partage streams`.
 
-Pure. `partage.jobs.streams_capture` reads a `RecordedApplication` from a capture; `describe` writes
-it down, with an example of a crash. What no record shows is left at the default of the file.
+Pure. `partage.jobs.streams_capture` reads a `RecordedApplication` from a capture;
+`describe_application` writes it down, with an example of a crash. What no record shows is left at
+the default of the file.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__ = [
     "RecordedClient",
     "RecordedSubtopology",
     "client_name",
-    "describe",
+    "describe_application",
     "select_typical_state",
     "store_name",
 ]
@@ -70,7 +71,7 @@ class RecordedSubtopology:
     changelogs: tuple[str, ...] = ()
 
     @property
-    def tasks(self) -> int:
+    def task_count(self) -> int:
         """Number of tasks of the sub-topology: the partitions of its largest source topic."""
         return max(self.sources.values(), default=0)
 
@@ -128,7 +129,7 @@ class RecordedApplication:
     notes: tuple[str, ...] = ()
 
     @property
-    def assignor(self) -> str:
+    def default_assignor(self) -> str:
         """Name of the task assignor that a recorded Kafka Streams application uses by default.
 
         The records do not show the broker's release, so streams groups get the assignor of Kafka
@@ -196,7 +197,7 @@ def store_name(application: str, changelog: str) -> str:
     return changelog
 
 
-def describe(application: RecordedApplication) -> dict[str, Any]:
+def describe_application(application: RecordedApplication) -> dict[str, Any]:
     """Describe a recorded Kafka Streams application as input of `partage streams` (a JSON object).
 
     The object contains an example to simulate: the client with the most state crashes, loses its
@@ -208,7 +209,8 @@ def describe(application: RecordedApplication) -> dict[str, Any]:
     >>> one = RecordedSubtopology(0, {"lines": 2}, changelogs=("shop-words-changelog",))
     >>> sizes = {("shop-words-changelog", p): ChangelogSize(1_000, 20_000) for p in (0, 1)}
     >>> clients = (RecordedClient("a", "00000000-0000-0000-0000-000000000001", 1),)
-    >>> found = describe(RecordedApplication("shop", False, 0, (one,), clients, sizes, {}, {}))
+    >>> recorded = RecordedApplication("shop", False, 0, (one,), clients, sizes, {}, {})
+    >>> found = describe_application(recorded)
     >>> found["subtopologies"][0]["stores"], found["subtopologies"][0]["recordBytes"]
     ({'words': {'records': [1000, 1000]}}, 20)
     """
@@ -244,7 +246,7 @@ def _check_describable(application: RecordedApplication) -> None:
         what = f"{application.name}: the capture shows sub-topologies {numbers} only"
         raise UnsupportedProblemError(f"{what}; record it while all of its tasks are assigned")
     for one in application.subtopologies:
-        if not one.tasks:
+        if not one.task_count:
             what = f"{application.name}: no source topic of sub-topology {one.number} is known"
             raise UnsupportedProblemError(f"{what}; record the cluster's metadata, too")
     if not application.clients:
@@ -260,13 +262,13 @@ def _subtopology(
     stores: dict[str, Any] = {}
     records = size = 0
     for changelog in subtopology.changelogs:
-        sizes = [application.sizes.get((changelog, p)) for p in range(subtopology.tasks)]
+        sizes = [application.sizes.get((changelog, p)) for p in range(subtopology.task_count)]
         known = [each for each in sizes if each is not None]
         store = stores.setdefault(store_name(application.name, changelog), {})
         if known:
             store["records"] = [0 if each is None else each.records for each in sizes]
         if writes := sum(each.writes_per_second for each in known):
-            store["writesPerSecond"] = round(writes / subtopology.tasks, 3)
+            store["writesPerSecond"] = round(writes / subtopology.task_count, 3)
         in_bytes = [(each.records, each.bytes) for each in known if each.bytes is not None]
         records += sum(count for count, _ in in_bytes)
         size += sum(count for _, count in in_bytes)
@@ -303,7 +305,7 @@ def _bytes_by_task(application: RecordedApplication) -> dict[str, int]:
             if (size := application.sizes.get((changelog, p))) is not None
         )
         for one in application.subtopologies
-        for p in range(one.tasks)
+        for p in range(one.task_count)
     }
 
 

@@ -17,7 +17,7 @@ from partage.streams.sticky import FallbackPrior, LegacySticky, PublicSticky, Pu
 
 __all__ = [
     "EARLY_RELEASES", "KIP_441_DOCUMENT", "LEADER_NAMES", "Kip441Proposal", "TaskAssignor",
-    "TaskRow", "assignors", "describe", "find_assignor",
+    "TaskRow", "describe_task_assignors", "find_assignor", "find_task_assignors",
 ]  # fmt: skip
 
 
@@ -118,13 +118,13 @@ def _legacy_classes() -> tuple[Callable[[], TaskAssignor], ...]:
     return tuple(getattr(import_module(module), attribute) for module, _, attribute in names)
 
 
-def assignors() -> dict[str, TaskAssignor]:
+def find_task_assignors() -> dict[str, TaskAssignor]:
     """Return all task assignors of classic Kafka Streams groups by name, the default first.
 
     The group coordinator's assignors (`partage.streams.kip1071_sticky.SERVER_ASSIGNORS`) are not
     included, because their input differs: members instead of clients.
 
-    >>> list(assignors())[:2]
+    >>> list(find_task_assignors())[:2]
     ['streams:high-availability', 'streams:legacy-sticky']
     """
     instances = [make() for make in (*_MAIN_LINE, *_legacy_classes())]
@@ -144,7 +144,7 @@ def find_assignor(name: str) -> TaskAssignor:
     >>> find_assignor("high-availability").name
     'streams:high-availability'
     """
-    known = assignors()
+    known = find_task_assignors()
     for one in known.values():
         classes = [] if one.exact_to is None else [one.exact_to.split()[0]]
         if name in {one.name, one.name.removeprefix("streams:"), *classes}:
@@ -155,13 +155,13 @@ def find_assignor(name: str) -> TaskAssignor:
     raise UnknownStrategyError(name, known=list(known), close=close)
 
 
-def describe() -> list[TaskRow]:
+def describe_task_assignors() -> list[TaskRow]:
     """Return the rows about Kafka Streams task assignors that ``partage strategies`` prints.
 
-    >>> [row.name for row in describe()[-2:]]
+    >>> [row.name for row in describe_task_assignors()[-2:]]
     ['streams:server-sticky', 'streams:server-sticky@4.3']
     """
-    every: list[TaskAssignor | ServerSticky] = [*assignors().values(), *SERVER_ASSIGNORS]
+    every: list[TaskAssignor | ServerSticky] = [*find_task_assignors().values(), *SERVER_ASSIGNORS]
     docs = [cleandoc(type(one).__doc__ or "") for one in every]
     return [
         TaskRow(one.name, doc.partition("\n")[0], one.exact_to, doc)

@@ -34,7 +34,7 @@ class TagIndex:
             for key, value in tags.items():
                 self.values.setdefault(key, set()).add(value)
 
-    def mark(self, used: set[Tag], client: int, copies: int) -> None:
+    def mark_used_tags(self, used: set[Tag], client: int, copies: int) -> None:
         """Mark a client's tags as used, so that further copies of a Kafka Streams task go
         elsewhere.
 
@@ -59,7 +59,7 @@ class TagIndex:
         """Return whether a client shares a tag, such as its zone, with another copy of a task.
 
         Args:
-            used: tags (key, value) of the clients with a copy of the task, see `mark`.
+            used: tags (key, value) of the clients with a copy of the task, see `mark_used_tags`.
             client: number of the client.
         """
         return any(self.tags[client].get(key) == value for key, value in used)
@@ -80,7 +80,8 @@ class TagAwareStandbys:
     >>> clients = [ClientState(ProcessId(0, n), tags={"zone": "aab"[n]}) for n in range(3)]
     >>> problem = TaskProblem(clients, [TaskId(0, 0)], [TaskId(0, 0)], settings)
     >>> draft = DraftAssignment(problem)
-    >>> draft.assign_active(0, 0); TagAwareStandbys(problem).assign(draft, [0]); draft.standby
+    >>> draft.assign_active(0, 0)
+    >>> TagAwareStandbys(problem).assign_standbys(draft, [0]); draft.standby
     [set(), set(), {0}]
     """
 
@@ -89,7 +90,7 @@ class TagAwareStandbys:
         self._replicas = problem.settings.num_standby_replicas
         self._index = TagIndex(problem)
 
-    def assign(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
+    def assign_standbys(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
         """Assign standbys to Kafka Streams tasks that already have an active copy.
 
         Args:
@@ -101,7 +102,7 @@ class TagAwareStandbys:
         missing = dict.fromkeys(order, self._replicas)
         for task in order:
             if task in active_at:
-                missing[task] = self.spread(draft, task, active_at[task])
+                missing[task] = self.assign_standbys_of_task(draft, task, active_at[task])
         # Kafka's hash map contains all tasks at first and then only those with missing standbys.
         for task in self._problem.task_hash_order(order):
             self._assign_by_load(draft, task, missing[task])
@@ -116,12 +117,12 @@ class TagAwareStandbys:
             copies: number of standbys to assign.
         """
         for _ in range(copies):
-            client = least_loaded(draft, lambda one: not draft.holds(one, task))
+            client = least_loaded(draft, lambda one: not draft.has_copy(one, task))
             if client is None:
                 return
             draft.assign_standby(client, task)
 
-    def spread(self, draft: DraftAssignment, task: int, active_at: int) -> int:
+    def assign_standbys_of_task(self, draft: DraftAssignment, task: int, active_at: int) -> int:
         """Assign standbys of a Kafka Streams task to clients in other zones than its other copies.
 
         Args:
@@ -137,9 +138,9 @@ class TagAwareStandbys:
         copies, left, last = 1, self._replicas, active_at
         # Like Kafka's class, this tries to assign one standby even if none is configured.
         while True:
-            index.mark(used, last, copies)
+            index.mark_used_tags(used, last, copies)
             client = least_loaded(
-                draft, lambda one: not draft.holds(one, task) and not index.is_used(used, one)
+                draft, lambda one: not draft.has_copy(one, task) and not index.is_used(used, one)
             )
             if client is None:
                 return left
@@ -169,7 +170,7 @@ class TagAwareStandbys:
         others = {
             tag
             for client, tags in enumerate(self._index.tags)
-            if client not in {source, destination} and draft.holds(client, task)
+            if client not in {source, destination} and draft.has_copy(client, task)
             for tag in tags.items()
         }
         after = others | set(self._index.tags[destination].items())
@@ -196,7 +197,7 @@ class StandbyPlacement(Protocol):
     It also decides if later steps may move a standby.
     """
 
-    def assign(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
+    def assign_standbys(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
         """Assign the configured number of standbys to each Kafka Streams task.
 
         Args:
@@ -230,14 +231,15 @@ class DefaultStandbys:
     >>> problem = TaskProblem(clients, [TaskId(0, 0)], [TaskId(0, 0)],
     ...                       AssignmentConfigs(num_standby_replicas=1))
     >>> draft = DraftAssignment(problem)
-    >>> draft.assign_active(0, 0); DefaultStandbys(problem).assign(draft, [0]); draft.standby
+    >>> draft.assign_active(0, 0)
+    >>> DefaultStandbys(problem).assign_standbys(draft, [0]); draft.standby
     [set(), {0}]
     """
 
     def __init__(self, problem: TaskProblem) -> None:
         self._replicas = problem.settings.num_standby_replicas
 
-    def assign(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
+    def assign_standbys(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
         """Assign the configured number of standbys to each Kafka Streams task.
 
         Args:
@@ -252,7 +254,7 @@ class DefaultStandbys:
             while left > 0 and heap:
                 entry = heapq.heappop(heap)
                 client = entry[1]
-                if not draft.holds(client, task):
+                if not draft.has_copy(client, task):
                     draft.assign_standby(client, task)
                     left -= 1
                     entry = draft.load[client], client

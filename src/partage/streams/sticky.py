@@ -53,7 +53,7 @@ class TaskPairs:
         self._size = tasks
         self._pairs: set[int] = set()
 
-    def add(self, task: int, others: Iterable[int]) -> None:
+    def add_task(self, task: int, others: Iterable[int]) -> None:
         """Record that a Kafka Streams task is on the same client as each task in ``others``."""
         self._pairs.update(self._pair(task, other) for other in others)
 
@@ -65,12 +65,12 @@ class TaskPairs:
             task: number of the task.
             others: the client's tasks, as one or several collections.
         """
-        if self.full:
+        if self.has_all_pairs:
             return False
         return any(self._pair(task, other) not in self._pairs for some in others for other in some)
 
     @property
-    def full(self) -> bool:
+    def has_all_pairs(self) -> bool:
         """Return whether every two Kafka Streams tasks have already been on one client together."""
         return len(self._pairs) == self._most
 
@@ -108,7 +108,7 @@ class StickyCore:
         self.draft = DraftAssignment(problem)
         self.given: list[tuple[list[int], list[int]]] = [([], []) for _ in problem.clients]
         self.map_order = problem.client_map_order
-        self.quota = len(problem.tasks) // sum(problem.capacity)
+        self.quota = len(problem.tasks) // sum(problem.thread_counts)
         self._ties = capacity_breaks_ties
         self._pairs = TaskPairs(len(problem.tasks))
         self._collect_previous_tasks(
@@ -167,8 +167,8 @@ class StickyCore:
         self.given[client][1].append(task)
 
     def _add_pairs(self, task: int, client: int) -> None:
-        self._pairs.add(task, self.draft.active[client])
-        self._pairs.add(task, self.draft.standby[client])
+        self._pairs.add_task(task, self.draft.active[client])
+        self._pairs.add_task(task, self.draft.standby[client])
 
     def has_room(self, client: int) -> bool:
         """Return whether a Kafka Streams client may keep another active task within its quota.
@@ -213,14 +213,18 @@ class StickyCore:
         """
         for task in tasks:
             for _ in range(self.problem.settings.num_standby_replicas):
-                free = [client for client in self.map_order if not self.draft.holds(client, task)]
+                free = [
+                    client for client in self.map_order if not self.draft.has_copy(client, task)
+                ]
                 if not free:
                     break
-                self.assign_standby(task, self.best(task, self.problem.client_hash_order(free)))
+                self.assign_standby(
+                    task, self.best_client(task, self.problem.client_hash_order(free))
+                )
 
     # -- choosing --------------------------------------------------------------------------------
 
-    def best(self, task: int, among: Sequence[int]) -> int:
+    def best_client(self, task: int, among: Sequence[int]) -> int:
         """Return the best of several clients for a Kafka Streams task.
 
         It is the client that ran the task, else one with its standby, else the least loaded client.
@@ -338,7 +342,9 @@ class LegacySticky:
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
         """
-        return TaskPlan.of(problem, _run_legacy_sticky(problem, RackOptimizer.for_legacy(problem)))
+        return TaskPlan.from_draft(
+            problem, _run_legacy_sticky(problem, RackOptimizer.for_legacy(problem))
+        )
 
 
 def _run_legacy_sticky(
@@ -358,11 +364,11 @@ def _run_legacy_sticky(
     draft = core.draft
     every = problem.task_hash_order(problem.task_hash_order(problem.task_arrival), copied=True)
     for task in sorted(core.assign_previous(every, ignore_quota=preserve)):
-        core.assign_active(task, core.best(task, core.map_order))
-    costs = problem.settings.costs(*_COSTS)
+        core.assign_active(task, core.best_client(task, core.map_order))
+    costs = problem.settings.rack_aware_costs(*_COSTS)
     if racks:
         racks.optimize_active(draft, problem.stateful, *costs)
-        racks.optimize_active(draft, problem.stateless, 1, 0)
+        racks.optimize_active(draft, problem.stateless_tasks, 1, 0)
     core.assign_standbys(problem.task_hash_order(problem.stateful_arrival))
     if racks and problem.settings.num_standby_replicas > 0:
         racks.optimize_standby(draft, *costs, lambda *_: True)
@@ -400,7 +406,9 @@ class FallbackPrior:
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
         """
-        return TaskPlan.of(problem, _run_legacy_sticky(problem, None, preserve=True), probing=True)
+        return TaskPlan.from_draft(
+            problem, _run_legacy_sticky(problem, None, preserve=True), probing=True
+        )
 
 
 class PublicSticky:
@@ -446,8 +454,8 @@ class PublicSticky:
         every = problem.task_hash_order(problem.task_hash_order(problem.task_arrival), copied=True)
         clients = problem.client_hash_order(core.map_order)
         for task in sorted(core.assign_previous(every, ignore_quota=self.preserve)):
-            core.assign_active(task, core.best(task, clients))
-        costs = problem.settings.costs(*_COSTS)
+            core.assign_active(task, core.best_client(task, clients))
+        costs = problem.settings.rack_aware_costs(*_COSTS)
         if not self.preserve:
             stores = set(problem.with_stores)
             others = [task for task in range(len(problem.tasks)) if task not in stores]
@@ -456,7 +464,7 @@ class PublicSticky:
         core.assign_standbys(stateful_in_hash_order(problem))
         if not self.preserve and problem.settings.num_standby_replicas > 0:
             optimize_rack_aware_standby_tasks(problem, draft, costs=costs)
-        return TaskPlan.of(problem, draft, follow_up=clients[:1] if self.preserve else ())
+        return TaskPlan.from_draft(problem, draft, follow_up=clients[:1] if self.preserve else ())
 
 
 class PublicStickyPreserving(PublicSticky):

@@ -125,7 +125,7 @@ def default_standby_task_assignment(problem: TaskProblem, draft: DraftAssignment
     >>> draft.standby
     [{1}, {0}]
     """
-    placement_for(problem).assign(draft, stateful_in_hash_order(problem))
+    placement_for(problem).assign_standbys(draft, stateful_in_hash_order(problem))
 
 
 def stateful_in_hash_order(problem: TaskProblem) -> list[int]:
@@ -188,7 +188,7 @@ def optimize_rack_aware_active_tasks(
     tasks = sorted(set().union(*draft.active) if tasks is None else tasks)
     racks = RackOptimizer.for_public(problem, standbys=False)
     if racks and tasks:
-        chosen = costs or problem.settings.costs(0, 0)
+        chosen = costs or problem.settings.rack_aware_costs(0, 0)
         racks.optimize_active(draft, tasks, *chosen)
 
 
@@ -234,5 +234,5 @@ def optimize_rack_aware_standby_tasks(
     """
     racks = RackOptimizer.for_public(problem, standbys=True)
     if racks and any(draft.standby):
-        chosen = costs or problem.settings.costs(0, 0)
+        chosen = costs or problem.settings.rack_aware_costs(0, 0)
         racks.optimize_standby(draft, *chosen, lambda *_: True)

@@ -1,8 +1,8 @@
 """A Kafka Streams topology, and its tasks and internal topics on a cluster.
 
-`Topology` describes an application's sub-topologies. `TopologyLayout.of` applies it to the
-partition counts of a cluster: which tasks exist, which partitions each task reads, and which
-repartition and changelog topics the application creates.
+`Topology` describes an application's sub-topologies. `TopologyLayout.for_partition_counts` applies
+it to the partition counts of a cluster: which tasks exist, which partitions each task reads, and
+which repartition and changelog topics the application creates.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ class Subtopology:
                 )
 
     @property
-    def stateful(self) -> bool:
+    def has_state(self) -> bool:
         """Return whether the Kafka Streams sub-topology has a state store (``isStateful`` of
         KIP-924).
         """
         return bool(self.changelogs if self.stores is None else self.stores)
 
     @property
-    def external(self) -> tuple[str, ...]:
+    def user_source_topics(self) -> tuple[str, ...]:
         """Source topics of the Kafka Streams sub-topology that the user creates: all but
         repartition topics.
         """
@@ -158,7 +158,7 @@ class Topology:
         ('more',)
         """
         absent = [
-            (one, tuple(topic for topic in one.external if topic not in counts))
+            (one, tuple(topic for topic in one.user_source_topics if topic not in counts))
             for one in self.subtopologies
         ]
         return [(one, topics) for one, topics in absent if topics]
@@ -191,7 +191,7 @@ class TopologyLayout:
     named: bool
 
     @classmethod
-    def of(
+    def for_partition_counts(
         cls, topology: Topology, counts: Mapping[str, int], *, check_changelogs: bool = True
     ) -> TopologyLayout:
         """Compute the tasks and internal topics of a Kafka Streams topology from partition counts.
@@ -216,7 +216,7 @@ class TopologyLayout:
         ...     Subtopology(0, ("lines",), sinks=("by-word",)),
         ...     Subtopology(1, ("by-word",), repartition={"by-word": None}, changelogs=("counts",)),
         ... ])
-        >>> layout = TopologyLayout.of(word_count, {"lines": 2})
+        >>> layout = TopologyLayout.for_partition_counts(word_count, {"lines": 2})
         >>> [str(task) for task in layout.partitions_of], layout.to_create
         (['1_0', '1_1', '0_0', '0_1'], {'by-word': 2, 'counts': 2})
         """
@@ -231,7 +231,7 @@ class TopologyLayout:
         for one in topology.in_map_order(complete):
             tasks = _tasks(one, sizes)
             partitions_of |= tasks
-            with_stores += tasks if one.stateful else ()
+            with_stores += tasks if one.has_state else ()
             if one.changelogs:
                 for task in tasks:
                     changelogs_of[task] = _sorted(

@@ -114,7 +114,7 @@ class Metric:
     shown: OutputLevel = OutputLevel.DATA
 
     @property
-    def inputs(self) -> tuple[str, ...]:
+    def input_columns(self) -> tuple[str, ...]:
         """Names of the columns from which the metric is computed.
 
         For a ratio, these are its numerator and denominator metrics; for a difference, the policy
@@ -123,11 +123,11 @@ class Metric:
         return self.source or tuple(name for name, _, _ in self.columns)
 
     @property
-    def key(self) -> str:
+    def json_key(self) -> str:
         """Name of the metric's field in JSON documents; it includes the unit unless that is
         obvious.
 
-        >>> BY_NAME["stopped"].key, BY_NAME["load_spread"].key, BY_NAME["moved"].key
+        >>> BY_NAME["stopped"].json_key, BY_NAME["load_spread"].json_key, BY_NAME["moved"].json_key
         ('stopped_partition_seconds', 'load_spread_mean', 'moved')
         """
         if self.aggregation in _RANGES:
@@ -135,7 +135,7 @@ class Metric:
         return f"{self.name}_mean" if self.aggregation is Aggregation.MEAN else self.name
 
     @property
-    def title(self) -> str:
+    def plain_label(self) -> str:
         """The metric's label in plain text, without soft hyphens."""
         return self.label.replace("\N{SOFT HYPHEN}", "")
 

@@ -24,7 +24,7 @@ from partage.tables.statuses import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COLUMNS", "SIMULATED_COLUMNS", "TABLES", "schema"]
+__all__ = ["COLUMNS", "SIMULATED_COLUMNS", "TABLES", "table_schema"]
 
 _RUN: Column = ("run_id", "string", "run that wrote the row")
 _GROUP: Column = ("group", "string", "group id")
@@ -337,13 +337,13 @@ SIMULATED_COLUMNS: dict[str, tuple[str, ...]] = {
 TABLES: tuple[str, ...] = tuple(COLUMNS)
 
 
-def schema(table: str) -> pa.Schema:
+def table_schema(table: str) -> pa.Schema:
     """Return the pyarrow schema (columns and types) of a published table.
 
     Raises:
         KeyError: no table has this name.
 
-    >>> schema("ownership").field("to_ms").nullable, schema("runs").names[0]
+    >>> table_schema("ownership").field("to_ms").nullable, table_schema("runs").names[0]
     (True, 'run_id')
     """
     import pyarrow as pa

@@ -95,7 +95,7 @@ class Estimate:
             below: sum of the distances to the 10th percentiles, and sum of their squares.
             above: sum of the distances to the 90th percentiles, and sum of their squares.
         """
-        down, up = (_distance(*sums) for sums in (below, above))
+        down, up = (_distance_to_percentile(*sums) for sums in (below, above))
         return cls(best, max(0.0, best - down), best + up)
 
     @classmethod
@@ -111,7 +111,9 @@ class Estimate:
         known = list(parts)
         best = sum(one.best for one in known)
         below, above = [o.best - o.low for o in known], [o.high - o.best for o in known]
-        down, up = (_distance(sum(of), sum(d * d for d in of)) for of in (below, above))
+        down, up = (
+            _distance_to_percentile(sum(of), sum(d * d for d in of)) for of in (below, above)
+        )
         return cls(best, best - down, best + up)
 
     @property
@@ -122,7 +124,7 @@ class Estimate:
         return self.low > 0 or self.high < 0
 
 
-def _distance(total: float, squares: float) -> float:
+def _distance_to_percentile(total: float, squares: float) -> float:
     """Return the distance of a sum's 10th or 90th percentile from its best estimate.
 
     The summands are uncertain, and their errors count as equally correlated. ``total`` is the sum
@@ -144,7 +146,7 @@ def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
     table = rows.select(list(keys))
     how: dict[str, str] = {}
     for metric in METRICS:
-        for entry, column in _entries(metric, rows).items():
+        for entry, column in _columns_to_sum(metric, rows).items():
             table = table.append_column(entry, column)
             how[entry] = "max" if metric.name in _MAXIMA else "sum"
     found = table.group_by(list(keys)).aggregate(list(how.items()))
@@ -153,7 +155,7 @@ def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
     return sums
 
 
-def _entries(metric: Metric, rows: pa.Table) -> dict[str, Any]:
+def _columns_to_sum(metric: Metric, rows: pa.Table) -> dict[str, Any]:
     """Return the columns that must be summed to compute a metric, as a dict by name.
 
     Each column has one value per row of ``rows``. A metric that is a maximum gets a column too.
@@ -164,16 +166,16 @@ def _entries(metric: Metric, rows: pa.Table) -> dict[str, Any]:
     if how is Aggregation.COUNT:
         return {name: count_flags(_meets_all(metric.where, rows))}
     if how is Aggregation.MAXIMUM:
-        return {name: rows[metric.inputs[0]]}
+        return {name: rows[metric.input_columns[0]]}
     if how is Aggregation.SUM:
-        column = pc.fill_null(rows[metric.inputs[0]], 0)
+        column = pc.fill_null(rows[metric.input_columns[0]], 0)
         is_whole = metric.columns[0][1].startswith("int")
         return {name: pc.cast(column, "int64" if is_whole else "double")}
     if how is Aggregation.MEAN:
-        column = rows[metric.inputs[0]]
+        column = rows[metric.input_columns[0]]
         return {name: pc.fill_null(column, 0), f"{name}_known": count_flags(pc.is_valid(column))}
     if how is Aggregation.INTERVAL:
-        low, high = (rows[column] for column in metric.inputs)
+        low, high = (rows[column] for column in metric.input_columns)
         known = count_flags(pc.is_valid(high))
         bounds = {f"{name}_low": pc.fill_null(low, 0), f"{name}_high": pc.fill_null(high, 0)}
         return {**bounds, f"{name}_known": known}
@@ -194,9 +196,9 @@ def _estimate_columns(metric: Metric, rows: pa.Table) -> list[Any]:
     """
     from pyarrow import compute as pc
 
-    best, p10, p90 = (pc.fill_null(pc.cast(rows[c], "double"), 0) for c in metric.inputs)
+    best, p10, p90 = (pc.fill_null(pc.cast(rows[c], "double"), 0) for c in metric.input_columns)
     below, above = pc.subtract(best, p10), pc.subtract(p90, best)
-    known = count_flags(pc.is_valid(rows[metric.inputs[0]]))
+    known = count_flags(pc.is_valid(rows[metric.input_columns[0]]))
     return [best, below, pc.multiply(below, below), above, pc.multiply(above, above), known]
 
 
@@ -251,11 +253,11 @@ def sum_differences(
     """
     from pyarrow import compute as pc
 
-    low, high = BY_NAME["stopped"].inputs
+    low, high = BY_NAME["stopped"].input_columns
     known = rows.filter(pc.and_(pc.is_valid(rows[low]), pc.is_valid(rows[high])))
     identity = list(dict.fromkeys([*rebalance, *keys]))
     each = known.group_by(identity).aggregate([(low, "sum"), (high, "sum")])
-    is_base = pc.equal(each["policy"], metric.inputs[0])
+    is_base = pc.equal(each["policy"], metric.input_columns[0])
     base = each.filter(is_base).select([*rebalance, f"{low}_sum", f"{high}_sum"])
     base = base.rename_columns([*rebalance, "base_low", "base_high"])
     both = each.filter(pc.not_equal(each["policy"], "recorded"))
@@ -295,16 +297,16 @@ def _empty_sums() -> Sums:
     return found
 
 
-def add_sums(one: Mapping[str, Any], other: Mapping[str, Any]) -> Sums:
-    """Add up the metric sums of two separate sets of rebalances (``one`` and ``other``).
+def add_sums(sums: Mapping[str, Any], other_sums: Mapping[str, Any]) -> Sums:
+    """Add up the metric sums of two separate sets of rebalances (``sums`` and ``other_sums``).
 
     A maximum is the larger of both.
 
     >>> add_sums({"moved": 1, "largest_spread": None}, {"moved": 2, "largest_spread": 3})
     {'moved': 3, 'largest_spread': 3}
     """
-    found = dict(one)
-    for name, value in other.items():
+    found = dict(sums)
+    for name, value in other_sums.items():
         if name in _MAXIMA:
             known = [v for v in (found.get(name), value) if v is not None]
             found[name] = max(known, default=None)
@@ -333,7 +335,7 @@ def metric_value(metric: Metric, sums: Mapping[str, Any]) -> Any:
     if how is Aggregation.MEAN:
         return sums[name] / sums[f"{name}_known"] if sums[f"{name}_known"] else None
     if how is Aggregation.RATIO:
-        part, whole = (sums[source] for source in metric.inputs)
+        part, whole = (sums[source] for source in metric.input_columns)
         return part / whole if whole else None
     return sums[name]
 
@@ -350,7 +352,7 @@ def json_metrics(sums: Mapping[str, Any]) -> dict[str, Any]:
     (2, None)
     """
     found = {
-        metric.key: metric_value(metric, sums)
+        metric.json_key: metric_value(metric, sums)
         for metric in METRICS
         if metric.aggregation is not Aggregation.DIFFERENCE or f"{metric.name}_low" in sums
     }

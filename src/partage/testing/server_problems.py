@@ -177,7 +177,7 @@ def _targets(index: Index, targets: list[Pairs]) -> Targets:
     np.cumsum([len(numbers) for _, numbers in flat], out=start[1:])
     number = np.array([p for _, numbers in flat for p in numbers], np.int32)
     dense = index.locate_all(np.repeat(topic, np.diff(start)), number)
-    hashes = TopicIds.of(index.topics, index.ids).hashes
+    hashes = TopicIds.from_names(index.topics, index.ids).java_hash_codes
     return Targets(set_start, topic, hashes[topic], start, dense)
 
 

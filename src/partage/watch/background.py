@@ -109,7 +109,7 @@ class BackgroundMetrics:
         An older assignment of the same group is removed from the queue.
         """
         if isinstance(event, RebalanceOpened):
-            cluster = live.clusters.at(event.generation.timestamp_ms)
+            cluster = live.clusters.cluster_at(event.generation.timestamp_ms)
             with self._lock:
                 self._plans[event.group] = _PendingAssignment(
                     event.generation, cluster, event.fresh
@@ -127,7 +127,7 @@ class BackgroundMetrics:
             return
         self._passed_ms = now_ms
         self._committed = {
-            name: {pair: offset for pair, (offset, _) in group.history.committed().items()}
+            name: {pair: offset for pair, (offset, _) in group.history.committed_offsets().items()}
             for name, group in live.groups.items()
         }
 
@@ -187,13 +187,13 @@ class BackgroundMetrics:
         self, connection: ClusterConnection, committed: Mapping[str, Mapping[_Pair, int]]
     ) -> None:
         pairs = {pair for offsets in committed.values() for pair in offsets}
-        ends = end_offsets(connection, connection.metadata(), pairs)
+        ends = end_offsets(connection, connection.fetch_metadata(), pairs)
         if pairs and not ends:
             raise ClusterUnreachableError(
                 "the brokers", "no end offset was returned", "the account needs DESCRIBE on topics"
             )
         now_s = time.time()
-        self._ends.add(now_s, ends)
+        self._ends.store_end_offsets(now_s, ends)
         lags: dict[str, dict[str, float]] = {}
         for name, offsets in committed.items():
             lag = group_lag(offsets, self._ends, now_s)

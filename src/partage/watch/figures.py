@@ -136,8 +136,8 @@ class _GroupFigures:
 class WatchFigures:
     """Prometheus metrics of `partage capture --follow`: rebalances, lag and balance of each group.
 
-    The watcher's thread calls `on_event` and `on_tick`. Other threads call `families`, replace
-    `lags`, and append to `measured`.
+    The watcher's thread calls `on_event` and `on_tick`. Other threads call `metric_families`,
+    replace `lags`, and append to `measured`.
 
     Args:
         max_groups: maximum number of groups that are exported by name.
@@ -160,7 +160,7 @@ class WatchFigures:
         self._families: tuple[ExportedFamily, ...] = ()
         self._refreshed_ms = 0
 
-    def families(self) -> tuple[ExportedFamily, ...]:
+    def metric_families(self) -> tuple[ExportedFamily, ...]:
         """Return all Prometheus metrics with their samples, as of the last update by `on_tick`.
 
         Any thread may call it.
@@ -190,7 +190,7 @@ class WatchFigures:
         found, figures = event.generation, self._group_figures(event.group)
         figures.gauges |= {
             "partage_group_members": len(found.first.members),
-            "partage_group_generation": found.number,
+            "partage_group_generation": found.generation_number,
             "partage_group_last_rebalance_timestamp_seconds": found.timestamp_ms / 1_000,
         }
         for name in _BALANCE_GAUGES:  # figures of the plan before

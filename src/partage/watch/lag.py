@@ -25,8 +25,8 @@ class EndOffsets:
     """History of sampled end offsets of partitions, from which the lag in seconds is estimated.
 
     >>> ends = EndOffsets()
-    >>> ends.add(0.0, {("t", 0): 100})
-    >>> ends.add(10.0, {("t", 0): 200})
+    >>> ends.store_end_offsets(0.0, {("t", 0): 100})
+    >>> ends.store_end_offsets(10.0, {("t", 0): 200})
     >>> ends.lag_seconds(("t", 0), 150, 10.0), ends.lag_seconds(("t", 0), 200, 10.0)
     (5.0, 0.0)
     >>> ends.lag_seconds(("t", 0), 50, 10.0)
@@ -35,16 +35,16 @@ class EndOffsets:
 
     _samples: dict[_TopicPartition, tuple[list[float], list[int]]] = field(default_factory=dict)
 
-    def add(self, now_s: float, ends: Mapping[_TopicPartition, int]) -> None:
+    def store_end_offsets(self, now_s: float, end_offsets: Mapping[_TopicPartition, int]) -> None:
         """Store the end offsets of topic partitions that were read at one time, for later lag
         estimates.
 
-        ``now_s`` is the time in seconds, ``ends`` a dict from (topic, partition) to end offset.
-        Partitions missing in ``ends`` are forgotten.
+        ``now_s`` is the time in seconds, ``end_offsets`` a dict from (topic, partition) to end
+        offset. Partitions missing in ``end_offsets`` are forgotten.
         """
-        for gone in self._samples.keys() - ends.keys():
+        for gone in self._samples.keys() - end_offsets.keys():
             del self._samples[gone]
-        for partition, end in ends.items():
+        for partition, end in end_offsets.items():
             times, offsets = self._samples.setdefault(partition, ([], []))
             if offsets and end < offsets[-1]:  # the topic was recreated or truncated
                 times.clear()
@@ -55,7 +55,7 @@ class EndOffsets:
                 half = len(times) // 2
                 del times[1:half:2], offsets[1:half:2]
 
-    def end(self, partition: _TopicPartition) -> int | None:
+    def newest_end_offset(self, partition: _TopicPartition) -> int | None:
         """Return the newest stored end offset of a (topic, partition) pair; None if there
         is none.
         """
@@ -102,19 +102,23 @@ class GroupLag:
 
 
 def group_lag(
-    committed: Mapping[_TopicPartition, int], ends: EndOffsets, now_s: float
+    committed: Mapping[_TopicPartition, int], end_offsets: EndOffsets, now_s: float
 ) -> GroupLag | None:
     """Compute a consumer group's lag over all its partitions; None if no end offset is known.
 
     Args:
         committed: dict from (topic, partition) to the group's committed offset.
-        ends: the sampled end offsets.
+        end_offsets: the sampled end offsets.
         now_s: the present time in seconds.
     """
-    known = {partition: end for partition in committed if (end := ends.end(partition)) is not None}
+    known = {
+        partition: end
+        for partition in committed
+        if (end := end_offsets.newest_end_offset(partition)) is not None
+    }
     if not known:
         return None
-    ages = [ends.lag_seconds(partition, committed[partition], now_s) for partition in known]
+    ages = [end_offsets.lag_seconds(partition, committed[partition], now_s) for partition in known]
     return GroupLag(
         sum(max(0, end - committed[partition]) for partition, end in known.items()),
         max((age for age in ages if age is not None), default=None),
@@ -123,19 +127,19 @@ def group_lag(
     )
 
 
-def drain_seconds(before: GroupLag, now: GroupLag, elapsed_s: float) -> float | None:
+def drain_seconds(lag_before: GroupLag, lag_now: GroupLag, elapsed_s: float) -> float | None:
     """Estimate the seconds until a consumer group has caught up with its lag.
 
-    The lag was measured twice, ``elapsed_s`` seconds apart: ``before`` and ``now``. The result is
-    infinite if the lag does not shrink, and None if ``elapsed_s`` is 0.
+    The lag was measured twice, ``elapsed_s`` seconds apart: ``lag_before`` and ``lag_now``. The
+    result is infinite if the lag does not shrink, and None if ``elapsed_s`` is 0.
 
     >>> before, now = GroupLag(80, 8.0, 20, 100), GroupLag(60, 5.0, 60, 120)
     >>> drain_seconds(before, now, 10.0)
     30.0
     """
-    if now.records == 0:
+    if lag_now.records == 0:
         return 0.0
     if elapsed_s <= 0:
         return None
-    gained = (now.committed - before.committed) - (now.ends - before.ends)
-    return now.records * elapsed_s / gained if gained > 0 else inf
+    gained = (lag_now.committed - lag_before.committed) - (lag_now.ends - lag_before.ends)
+    return lag_now.records * elapsed_s / gained if gained > 0 else inf

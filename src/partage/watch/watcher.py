@@ -79,7 +79,7 @@ class EventSink:
         what = f"cannot be written ({error.strerror or error}); free space there and run again"
         return InvalidConfigError("--events", what, self._target)
 
-    def write(self, event: Mapping[str, Any]) -> None:
+    def write_event(self, event: Mapping[str, Any]) -> None:
         """Write one rebalance event as a JSON line and flush it.
 
         Raises:
@@ -99,7 +99,7 @@ class EventSink:
     def close(self) -> None:
         """Close the file of rebalance events; standard output stays open."""
         if self._target != "-":
-            with suppress(OSError):  # `write` has reported it
+            with suppress(OSError):  # `write_event` has reported it
                 self._file.close()
 
 
@@ -162,9 +162,9 @@ _Round = tuple[list[Mapping[str, Any]], list[LogBatch], int]
 class Watcher:
     """Thread that turns the records of a running `partage capture` into rebalance events.
 
-    Use it in a ``with`` block. Call `start` before the capture runs, and `flush` after each round
-    of fetches. The groups' histories are stored in the capture's folder every few minutes, so that
-    the next start only reads newer records.
+    Use it in a ``with`` block. Call `start_watching` before the capture runs, and
+    `send_queued_records` after each round of fetches. The groups' histories are stored in the
+    capture's folder every few minutes, so that the next start only reads newer records.
 
     Args:
         sink: writer of the events that happen after the start; None for none.
@@ -195,7 +195,7 @@ class Watcher:
         self._reported: set[str] = set()
         self._thread = Thread(target=self._run, name="partage-watch", daemon=True)
 
-    def start(self, writer: CaptureWriter) -> None:
+    def start_watching(self, writer: CaptureWriter) -> None:
         """Rebuild the consumer groups' histories from the records captured so far, and start the
         thread.
 
@@ -205,10 +205,10 @@ class Watcher:
             InvalidCaptureError: a file of the capture is damaged.
         """
         self._writer = writer
-        self._live = self._rebuild(writer)
+        self._live = self._rebuild_histories(writer)
         self._thread.start()
 
-    def _rebuild(self, writer: CaptureWriter, *, from_state: bool = True) -> LiveGroups:
+    def _rebuild_histories(self, writer: CaptureWriter, *, from_state: bool = True) -> LiveGroups:
         """Rebuild the consumer groups' histories from records that the capture has already stored.
 
         Events found in these records are marked as not fresh, because they are older than the
@@ -220,19 +220,19 @@ class Watcher:
         ends, positions = writer.manifest.first_ends, writer.manifest.positions
         live.announced_from = dict(ends)
         live.fresh_from = {p: max(ends.get(p, 0), positions.get(p, 0)) for p in (*ends, *positions)}
-        configs, states, _ = writer.recorded({})
+        configs, states, _ = writer.recorded_content({})
         _apply_settings(live, configs)
         for state in states:
             live.add_state(state)
         stored = writer.folder / _STATE
         if from_state and stored.exists():
             try:
-                live.resume(stored.read_bytes())
+                live.restore_state(stored.read_bytes())
             except InvalidCaptureError as e:
                 self._trouble(f"{stored}: {e}")
-                return self._rebuild(writer, from_state=False)
+                return self._rebuild_histories(writer, from_state=False)
         some: list[LogBatch] = []
-        for batch in writer.recorded(live.newest)[2]:
+        for batch in writer.recorded_content(live.newest)[2]:
             some.append(batch)
             if len(some) == 1_000:
                 self._feed_past(live, some, now_ms)
@@ -266,7 +266,7 @@ class Watcher:
         self._stored_s = time.monotonic()
 
     def _feed_past(self, live: LiveGroups, batches: list[LogBatch], now_ms: int) -> None:
-        live.add(batches, received_ms=0)
+        live.queue_batches(batches, received_ms=0)
         for event in live.replay(now_ms):
             for listener in self._listeners:
                 listener.on_event(event, live)
@@ -282,14 +282,14 @@ class Watcher:
         _apply_settings(self._live, configs)
 
     def on_batch(self, batch: LogBatch) -> None:
-        """Queue a batch of captured log records; the next `flush` sends it to the
+        """Queue a batch of captured log records; the next `send_queued_records` sends it to the
         watcher's thread.
         """
         self._batches.append(batch)
 
     def on_state(self, state: Mapping[str, Any]) -> None:
-        """Queue captured cluster metadata (``state``); `flush` sends it before the queued
-        records.
+        """Queue captured cluster metadata (``state``); `send_queued_records` sends it before the
+        queued records.
         """
         self._states.append(state)
 
@@ -309,22 +309,23 @@ class Watcher:
         if self._writer is not None:
             self._trouble(f"partition {partition}: histories are rebuilt from the capture")
             (self._writer.folder / _STATE).unlink(missing_ok=True)
-            live = self._rebuild(self._writer, from_state=False)
+            live = self._rebuild_histories(self._writer, from_state=False)
             self._live = live
             self._put(_Reset(live))
 
-    def flush(self, behind: int = 0, troubles: int = 0) -> None:
+    def send_queued_records(self, remaining_offsets: int = 0, troubles: int = 0) -> None:
         """Send all queued records to the watcher's thread; block while its queue is full.
 
         Args:
-            behind: number of offsets that the capture still has to read, for its progress.
+            remaining_offsets: number of offsets that the capture still has to read, for its
+                progress.
             troubles: number of warnings so far, for its progress.
         """
         if self._writer is not None:
             writer = self._writer
             position, missing = writer.next_offsets, writer.lost_offsets
             self._progress = CaptureProgress(
-                writer.records, behind, position, missing, troubles, self._read_s
+                writer.record_count, remaining_offsets, position, missing, troubles, self._read_s
             )
         if self._states or self._batches:
             self._put((self._states, self._batches, _now_ms()))
@@ -338,7 +339,7 @@ class Watcher:
                 continue
             return
 
-    def health(self) -> str:
+    def health_problem(self) -> str:
         """Return "" if the watcher runs well, else the reason why not.
 
         Any thread may call it.
@@ -359,7 +360,7 @@ class Watcher:
         The error is not raised if the ``with`` block itself raised one.
         """
         if self._thread.is_alive():
-            self.flush()
+            self.send_queued_records()
             self._put(None)
             self._thread.join(_LONGEST_END)
         if self._thread.is_alive():
@@ -377,7 +378,7 @@ class Watcher:
             while True:
                 item = self._wait_for_message(live)
                 if item is None:
-                    self._emit(live.finish(_now_ms()), live)
+                    self._emit(live.process_remaining_records(_now_ms()), live)
                     self._store_histories(live)
                     break
                 if isinstance(item, _Reset):
@@ -386,9 +387,9 @@ class Watcher:
                     states, batches, received_ms = item
                     for state in states:
                         live.add_state(state)
-                    live.add(batches, received_ms)
+                    live.queue_batches(batches, received_ms)
                 now_ms = _now_ms()
-                self._emit(live.advance(now_ms), live)
+                self._emit(live.process_due_records(now_ms), live)
                 for listener in self._listeners:
                     listener.on_tick(now_ms, live, self._progress)
                 if time.monotonic() - self._stored_s >= _STORE_SECONDS:
@@ -417,7 +418,7 @@ class Watcher:
     def _emit(self, events: Iterable[WatchEvent], live: LiveGroups) -> None:
         for event in events:
             if self._sink is not None and event.fresh:
-                self._sink.write(event.to_json())
+                self._sink.write_event(event.to_json())
             for listener in self._listeners:
                 listener.on_event(event, live)
         for name in live.failed.keys() - self._reported:

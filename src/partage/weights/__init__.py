@@ -5,8 +5,8 @@ from __future__ import annotations
 from partage.weights.loads import (
     BAND,
     LARGEST_LOAD,
+    compute_lags,
     is_load,
-    lags,
     record_rates,
     update_weights,
     valid_loads,
@@ -15,8 +15,8 @@ from partage.weights.loads import (
 __all__ = [
     "BAND",
     "LARGEST_LOAD",
+    "compute_lags",
     "is_load",
-    "lags",
     "record_rates",
     "update_weights",
     "valid_loads",

@@ -10,8 +10,8 @@ from numbers import Real
 __all__ = [
     "BAND",
     "LARGEST_LOAD",
+    "compute_lags",
     "is_load",
-    "lags",
     "record_rates",
     "update_weights",
     "valid_loads",
@@ -30,14 +30,14 @@ Partition = tuple[str, int]
 
 
 def update_weights(
-    before: Mapping[Partition, float],
+    old_weights: Mapping[Partition, float],
     measured: Mapping[Partition, float],
     *,
     band: float = BAND,
 ) -> dict[Partition, float]:
     """Update partition weights by newly measured loads, but keep those that changed little.
 
-    This hysteresis avoids needless moves of partitions. ``before`` has the weights so far.
+    This hysteresis avoids needless moves of partitions. ``old_weights`` has the weights so far.
     ``measured`` is first scaled to the same sum, so that equal growth of all partitions changes
     nothing. A weight changes only if it differs by more than the fraction ``band`` (a quarter) of
     the old weight or of the mean weight. Values that are not loads (`is_load`) are dropped.
@@ -47,7 +47,7 @@ def update_weights(
     >>> update_weights({("t", 0): 5.0, ("t", 1): 5.0}, {("t", 0): 9.0, ("t", 1): 1.0})
     {('t', 0): 9.0, ('t', 1): 1.0}
     """
-    old, new = valid_loads(before), valid_loads(measured)
+    old, new = valid_loads(old_weights), valid_loads(measured)
     if not new:
         return old
     common = [one for one in old if one in new]
@@ -100,13 +100,13 @@ def _mean(loads: Iterable[float]) -> float:
 
 
 def record_rates(
-    before: Mapping[Partition, int], after: Mapping[Partition, int], seconds: float
+    old_offsets: Mapping[Partition, int], new_offsets: Mapping[Partition, int], seconds: float
 ) -> dict[Partition, float]:
     """Compute the records per second of each partition from two readings of its offset.
 
     Args:
-        before: offset of each partition at the first reading.
-        after: offset of each partition at the second reading.
+        old_offsets: offset of each partition at the first reading.
+        new_offsets: offset of each partition at the second reading.
         seconds: time between the readings; if 0, the result is empty.
 
     Returns:
@@ -118,17 +118,25 @@ def record_rates(
     """
     if not seconds > 0:
         return {}
-    both = ((one, after[one] - offset) for one, offset in before.items() if one in after)
+    both = (
+        (one, new_offsets[one] - offset)
+        for one, offset in old_offsets.items()
+        if one in new_offsets
+    )
     return {one: grown / seconds for one, grown in both if grown >= 0}
 
 
-def lags(position: Mapping[Partition, int], end: Mapping[Partition, int]) -> dict[Partition, float]:
+def compute_lags(
+    positions: Mapping[Partition, int], end_offsets: Mapping[Partition, int]
+) -> dict[Partition, float]:
     """Return the lag of each partition in records: its end offset minus the consumer's position.
 
     Partitions that lack one of the offsets are left out.
 
-    >>> lags({("t", 0): 10, ("t", 1): 7}, {("t", 0): 30, ("t", 1): 5})
+    >>> compute_lags({("t", 0): 10, ("t", 1): 7}, {("t", 0): 30, ("t", 1): 5})
     {('t', 0): 20.0, ('t', 1): 0.0}
     """
-    both = ((one, end[one] - offset) for one, offset in position.items() if one in end)
+    both = (
+        (one, end_offsets[one] - offset) for one, offset in positions.items() if one in end_offsets
+    )
     return {one: float(max(behind, 0)) for one, behind in both}

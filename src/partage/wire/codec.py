@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from partage.errors import WireFormatError
 from partage.wire.errors import TruncatedError, UnsupportedVersionError
-from partage.wire.primitives import Reader, Writer
+from partage.wire.primitives import ByteReader, ByteWriter
 from partage.wire.schema import UNKNOWN_TAGS, Field, Message, default_value
 
 __all__ = [
@@ -31,8 +31,8 @@ __all__ = [
     "set_location",
 ]
 
-Read = Callable[[Reader], Any]
-Write = Callable[[Writer, Any], None]
+Read = Callable[[ByteReader], Any]
+Write = Callable[[ByteWriter, Any], None]
 
 
 class Codec(NamedTuple):
@@ -45,7 +45,7 @@ class Codec(NamedTuple):
     write: Write
 
 
-class _Layout(NamedTuple):
+class _MessageLayout(NamedTuple):
     """Layout of one version of a Kafka message, from which its decoder and encoder are built.
 
     ``replaced`` maps a type, such as ``[]TaskId``, to the caller's codec for it.
@@ -58,21 +58,21 @@ class _Layout(NamedTuple):
 
 
 _SCALARS = {
-    "bool": Codec(lambda reader: reader.int8() != 0, Writer.int8),
-    "int8": Codec(Reader.int8, Writer.int8),
-    "int16": Codec(Reader.int16, Writer.int16),
-    "uint16": Codec(Reader.uint16, Writer.uint16),
-    "int32": Codec(Reader.int32, Writer.int32),
-    "int64": Codec(Reader.int64, Writer.int64),
-    "uuid": Codec(Reader.uuid, Writer.uuid),
-    "modifiedUtf8": Codec(Reader.modified_utf8, Writer.modified_utf8),
-    "utf16": Codec(Reader.utf16, Writer.utf16),
+    "bool": Codec(lambda reader: reader.read_int8() != 0, ByteWriter.write_int8),
+    "int8": Codec(ByteReader.read_int8, ByteWriter.write_int8),
+    "int16": Codec(ByteReader.read_int16, ByteWriter.write_int16),
+    "uint16": Codec(ByteReader.read_uint16, ByteWriter.write_uint16),
+    "int32": Codec(ByteReader.read_int32, ByteWriter.write_int32),
+    "int64": Codec(ByteReader.read_int64, ByteWriter.write_int64),
+    "uuid": Codec(ByteReader.read_uuid, ByteWriter.write_uuid),
+    "modifiedUtf8": Codec(ByteReader.modified_utf8, ByteWriter.modified_utf8),
+    "utf16": Codec(ByteReader.read_utf16, ByteWriter.write_utf16),
 }
 #: Types whose arrays are unpacked at once: code of the struct module and bytes.
 _BULK = {"int8": ("b", 1), "int16": ("h", 2), "int32": ("i", 4)}
 
 
-def decode(message: Message, reader: Reader, *, version: int, path: str = "") -> dict[str, Any]:
+def decode(message: Message, reader: ByteReader, *, version: int, path: str = "") -> dict[str, Any]:
     r"""Decode a Kafka message body at the reader's position to a dict from field name to value.
 
     Args:
@@ -85,7 +85,7 @@ def decode(message: Message, reader: Reader, *, version: int, path: str = "") ->
         WireFormatError: the bytes do not follow this layout, or the message has no such version.
 
     >>> from partage.wire.messages import load_message
-    >>> decode(load_message("ConsumerGroupMetadataValue"), Reader(b"\0\0\0\x0a\0"), version=0)
+    >>> decode(load_message("ConsumerGroupMetadataValue"), ByteReader(b"\0\0\0\x0a\0"), version=0)
     {'epoch': 10}
     """
     read = message_codec(message, version).read
@@ -118,7 +118,7 @@ def encode(message: Message, values: Mapping[str, Any], *, version: int, path: s
     b'\x00\x00\x00\n\x00'
     """
     write = message_codec(message, version).write
-    writer = Writer()
+    writer = ByteWriter()
     try:
         write(writer, values)
     except WireFormatError as error:
@@ -148,7 +148,7 @@ def codec_with_replacements(message: Message, version: int, replaced: Mapping[st
     ``replaced`` maps a type, such as ``[]TaskId``, to its codec, which may decode large arrays to
     NumPy arrays.
     """
-    layout = _Layout(message.name, version, version in message.flexible, replaced)
+    layout = _MessageLayout(message.name, version, version in message.flexible, replaced)
     return _struct_codec(message.fields, layout)
 
 
@@ -171,7 +171,7 @@ def join_path(outer: str, inner: str) -> str:
     return f"{outer}{dot}{inner}"
 
 
-def _codec(field: Field, layout: _Layout, *, tagged: bool = False) -> Codec:
+def _codec(field: Field, layout: _MessageLayout, *, tagged: bool = False) -> Codec:
     # In a tagged struct null is encoded differently.
     name, nullable = field.type, layout.version in field.nullable
     if name in layout.replaced:
@@ -191,7 +191,7 @@ def _codec(field: Field, layout: _Layout, *, tagged: bool = False) -> Codec:
 # --- structs ---------------------------------------------------------------------------------
 
 
-def _struct_codec(fields: tuple[Field, ...], layout: _Layout) -> Codec:
+def _struct_codec(fields: tuple[Field, ...], layout: _MessageLayout) -> Codec:
     version = layout.version
     present = [f for f in fields if version in f.versions]
     plain = [f for f in present if version not in f.tagged]
@@ -213,7 +213,7 @@ def _struct_codec(fields: tuple[Field, ...], layout: _Layout) -> Codec:
 
 
 def _struct_reader(plain: list[tuple[str, Read]]) -> Read:
-    def read(reader: Reader) -> dict[str, Any]:
+    def read(reader: ByteReader) -> dict[str, Any]:
         values: dict[str, Any] = {}
         name = ""
         try:
@@ -228,11 +228,11 @@ def _struct_reader(plain: list[tuple[str, Read]]) -> Read:
 
 
 def _struct_writer(
-    plain: list[tuple[str, Write, Any]], check: Callable[[Writer, Mapping[str, Any]], None]
+    plain: list[tuple[str, Write, Any]], check: Callable[[ByteWriter, Mapping[str, Any]], None]
 ) -> Write:
-    def write(writer: Writer, values: Any) -> None:
+    def write(writer: ByteWriter, values: Any) -> None:
         if not isinstance(values, Mapping):
-            writer.fail(f"not a struct: {values!r:.80}")
+            writer.raise_encoding_error(f"not a struct: {values!r:.80}")
         check(writer, values)
         name = ""
         try:
@@ -246,8 +246,8 @@ def _struct_writer(
 
 
 def _names_checker(
-    fields: tuple[Field, ...], layout: _Layout
-) -> Callable[[Writer, Mapping[str, Any]], None]:
+    fields: tuple[Field, ...], layout: _MessageLayout
+) -> Callable[[ByteWriter, Mapping[str, Any]], None]:
     """Return a function that rejects fields which a message version cannot encode.
 
     These are unknown fields, and fields of other versions unless they have their default.
@@ -263,15 +263,19 @@ def _names_checker(
         if layout.version not in f.versions and not f.ignorable
     ]
 
-    def check(writer: Writer, values: Mapping[str, Any]) -> None:
+    def check(writer: ByteWriter, values: Mapping[str, Any]) -> None:
         for name in values:
             if name not in known:
-                writer.fail(f"{layout.name} has no field {name!r}")
+                writer.raise_encoding_error(f"{layout.name} has no field {name!r}")
         for name, default in absent:
             if values.get(name, default) != default:
-                writer.fail(f"version {layout.version} of {layout.name} has no field {name!r}")
+                writer.raise_encoding_error(
+                    f"version {layout.version} of {layout.name} has no field {name!r}"
+                )
         if not layout.flexible and values.get(UNKNOWN_TAGS):
-            writer.fail(f"version {layout.version} of {layout.name} has no tagged fields")
+            writer.raise_encoding_error(
+                f"version {layout.version} of {layout.name} has no tagged fields"
+            )
 
     return check
 
@@ -280,17 +284,17 @@ def _nullable_codec(codec: Codec, *, tagged: bool) -> Codec:
     # The null marker is an int8, below 0 for null; in a tagged field it is a varint, 0 for null.
     if tagged:
         return Codec(
-            lambda reader: None if reader.varint() <= 0 else codec.read(reader),
-            _marked_writer(codec.write, lambda writer, there: writer.varint(int(there))),
+            lambda reader: None if reader.read_varint() <= 0 else codec.read(reader),
+            _marked_writer(codec.write, lambda writer, there: writer.write_varint(int(there))),
         )
     return Codec(
-        lambda reader: None if reader.int8() < 0 else codec.read(reader),
-        _marked_writer(codec.write, lambda writer, there: writer.int8(1 if there else -1)),
+        lambda reader: None if reader.read_int8() < 0 else codec.read(reader),
+        _marked_writer(codec.write, lambda writer, there: writer.write_int8(1 if there else -1)),
     )
 
 
-def _marked_writer(write_struct: Write, write_marker: Callable[[Writer, bool], None]) -> Write:
-    def write(writer: Writer, value: Any) -> None:
+def _marked_writer(write_struct: Write, write_marker: Callable[[ByteWriter, bool], None]) -> Write:
+    def write(writer: ByteWriter, value: Any) -> None:
         write_marker(writer, value is not None)
         if value is not None:
             write_struct(writer, value)
@@ -305,10 +309,10 @@ _Tagged = dict[int, tuple[str, Codec, Any]]  # tag -> name, codec and default
 
 def _flexible_codec(
     plain: Codec,
-    read_tags: Callable[[Reader, dict[str, Any]], None],
-    write_tags: Callable[[Writer, Mapping[str, Any]], None],
+    read_tags: Callable[[ByteReader, dict[str, Any]], None],
+    write_tags: Callable[[ByteWriter, Mapping[str, Any]], None],
 ) -> Codec:
-    def read(reader: Reader) -> dict[str, Any]:
+    def read(reader: ByteReader) -> dict[str, Any]:
         values: dict[str, Any] = plain.read(reader)
         position = reader.position
         if position < reader.end and reader.data[position] == 0:  # no tags: nearly always
@@ -317,14 +321,14 @@ def _flexible_codec(
             read_tags(reader, values)
         return values
 
-    def write(writer: Writer, values: Any) -> None:
+    def write(writer: ByteWriter, values: Any) -> None:
         plain.write(writer, values)
         write_tags(writer, values)
 
     return Codec(read, write)
 
 
-def _tags_reader(known: _Tagged) -> Callable[[Reader, dict[str, Any]], None]:
+def _tags_reader(known: _Tagged) -> Callable[[ByteReader, dict[str, Any]], None]:
     """Return a function that decodes the tagged fields at the end of a Kafka message or struct.
 
     ``known`` has the codec of each known tag.
@@ -332,12 +336,14 @@ def _tags_reader(known: _Tagged) -> Callable[[Reader, dict[str, Any]], None]:
 
     # As in Kafka, known tags are decoded by their type, and their encoded size is ignored. A field
     # with its default value is left out of the result.
-    def read_one(reader: Reader, values: dict[str, Any], unknown: list[tuple[int, bytes]]) -> None:
-        tag = reader.varint()
-        size = reader.varint()
+    def read_one(
+        reader: ByteReader, values: dict[str, Any], unknown: list[tuple[int, bytes]]
+    ) -> None:
+        tag = reader.read_varint()
+        size = reader.read_varint()
         entry = known.get(tag)
         if entry is None:
-            unknown.append((tag, reader.raw(size)))
+            unknown.append((tag, reader.read_bytes(size)))
             return
         name, codec, default = entry
         try:
@@ -350,10 +356,10 @@ def _tags_reader(known: _Tagged) -> Callable[[Reader, dict[str, Any]], None]:
         else:
             values[name] = value
 
-    def read(reader: Reader, values: dict[str, Any]) -> None:
+    def read(reader: ByteReader, values: dict[str, Any]) -> None:
         unknown: list[tuple[int, bytes]] = []
         try:
-            for _ in range(reader.varint()):
+            for _ in range(reader.read_varint()):
                 read_one(reader, values, unknown)
         except WireFormatError as error:
             error.field = error.field or UNKNOWN_TAGS
@@ -364,13 +370,13 @@ def _tags_reader(known: _Tagged) -> Callable[[Reader, dict[str, Any]], None]:
     return read
 
 
-def _tags_writer(known: _Tagged) -> Callable[[Writer, Mapping[str, Any]], None]:
-    def write(writer: Writer, values: Mapping[str, Any]) -> None:
+def _tags_writer(known: _Tagged) -> Callable[[ByteWriter, Mapping[str, Any]], None]:
+    def write(writer: ByteWriter, values: Mapping[str, Any]) -> None:
         payloads: list[tuple[int, bytes]] = []
         for tag, (name, codec, default) in known.items():
             value = values.get(name, default)
             if not _is_default(value, default):
-                payload = Writer()
+                payload = ByteWriter()
                 try:
                     codec.write(payload, value)
                 except WireFormatError as error:
@@ -379,10 +385,10 @@ def _tags_writer(known: _Tagged) -> Callable[[Writer, Mapping[str, Any]], None]:
                 payloads.append((tag, bytes(payload.buffer)))
         unknown = values.get(UNKNOWN_TAGS, ())
         _check_unknown(writer, unknown, known)
-        writer.varint(len(payloads) + len(unknown))
+        writer.write_varint(len(payloads) + len(unknown))
         for tag, data in sorted([*payloads, *unknown]):
-            writer.varint(tag)
-            writer.varint(len(data))
+            writer.write_varint(tag)
+            writer.write_varint(len(data))
             writer.raw(data)
 
     return write
@@ -399,14 +405,14 @@ def _is_default(value: Any, default: Any) -> bool:
     return bool(value == default)
 
 
-def _check_unknown(writer: Writer, unknown: Any, known: _Tagged) -> None:
+def _check_unknown(writer: ByteWriter, unknown: Any, known: _Tagged) -> None:
     # Kafka requires ascending tags and keeps the given order.
     before = -1
     for tag, data in unknown:
         if tag in known or not isinstance(data, bytes):
-            writer.fail(f"tag {tag} is not an unknown tag with bytes")
+            writer.raise_encoding_error(f"tag {tag} is not an unknown tag with bytes")
         if tag <= before:
-            writer.fail(f"unknown tag {tag} comes after tag {before}")
+            writer.raise_encoding_error(f"unknown tag {tag} comes after tag {before}")
         before = tag
 
 
@@ -415,7 +421,7 @@ def _check_unknown(writer: Writer, unknown: Any, known: _Tagged) -> None:
 
 def _length_writer(
     fixed: Write, *, flexible: bool, nullable: bool
-) -> Callable[[Writer, int | None], None]:
+) -> Callable[[ByteWriter, int | None], None]:
     """Return a function that encodes the length of a string or array in a Kafka message.
 
     Args:
@@ -424,11 +430,11 @@ def _length_writer(
         nullable: whether None is allowed, which is encoded as null.
     """
 
-    def write(writer: Writer, length: int | None) -> None:
+    def write(writer: ByteWriter, length: int | None) -> None:
         if length is None and not nullable:
-            writer.fail("null for a field that is not nullable")
+            writer.raise_encoding_error("null for a field that is not nullable")
         if flexible:
-            writer.varint(0 if length is None else length + 1)
+            writer.write_varint(0 if length is None else length + 1)
         else:
             fixed(writer, -1 if length is None else length)
 
@@ -436,62 +442,64 @@ def _length_writer(
 
 
 def _string_codec(*, flexible: bool, nullable: bool) -> Codec:
-    write_length = _length_writer(Writer.int16, flexible=flexible, nullable=nullable)
+    write_length = _length_writer(ByteWriter.write_int16, flexible=flexible, nullable=nullable)
 
-    def read_compact(reader: Reader) -> str | None:
+    def read_compact(reader: ByteReader) -> str | None:
         length = reader.compact_length()
         if length < 0 and nullable:
             return None
-        return reader.text(reader.not_null(length))
+        return reader.read_text(reader.not_null(length))
 
-    def write(writer: Writer, value: Any) -> None:
-        data = None if value is None else writer.utf8(value)
+    def write(writer: ByteWriter, value: Any) -> None:
+        data = None if value is None else writer.encode_utf8(value)
         write_length(writer, None if data is None else len(data))
         writer.raw(data or b"")
 
     if flexible:
         return Codec(read_compact, write)
-    return Codec(Reader.nullable_string if nullable else Reader.string, write)
+    return Codec(ByteReader.nullable_string if nullable else ByteReader.read_string, write)
 
 
 def _bytes_codec(*, flexible: bool, nullable: bool) -> Codec:
-    read_length = Reader.compact_length if flexible else Reader.int32
-    write_length = _length_writer(Writer.int32, flexible=flexible, nullable=nullable)
+    read_length = ByteReader.compact_length if flexible else ByteReader.read_int32
+    write_length = _length_writer(ByteWriter.write_int32, flexible=flexible, nullable=nullable)
 
-    def read(reader: Reader) -> bytes | None:
+    def read(reader: ByteReader) -> bytes | None:
         length = read_length(reader)
         if length < 0 and nullable:
             return None
-        return reader.raw(reader.not_null(length))
+        return reader.read_bytes(reader.not_null(length))
 
-    def write(writer: Writer, value: Any) -> None:
+    def write(writer: ByteWriter, value: Any) -> None:
         if not isinstance(value, bytes | bytearray | memoryview | None):
-            writer.fail(f"not bytes: {value!r:.80}")
+            writer.raise_encoding_error(f"not bytes: {value!r:.80}")
         write_length(writer, None if value is None else len(value))
         writer.raw(bytes(value or b""))
 
     return Codec(read, write)
 
 
-def _array_codec(field: Field, layout: _Layout, *, nullable: bool) -> Codec:
+def _array_codec(field: Field, layout: _MessageLayout, *, nullable: bool) -> Codec:
     # An empty tuple needs no memory, on which the limit on memory relies.
-    read_length = Reader.compact_length if layout.flexible else Reader.int32
-    write_length = _length_writer(Writer.int32, flexible=layout.flexible, nullable=nullable)
+    read_length = ByteReader.compact_length if layout.flexible else ByteReader.read_int32
+    write_length = _length_writer(
+        ByteWriter.write_int32, flexible=layout.flexible, nullable=nullable
+    )
     element = field.type.removeprefix("[]")
     codec = _SCALARS.get(element) or _element_codec(element, field, layout)
     read_elements = (
         _numbers_reader(*_BULK[element]) if element in _BULK else _elements_reader(codec.read)
     )
 
-    def read(reader: Reader) -> tuple[Any, ...] | None:
+    def read(reader: ByteReader) -> tuple[Any, ...] | None:
         length = read_length(reader)
         if length < 0 and nullable:
             return None
-        return read_elements(reader, reader.count(reader.not_null(length)))
+        return read_elements(reader, reader.check_array_length(reader.not_null(length)))
 
-    def write(writer: Writer, value: Any) -> None:
+    def write(writer: ByteWriter, value: Any) -> None:
         if not isinstance(value, list | tuple | None):
-            writer.fail(f"not a list: {value!r:.80}")
+            writer.raise_encoding_error(f"not a list: {value!r:.80}")
         write_length(writer, None if value is None else len(value))
         index = 0
         try:
@@ -504,7 +512,7 @@ def _array_codec(field: Field, layout: _Layout, *, nullable: bool) -> Codec:
     return Codec(read, write)
 
 
-def _element_codec(element: str, field: Field, layout: _Layout) -> Codec:
+def _element_codec(element: str, field: Field, layout: _MessageLayout) -> Codec:
     if element == "string":
         return _string_codec(flexible=layout.flexible, nullable=False)
     if element == "bytes":
@@ -512,8 +520,8 @@ def _element_codec(element: str, field: Field, layout: _Layout) -> Codec:
     return _struct_codec(field.fields, layout)
 
 
-def _elements_reader(read_element: Read) -> Callable[[Reader, int], tuple[Any, ...]]:
-    def read(reader: Reader, count: int) -> tuple[Any, ...]:
+def _elements_reader(read_element: Read) -> Callable[[ByteReader, int], tuple[Any, ...]]:
+    def read(reader: ByteReader, count: int) -> tuple[Any, ...]:
         elements: list[Any] = []
         try:
             while len(elements) < count:
@@ -526,13 +534,13 @@ def _elements_reader(read_element: Read) -> Callable[[Reader, int], tuple[Any, .
     return read
 
 
-def _numbers_reader(code: str, width: int) -> Callable[[Reader, int], tuple[Any, ...]]:
+def _numbers_reader(code: str, width: int) -> Callable[[ByteReader, int], tuple[Any, ...]]:
     # One call of struct decodes the whole array.
-    def read(reader: Reader, count: int) -> tuple[Any, ...]:
+    def read(reader: ByteReader, count: int) -> tuple[Any, ...]:
         start = reader.position
         stop = start + count * width
         if stop > reader.end:
-            whole = reader.left // width
+            whole = reader.remaining_bytes // width
             offset = start + whole * width
             what = f"{width} bytes needed, {reader.end - offset} left"
             raise TruncatedError(what, offset=offset, field=f"[{whole}]")

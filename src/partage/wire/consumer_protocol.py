@@ -22,7 +22,7 @@ from partage.java.strings import string_hash, string_order_key
 from partage.wire.codec import encode, message_codec, set_location
 from partage.wire.errors import EncodingError, TruncatedError, UnsupportedVersionError
 from partage.wire.messages import load_message
-from partage.wire.primitives import Reader
+from partage.wire.primitives import ByteReader
 from partage.wire.schema import Message
 
 __all__ = [
@@ -120,12 +120,15 @@ def read_embedded(message: Message, data: bytes, *, version: int | None = None) 
     >>> read_embedded(CONSUMER_PROTOCOL_ASSIGNMENT, b"\0\3\0\0\0\0\xff\xff\xff\xff!")
     Embedded(version=3, data={'assignedPartitions': (), 'userData': None}, trailing=1)
     """
-    reader = Reader(data)
+    reader = ByteReader(data)
     if version is None:
-        if reader.left < 2:
-            what, field = f"2 bytes needed, {reader.left} left", f"{message.name}.version"
+        if reader.remaining_bytes < 2:
+            what, field = (
+                f"2 bytes needed, {reader.remaining_bytes} left",
+                f"{message.name}.version",
+            )
             raise TruncatedError(what, offset=0, field=field)
-        version = reader.int16()
+        version = reader.read_int16()
     if version < 0:
         raise _unsupported(message, version)
     layout = min(version, HIGHEST_VERSION)
@@ -134,7 +137,7 @@ def read_embedded(message: Message, data: bytes, *, version: int | None = None) 
     except WireFormatError as error:
         set_location(error, message.name, layout)
         raise error.with_traceback(None) from None  # see `codec`
-    return Embedded(version, fields, reader.left)
+    return Embedded(version, fields, reader.remaining_bytes)
 
 
 def read_recorded_subscription(data: bytes) -> Embedded:
@@ -367,7 +370,7 @@ def decode_sticky_user_data(data: bytes | None) -> StickyClaims:
 
 def _decode_version(data: bytes, version: int) -> StickyClaims | None:
     try:
-        values = message_codec(STICKY_ASSIGNOR_USER_DATA, version).read(Reader(data))
+        values = message_codec(STICKY_ASSIGNOR_USER_DATA, version).read(ByteReader(data))
     except WireFormatError:
         return None
     return StickyClaims(_flat(values["previousAssignment"]), values.get("generation"))

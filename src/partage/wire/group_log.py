@@ -19,7 +19,7 @@ from partage.wire.errors import (
     UnknownRecordVersionError,
 )
 from partage.wire.messages import load_message
-from partage.wire.primitives import Reader
+from partage.wire.primitives import ByteReader
 
 __all__ = [
     "KEYS",
@@ -71,10 +71,10 @@ VALUES = {number: load_message(f"{_class_name(n)}Value") for number, n in RECORD
 """Layouts of values by record type."""
 
 # Looked up once a record: by type, and by type and version.
-_KEY_READERS: dict[int, Callable[[Reader], dict[str, Any]]] = {
+_KEY_READERS: dict[int, Callable[[ByteReader], dict[str, Any]]] = {
     number: message_codec(message, 0).read for number, message in KEYS.items()
 }
-_VALUE_READERS: dict[tuple[int, int], Callable[[Reader], dict[str, Any]]] = {
+_VALUE_READERS: dict[tuple[int, int], Callable[[ByteReader], dict[str, Any]]] = {
     (number, version): message_codec(message, version).read
     for number, message in VALUES.items()
     for version in range(message.versions.lowest, message.versions.highest + 1)
@@ -135,7 +135,7 @@ def decode_key(key: bytes | None) -> tuple[int, dict[str, Any]]:
     if read is None:
         raise UnknownRecordTypeError(number)
     try:
-        return number, read(Reader(key, 2))
+        return number, read(ByteReader(key, 2))
     except WireFormatError as error:
         set_location(error, "key", number)
         raise error.with_traceback(None) from None
@@ -163,7 +163,7 @@ def decode_value(number: int, value: bytes) -> tuple[int, dict[str, Any]]:
     if read is None:
         raise UnknownRecordVersionError(number, version)
     try:
-        return version, read(Reader(value, 2))
+        return version, read(ByteReader(value, 2))
     except WireFormatError as error:
         set_location(error, "value", version)
         raise error.with_traceback(None) from None

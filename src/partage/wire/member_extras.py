@@ -22,7 +22,7 @@ from typing import Any
 from partage.errors import WireFormatError
 from partage.wire.codec import decode, encode
 from partage.wire.messages import load_message
-from partage.wire.primitives import Reader
+from partage.wire.primitives import ByteReader
 
 __all__ = ["EXTRAS", "Extras", "append_trailer", "split_trailer", "trailer_start"]
 
@@ -97,12 +97,12 @@ def split_trailer(data: bytes | None) -> tuple[bytes | None, Extras | None]:
     start = trailer_start(data)
     if data is None or start < 0:
         return data, None
-    reader = Reader(data[start:-_TAIL_BYTES])
+    reader = ByteReader(data[start:-_TAIL_BYTES])
     try:
         values = decode(EXTRAS, reader, version=0)
     except WireFormatError:
         return data, None
-    if reader.left:
+    if reader.remaining_bytes:
         return data, None
     return data[:start] or None, _extras(values)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from partage.wire.codec import decode
 from partage.wire.errors import TruncatedError, UnsupportedVersionError
 from partage.wire.messages import load_message
-from partage.wire.primitives import Reader
+from partage.wire.primitives import ByteReader
 
 __all__ = ["METADATA_RECORDS", "MetadataRecord", "decode_metadata_record"]
 
@@ -57,11 +57,11 @@ def decode_metadata_record(value: bytes | None) -> MetadataRecord:
     """
     if value is None:
         raise TruncatedError("the value is null", offset=0, field="value")
-    reader = Reader(value)
+    reader = ByteReader(value)
     numbers = []
     for field in ("value.frameVersion", "value.apiKey", "value.version"):
         try:
-            numbers.append(reader.varint())
+            numbers.append(reader.read_varint())
         except TruncatedError as error:
             error.field = field
             raise

@@ -21,7 +21,7 @@ from partage.java.strings import (
 from partage.java.uuids import uuid_bytes, uuid_text
 from partage.wire.errors import EncodingError, LengthError, TruncatedError
 
-__all__ = ["LONGEST_STRING", "LONGEST_UTF", "Reader", "Writer"]
+__all__ = ["LONGEST_STRING", "LONGEST_UTF", "ByteReader", "ByteWriter"]
 
 LONGEST_STRING = 0x7FFF
 """UTF-8 bytes of the longest string in any layout, compact ones included."""
@@ -36,15 +36,15 @@ _INT32 = Struct(">i")
 _INT64 = Struct(">q")
 
 
-class Reader:
+class ByteReader:
     r"""Cursor that decodes Kafka's primitive types from bytes; each method advances it.
 
     ``position`` and ``end`` are byte offsets in ``data``. Methods raise `TruncatedError` or
     `LengthError` with the offset at which the value begins. The caller adds the field's name to the
     error.
 
-    >>> reader = Reader(b"\x00\x02hi\x07")
-    >>> reader.string(), reader.int8(), reader.left
+    >>> reader = ByteReader(b"\x00\x02hi\x07")
+    >>> reader.read_string(), reader.read_int8(), reader.remaining_bytes
     ('hi', 7, 0)
     """
 
@@ -56,7 +56,7 @@ class Reader:
         self.position = position
 
     @property
-    def left(self) -> int:
+    def remaining_bytes(self) -> int:
         """Number of bytes that the reader has not read yet."""
         return self.end - self.position
 
@@ -68,7 +68,7 @@ class Reader:
     def _bad_length(self, what: str) -> LengthError:
         return LengthError(what, offset=self.position, field="")
 
-    def int8(self) -> int:
+    def read_int8(self) -> int:
         """Read a signed 8-bit integer."""
         start = self.position
         if start >= self.end:
@@ -77,7 +77,7 @@ class Reader:
         value: int = _INT8.unpack_from(self.data, start)[0]
         return value
 
-    def int16(self) -> int:
+    def read_int16(self) -> int:
         """Read a big-endian signed 16-bit integer."""
         start = self.position
         if start + 2 > self.end:
@@ -86,7 +86,7 @@ class Reader:
         value: int = _INT16.unpack_from(self.data, start)[0]
         return value
 
-    def uint16(self) -> int:
+    def read_uint16(self) -> int:
         """Read a big-endian unsigned 16-bit integer."""
         start = self.position
         if start + 2 > self.end:
@@ -95,7 +95,7 @@ class Reader:
         value: int = _UINT16.unpack_from(self.data, start)[0]
         return value
 
-    def int32(self) -> int:
+    def read_int32(self) -> int:
         """Read a big-endian signed 32-bit integer."""
         start = self.position
         if start + 4 > self.end:
@@ -104,7 +104,7 @@ class Reader:
         value: int = _INT32.unpack_from(self.data, start)[0]
         return value
 
-    def int64(self) -> int:
+    def read_int64(self) -> int:
         """Read a big-endian signed 64-bit integer."""
         start = self.position
         if start + 8 > self.end:
@@ -113,7 +113,7 @@ class Reader:
         value: int = _INT64.unpack_from(self.data, start)[0]
         return value
 
-    def uuid(self) -> str:
+    def read_uuid(self) -> str:
         """Read a UUID of 16 bytes, and return it as the 22 base64 characters that Kafka prints."""
         start = self.position
         if start + 16 > self.end:
@@ -121,7 +121,7 @@ class Reader:
         self.position = start + 16
         return uuid_text(self.data[start : start + 16])
 
-    def varint(self) -> int:
+    def read_varint(self) -> int:
         """Read an unsigned varint; a large value wraps to a negative 32-bit integer, as in Java."""
         start = place = self.position
         value = shift = 0
@@ -141,10 +141,10 @@ class Reader:
 
     def compact_length(self) -> int:
         """Read the length of a compact string, byte array or array; negative means null."""
-        value = self.varint() - 1
+        value = self.read_varint() - 1
         return value if value >= -0x80000000 else 0x7FFFFFFF
 
-    def raw(self, length: int) -> bytes:
+    def read_bytes(self, length: int) -> bytes:
         """Read ``length`` bytes and return them.
 
         Raises:
@@ -157,7 +157,7 @@ class Reader:
         self.position = stop
         return self.data[start:stop]
 
-    def text(self, length: int) -> str:
+    def read_text(self, length: int) -> str:
         """Read a UTF-8 string of ``length`` bytes; malformed bytes become U+FFFD, as in Java."""
         start = self.position
         stop = start + length
@@ -178,7 +178,7 @@ class Reader:
             raise self._bad_length("null for a field that is not nullable")
         return length
 
-    def count(self, length: int) -> int:
+    def check_array_length(self, length: int) -> int:
         """Raise an error if too few bytes are left for ``length`` array elements; else return
         ``length``.
 
@@ -191,14 +191,14 @@ class Reader:
             raise self._bad_length(f"count {length}, but {self.end - self.position} bytes left")
         return length
 
-    def string(self) -> str:
+    def read_string(self) -> str:
         """Read a string that follows its int16 length; null is an error."""
-        return self.text(self.not_null(self.int16()))
+        return self.read_text(self.not_null(self.read_int16()))
 
     def nullable_string(self) -> str | None:
         """Read a string that follows its int16 length; a negative length means null (None)."""
-        length = self.int16()
-        return None if length < 0 else self.text(length)
+        length = self.read_int16()
+        return None if length < 0 else self.read_text(length)
 
     def modified_utf8(self) -> str:
         r"""Read a string as Java's ``DataInputStream.readUTF`` does.
@@ -206,35 +206,35 @@ class Reader:
         Raises:
             LengthError: the bytes are malformed (``UTFDataFormatException``).
 
-        >>> Reader(b"\0\3a\xc0\x80").modified_utf8()
+        >>> ByteReader(b"\0\3a\xc0\x80").modified_utf8()
         'a\x00'
         """
         start = self.position
-        data = self.raw(self.uint16())
+        data = self.read_bytes(self.read_uint16())
         try:
             return decode_modified_utf8(data)
         except ValueError as error:
             raise LengthError(str(error), offset=start, field="") from None
 
-    def utf16(self) -> str | None:
+    def read_utf16(self) -> str | None:
         r"""Read an int32 count and that many UTF-16 code units; a count of 0 or less means None.
 
-        >>> Reader(b"\0\0\0\1\0a").utf16(), Reader(bytes(4)).utf16()
+        >>> ByteReader(b"\0\0\0\1\0a").read_utf16(), ByteReader(bytes(4)).read_utf16()
         ('a', None)
         """
-        units = self.int32()
+        units = self.read_int32()
         if units <= 0:
             return None
-        return self.raw(2 * units).decode("utf-16-be", "surrogatepass")
+        return self.read_bytes(2 * units).decode("utf-16-be", "surrogatepass")
 
 
-class Writer:
+class ByteWriter:
     r"""Growing buffer of encoded bytes, to which each method appends a value of a Kafka type.
 
     Methods raise `EncodingError` with an empty ``field`` for a value that does not fit.
 
-    >>> writer = Writer()
-    >>> writer.string("hi"); writer.int8(7); bytes(writer.buffer)
+    >>> writer = ByteWriter()
+    >>> writer.write_string("hi"); writer.write_int8(7); bytes(writer.buffer)
     b'\x00\x02hi\x07'
     """
 
@@ -243,7 +243,7 @@ class Writer:
     def __init__(self) -> None:
         self.buffer = bytearray()
 
-    def fail(self, what: str) -> NoReturn:
+    def raise_encoding_error(self, what: str) -> NoReturn:
         """Raise an `EncodingError` for a value that cannot be written; ``what`` is the reason.
 
         Raises:
@@ -255,36 +255,36 @@ class Writer:
         try:
             self.buffer += layout.pack(value)
         except struct_error:
-            self.fail(f"not an {name}: {value!r:.80}")
+            self.raise_encoding_error(f"not an {name}: {value!r:.80}")
 
-    def int8(self, value: object) -> None:
+    def write_int8(self, value: object) -> None:
         """Append a signed 8-bit integer."""
         self._pack(_INT8, value, "int8")
 
-    def int16(self, value: object) -> None:
+    def write_int16(self, value: object) -> None:
         """Append a big-endian signed 16-bit integer."""
         self._pack(_INT16, value, "int16")
 
-    def uint16(self, value: object) -> None:
+    def write_uint16(self, value: object) -> None:
         """Append a big-endian unsigned 16-bit integer."""
         self._pack(_UINT16, value, "uint16")
 
-    def int32(self, value: object) -> None:
+    def write_int32(self, value: object) -> None:
         """Append a big-endian signed 32-bit integer."""
         self._pack(_INT32, value, "int32")
 
-    def int64(self, value: object) -> None:
+    def write_int64(self, value: object) -> None:
         """Append a big-endian signed 64-bit integer."""
         self._pack(_INT64, value, "int64")
 
-    def uuid(self, value: object) -> None:
+    def write_uuid(self, value: object) -> None:
         """Append the 16 bytes of a UUID, given as the 22 base64 characters that Kafka prints."""
         try:
             self.buffer += uuid_bytes(value if isinstance(value, str) else "")
         except ValueError:
-            self.fail(f"not a uuid in Kafka's base64: {value!r:.80}")
+            self.raise_encoding_error(f"not a uuid in Kafka's base64: {value!r:.80}")
 
-    def varint(self, value: int) -> None:
+    def write_varint(self, value: int) -> None:
         """Append a 32-bit integer as an unsigned varint; a negative integer takes five bytes."""
         value &= 0xFFFFFFFF
         while value >= 0x80:
@@ -296,48 +296,48 @@ class Writer:
         """Append bytes unchanged."""
         self.buffer += data
 
-    def utf8(self, value: object) -> bytes:
+    def encode_utf8(self, value: object) -> bytes:
         """Return the UTF-8 bytes of a string, after a check that Kafka allows it.
 
         Raises:
             EncodingError: the value is not a string, or longer than Kafka allows.
         """
         if not isinstance(value, str):
-            self.fail(f"not a string: {value!r:.80}")
+            self.raise_encoding_error(f"not a string: {value!r:.80}")
         data = encode_utf8(value)
         if len(data) > LONGEST_STRING:
-            self.fail(f"string of {len(data)} bytes, largest is {LONGEST_STRING}")
+            self.raise_encoding_error(f"string of {len(data)} bytes, largest is {LONGEST_STRING}")
         return data
 
-    def string(self, value: object) -> None:
+    def write_string(self, value: object) -> None:
         """Append a string after its int16 length; null is an error."""
-        data = self.utf8(value)
-        self.int16(len(data))
+        data = self.encode_utf8(value)
+        self.write_int16(len(data))
         self.buffer += data
 
     def modified_utf8(self, value: object) -> None:
         r"""Append a string as Java's ``DataOutputStream.writeUTF`` does.
 
-        >>> writer = Writer()
+        >>> writer = ByteWriter()
         >>> writer.modified_utf8("é\0"); bytes(writer.buffer)
         b'\x00\x04\xc3\xa9\xc0\x80'
         """
         if not isinstance(value, str):
-            self.fail(f"not a string: {value!r:.80}")
+            self.raise_encoding_error(f"not a string: {value!r:.80}")
         data = encode_modified_utf8(value)
         if len(data) > LONGEST_UTF:
-            self.fail(f"string of {len(data)} bytes, largest is {LONGEST_UTF}")
-        self.uint16(len(data))
+            self.raise_encoding_error(f"string of {len(data)} bytes, largest is {LONGEST_UTF}")
+        self.write_uint16(len(data))
         self.buffer += data
 
-    def utf16(self, value: str | None) -> None:
+    def write_utf16(self, value: str | None) -> None:
         r"""Append a string as its number of UTF-16 code units (int32) and the units; None is like
         "".
 
-        >>> writer = Writer()
-        >>> writer.utf16("a"); bytes(writer.buffer)
+        >>> writer = ByteWriter()
+        >>> writer.write_utf16("a"); bytes(writer.buffer)
         b'\x00\x00\x00\x01\x00a'
         """
         units = (value or "").encode("utf-16-be", "surrogatepass")
-        self.int32(len(units) // 2)
+        self.write_int32(len(units) // 2)
         self.buffer += units

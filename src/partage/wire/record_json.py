@@ -22,7 +22,7 @@ from partage.wire.consumer_protocol import (
 )
 from partage.wire.group_log import DecodedRecord
 from partage.wire.schema import UNKNOWN_TAGS, Message
-from partage.wire.streams.arrays import Hosts, TaskKey, TopicPartition
+from partage.wire.streams.arrays import HostPartitions, TaskKey, TopicPartition
 from partage.wire.streams.assignment_info import (
     ASSIGNMENT_INFO,
     AssignmentInfo,
@@ -218,7 +218,7 @@ def _partitions(partitions: Iterable[TopicPartition]) -> list[list[Any]]:
     return [[_printable(topic), number] for topic, number in partitions]
 
 
-def _hosts(hosts: Hosts) -> list[dict[str, Any]]:
+def _hosts(hosts: HostPartitions) -> list[dict[str, Any]]:
     return [
         {"host": _printable(host), "port": port, "partitions": _partitions(partitions)}
         for (host, port), partitions in zip(hosts.names, hosts.partitions, strict=True)

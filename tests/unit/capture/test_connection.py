@@ -46,7 +46,7 @@ def test_a_broker_that_was_restarted_is_found_again() -> None:
     answers = connected(manager).ask_each({0: "fetch", 1: "fetch"})
     assert answers == {0: "fetch of 0", 1: "fetch of 1"}
     assert manager.refreshed == 1
-    assert connected(Manager({0}, {0, 1})).ask("config", 1) == "config of 1"
+    assert connected(Manager({0}, {0, 1})).request_response("config", 1) == "config of 1"
 
 
 def test_a_broker_that_is_still_down_is_that_requests_error() -> None:

@@ -13,7 +13,7 @@ from tests.support.wire_samples import ROOT
 
 from partage.capture.connection import FetchedPartition, PartitionRequest
 from partage.capture.live import CaptureIntervals, LiveCapture
-from partage.capture.manifest import Manifest
+from partage.capture.manifest import CaptureManifest
 from partage.capture.writing import CaptureWriter
 from partage.errors import ClusterUnreachableError
 from partage.wire.batches import batches_of
@@ -50,7 +50,7 @@ class Cluster:
         self.leaders = [1] * len(logs)
         self.errors = [0] * len(logs)
 
-    def metadata(self, _topics=None):
+    def fetch_metadata(self, _topics=None):
         parts = [
             SimpleNamespace(partition_index=p, leader_id=leader, replica_nodes=[1], isr_nodes=[1],
                             error_code=0) for p, leader in enumerate(self.leaders)
@@ -67,10 +67,10 @@ class Cluster:
     def broker_config(self, _node):
         return {}
 
-    def bounds(self, _topic, partitions):
+    def partition_bounds(self, _topic, partitions):
         return dict.fromkeys(partitions, 0), {p: 10 * len(self.logs[p]) for p in partitions}
 
-    def fetch(self, node, _topic, **_how):
+    def fetch_records(self, node, _topic, **_how):
         return [self._answer(*one) for wanted in node.values() for one in wanted], {}
 
     def _answer(self, p: int, offset: int, epoch: int) -> FetchedPartition:
@@ -104,7 +104,7 @@ def read(cluster: Cluster, out: Path, *, patience: float = 5.0) -> list[str]:
     try:
         with CaptureWriter(out) as writer:
             pace = CaptureIntervals(0.05, 60, patience)
-            LiveCapture(cluster, writer, pace=pace, stop=stop, trouble=said.append).run(
+            LiveCapture(cluster, writer, pace=pace, stop=stop, trouble=said.append).run_capture(
                 follow=False
             )
     finally:
@@ -131,7 +131,10 @@ def test_a_partition_that_cannot_be_read_ends_it(tmp_path, how) -> None:
     with pytest.raises(ClusterUnreachableError, match="partitions 1 of"):
         read(cluster, tmp_path / "out", patience=0.3)
     assert offsets(tmp_path / "out", 0) == list(range(30))
-    assert any("1 could not be read" in one for one in Manifest.load(tmp_path / "out").troubles)
+    assert any(
+        "1 could not be read" in one
+        for one in CaptureManifest.load_manifest(tmp_path / "out").troubles
+    )
     cluster.leaders[1], cluster.errors[1] = 1, 0
     read(cluster, tmp_path / "out")
     assert offsets(tmp_path / "out", 1) == list(range(20))
@@ -157,7 +160,7 @@ def test_a_log_that_was_cut_back_is_there_once(tmp_path) -> None:
     read(shorter, out)
     assert offsets(out, 0) == list(range(60))
     assert offsets(out, 1) == list(range(20))
-    assert Manifest.load(out).records == 80
+    assert CaptureManifest.load_manifest(out).records == 80
 
 
 @pytest.mark.parametrize(
@@ -205,12 +208,12 @@ def test_offsets_compacted_during_a_pause_are_counted_and_reported(tmp_path) -> 
     compact(cluster, 3, 4, 5, 9)
     (said,) = read(cluster, tmp_path)
     assert said.startswith("partition 0: 40 offsets between 30 and 99 are missing: the log cleaner")
-    manifest = Manifest.load(tmp_path)
+    manifest = CaptureManifest.load_manifest(tmp_path)
     assert manifest is not None
     assert (manifest.cleaned, manifest.troubles) == ({0: 40}, [said])
     cluster.logs = [log_of(13)]
     assert read(cluster, tmp_path) == []
-    again = Manifest.load(tmp_path)
+    again = CaptureManifest.load_manifest(tmp_path)
     assert again is not None
     assert (again.cleaned, again.troubles) == ({0: 40}, [said])
 
@@ -223,9 +226,9 @@ def test_offsets_compacted_before_the_first_capture_are_counted_only(tmp_path) -
     compact(cluster, 0, 1, 3)
     with CaptureWriter(tmp_path) as writer:
         writer.set_first_end(0, 60)
-        writer.add(0, next(batches_of(cluster.logs[0][2])))
+        writer.add_batch(0, next(batches_of(cluster.logs[0][2])))
     assert read(cluster, tmp_path) == []
-    manifest = Manifest.load(tmp_path)
+    manifest = CaptureManifest.load_manifest(tmp_path)
     assert manifest is not None
     assert (manifest.cleaned, manifest.troubles) == ({0: 30}, [])
 
@@ -254,7 +257,7 @@ def test_a_capture_behind_the_cleaner_reports_it_while_it_follows(tmp_path) -> N
             trouble=heard,
             progress=grow,
         )
-        capture.run(follow=True)
+        capture.run_capture(follow=True)
     limit.cancel()
     assert said
     assert "partition 0: 10 offsets (30 to 39) are missing" in said[0]
@@ -274,8 +277,10 @@ def test_a_log_that_was_written_anew_from_before_the_first_known_epoch(tmp_path)
     ours = (1, 1, 1, 6, 6)
     with CaptureWriter(out) as writer:
         pace = CaptureIntervals(0.05, 60, 5.0)
-        LiveCapture(Cluster(log_of(3, epochs=ours[:3])), writer, pace=pace).run(follow=False)
-        writer.epochs.forget(0)
+        LiveCapture(Cluster(log_of(3, epochs=ours[:3])), writer, pace=pace).run_capture(
+            follow=False
+        )
+        writer.epochs.remove_partition(0)
     read(Cluster(log_of(5, epochs=ours)), out)
     theirs = (1, 1, 1, 5, 7, 7, 7)
     said = read(Cluster(log_of(7, epochs=theirs)), out)
@@ -305,9 +310,9 @@ def test_killed_while_it_cuts_the_next_one_does_it(tmp_path, monkeypatch) -> Non
     with CaptureWriter(out) as writer, monkeypatch.context() as patched:
         patched.setattr(writing, "drop_lost_rows", killed)
         with pytest.raises(KeyboardInterrupt):
-            writer.truncate(0, 30, "an unclean leader")
+            writer.remove_lost_rows(0, 30, "an unclean leader")
     with CaptureWriter(out) as writer:
-        assert writer.position(0) == 30
+        assert writer.next_offset(0) == 30
         assert writer.manifest.cut == {}
     assert offsets(out, 0) == list(range(30))
 
@@ -317,7 +322,7 @@ def test_a_broker_that_is_just_restarting_is_waited_for(tmp_path) -> None:
     from kafka.errors import KafkaConnectionError
 
     cluster = Cluster(log_of(2))
-    whole, left = cluster.metadata, [3]
+    whole, left = cluster.fetch_metadata, [3]
 
     def metadata(topics=None):
         left[0] -= 1
@@ -325,7 +330,7 @@ def test_a_broker_that_is_just_restarting_is_waited_for(tmp_path) -> None:
             raise KafkaConnectionError("111 ECONNREFUSED")
         return whole(topics)
 
-    cluster.metadata = metadata
+    cluster.fetch_metadata = metadata
     said = read(cluster, tmp_path / "out", patience=5)
     assert offsets(tmp_path / "out", 0) == list(range(20))
     assert said[0] == "metadata cannot be had: KafkaConnectionError: 111 ECONNREFUSED"
@@ -338,7 +343,7 @@ def test_a_broker_that_is_gone_from_the_metadata_is_no_end(tmp_path) -> None:
     from kafka.errors import UnknownBrokerIdError
 
     cluster = Cluster(log_of(2))
-    whole, left = cluster.fetch, [3]
+    whole, left = cluster.fetch_records, [3]
 
     def fetch(*asked, **how):
         left[0] -= 1
@@ -346,7 +351,7 @@ def test_a_broker_that_is_gone_from_the_metadata_is_no_end(tmp_path) -> None:
             raise UnknownBrokerIdError(3)
         return whole(*asked, **how)
 
-    cluster.fetch = fetch
+    cluster.fetch_records = fetch
     said = read(cluster, tmp_path / "out", patience=5)
     assert offsets(tmp_path / "out", 0) == list(range(20))
     assert len(said) == 2
@@ -389,7 +394,9 @@ def test_an_observer_learns_of_all_that_is_written(tmp_path) -> None:
 
     def run(cluster: Cluster) -> None:
         with CaptureWriter(tmp_path / "out", observer=observer) as writer:
-            LiveCapture(cluster, writer, pace=CaptureIntervals(0.05, 60, 5.0)).run(follow=False)
+            LiveCapture(cluster, writer, pace=CaptureIntervals(0.05, 60, 5.0)).run_capture(
+                follow=False
+            )
 
     run(Cluster(log_of(3), log_of(2)))
     found = {p: [b.base_offset for b in seen["batch"] if b.partition == p] for p in (0, 1)}

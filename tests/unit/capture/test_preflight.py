@@ -71,7 +71,7 @@ class Cluster:
     def __exit__(self, *_) -> None:
         pass
 
-    def metadata(self, names=None):
+    def fetch_metadata(self, names=None):
         parts = [SimpleNamespace(partition_index=p, leader_id=1) for p in range(len(self.logs))]
         there = {
             "__consumer_offsets": "log" in self.may and self.has_log,
@@ -86,10 +86,10 @@ class Cluster:
                 topics.append(SimpleNamespace(name=name, error_code=error, partitions=parts))
         return SimpleNamespace(cluster_id="c", brokers=[SimpleNamespace(node_id=1)], topics=topics)
 
-    def bounds(self, _topic, partitions):
+    def partition_bounds(self, _topic, partitions):
         return dict.fromkeys(partitions, 0), {p: self.ends[p] for p in partitions}
 
-    def fetch(self, node, _topic, *, partition_bytes, **_how):
+    def fetch_records(self, node, _topic, *, partition_bytes, **_how):
         self.fetches += 1
         found = []
         for one in (one for wanted in node.values() for one in wanted):
@@ -125,7 +125,7 @@ class Cluster:
         ] * may
         return {node: SimpleNamespace(error_code=0, groups=there) for node in requests}
 
-    def ask(self, request, _node=None):
+    def request_response(self, request, _node=None):
         error = 0 if "groups" in self.may else GROUP_NOT_AUTHORIZED
         groups = [SimpleNamespace(group_id=one, error_code=error) for one in request.groups]
         return SimpleNamespace(groups=groups)
@@ -144,7 +144,7 @@ def test_a_log_without_gaps_is_complete_from_its_first_record() -> None:
     assert (found.complete_share, found.complete_since_ms) == (1.0, NOW_MS - 4_000_000)
     assert found.follow_seconds == 86_400 - 4_000
     assert found.can_capture
-    assert not found.missing
+    assert not found.missing_permissions
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -216,10 +216,10 @@ def test_a_partition_that_cannot_be_read_is_a_warning() -> None:
 def test_each_missing_permission_is_named(lacks, missing, can_capture) -> None:
     """Only the permissions on the log are required; topics and groups are known from its records."""
     found = check(Cluster(log_of(100), may=EVERYTHING - lacks))
-    assert [f"{one.operation} {one.resource}" for one in found.missing] == missing
+    assert [f"{one.operation} {one.resource}" for one in found.missing_permissions] == missing
     assert found.can_capture is can_capture
     names = {"topics": "orders", "groups": "g"}
-    for one in found.missing:
+    for one in found.missing_permissions:
         assert names.get(one.resource, "") in one.detail
 
 
@@ -228,7 +228,7 @@ def test_an_account_that_may_only_describe_the_log_may_not_capture() -> None:
     cluster = Cluster(log_of(100), log_of(100))
     cluster.errors = {0: NOT_AUTHORIZED, 1: NOT_AUTHORIZED}
     found = check(cluster)
-    assert [one.operation for one in found.missing] == ["READ"]
+    assert [one.operation for one in found.missing_permissions] == ["READ"]
     assert not found.can_capture
     assert found.partitions == found.warnings == ()
 
@@ -242,7 +242,7 @@ def test_a_cluster_without_groups_has_no_log_yet() -> None:
     assert "does not exist" in found.permissions[1].detail
     assert found.can_capture
     assert (found.complete_share, found.follow_seconds) == (None, 86_400)
-    assert next(found.sentences()).startswith("The log has no record")
+    assert next(found.report_messages()).startswith("The log has no record")
 
 
 def test_a_log_that_keeps_a_day_need_not_be_followed() -> None:
@@ -252,7 +252,7 @@ def test_a_log_that_keeps_a_day_need_not_be_followed() -> None:
     settings = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(48 * HOUR_MS)}
     found = AccessReport("c", 1, 1, 1, (), (extent,), settings, (), NOW_MS)
     assert (found.follow_seconds, found.safe_seconds, found.complete_share) == (0, 172_800, 0.75)
-    said = " ".join(found.sentences())
+    said = " ".join(found.report_messages())
     assert "75.0% of all records" in said
     assert "leaves records for 2.0 days" in said
     assert "a capture without --follow has it at once" in said

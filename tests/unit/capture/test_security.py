@@ -6,7 +6,12 @@ import ssl
 
 import pytest
 
-from partage.capture.security import Properties, connection_settings, parse_jaas, read_properties
+from partage.capture.security import (
+    ClientProperties,
+    connection_settings,
+    parse_jaas,
+    read_properties,
+)
 from partage.errors import InvalidConfigError
 
 SECRET = "hunter2-Geheim"  # noqa: S105 - what must not be seen
@@ -14,7 +19,7 @@ JAAS = f'org.x.ScramLoginModule required username="me" password="{SECRET}";'
 
 
 def settings(**given):
-    return connection_settings(Properties({n.replace("_", "."): v for n, v in given.items()}))
+    return connection_settings(ClientProperties({n.replace("_", "."): v for n, v in given.items()}))
 
 
 def test_scram_over_tls_becomes_what_the_client_wants():
@@ -31,7 +36,7 @@ def test_scram_over_tls_becomes_what_the_client_wants():
 def test_an_empty_algorithm_turns_the_check_of_the_host_off():
     """As in Kafka: ssl.endpoint.identification.algorithm= (empty)."""
     given = {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""}
-    assert not connection_settings(Properties(given))["ssl_context"].check_hostname
+    assert not connection_settings(ClientProperties(given))["ssl_context"].check_hostname
 
 
 @pytest.mark.parametrize(
@@ -59,11 +64,13 @@ def test_an_empty_algorithm_turns_the_check_of_the_host_off():
 def test_wrong_settings_are_named_and_no_secret_is_said(given, named):
     """Each error names the property; the secret is in no message and no repr."""
     with pytest.raises(InvalidConfigError) as raised:
-        connection_settings(Properties(given))
+        connection_settings(ClientProperties(given))
     assert raised.value.setting == named
     assert SECRET not in str(raised.value)
     assert SECRET not in repr(raised.value)
-    assert SECRET not in repr(Properties(given)) or "certificates" in named  # those are public
+    assert (
+        SECRET not in repr(ClientProperties(given)) or "certificates" in named
+    )  # those are public
 
 
 @pytest.mark.parametrize(
@@ -73,7 +80,7 @@ def test_wrong_settings_are_named_and_no_secret_is_said(given, named):
 def test_only_the_tls_versions_that_are_enabled(given, versions):
     """Who demands TLS 1.3 gets no 1.2."""
     properties = {"security.protocol": "SSL", "ssl.enabled.protocols": given}
-    context = connection_settings(Properties(properties))["ssl_context"]
+    context = connection_settings(ClientProperties(properties))["ssl_context"]
     assert (context.minimum_version.name, context.maximum_version.name) == versions
 
 

@@ -20,7 +20,7 @@ from kafka.net.sasl.oauth import SaslMechanismOAuth
 
 import partage as pg
 from partage.capture.secrets import secrets_in
-from partage.capture.security import Properties, connection_settings
+from partage.capture.security import ClientProperties, connection_settings
 
 SECRET = "s3cr3t:of/ours"  # noqa: S105 - made up
 JAAS = f'a.OAuthBearerLoginModule required clientId="me" clientSecret="{SECRET}" scope="kafka";'
@@ -60,7 +60,7 @@ def settings(endpoint: HTTPServer, **more: str) -> dict:
         "sasl.oauthbearer.token.endpoint.url": f"http://127.0.0.1:{endpoint.server_port}/token",
         "sasl.login.callback.handler.class": "a.OAuthBearerLoginCallbackHandler",
     }  # fmt: skip
-    return connection_settings(Properties({**given, **(more or {"sasl.jaas.config": JAAS})}))
+    return connection_settings(ClientProperties({**given, **(more or {"sasl.jaas.config": JAAS})}))
 
 
 def test_a_token_is_fetched_once_and_sent_to_the_broker(endpoint) -> None:
@@ -83,7 +83,7 @@ def test_properties_of_kafka_4_1_name_the_client(endpoint) -> None:
     assert made["sasl_oauth_token_provider"].token() == "t0ken"
     assert "scope" not in endpoint.seen[0][1]
     assert SECRET in secrets_in(properties)
-    assert SECRET not in repr(Properties(properties))
+    assert SECRET not in repr(ClientProperties(properties))
 
 
 @pytest.mark.parametrize(
@@ -157,14 +157,14 @@ def test_msk_tokens_are_signed_for_the_region(monkeypatch) -> None:
         sys.modules, "aws_msk_iam_sasl_signer", SimpleNamespace(MSKAuthTokenProvider=_Signer)
     )
     monkeypatch.setenv("AWS_REGION", "eu-north-1")
-    made = connection_settings(Properties({**IAM, "sasl.jaas.config": f"{MODULE};"}))
+    made = connection_settings(ClientProperties({**IAM, "sasl.jaas.config": f"{MODULE};"}))
     assert made["sasl_mechanism"] == "OAUTHBEARER"
     assert made["sasl_oauth_token_provider"].token() == "default-eu-north-1"
     jaas = f'{MODULE} awsProfileName="prod";'
-    made = connection_settings(Properties({**IAM, "sasl.jaas.config": jaas}))
+    made = connection_settings(ClientProperties({**IAM, "sasl.jaas.config": jaas}))
     assert made["sasl_oauth_token_provider"].token() == "prod-eu-north-1"
     jaas = f'{MODULE} awsRoleArn="arn";'
-    made = connection_settings(Properties({**IAM, "sasl.jaas.config": jaas}))
+    made = connection_settings(ClientProperties({**IAM, "sasl.jaas.config": jaas}))
     with pytest.raises(pg.InvalidConfigError, match="RuntimeError") as raised:
         made["sasl_oauth_token_provider"].token()
     assert SECRET not in str(raised.value)
@@ -174,13 +174,13 @@ def test_msk_needs_the_library_a_region_and_tls(monkeypatch) -> None:
     """Each is named by what to do."""
     monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)
     with pytest.raises(pg.MissingExtraError, match="msk"):
-        connection_settings(Properties(IAM))
+        connection_settings(ClientProperties(IAM))
     monkeypatch.setitem(
         sys.modules, "aws_msk_iam_sasl_signer", SimpleNamespace(MSKAuthTokenProvider=_Signer)
     )
     monkeypatch.delenv("AWS_REGION", raising=False)
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
     with pytest.raises(pg.InvalidConfigError, match="AWS_REGION"):
-        connection_settings(Properties(IAM))
+        connection_settings(ClientProperties(IAM))
     with pytest.raises(pg.InvalidConfigError, match="SASL_SSL"):
-        connection_settings(Properties({**IAM, "security.protocol": "SASL_PLAINTEXT"}))
+        connection_settings(ClientProperties({**IAM, "security.protocol": "SASL_PLAINTEXT"}))

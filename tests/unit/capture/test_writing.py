@@ -19,7 +19,7 @@ from tests.support.wire_samples import ROOT
 
 from partage.capture import durable, writing
 from partage.capture.log_dir import batches_in
-from partage.capture.manifest import Manifest
+from partage.capture.manifest import CaptureManifest
 from partage.capture.unpacking import crc32c_function
 from partage.capture.writing import CaptureWriter
 from partage.errors import InvalidCaptureError, InvalidConfigError
@@ -46,8 +46,8 @@ def capture_once(out, batches, together=60):
     with CaptureWriter(out, part_rows=1, together=together) as writer:
         for p, one in enumerate(batches):
             writer.add_state({"ts_ms": p, "brokers": [], "topics": {str(p): {"partitions": []}}})
-            if writer.position(p) <= one.last_offset:
-                writer.add(p, one)
+            if writer.next_offset(p) <= one.last_offset:
+                writer.add_batch(p, one)
 
 
 def records_of(folder):
@@ -79,7 +79,7 @@ def test_killed_before_any_step_it_goes_on(batches, tmp_path, monkeypatch, toget
         _forget_locks()
         if not died:
             break
-        known = Manifest.load(out)
+        known = CaptureManifest.load_manifest(out)
         found = records_of(out) if known and known.parts else []
         assert found == [one for one in expected if one in set(found)], f"killed at step {steps}"
         capture_once(out, batches, together)
@@ -127,7 +127,7 @@ def test_a_full_disk_names_the_output_folder(batches, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "Error writing bytes to file")
 
     with CaptureWriter(tmp_path) as writer:
-        writer.add(0, batches[0])
+        writer.add_batch(0, batches[0])
         monkeypatch.setattr(durable.os, "fsync", full)
         with pytest.raises(InvalidConfigError) as caught:
             writer.write_part()
@@ -147,21 +147,23 @@ def small_parts(batches, out, count, together):
             one = dataclasses.replace(
                 batches[0], base_offset=10 * number, last_offset=10 * number + 9
             )
-            writer.add(0, one)
+            writer.add_batch(0, one)
 
 
 def test_small_parts_become_larger_ones(batches, tmp_path):
     """Forty parts by threes: one file a level, every record once, in the log's order."""
     small_parts(batches, tmp_path / "out", 40, together=3)
-    manifest = Manifest.load(tmp_path / "out")
+    manifest = CaptureManifest.load_manifest(tmp_path / "out")
     assert [one.level for one in manifest.parts] == [3, 2, 1, 0]  # 40 by threes is 1111
-    files = [tmp_path / "out" / "consumer_offsets.parquet" / one.name for one in manifest.parts]
+    files = [
+        tmp_path / "out" / "consumer_offsets.parquet" / one.file_name for one in manifest.parts
+    ]
     assert [o for file in files for o in pq.read_table(file)["offset"].to_pylist()] == list(
         range(400)
     )
     assert manifest.records == 400
     read = pq.read_table(
-        [tmp_path / "out" / "batches.parquet" / one.name for one in manifest.parts]
+        [tmp_path / "out" / "batches.parquet" / one.file_name for one in manifest.parts]
     )
     assert read.num_rows == manifest.batches == 40
 
@@ -184,13 +186,17 @@ def test_who_reads_while_parts_are_merged_finds_them(batches, tmp_path):
 def test_a_part_that_is_damaged_is_not_merged_and_ends_nothing(batches, tmp_path):
     """The capture goes on beside it, and says so; the other parts are as they were."""
     small_parts(batches, tmp_path, 2, together=3)
-    damaged = tmp_path / "consumer_offsets.parquet" / Manifest.load(tmp_path).parts[0].name
+    damaged = (
+        tmp_path
+        / "consumer_offsets.parquet"
+        / CaptureManifest.load_manifest(tmp_path).parts[0].file_name
+    )
     damaged.write_bytes(damaged.read_bytes()[:200])
     small_parts(batches, tmp_path, 7, together=3)
-    manifest = Manifest.load(tmp_path)
+    manifest = CaptureManifest.load_manifest(tmp_path)
     assert any("cannot be merged" in one for one in manifest.troubles)
     assert manifest.records == 70
-    files = [tmp_path / "consumer_offsets.parquet" / one.name for one in manifest.parts]
+    files = [tmp_path / "consumer_offsets.parquet" / one.file_name for one in manifest.parts]
     found = [
         o for file in files if file != damaged for o in pq.read_table(file)["offset"].to_pylist()
     ]
@@ -202,7 +208,8 @@ def test_parts_that_are_large_stay_alone(batches, tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "PART_ROWS", 25)
     small_parts(batches, tmp_path, 12, together=4)
     files = [
-        tmp_path / "consumer_offsets.parquet" / one.name for one in Manifest.load(tmp_path).parts
+        tmp_path / "consumer_offsets.parquet" / one.file_name
+        for one in CaptureManifest.load_manifest(tmp_path).parts
     ]
     assert max(pq.read_metadata(file).num_rows for file in files) <= 25
     assert [row[1] for row in records_of(tmp_path)] == list(range(120))
@@ -310,7 +317,7 @@ def test_another_cluster_is_refused(tmp_path):
         pytest.raises(InvalidCaptureError, match="another folder"),
     ):
         writer.set_ids(cluster_id="b")
-    assert Manifest.load(tmp_path).cluster_id == "a"
+    assert CaptureManifest.load_manifest(tmp_path).cluster_id == "a"
 
 
 def test_a_damaged_manifest_is_named(tmp_path):

@@ -260,12 +260,12 @@ def test_a_sampler_measures_what_comes_and_what_was_not_read() -> None:
     for one in (speed, lag):
         one.add_sample(({("t", 0): 100, ("t", 1): 7, ("t", 2): 5}, {("t", 0): 150}), now=10.0)
         one.add_sample(({("t", 0): 300, ("t", 1): 3, ("t", 2): 25}, {("t", 0): 450}), now=20.0)
-    assert speed.loads() == {("t", 0): 30.0, ("t", 2): 2.0}
-    assert lag.loads() == {("t", 0): 150.0}
+    assert speed.partition_loads() == {("t", 0): 30.0, ("t", 2): 2.0}
+    assert lag.partition_loads() == {("t", 0): 150.0}
     speed.add_sample(({}, {}), now=30.0)
-    assert speed.loads() == {}
+    assert speed.partition_loads() == {}
     speed.add_sample(({("t", 0): 900}, {("t", 0): 990}), now=40.0)
-    assert speed.loads() == {}
+    assert speed.partition_loads() == {}
 
 
 def test_a_sampler_sees_what_is_hot_now() -> None:
@@ -283,7 +283,7 @@ def test_a_sampler_sees_what_is_hot_now() -> None:
     for _ in range(31):
         look()
         now, ends[0] = now + 2.0, ends[0] + 2_000
-    loads = sampler.loads()
+    loads = sampler.partition_loads()
     assert loads["t", 0] == pytest.approx(1000, rel=0.1)
     assert loads["t", 1] == 0
     assert len(sampler._samples) < 40
@@ -302,9 +302,9 @@ def test_a_sampler_outlives_a_look_that_fails() -> None:
             raise one
         return one
 
-    sampler.start(read)
+    sampler.start_sampling(read)
     sampler._thread.join(timeout=10)
-    assert sampler.loads() == {("t", 0): 3.0}
+    assert sampler.partition_loads() == {("t", 0): 3.0}
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -516,12 +516,12 @@ def test_kernels_are_warmed_where_plans_take_long(monkeypatch) -> None:
 
     small = state("sticky")
     member = [Joined("c", encode_subscription(["t"]))]
-    small.assign(member, ClusterView({"t": {0: [1]}}), group="g", generation=1)
+    small.assign_as_leader(member, ClusterView({"t": {0: [1]}}), group="g", generation=1)
     assert not started
     state("optimal", weights="lag")
     assert len(started) == 1
     many = ClusterView({"t": {p: [1] for p in range(50_000)}})
-    small.assign(member, many, group="g", generation=2)
+    small.assign_as_leader(member, many, group="g", generation=2)
     assert len(started) == 2
 
 

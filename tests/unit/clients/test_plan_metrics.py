@@ -46,7 +46,7 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
     library.__dict__["get_meter"] = lambda _name: made
     monkeypatch.delitem(sys.modules, "prometheus_client", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.metrics", library)
-    plan_metrics._opentelemetry.cache_clear()
+    plan_metrics._create_opentelemetry_metrics.cache_clear()
     return made
 
 
@@ -58,7 +58,7 @@ def lead(leader: AssignorState, members: dict[str, AssignorState]) -> None:
     """Plan one rebalance of the members; each receives its assignment."""
     joined = [Joined(m, state.consumer.subscription(["orders"])) for m, state in members.items()]
     generation = leader.consumer.generation + 1
-    plan = leader.assign(joined, VIEW, group="billing", generation=generation).plan
+    plan = leader.assign_as_leader(joined, VIEW, group="billing", generation=generation).plan
     for member, pairs in plan.to_pairs().items():
         if member in members:
             members[member].store_assignment(pairs, None, generation, "billing")
@@ -87,7 +87,7 @@ def test_a_failure_is_counted(meter: Meter, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(type(state.consumer), "assign", fail)
     with pytest.raises(AssignorFailedError):
-        state.assign([], VIEW, group="billing", generation=1)
+        state.assign_as_leader([], VIEW, group="billing", generation=1)
     assert meter.values == {"partage.assignor.failures": [1]}
 
 

@@ -254,14 +254,14 @@ def test_a_strategy_that_raises_is_named_with_group_and_generation() -> None:
 
 def test_nothing_is_compiled_where_heartbeats_wait() -> None:
     """A leader's plan of a size that would pay for compiling runs interpreted all the same."""
-    ready = {k for k in kernels._all if k.ready}
+    ready = {k for k in kernels._all if k.is_compiled}
     one = Consumer(configure_strategy("sticky", {}))
     topics = {f"t{i}": 400 for i in range(10)}
     answer = one.assign(
         [Joined(f"c{i}", one.subscription(list(topics))) for i in range(20)], view(topics)
     )
     assert len(answer.sent) == 20
-    assert {k for k in kernels._all if k.ready} == ready
+    assert {k for k in kernels._all if k.is_compiled} == ready
 
 
 def test_an_assignment_beyond_all_bounds_takes_no_memory() -> None:

@@ -112,7 +112,7 @@ def test_runs_are_compared_and_checked_as_the_commands_do(runs) -> None:
     expected = _printed("check", str(after), "--max-unread", "1%", "--max-rebalances", "10/h")
     assert checked.to_dict() == expected
     assert pg.check_run(after, max_unread="1%", max_rebalances="10/h").to_dict() == expected
-    assert (checked.status, checked.passed) == ("failed", False)
+    assert (checked.overall_status, checked.passed) == ("failed", False)
     assert pg.check_run(opened[0], max_rebalances=10).passed
 
 

@@ -29,9 +29,9 @@ def costs_of_restart(policy: str, seed: int) -> tuple[float, float]:
     group.create_members("abcd")
     clock.schedule_at(10_000, lambda: group.stop("d"))
     clock.schedule_at(40_000, lambda: group.start("e"))
-    clock.run(before_ms=40_000)
+    clock.run_scheduled(before_ms=40_000)
     left = group.costs.unread_ms / 1_000
-    clock.run()
+    clock.run_scheduled()
     return left, group.costs.unread_ms / 1_000 - left
 
 

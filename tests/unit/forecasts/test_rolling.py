@@ -483,13 +483,13 @@ def test_progress_counts_the_simulated_deployments() -> None:
 def test_equal_rebalances_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of 24 pods at a time: the order in which they return leads to few different groups."""
     computed = []
-    rebalance = ResolvedPolicy.rebalance
+    rebalance = ResolvedPolicy.simulate_rebalance
 
     def counted(*args, **named):
         computed.append(args)
         return rebalance(*args, **named)
 
-    monkeypatch.setattr(ResolvedPolicy, "rebalance", counted)
+    monkeypatch.setattr(ResolvedPolicy, "simulate_rebalance", counted)
     found = forecast_rollout(deployment("eager/range", members=24, max_unavailable=2))
     # Each of the 40 simulations has 36 rebalances or more. Before, 1,269 were computed.
     assert found.samples * found.rebalances.best > 1_400

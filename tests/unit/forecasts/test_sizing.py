@@ -292,13 +292,13 @@ def test_the_verb_needs_numbers_without_a_run() -> None:
 def test_each_number_of_consumers_is_simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The consumers join once; the busiest one leaves the same simulated group."""
     changes = []
-    apply = GroupSimulation.apply
+    apply = GroupSimulation.apply_change
 
     def counted(simulation: GroupSimulation, change: Change) -> None:
         changes.append(type(change).__name__)
         apply(simulation, change)
 
-    monkeypatch.setattr(GroupSimulation, "apply", counted)
+    monkeypatch.setattr(GroupSimulation, "apply_change", counted)
     found = pg.size(topics={"orders": 4}, rate=10.0, capacity=5.0)
     assert changes == ["Join", *["Join", "Leave"] * 4]
     assert [row.consumers for row in found.rows] == [1, 2, 3, 4, 5]

@@ -20,7 +20,7 @@ from partage.groups.sticky.quirks.member_lists import ListBalancer
 from partage.history.agreement import check_agreement
 from partage.history.events import Generation
 from partage.history.records import ClassicState, LogPosition, MemberState, Subscription
-from partage.kernels import form
+from partage.kernels import force_kernel_form
 from partage.model import Problem
 from partage.model.repeated_state import RepeatedState
 from partage.wire.consumer_protocol import encode_sticky_user_data, encode_subscription
@@ -62,7 +62,7 @@ def test_a_sticky_strategy_ends_where_its_class_never_returns(name, kernels) -> 
     if kernels == "compiled":
         pytest.importorskip("numba")
     group, cluster = looping()
-    with form(kernels):
+    with force_kernel_form(kernels):
         plan = pg.assign(name, group, cluster)
     assert not pg.check(plan, group, cluster)
     assert plan.loop is not None
@@ -78,7 +78,9 @@ def test_both_forms_of_the_general_algorithm_find_the_same_loop(monkeypatch) -> 
     group, cluster = looping()
     arrays = find("sticky").assign(Problem(group, cluster))
     monkeypatch.setattr(
-        general_module, "_balance", lambda table: ListBalancer(table, watch=True).decide()
+        general_module,
+        "_assign_and_balance",
+        lambda table: ListBalancer(table, watch=True).assign_and_balance(),
     )
     lists = find("sticky").assign(Problem(group, cluster))
     assert lists.loop == arrays.loop
@@ -95,7 +97,9 @@ def test_problems_without_a_loop_keep_their_plan_in_both_forms(name, monkeypatch
         problems.append(Problem(group, pg.Cluster.from_topics(counts)))
     arrays = [find(name).assign(one) for one in problems]
     monkeypatch.setattr(
-        general_module, "_balance", lambda table: ListBalancer(table, watch=True).decide()
+        general_module,
+        "_assign_and_balance",
+        lambda table: ListBalancer(table, watch=True).assign_and_balance(),
     )
     for problem, plan in zip(problems, arrays, strict=True):
         assert find(name).assign(problem).to_pairs() == plan.to_pairs()
@@ -110,7 +114,9 @@ def test_many_loops_end_with_one_valid_plan_in_both_forms(monkeypatch) -> None:
         problems.append((group, pg.Cluster.from_topics(counts)))
     arrays = [find("sticky").assign(Problem(*one)) for one in problems]
     monkeypatch.setattr(
-        general_module, "_balance", lambda table: ListBalancer(table, watch=True).decide()
+        general_module,
+        "_assign_and_balance",
+        lambda table: ListBalancer(table, watch=True).assign_and_balance(),
     )
     found = 0
     for (group, cluster), plan in zip(problems, arrays, strict=True):
@@ -156,7 +162,7 @@ def test_a_repeated_state_is_found_exactly_when_there_is_one() -> None:
         begin = 0 if state is None else seen[state]
         repeated, now, found = RepeatedState(), 0, None
         while now is not None:
-            if repeated.matches(now):
+            if repeated.is_repeated(now):
                 found = repeated.length
                 break
             now = after[now]
@@ -168,7 +174,7 @@ def test_a_repeated_state_is_found_exactly_when_there_is_one() -> None:
 def test_a_long_run_that_ends_is_never_stopped() -> None:
     """There is no limit of steps: a million different states pass."""
     repeated = RepeatedState()
-    assert not any(repeated.matches(n) for n in range(1_000_000))
+    assert not any(repeated.is_repeated(n) for n in range(1_000_000))
 
 
 def test_the_dialect_of_aiokafka_ends_where_its_class_never_returns() -> None:
@@ -190,7 +196,9 @@ def test_a_live_leader_gets_the_plan_and_logs_the_warning(caplog) -> None:
         Joined(m.id, encode_subscription(m.topics, owned=list(m.owned), generation=m.generation))
         for m in group
     ]
-    answer = leader.assign(joined, view({"t0": 8, "t1": 9, "t2": 5}), group="g", generation=2)
+    answer = leader.assign_as_leader(
+        joined, view({"t0": 8, "t1": 9, "t2": 5}), group="g", generation=2
+    )
     assert answer.plan.loop is not None
     assert "never returns on this problem: it moves t2-2" in caplog.text
 

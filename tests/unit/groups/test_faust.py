@@ -27,7 +27,7 @@ def hands(text):
     for member in text.split():
         actives, _, copies = member.partition("/")
         made.append(
-            CopartitionedAssignment.of(
+            CopartitionedAssignment.from_partition_numbers(
                 *(map(int, filter(None, s.split(","))) for s in (actives, copies))
             )
         )

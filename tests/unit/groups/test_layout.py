@@ -14,7 +14,7 @@ from partage.groups.layout import (
     topics_by_name,
 )
 from partage.groups.registry import find
-from partage.kernels import form
+from partage.kernels import force_kernel_form
 from partage.model import Problem
 
 STRATEGIES = [
@@ -39,7 +39,7 @@ def test_the_kernel_groups_as_sorting_does(how):
     group_by_owner.compile()
     for seed in range(50):
         problem, order, owner = _case(seed)
-        with form(how):
+        with force_kernel_form(how):
             plan = plan_in_order(problem, order, owner)
         wanted = [order[owner == m].tolist() for m in range(len(problem.group))]
         assert [plan.partitions_of(m).tolist() for m in range(len(wanted))] == wanted

@@ -12,7 +12,7 @@ from partage.groups.server import spec as server_spec
 from partage.groups.server import uniform
 from partage.groups.server.kernels import compute_quotas, read_claims
 from partage.groups.server.spec import GroupSpec
-from partage.kernels import form
+from partage.kernels import force_kernel_form
 from partage.model import Claims, Cluster, Group, Member, Problem
 
 TOPICS = {"a": 7, "b": 1, "c": 0, "d": 12}
@@ -21,7 +21,7 @@ TOPICS = {"a": 7, "b": 1, "c": 0, "d": 12}
 class Never:
     """A kernel that is not there."""
 
-    ready = False
+    is_compiled = False
 
 
 def group_of(rng: random.Random, *, clean: bool) -> Group:
@@ -36,7 +36,9 @@ def group_of(rng: random.Random, *, clean: bool) -> Group:
         if not clean and rng.random() < 0.5:
             mine.insert(0, rng.choice([("a", 0), ("a", 7), ("gone", 0), ("d", -1), ("d", 11)]))
     return Group(
-        Member(f"m{i}", ["d", "a", "b"], owned=Claims.of(mine), generation=rng.randint(-1, 2))
+        Member(
+            f"m{i}", ["d", "a", "b"], owned=Claims.from_owned(mine), generation=rng.randint(-1, 2)
+        )
         for i, mine in enumerate(people)
     )
 
@@ -51,14 +53,14 @@ def test_one_pass_reads_what_columns_read(monkeypatch, clean) -> None:
         problem = Problem(group_of(rng, clean=clean), cluster)
         with monkeypatch.context() as one:
             one.setattr(server_spec, "read_claims", Never)
-            slow, plan = GroupSpec(problem).previous, find("server:uniform").assign(problem)
-        fast, again = GroupSpec(problem).previous, find("server:uniform").assign(problem)
+            slow, plan = GroupSpec(problem).previous_targets, find("server:uniform").assign(problem)
+        fast, again = GroupSpec(problem).previous_targets, find("server:uniform").assign(problem)
         by_pass += fast.given is not None or not len(fast.topic)  # no claims, no pass
         for name in ("set_start", "topic", "uuid_hash", "start", "partition"):
             assert getattr(fast, name).tolist() == getattr(slow, name).tolist(), name
         assert np.array_equal(fast.owned_partitions(20), slow.owned_partitions(20))
         assert plan.to_pairs() == again.to_pairs()
-    assert by_pass == 300 if clean and read_claims.ready else by_pass < 300
+    assert by_pass == 300 if clean and read_claims.is_compiled else by_pass < 300
 
 
 def test_both_forms_of_the_quotas_agree_and_add_up() -> None:
@@ -70,7 +72,7 @@ def test_both_forms_of_the_quotas_agree_and_add_up() -> None:
         said = []
         for one in ("interpreted", "compiled"):
             kept, missing = np.zeros((2, len(had)), np.int64)
-            with form(one):
+            with force_kernel_form(one):
                 compute_quotas(had, *divmod(partitions, len(had)), kept, missing, work=1)
             said.append((kept.tolist(), missing.tolist()))
         assert said[0] == said[1]

@@ -119,7 +119,7 @@ def problem(topics, members):
 
 def decided(strategy, made):
     spec = spec_from_json(made)
-    return assignment_to_json(find(f"server:{strategy}").decide(spec), spec)["assignment"]
+    return assignment_to_json(find(f"server:{strategy}").assign_from_spec(spec), spec)["assignment"]
 
 
 def canonical(assignment):

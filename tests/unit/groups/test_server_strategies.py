@@ -12,7 +12,7 @@ from partage.errors import InvalidProblemError
 from partage.groups.registry import find
 from partage.groups.server.spec import GroupSpec, TopicIds, derive_topic_id
 from partage.java.tree_bins import iteration_order
-from partage.kernels import form
+from partage.kernels import force_kernel_form
 from partage.model import Index, Problem
 from partage.testing import cluster, group
 from partage.testing.server_problems import spec_from_json
@@ -79,9 +79,9 @@ def test_a_topic_id_decides_where_a_name_does_not() -> None:
     """With ids the order is that of ids; without, an id comes from the name, the same each time."""
     rows = [("t", "AAAAAAAAAAAAAAAAAAAAAQ", 1), ("u", None, 1), ("v", "no id of Kafka's", 1)]
     index = Index.of(rows)
-    ids = TopicIds.of(index.topics, index.ids)
+    ids = TopicIds.from_names(index.topics, index.ids)
     assert int(ids.low[0]) == 1
-    assert ids.texts[0] == "AAAAAAAAAAAAAAAAAAAAAQ"
+    assert ids.base64_texts[0] == "AAAAAAAAAAAAAAAAAAAAAQ"
     raw = [
         high.to_bytes(8, "big") + low.to_bytes(8, "big")
         for high, low in zip(ids.high.tolist(), ids.low.tolist(), strict=True)
@@ -120,7 +120,7 @@ def test_both_forms_of_the_kernels_agree(chosen) -> None:
         ]
         problem = pg.Group(members), pg.Cluster.from_topics(topics)
         by_cost = pg.assign("server:uniform", *problem).to_pairs()
-        with form(chosen):
+        with force_kernel_form(chosen):
             assert pg.assign("server:uniform", *problem).to_pairs() == by_cost
 
 
@@ -184,5 +184,5 @@ def test_malformed_problems_are_named_with_their_path(change, path) -> None:
 def test_subscription_types_count_names_that_no_topic_has() -> None:
     """Kafka compares names: an unknown one makes subscriptions differ as well."""
     topics = cluster("t×2")
-    assert GroupSpec(Problem(group("a: t u | b: u t"), topics)).homogeneous
-    assert not GroupSpec(Problem(group("a: t u | b: t"), topics)).homogeneous
+    assert GroupSpec(Problem(group("a: t u | b: u t"), topics)).has_equal_subscriptions
+    assert not GroupSpec(Problem(group("a: t u | b: t"), topics)).has_equal_subscriptions

@@ -30,10 +30,10 @@ def test_every_line_comes_out_as_printed(name) -> None:
         spec = spec_from_json(problem)
         if "error" in problem:
             with pytest.raises(CoordinatorAssignorError) as caught:
-                strategy.decide(spec)
+                strategy.assign_from_spec(spec)
             assert caught.value.java_exception == problem["error"], f"line {number}"
         else:
-            got = assignment_to_json(strategy.decide(spec), spec)
+            got = assignment_to_json(strategy.assign_from_spec(spec), spec)
             assert got == problem["out"], f"line {number}"
 
 
@@ -45,7 +45,9 @@ def test_every_plan_of_the_jar_comes_out_as_printed(name, count) -> None:
     for number, problem in enumerate(problems, 1):
         strategy = find(f"server:partage-{name}").configure(problem.get("config", {}))
         spec = spec_from_json(problem)
-        assert assignment_to_json(strategy.decide(spec), spec) == problem["out"], f"line {number}"
+        assert assignment_to_json(strategy.assign_from_spec(spec), spec) == problem["out"], (
+            f"line {number}"
+        )
 
 
 def test_the_vectors_reach_what_is_hard() -> None:

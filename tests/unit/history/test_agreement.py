@@ -64,7 +64,7 @@ def test_target_assignments_come_out() -> None:
 
 def test_a_plan_of_another_hand_is_the_one_of_the_epoch_before() -> None:
     """checkout-workers 31 was never decided by a leader: it is epoch 31 in classic form."""
-    found = {(g, f.protocol, f.number): v for g, f, v in verdicts() if f.taken_over}
+    found = {(g, f.protocol, f.generation_number): v for g, f, v in verdicts() if f.taken_over}
     assert set(found) == {
         ("checkout-workers", "consumer", 15), ("checkout-workers", "classic", 31),
     }  # fmt: skip
@@ -108,7 +108,7 @@ def test_spoilt_tasks_are_unexplained() -> None:
 
 def test_targets_before_that_the_log_lacks_are_not_guessed() -> None:
     """Where the log begins later than the group, a disagreement says nothing of the assignor."""
-    found = next(f for f in rebalances("clicks-v2") if f.number == 3)
+    found = next(f for f in rebalances("clicks-v2") if f.generation_number == 3)
     assert found.target is not None
     assert check_agreement(found, clusters()).agrees
     # Neither is an agreement counted then, or all that are counted would agree.
@@ -133,7 +133,7 @@ def test_targets_before_that_the_log_lacks_are_not_guessed() -> None:
 
 def test_what_a_leader_remembered_is_found() -> None:
     """A leader that went by what it had decided, not by what members claim, is named."""
-    found = next(f for f in rebalances("clicks-sessionizer") if f.number == 20)
+    found = next(f for f in rebalances("clicks-sessionizer") if f.generation_number == 20)
     assert check_agreement(found, clusters()).agrees
     spoilt = tuple(
         replace(m, subscription=replace(m.subscription, owned=(), generation=-1, user_data=None))

@@ -25,10 +25,10 @@ def live(
     """A group's history from some rows, every part of it made."""
     history = GroupHistory(clusters() if known is None else known)
     found: list[HistoryItem] = [f for row in rows for f in history.process_record(record(row))]
-    found += history.finish()
+    found += history.finish_history()
     owned = OwnershipIntervals(history.topics.id_of)
     lives = [f for f in found if isinstance(f, Generation | LifecycleEvent | CurrentAssignment)]
-    intervals = [i for f in lives for i in owned.process_item(f)] + list(owned.finish())
+    intervals = [i for f in lives for i in owned.process_item(f)] + list(owned.finish_intervals())
     assert all(list(derive_events(f)) for f in lives if not isinstance(f, CurrentAssignment))
     return history, [f for f in found if isinstance(f, Generation)], intervals
 
@@ -71,7 +71,7 @@ def test_a_compacted_log_knows_what_it_lacks() -> None:
         assert len(found) <= 1
         if found:
             last = rebalances(group)[-1]
-            assert found[0].number == last.number
+            assert found[0].generation_number == last.generation_number
             assert {m.id: m.assigned for m in found[0].last.members} == {
                 m.id: m.assigned for m in last.last.members
             }
@@ -155,5 +155,5 @@ def test_places_order_a_history_and_times_do_not() -> None:
     rows = group_records()["stock-levels"]
     back = [{**r, "timestamp_ms": -r["timestamp_ms"]} for r in rows]
     once, other = (live(r)[1] for r in (rows, back))
-    assert [f.number for f in once] == [f.number for f in other]
+    assert [f.generation_number for f in once] == [f.generation_number for f in other]
     assert all(isinstance(f.position, LogPosition) for f in other)

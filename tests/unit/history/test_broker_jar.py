@@ -49,7 +49,7 @@ def test_recorded_targets_are_the_plans_of_the_jar() -> None:
 def test_the_judge_proves_every_recorded_target_best(targets, clusters) -> None:
     """Certificates prove the loads, rack mismatches and moves of all 39 targets."""
     assert len(targets) == 39
-    found = {one.number: shortfall(one, clusters) for one in targets}
+    found = {one.generation_number: shortfall(one, clusters) for one in targets}
     assert not any(found.values()), found
 
 

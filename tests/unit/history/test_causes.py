@@ -110,7 +110,10 @@ def test_a_rejoined_member_is_named_once() -> None:
     for group in group_records():
         found = rebalances(group)
         former_ids = {
-            (f.number, c.member): c.was for f in found for c in f.causes if c.was is not None
+            (f.generation_number, c.member): c.was
+            for f in found
+            for c in f.causes
+            if c.was is not None
         }
         absences = [a for r in recorded_rebalances(found, clusters()) for a in r.departures]
         for away in absences:
@@ -158,7 +161,9 @@ def test_second_steps_are_marked_with_their_cause() -> None:
     steps = [f for f in found if f.causes[0].kind == "follow-up"]
     assert len(steps) == 60
     for f in steps:
-        assert f.causes[0].detail.startswith(f"second step of generation {f.previous.number} (")
+        assert f.causes[0].detail.startswith(
+            f"second step of generation {f.previous.generation_number} ("
+        )
 
 
 def _filled_in(found: Generation) -> bool:
@@ -211,9 +216,9 @@ def test_a_rebalance_that_takes_long_is_no_silence(last_of_b, ended, kind) -> No
     commits = PauseTracker()
     for p, last in ((0, 10_000), (1, last_of_b)):
         for ms in range(0, last + 1, 1_000):
-            commits.stretch(stretch_of(CommitRun.of("g", "t", p, ms, ms)))
+            commits.process_commit_stretch(stretch_of(CommitRun.of("g", "t", p, ms, ms)))
     found = history((500, [member("a", (0,)), member("b", (1,))]), (ended, [member("b", (0, 1))]))
-    (cause,) = CauseFinder(topics(t=2), commits).find(found[1], found[0])
+    (cause,) = CauseFinder(topics(t=2), commits).find_causes(found[1], found[0])
     assert cause.kind == kind
 
 
@@ -234,14 +239,14 @@ def committed(*rows: tuple[int, int, int]) -> PauseTracker:
     commits = PauseTracker()
     for p, first, last in rows:
         for ms in range(first, last + 1, 1_000):
-            commits.stretch(stretch_of(CommitRun.of("g", "t", p, ms, ms)))
+            commits.process_commit_stretch(stretch_of(CommitRun.of("g", "t", p, ms, ms)))
     return commits
 
 
 def causes_of(found, commits=None, clusters=None) -> list[Cause]:
     """The causes of the last generation of a history."""
     finder = CauseFinder(clusters or topics(t=2), commits or PauseTracker())
-    return [finder.find(one, one.previous) for one in found][-1]
+    return [finder.find_causes(one, one.previous) for one in found][-1]
 
 
 @pytest.mark.parametrize(("moved_ms", "kind"), [(40_000, "broker"), (20_000, "request")])
@@ -284,7 +289,7 @@ def test_a_member_that_repeats_its_offsets_until_it_leaves_does_not_poll(sends, 
     """A Python client commits in the background while its loop is stalled; the Java consumer cannot."""
     commits = committed((0, 0, 29_000), (1, 0, 91_000))
     for ms in range(30_000, 90_000, 1_000):
-        commits.stretch(stretch_of(CommitRun.of("g", "t", 0, ms, 29_000)))
+        commits.process_commit_stretch(stretch_of(CommitRun.of("g", "t", 0, ms, 29_000)))
     stalled = member("a", (0,))
     stalled = replace(stalled, subscription=replace(stalled.subscription, user_data=sends))
     found = history((500, [stalled, member("b", (1,))]), (91_000, [member("b", (0, 1))]))
@@ -376,7 +381,7 @@ def test_an_evicted_member_is_not_the_one_that_rejoins_first() -> None:
     """Another one with its client id left later, and its session timeout has not expired."""
     departed = DepartedMembers()
     for name, at in (("a", 10_000), ("b", 12_000)):
-        departed.add(member(name, client="app"), at, 6_000)
+        departed.add_departure(member(name, client="app"), at, 6_000)
     departed.mark_evicted("a")
     assert departed.match_rejoin(member("c", client="app"), 14_000).member == "b"
 

@@ -18,7 +18,7 @@ def record(offset: int, what: ClassicState | None = None, **more) -> ClassicReco
 
 def fed(*records: ClassicRecord) -> list[Generation | LifecycleEvent]:
     group = ClassicGroup()
-    return [f for r in records for f in group.process_record(r)] + list(group.finish())
+    return [f for r in records for f in group.process_record(r)] + list(group.finish_generations())
 
 
 def test_every_classic_group_has_the_generations_that_the_recording_counted() -> None:
@@ -28,7 +28,7 @@ def test_every_classic_group_has_the_generations_that_the_recording_counted() ->
         for name, n in parsed("summary.json")["rebalances"].items()
         if name.startswith("classic ")
     }
-    found = {g: len({x.number for x in generations(g)}) for g in group_records()}
+    found = {g: len({x.generation_number for x in generations(g)}) for g in group_records()}
     assert {g: n for g, n in found.items() if n} == wanted
     assert sum(wanted.values()) == 476
 
@@ -55,7 +55,7 @@ def test_the_last_generation_is_what_the_admin_api_described() -> None:
 def test_a_group_that_was_deleted_begins_again() -> None:
     """A group deleted and made anew has two lives, each with its own generations from 1."""
     rebuilt, found = history("one-off #1")
-    assert [(g.incarnation, g.number) for g in generations("one-off #1")] == [
+    assert [(g.incarnation, g.generation_number) for g in generations("one-off #1")] == [
         (0, 1),
         (0, 2),
         (0, 3),
@@ -71,7 +71,7 @@ def test_a_group_that_was_deleted_begins_again() -> None:
 def test_a_migrated_group_goes_on_where_its_epochs_ended() -> None:
     """Epochs of the consumer protocol between two classic stretches are no missing generations."""
     rebuilt, found = history("checkout-workers")
-    numbers = [g.number for g in generations("checkout-workers")]
+    numbers = [g.generation_number for g in generations("checkout-workers")]
     assert numbers == [*range(1, 16), *range(31, 35)]
     assert [f.what for f in found if isinstance(f, LifecycleEvent)] == ["created", "migrated"]
     assert {g.incarnation for g in generations("checkout-workers")} == {0}
@@ -80,9 +80,11 @@ def test_a_migrated_group_goes_on_where_its_epochs_ended() -> None:
 
 def test_an_assignment_written_again_is_no_rebalance() -> None:
     """A static member that restarts has its generation written again; that is one generation."""
-    ninth = next(g for g in generations("c-index") if g.number == 9)
+    ninth = next(g for g in generations("c-index") if g.generation_number == 9)
     assert ninth.records == 5
-    assert {m.owner for m in ninth.first.members} == {m.owner for m in ninth.last.members}
+    assert {m.owner_identity for m in ninth.first.members} == {
+        m.owner_identity for m in ninth.last.members
+    }
     assert {m.id for m in ninth.first.members} != {m.id for m in ninth.last.members}
 
 
@@ -104,7 +106,7 @@ def test_a_generation_knows_the_one_before_it() -> None:
     assert isinstance(third, Generation)
     assert first.previous is None
     assert third.previous is not None
-    assert third.previous.number == second.number
+    assert third.previous.generation_number == second.generation_number
     assert third.previous.previous is None
 
 

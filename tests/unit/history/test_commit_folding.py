@@ -91,12 +91,12 @@ def test_minutes_are_those_of_the_model(form, step):
         model, folding, got = Minutes(), CommitFolder(), []
         for run in runs:
             model.feed(run)
-        with kernels.form(form):
+        with kernels.force_kernel_form(form):
             for at in range(0, len(runs), step):
                 got += folded_cells(folding.add_runs(run_columns(runs[at : at + step]))[1])
             assert got == [cells(run) for run in model.out]
             model.finish()
-            got += folded_cells(folding.finish())
+            got += folded_cells(folding.finish_minutes())
         assert got == [cells(run) for run in model.out]
         assert len(got) > 20
 
@@ -121,20 +121,22 @@ def test_a_stretch_has_the_figures_of_its_runs(form):
         rates, folded, folding = {}, {}, CommitFolder()
         for generation in range(4):
             for tracker in (one, other):
-                tracker.rebalance(0, generation, pairs)
+                tracker.begin_pauses(0, generation, pairs)
             some = runs[generation * 15 : generation * 15 + 15]
-            wanted = [pause for run in some for pause in one.stretch(stretch_of(run))]
+            wanted = [
+                pause for run in some for pause in one.process_commit_stretch(stretch_of(run))
+            ]
             for run in some:
                 if run.first_offset is not None:
                     near = [max(-(1 << 61) + 1, min(o, (1 << 61) - 1))
                             for o in (run.first_offset, run.last_offset)]  # fmt: skip
                     traffic = rates.setdefault((run.topic, run.partition), CommitRate())
                     traffic.add_commits(run.first_ms, run.last_ms, *near)
-            with kernels.form(form):
+            with kernels.force_kernel_form(form):
                 stretches, _ = folding.add_runs(run_columns(some))
             got = []
             for _, stretch in stretches:
-                got += other.stretch(stretch)
+                got += other.process_commit_stretch(stretch)
                 folded.setdefault((stretch.topic, stretch.partition), CommitRate()).add_stretch(
                     stretch
                 )
@@ -156,13 +158,13 @@ def test_a_stretch_has_the_last_commit_that_advanced(form):
         CommitRun.of("g", "t", 0, 120_000, 9),
     ]
     more = [*later, CommitRun.of("g", "t", 0, 180_000, 10)]
-    with kernels.form(form):
+    with kernels.force_kernel_form(form):
         for runs, wanted in ((later, 7_000), (more, 180_000), (later[1:], None)):
             ((_, stretch),) = CommitFolder().add_runs(run_columns(runs))[0]
             assert stretch.advanced_ms == wanted
     tracker = PauseTracker()
     for run in more[:3]:
-        tracker.stretch(stretch_of(run))
+        tracker.process_commit_stretch(stretch_of(run))
     assert tracker.advanced_ms("t", 0) == 7_000
-    tracker.stretch(stretch_of(more[3]))
+    tracker.process_commit_stretch(stretch_of(more[3]))
     assert tracker.advanced_ms("t", 0) == 180_000

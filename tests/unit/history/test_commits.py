@@ -28,8 +28,8 @@ def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     """Every test by sorting, as few commits are counted, and with both forms of the kernel."""
     if request.param == "interpreted":
         for one in (reduce_commits, reduce_stretches):
-            monkeypatch.setattr(one, "pays", lambda **_: True)
-    with kernels.form(request.param):
+            monkeypatch.setattr(one, "is_worth_compiling", lambda **_: True)
+    with kernels.force_kernel_form(request.param):
         yield
 
 

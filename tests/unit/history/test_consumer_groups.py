@@ -18,7 +18,12 @@ def test_every_target_assignment_is_a_rebalance() -> None:
     assert Counter(f.protocol for f in found) == {
         "classic": 479, "consumer": 155, "share": 40, "streams": 14,
     }  # fmt: skip
-    share = {(g, f.number) for g in group_records() for f in rebalances(g) if f.protocol == "share"}
+    share = {
+        (g, f.generation_number)
+        for g in group_records()
+        for f in rebalances(g)
+        if f.protocol == "share"
+    }
     assert len(share) == 32
     assert {f.incarnation for f in rebalances("work-queue-2")} == {0, 1}
 
@@ -35,7 +40,7 @@ def test_the_last_target_is_what_the_admin_api_described() -> None:
             for m in described["members"]
         }
         assert {m.id: set(assigned_partitions(m)) for m in last.last.members} == wanted
-        assert last.number == described["target_epoch"]
+        assert last.generation_number == described["target_epoch"]
         checked += len(wanted)
     assert checked == 24
 
@@ -75,7 +80,7 @@ def test_tasks_of_a_streams_group_have_roles() -> None:
 
 def test_a_regular_expression_is_resolved() -> None:
     """A member that sent a pattern has the topics that matched at the time of each epoch."""
-    by_number = {f.number: f for f in rebalances("regex-watch")}
+    by_number = {f.generation_number: f for f in rebalances("regex-watch")}
     topics = set(by_number[2].first.members[0].subscription.topics)
     assert {"growing-topic", "tmp.doomed", "keyed.java"} <= topics
     assert len(topics) == 8
@@ -96,13 +101,13 @@ def test_a_migration_is_one_history() -> None:
     gens = [f for f in found if isinstance(f, Generation)]
     lives = [f.detail for f in found if isinstance(f, LifecycleEvent) and f.what == "migrated"]
     assert lives == ["classic to consumer", "consumer to classic"]
-    taken = [(f.protocol, f.number) for f in gens if f.taken_over]
+    taken = [(f.protocol, f.generation_number) for f in gens if f.taken_over]
     assert taken == [("consumer", 15), ("classic", 31)]
     assert len({f.incarnation for f in gens}) == 1
     for f in gens:
         if f.taken_over:
             assert f.previous is not None
-            assert f.previous.number == f.number
+            assert f.previous.generation_number == f.generation_number
             assert [c.kind for c in f.causes] == ["migration"]
     assert not any(f.gap_before for f in gens)
 
@@ -116,7 +121,7 @@ def test_a_static_member_that_comes_back_is_no_rebalance() -> None:
     assert back
     for e in back:
         number = e.generation
-        owner = next(f for f in rebalances("pos-terminals") if f.number == number)
+        owner = next(f for f in rebalances("pos-terminals") if f.generation_number == number)
         assert e.member in {m.id for m in owner.last.members} | {
             m.id for f in rebalances("pos-terminals") for m in f.first.members
         }

@@ -34,7 +34,7 @@ def test_joins_and_leaves_add_up() -> None:
                 there = (there - {was}) | {who}
             elif event.event in ("leave", "expiry"):
                 there.remove(who)
-        assert there == {m.owner for m in generations(group)[-1].last.members}, group
+        assert there == {m.owner_identity for m in generations(group)[-1].last.members}, group
 
 
 def test_what_a_record_says_is_recorded_the_rest_inferred() -> None:
@@ -61,7 +61,9 @@ def test_ownership_has_no_overlap_and_no_hole_of_its_own() -> None:
     times = {}
     for group in ("billing", "mailer", "sensor-archive"):
         owned = OwnershipIntervals(lambda topic, _: topic)
-        rows = [i for f in history(group)[1] for i in owned.process_item(f)] + list(owned.finish())
+        rows = [i for f in history(group)[1] for i in owned.process_item(f)] + list(
+            owned.finish_intervals()
+        )
         for i in sorted(rows, key=lambda i: i.from_generation):
             key = group, i.topic, i.partition
             assert times.get(key, -1) <= i.from_generation
@@ -76,7 +78,7 @@ def test_a_topic_made_anew_is_another_topic() -> None:
     assert twice == ["tmp.doomed"]
     first, last = (i for i, name in enumerate(index.topics) if name == "tmp.doomed")
     assert index.ids[first] != index.ids[last]
-    assert clusters().at(clusters().times[-1]).topic("tmp.doomed") == last
+    assert clusters().cluster_at(clusters().times[-1]).topic("tmp.doomed") == last
 
 
 def test_a_topic_that_grew_has_changed() -> None:
@@ -86,8 +88,8 @@ def test_a_topic_that_grew_has_changed() -> None:
         {"a": {"id": "1", "partitions": [{"p": 0}, {"p": 1}]}, "c": {"id": "3", "partitions": []}},
     ])]  # fmt: skip
     found = ClusterHistory(states)
-    assert found.topics_changed(["a", "b", "c", "d"], 0, 1) == ("a", "b", "c")
-    assert found.topics_changed(["a"], 1, 1) == ()
+    assert found.find_changed_topics(["a", "b", "c", "d"], 0, 1) == ("a", "b", "c")
+    assert found.find_changed_topics(["a"], 1, 1) == ()
     assert isinstance(generations("billing")[0], Generation)
 
 

@@ -29,7 +29,7 @@ from partage.jobs.replay.simulations import work_units
 from partage.jobs.replay.spill_files import RebalanceCollector, SpilledHistory
 from partage.jobs.replay.streams_settings import StreamsFacts
 from partage.report.data import load_run
-from partage.report.messages import notes
+from partage.report.messages import limit_notes
 from partage.runs.published_run import PublishedRun
 from partage.simulation.policies import Policy
 
@@ -78,14 +78,14 @@ def _raises(self, *_):
     return _RECORD(self, *_)
 
 
-_RECORD = GroupRows.record
+_RECORD = GroupRows.process_record
 
 
 def test_a_group_that_cannot_be_rebuilt_is_failed(tmp_path, monkeypatch) -> None:
     """Its row has reason and traceback; the other groups are as without the mistake."""
     whole = _histories(tmp_path / "whole")
     expected = _groups(tmp_path / "whole", whole)
-    monkeypatch.setattr(GroupRows, "record", _raises)
+    monkeypatch.setattr(GroupRows, "process_record", _raises)
     done = _histories(tmp_path / "out")
     found = _groups(tmp_path / "out", done)
     assert found.keys() == expected.keys()
@@ -102,7 +102,7 @@ def test_a_group_that_cannot_be_rebuilt_is_failed(tmp_path, monkeypatch) -> None
 
 def test_a_group_that_fails_at_its_end_has_one_row(tmp_path, monkeypatch) -> None:
     """The row of table groups is written once, when nothing can fail any more."""
-    monkeypatch.setattr(RebalanceCollector, "finish", _raises)
+    monkeypatch.setattr(RebalanceCollector, "finish_group", _raises)
     found = _groups(tmp_path, _histories(tmp_path))
     assert {row["status"] for row in found.values()} == {"failed"}
 
@@ -113,7 +113,7 @@ def test_an_error_of_the_machine_ends_the_run(tmp_path, monkeypatch) -> None:
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(GroupRows, "record", full)
+    monkeypatch.setattr(GroupRows, "process_record", full)
     with pytest.raises(OSError, match="No space"):
         _histories(tmp_path)
 
@@ -121,14 +121,14 @@ def test_an_error_of_the_machine_ends_the_run(tmp_path, monkeypatch) -> None:
 def test_a_group_that_cannot_be_replayed_is_failed(tmp_path, monkeypatch) -> None:
     """Rows of table groups are written before the replay; they are put right after it."""
     done = _histories(tmp_path)
-    run = lives._UnitSimulation.run
+    run = lives._UnitSimulation.simulate_unit
 
     def broken(simulation):
         run(simulation)
         if simulation.unit.history.group == BROKEN:
             raise KeyError("spoilt")
 
-    monkeypatch.setattr(lives._UnitSimulation, "run", broken)
+    monkeypatch.setattr(lives._UnitSimulation, "simulate_unit", broken)
     work = [work_units(done.kept, policies=1, cores=1)]
     values = (work, STATES, StreamsFacts())
     batches = lives._simulate_units(
@@ -151,9 +151,9 @@ def test_the_report_leaves_a_failed_group_out_and_says_so(tmp_path) -> None:
     name = rows["groups"][0]["group"]
     rows["groups"][0] |= {"status": "failed", "why": "KeyError: 'spoilt'", "traceback": "..."}
     run = load_run(PublishedRun(published(tmp_path, rows)))
-    (group,) = run.failed
-    assert (group.name, group.replayed) == (name, False)
-    assert any(name in note and "KeyError" in note for note in notes(run))
+    (group,) = run.failed_groups
+    assert (group.name, group.was_replayed) == (name, False)
+    assert any(name in note and "KeyError" in note for note in limit_notes(run))
 
 
 def test_the_command_ends_with_4(tmp_path, capsys) -> None:

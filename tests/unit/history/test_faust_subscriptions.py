@@ -35,8 +35,8 @@ def _value(sent: bytes) -> dict:
 
 def _by_columns(sent: bytes) -> ClassicState:
     _, raw = encode_record(2, {"group": "g"}, value=_value(sent), version=3)
-    (some,) = classic_columns(BinaryColumn.of([raw]), np.array([0]))
-    ((_, state),) = ClassicStates().of(some)
+    (some,) = classic_columns(BinaryColumn.from_rows([raw]), np.array([0]))
+    ((_, state),) = ClassicStates().yield_states(some)
     return state
 
 

@@ -15,7 +15,7 @@ from partage.jobs.replay.capture import read_context
 from partage.jobs.replay.decode import decode_table
 from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.group_rows import GroupRows, read_group_inputs
-from partage.tables.schemas import COLUMNS, schema
+from partage.tables.schemas import COLUMNS, table_schema
 
 
 class Rows:
@@ -24,7 +24,7 @@ class Rows:
     def __init__(self) -> None:
         self.tables: dict[str, list[dict]] = {name: [] for name in COLUMNS}
 
-    def add(self, table: str, row: dict) -> None:
+    def write_row(self, table: str, row: dict) -> None:
         self.tables[table].append(row)
 
     def add_columns(self, table: str, columns: dict, count: int) -> None:
@@ -48,7 +48,7 @@ def made() -> dict[str, list[dict]]:
             groups[some.group] = GroupRows(some.group, clusters(), out, read_context(SAMPLE))
         groups[some.group].process_input(some)
     for one in groups.values():
-        one.finish()
+        one.finish_group()
     return out.tables
 
 
@@ -73,8 +73,8 @@ def test_rows_are_of_their_tables(table: str) -> None:
     names = {name for name, _, _ in COLUMNS[table]}
     for row in rows:
         assert names - open_yet <= row.keys() <= names
-    whole = pa.Table.from_pylist([{**r, "run_id": "r"} for r in rows], schema=schema(table))
-    for column in schema(table):
+    whole = pa.Table.from_pylist([{**r, "run_id": "r"} for r in rows], schema=table_schema(table))
+    for column in table_schema(table):
         if not column.nullable:
             assert not whole[column.name].null_count, column.name
 

@@ -19,7 +19,7 @@ from partage.jobs.replay.inferred_metadata import (
     state_of,
     states_before,
 )
-from partage.jobs.replay.tally import Tally
+from partage.jobs.replay.tally import RecordTally
 from partage.wire.consumer_protocol import encode_assignment, encode_subscription
 from partage.wire.group_log import decode_record, encode_record
 
@@ -30,17 +30,17 @@ def read(key: bytes, value: bytes | None) -> GroupRecord:
     return GroupRecord(LogPosition(0, 0), 0, made.type, made.key, made.value)
 
 
-def tally() -> Tally:
+def tally() -> RecordTally:
     """What the decode job's tally says of the sample, from two halves of it."""
     table = parquet.read_table(SAMPLE / "consumer_offsets.parquet")
     table = table.set_column(0, "partition", table["partition"].cast(pa.int64()))
-    whole = Tally()
+    whole = RecordTally()
     half = table.num_rows // 2
     for part in (table.slice(0, half), table.slice(half)):
         for batch in decode_table(part, Transactions()):
             for row in batch.to_pylist():
                 if row["kind"] == DecodedKind.TALLY:
-                    whole.add(Tally.of_json(row["text"]))
+                    whole.add_tally(RecordTally.of_json(row["text"]))
     return whole
 
 
@@ -59,7 +59,7 @@ def test_a_state_has_the_ids_that_are_known() -> None:
     state = state_of({"a": 2, "b": 1}, 5, {"a": "0q9296oPTEeomul5We-plg"})
     history = ClusterHistory([json.loads(json.dumps(state))])
     assert history.index.ids == ("0q9296oPTEeomul5We-plg", None)
-    assert len(history.at(5).partitions_of("a")) == 2
+    assert len(history.cluster_at(5).partitions_of("a")) == 2
 
 
 def test_targets_of_every_protocol_tell_counts() -> None:
@@ -90,7 +90,7 @@ def _recorded(ts_ms: int, **partitions: int) -> dict:
 
 
 def _counts(history: ClusterHistory, at_ms: int) -> dict[str, int]:
-    cluster = history.at(at_ms)
+    cluster = history.cluster_at(at_ms)
     names = {"t", "new", "idle", "gone"}
     return {n: len(cluster.partitions_of(n)) for n in names if cluster.topic(n) >= 0}
 
@@ -105,8 +105,8 @@ def test_before_the_metadata_counts_are_those_of_the_log() -> None:
     assert _counts(history, 500) == {"t": 6, "idle": 4, "gone": 1}
     assert _counts(history, 1_000) == {"t": 6, "new": 2, "idle": 4}
     assert [history.assumed_at(t) for t in (10, 500, 999, 1_000)] == [True, True, True, False]
-    assert history.at(10).brokers == history.at(1_000).brokers
-    assert history.at(10).topic("t") == history.at(1_000).topic("t")
+    assert history.cluster_at(10).brokers == history.cluster_at(1_000).brokers
+    assert history.cluster_at(10).topic("t") == history.cluster_at(1_000).topic("t")
 
 
 def test_a_topic_that_grows_all_the_time_has_one_state() -> None:

@@ -62,7 +62,7 @@ def test_a_live_capture_reports_the_rebalances_of_a_replay(name) -> None:
         live = [one.generation for one in opened[group]]
         assert [one.position for one in live] == [one.position for one in rebalances]
         for mine, theirs in zip(live, rebalances, strict=True):
-            assert mine.causes == theirs.causes, (group, mine.number)
+            assert mine.causes == theirs.causes, (group, mine.generation_number)
             assert [m.id for m in mine.first.members] == [m.id for m in theirs.first.members]
 
 
@@ -117,7 +117,7 @@ def test_a_damaged_state_of_a_watch_is_refused() -> None:
         watched("sample")[0].to_bytes()[:99],
     ):
         with pytest.raises(InvalidCaptureError, match="rebuild it from the log"):
-            LiveGroups().resume(blob)
+            LiveGroups().restore_state(blob)
 
 
 def test_every_event_is_one_line_of_json() -> None:
@@ -134,10 +134,12 @@ def test_states_that_are_appended_give_the_clusters_of_the_whole_history() -> No
     names = TopicNames(grown)
     for state in states:
         before = grown.index
-        grown.append(state)
+        grown.append_metadata(state)
         assert grown.index.topics[: len(before.topics)] == before.topics
         for name, topic in state["topics"].items():
-            assert grown.at(state["ts_ms"]).partitions_of(name).size == len(topic["partitions"])
+            assert grown.cluster_at(state["ts_ms"]).partitions_of(name).size == len(
+                topic["partitions"]
+            )
             assert names.name_of(topic["id"]) == name
     assert grown.times == whole.times
     assert grown.index.topics == whole.index.topics
@@ -159,13 +161,13 @@ def test_what_was_open_at_a_kill_settles_in_the_next_process(kill_at) -> None:
     live.announced_from = dict.fromkeys(range(50), 0)
     live.fresh_from = dict.fromkeys(range(50), 1 << 60)
     live.fresh_from |= {batch.partition: batch.base_offset for batch in reversed(after)}
-    live.add(before, 0)
+    live.queue_batches(before, 0)
     now = max(batch.max_timestamp_ms for batch in before)
     assert not _fresh(list(live.replay(now)))
     second, now = _feed(live, after, now)
-    events = first + _fresh(second + list(live.finish(now)))
+    events = first + _fresh(second + list(live.process_remaining_records(now)))
     whole, now = _feed(whole_live := _groups(found), batches)
-    expected = _last_settled(whole + list(whole_live.finish(now)))
+    expected = _last_settled(whole + list(whole_live.process_remaining_records(now)))
     killed = max(batch.max_timestamp_ms for batch in before)
     lost = {_place(one) for one in whole if _is_rebalance(one)
             and killed - 2 * HOLD_MS < _time_ms(one) <= killed}  # fmt: skip
@@ -187,7 +189,7 @@ def test_rebalances_without_commits_do_not_end_again_after_a_restart() -> None:
     live = _groups(recording("seed-11"))
     live.announced_from = dict.fromkeys(range(50), 0)
     live.fresh_from = dict.fromkeys(range(50), 1 << 60)
-    live.add(batches, 0)
+    live.queue_batches(batches, 0)
     newest = max(one.item.timestamp_ms for one in live._held)
     live._held = deque(
         one for one in live._held
@@ -197,7 +199,7 @@ def test_rebalances_without_commits_do_not_end_again_after_a_restart() -> None:
     past = list(live.replay(newest + 86_400_000))
     assert any(isinstance(one, RebalanceSettled) and one.how == "timeout" for one in past)
     assert not _fresh(past)
-    later = live.advance(newest + 86_400_000)
+    later = live.process_due_records(newest + 86_400_000)
     assert not [one for one in later if isinstance(one, RebalanceSettled)]
 
 
@@ -213,8 +215,8 @@ def _feed(live: LiveGroups, batches: list, now: int = 0) -> tuple[list, int]:
     events = []
     for batch in batches:
         now = max(now, batch.max_timestamp_ms)
-        live.add([batch], now)
-        events += live.advance(now)
+        live.queue_batches([batch], now)
+        events += live.process_due_records(now)
     return events, now
 
 

@@ -26,7 +26,7 @@ def intervals(group: str) -> tuple[Interval, ...]:
         if isinstance(f, Generation | LifecycleEvent | CurrentAssignment)
         for i in owned.process_item(f)
     ]
-    return (*rows, *owned.finish())
+    return (*rows, *owned.finish_intervals())
 
 
 def held_near(mine: list[Interval], time_ms: int, owned: set[tuple[str, int]]) -> bool:

@@ -26,7 +26,7 @@ def test_no_partition_has_two_owners(times: list[int]) -> None:
     """Intervals of one partition neither overlap nor go back, and each generation has one."""
     owned = OwnershipIntervals(lambda *_: None)
     found = [one for n, t in enumerate(times) for one in owned.process_item(_generation(n + 1, t))]
-    found += owned.finish()
+    found += owned.finish_intervals()
     found.sort(key=lambda one: one.from_generation)
     assert [one.from_generation for one in found] == list(range(1, len(times) + 1))
     assert found[-1].to_ms is None

@@ -64,7 +64,7 @@ def judged(records: list[dict]):
     clusters = ClusterHistory([STATE])
     return [
         check_agreement(one, clusters)
-        for one in (*found, *group.finish())
+        for one in (*found, *group.finish_generations())
         if isinstance(one, Generation)
     ]
 

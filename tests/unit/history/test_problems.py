@@ -64,4 +64,4 @@ def test_each_policy_lives_with_its_own_past() -> None:
 def test_before_the_first_state_there_is_no_topic(when: int) -> None:
     """A record from before the metadata is replayed on a cluster without topics."""
     clusters = topics(t=3)
-    assert len(clusters.at(when).partitions_of("t")) == (3 if when >= 0 else 0)
+    assert len(clusters.cluster_at(when).partitions_of("t")) == (3 if when >= 0 else 0)

@@ -38,11 +38,11 @@ def test_a_broken_history_is_the_whole_one(group: str) -> None:
         if i in breaks:
             history = GroupHistory.from_bytes(history.to_bytes(), clusters(), SESSION_MS, moves())
         found.extend(fed(history, row) if kind else history.process_record(record(row)))
-    found.extend(history.finish())
+    found.extend(history.finish_history())
     whole, wanted = rebuilt(group)
     assert found == list(wanted)
-    assert (history.missing_before, history.missing_within, history.incarnation) == (
-        whole.missing_before, whole.missing_within, whole.incarnation,
+    assert (history.missing_before, history.missing_within, history.deletion_count) == (
+        whole.missing_before, whole.missing_within, whole.deletion_count,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from partage.history.records import LogPosition
 
 def _intervals(*found) -> list[Interval]:
     owned = OwnershipIntervals(lambda *_: None)
-    rows = [i for one in found for i in owned.process_item(one)] + list(owned.finish())
+    rows = [i for one in found for i in owned.process_item(one)] + list(owned.finish_intervals())
     return sorted(rows, key=lambda i: (i.partition, i.from_ms))
 
 
@@ -80,9 +80,11 @@ def test_recorded_restarts_change_the_owner() -> None:
         found = [f for f in history(group)[1] if isinstance(f, Generation)]
         rows = _intervals(*history(group)[1])
         for one in found:
-            before = {m.owner: m.id for m in one.first.members}
+            before = {m.owner_identity: m.id for m in one.first.members}
             for _, at_ms, state in one.rewrites:
-                for m in (m for m in state.members if m.assigned and before[m.owner] != m.id):
+                for m in (
+                    m for m in state.members if m.assigned and before[m.owner_identity] != m.id
+                ):
                     owners = {
                         i.member for i in rows
                         if i.instance == m.instance and i.from_ms <= at_ms
@@ -90,5 +92,5 @@ def test_recorded_restarts_change_the_owner() -> None:
                     }  # fmt: skip
                     assert owners == {m.id}, group
                     restarted += 1
-                before = {m.owner: m.id for m in state.members}
+                before = {m.owner_identity: m.id for m in state.members}
     assert restarted

@@ -13,7 +13,7 @@ def storms(times, windows, counts=None):
     own = [True] * len(times) if counts is None else counts
     for i, (time, window, cause) in enumerate(zip(times, windows, own, strict=True)):
         found.extend(tracker.add_rebalance(i, time, window, counts=cause))
-    return [storm for _, storm in (*found, *tracker.finish())]
+    return [storm for _, storm in (*found, *tracker.finish_storms())]
 
 
 S = 1_000
@@ -61,4 +61,4 @@ def test_the_tracker_keeps_one_window() -> None:
     for i in range(10_000):
         out += [kept for kept, _ in tracker.add_rebalance(i, i * 6 * S, 10 * S)]
         assert len(tracker._pending) <= 3
-    assert out + [kept for kept, _ in tracker.finish()] == list(range(10_000))
+    assert out + [kept for kept, _ in tracker.finish_storms()] == list(range(10_000))

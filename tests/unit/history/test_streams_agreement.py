@@ -22,7 +22,7 @@ from partage.streams import (
     StreamsApplication,
     Subtopology,
     Topology,
-    rebalance,
+    compute_group_assignment,
 )
 from partage.streams.member_assignments import assignment_info, build_member
 from partage.streams.sticky import LegacySticky
@@ -84,7 +84,7 @@ def test_swapped_consumers_are_unexplained() -> None:
 
 def test_every_field_of_an_assignment_is_compared() -> None:
     """A standby less, another host's partitions, another time, version or code: all are seen."""
-    found = next(one for one in recorded() if one.number == 8)
+    found = next(one for one in recorded() if one.generation_number == 8)
     one, *rest = found.first.members
     info = decode_assignment_info(one.assignment_user_data)
     assert len(info.standby)
@@ -171,7 +171,9 @@ def generation(infos, *, settings=None, ends=10_000_000, owned=None, assignor=No
     infos = {name: decode_subscription_info(data) for name, data in sent.items()}
     members = [build_member(n, i, owned=(owned or {}).get(n, ())) for n, i in infos.items()]
     app = StreamsApplication(TOPOLOGY, COUNTS, settings or AssignmentConfigs(), end_offsets)
-    plan = rebalance(app, members, leader=members[0].process, now_ms=5_000, assignor=assignor)
+    plan = compute_group_assignment(
+        app, members, leader=members[0].process, now_ms=5_000, assignor=assignor
+    )
     states = []
     for name in infos:
         its = plan.consumers[name]
@@ -229,7 +231,7 @@ def test_ends_that_could_not_be_read_are_recognized() -> None:
     ends = StreamsApplication(TOPOLOGY, COUNTS, AssignmentConfigs(), None)
     members = {"a": info(P1, RUNS), "b": info(P2)}
     found, _ = generation(members, owned={"a": OWNS})
-    plan = rebalance(
+    plan = compute_group_assignment(
         ends, [build_member(n, i, owned=OWNS if n == "a" else ()) for n, i in members.items()],
         leader=ProcessId(0, 1), now_ms=5_000,
     )  # fmt: skip

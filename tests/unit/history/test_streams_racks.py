@@ -12,7 +12,13 @@ from partage.history.clusters import ClusterHistory
 from partage.history.events import Generation
 from partage.history.records import ClassicState, LogPosition, MemberState, Subscription
 from partage.history.streams_agreement import check_streams_agreement
-from partage.streams import AssignmentConfigs, StreamsApplication, Subtopology, Topology, rebalance
+from partage.streams import (
+    AssignmentConfigs,
+    StreamsApplication,
+    Subtopology,
+    Topology,
+    compute_group_assignment,
+)
 from partage.streams.member_assignments import assignment_info, build_member
 from partage.wire.streams.assignment_info import encode_assignment_info
 from partage.wire.streams.subscription_info import (
@@ -77,7 +83,7 @@ def generation(
         for p, its in enumerate(rows)
     }
     app = StreamsApplication(TOPOLOGY, COUNTS, settings, ends, racks=racks)
-    plan = rebalance(app, members, leader=members[0].process, now_ms=5_000)
+    plan = compute_group_assignment(app, members, leader=members[0].process, now_ms=5_000)
     states = [
         MemberState(
             one.id, None, one.id, "/1", 9, 9,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.support.captured import DATA, SAMPLE
 
-from partage.history.transactions import Outcome, Transactions
+from partage.history.transactions import TransactionOutcome, Transactions
 
 
 def batch(base: int, last: int, producer: int, control: str | None = None) -> dict:
@@ -17,8 +17,8 @@ def batch(base: int, last: int, producer: int, control: str | None = None) -> di
 
 def outcomes(rows: list[dict], *offsets: int) -> list[tuple[str, int, int]]:
     at = np.array(offsets, np.int64)
-    found = Transactions(rows).effects(0, at, at)
-    return [(Outcome(o).name, a, t) for o, a, t in
+    found = Transactions(rows).find_outcomes(0, at, at)
+    return [(TransactionOutcome(o).name, a, t) for o, a, t in
             zip(found.outcome, found.offset.tolist(), found.time_ms.tolist(), strict=True)]  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def test_the_recording_has_the_aborted_records_it_counted() -> None:
     for p in range(8):
         mine = records.filter(compute.equal(records["partition"], p))
         offset = mine["offset"].to_numpy()
-        effects = found.effects(p, offset, offset)
-        aborted += int(np.count_nonzero(effects.outcome == Outcome.ABORTED))
+        effects = found.find_outcomes(p, offset, offset)
+        aborted += int(np.count_nonzero(effects.outcome == TransactionOutcome.ABORTED))
     wanted = json.loads((DATA / "summary.json").read_text(encoding="utf-8"))["aborted_records"]
     assert aborted == wanted == 163

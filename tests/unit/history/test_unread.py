@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from partage.history.clusters import ClusterHistory
-from partage.history.commits import Stretch
+from partage.history.commits import CommitStretch
 from partage.history.events import Cause, CurrentAssignment, Generation
 from partage.history.pauses import PauseTracker
 from partage.history.records import ClassicState, LogPosition, MemberState, Subscription
@@ -39,19 +39,21 @@ class Group:
 
     def commit(self, at_ms: int, *numbers: int) -> None:
         for p in numbers:
-            self.commits.stretch(Stretch("t", p, 1, at_ms, at_ms, 5, 5, latest_ms=at_ms))
+            self.commits.process_commit_stretch(
+                CommitStretch("t", p, 1, at_ms, at_ms, 5, 5, latest_ms=at_ms)
+            )
 
     def generation(self, at_ms: int, *members: MemberState, cause: str = "") -> UnreadEstimate:
         """Feed a generation; return the unread time that it ended at its record."""
-        number = 1 if self.before is None else self.before.number + 1
+        number = 1 if self.before is None else self.before.generation_number + 1
         state = ClassicState("consumer", number, self.strategy, None, None, members)
         found = Generation(
             0, LogPosition(0, number), at_ms, state, state, 1, 0, None, protocol="classic",
             causes=(Cause(cause, "inferred", "a"),) if cause else (),
         )  # fmt: skip
-        self.tracker.rebalance(found, self.before)
+        self.tracker.process_rebalance(found, self.before)
         self.before = found
-        return self.tracker.estimate()
+        return self.tracker.estimate_unread()
 
 
 def test_first_assignments_are_no_loss() -> None:
@@ -167,11 +169,11 @@ def test_acknowledgements_of_a_consumer_group_are_exact() -> None:
     found = Generation(
         0, LogPosition(0, 0), 900, state, state, 1, 0, None, protocol="consumer"
     )  # fmt: skip
-    group.tracker.rebalance(found, None)
-    group.tracker.acknowledge(acknowledged(1_000, "a", 0, 1))
-    group.tracker.acknowledge(acknowledged(4_000, "a", 0))
-    group.tracker.acknowledge(acknowledged(6_500, "b", 1))
-    estimate = group.tracker.estimate()
+    group.tracker.process_rebalance(found, None)
+    group.tracker.process_acknowledgement(acknowledged(1_000, "a", 0, 1))
+    group.tracker.process_acknowledgement(acknowledged(4_000, "a", 0))
+    group.tracker.process_acknowledgement(acknowledged(6_500, "b", 1))
+    estimate = group.tracker.estimate_unread()
     assert estimate.best == pytest.approx(2.5, abs=0.1)
     assert estimate.p90 - estimate.p10 < 1.0
 
@@ -183,13 +185,15 @@ def test_the_last_member_of_a_consumer_group_leaves_it_without_a_consumer() -> N
     found = Generation(
         0, LogPosition(0, 0), 900, state, state, 1, 0, None, protocol="consumer"
     )  # fmt: skip
-    group.tracker.rebalance(found, None)
-    group.tracker.acknowledge(acknowledged(1_000, "a", 0))
-    group.tracker.acknowledge(acknowledged(4_000, "a", epoch=-1))
+    group.tracker.process_rebalance(found, None)
+    group.tracker.process_acknowledgement(acknowledged(1_000, "a", 0))
+    group.tracker.process_acknowledgement(acknowledged(4_000, "a", epoch=-1))
     again = replace(state, members=(member("b"),))
-    group.tracker.rebalance(replace(found, timestamp_ms=9_000, first=again, last=again), found)
-    group.tracker.acknowledge(acknowledged(9_000, "b", 0))
-    estimate = group.tracker.estimate()
+    group.tracker.process_rebalance(
+        replace(found, timestamp_ms=9_000, first=again, last=again), found
+    )
+    group.tracker.process_acknowledgement(acknowledged(9_000, "b", 0))
+    estimate = group.tracker.estimate_unread()
     assert estimate.no_consumer >= 4.9
     assert estimate.best < 1.0
 
@@ -281,15 +285,15 @@ def test_a_topic_without_a_subscriber_has_no_consumer_in_a_consumer_group() -> N
     first = Generation(
         0, LogPosition(0, 0), 900, state, state, 1, 0, None, protocol="consumer"
     )  # fmt: skip
-    tracker.rebalance(first, None)
-    tracker.acknowledge(acknowledged(1_000, "a", 0))
+    tracker.process_rebalance(first, None)
+    tracker.process_acknowledgement(acknowledged(1_000, "a", 0))
     other = replace(state, members=(member("a", topic="u"),))
     second = replace(first, timestamp_ms=3_000, first=other, last=other)
-    tracker.rebalance(second, first)
-    tracker.acknowledge(acknowledged(4_000, "a"))
-    tracker.rebalance(replace(first, timestamp_ms=9_000), second)
-    tracker.acknowledge(acknowledged(9_500, "a", 0))
-    estimate = tracker.estimate()
+    tracker.process_rebalance(second, first)
+    tracker.process_acknowledgement(acknowledged(4_000, "a"))
+    tracker.process_rebalance(replace(first, timestamp_ms=9_000), second)
+    tracker.process_acknowledgement(acknowledged(9_500, "a", 0))
+    estimate = tracker.estimate_unread()
     (found,) = tracker.take_intervals()
     assert estimate.no_consumer == pytest.approx(4.8, abs=0.1)
     assert estimate.best == pytest.approx(0.63, abs=0.1)
@@ -339,17 +343,17 @@ def test_a_stored_tracker_remembers_which_members_stalled(is_stored) -> None:
     first = Generation(
         0, LogPosition(0, 0), 900, state, state, 1, 0, None, protocol="consumer"
     )  # fmt: skip
-    tracker.rebalance(first, None)
-    tracker.acknowledge(acknowledged(1_000, "a", 0))
+    tracker.process_rebalance(first, None)
+    tracker.process_acknowledgement(acknowledged(1_000, "a", 0))
     rest = replace(state, members=(member("b"),))
     second = replace(
         first, timestamp_ms=16_000, first=rest, last=rest, causes=(Cause("poll", "inferred", "a"),)
     )
-    tracker.rebalance(second, first)
+    tracker.process_rebalance(second, first)
     if is_stored:
         stored = unpack_state(pack_state(tracker.state))
         tracker = UnreadTracker(PauseTracker(), ClusterHistory([]), state=stored)
-    tracker.acknowledge(replace(acknowledged(16_010, "a"), member_epoch=-1))
-    tracker.rebalance(replace(first, timestamp_ms=30_000), second)
-    tracker.acknowledge(acknowledged(30_100, "a", 0))
-    assert tracker.estimate().best == pytest.approx(0.33, abs=0.05)
+    tracker.process_acknowledgement(replace(acknowledged(16_010, "a"), member_epoch=-1))
+    tracker.process_rebalance(replace(first, timestamp_ms=30_000), second)
+    tracker.process_acknowledgement(acknowledged(30_100, "a", 0))
+    assert tracker.estimate_unread().best == pytest.approx(0.33, abs=0.05)

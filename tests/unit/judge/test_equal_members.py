@@ -8,7 +8,7 @@ import numpy as np
 
 from partage import judge
 from partage.api.measures import measure
-from partage.judge.measures import tally
+from partage.judge.measures import count_by_member
 from partage.model import Cluster, Group, Member, Plan, Problem
 
 
@@ -38,7 +38,7 @@ def test_closed_forms_equal_the_proven_optima() -> None:
         group, cluster, plan = random_problem(rng)
         found = measure(plan, group, cluster)
         facts = judge.Facts(Problem(group, cluster))
-        before, counted = judge.previous_owners(facts.problem), tally(plan, facts)
+        before, counted = judge.previous_owners(facts.problem), count_by_member(plan, facts)
         loads = judge.even_loads_of_equal_members(facts)
         fewest = judge.fewest_moves_of_equal_members(facts, before, counted.loads)
         assert found.avoidable == found.moved - fewest

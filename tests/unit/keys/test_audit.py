@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from partage.errors import InvalidProblemError
 from partage.jobs.audit.topics import known_families
 from partage.keys.audit import (
-    Family,
     JoinSide,
     KeyPairs,
+    PartitionerFamily,
     broken_joins,
-    families,
+    group_equivalent_partitioners,
+    infer_writers,
     null_keys,
     split_keys,
-    who_wrote,
 )
 from partage.keys.audit.client_names import advise_settings, clients_of, hash_name
 from partage.keys.audit.evidence import KeyPart, log_chance
@@ -41,7 +41,7 @@ def place(name: str, keys: Sequence[bytes], partitions: int) -> NDArray[np.int32
     return np.array([_HASHES[name](k) % partitions for k in keys], np.int32)
 
 
-FAMILIES = families(_HASHES, place, windowed=["crc"])
+FAMILIES = group_equivalent_partitioners(_HASHES, place, windowed=["crc"])
 KEYS = [f"customer-{i}".encode() for i in range(400)]
 
 
@@ -61,16 +61,18 @@ def test_families_are_found_by_running() -> None:
 @pytest.mark.parametrize("partitions", [2, 3, 12, 100])
 def test_one_writer_is_named(name: str, partitions: int) -> None:
     """A topic that one partitioner wrote gets its name, and nothing is left to explain."""
-    verdict = who_wrote(KeyPairs.of(_written(name, partitions)), [partitions], FAMILIES, place)
+    verdict = infer_writers(
+        KeyPairs.from_rows(_written(name, partitions)), [partitions], FAMILIES, place
+    )
     assert (verdict.status, verdict.explained) == ("named", 1.0)
-    assert [f.name for f in verdict.families] == [name]
+    assert [f.name for f in verdict.writer_families] == [name]
     assert verdict.writers[0].rivals == ()
 
 
 def test_a_topic_that_grew_has_one_family_at_two_counts() -> None:
     """Records from before and after a growth are one family's, and its keys are split by it."""
-    seen = KeyPairs.of(_written("crc", 4) + _written("crc", 7, at=10_000))
-    verdict = who_wrote(seen, [4, 7], FAMILIES, place)
+    seen = KeyPairs.from_rows(_written("crc", 4) + _written("crc", 7, at=10_000))
+    verdict = infer_writers(seen, [4, 7], FAMILIES, place)
     assert verdict.status == "named"
     assert [(w.family.name, w.partitions) for w in verdict.writers] == [("crc", 4), ("crc", 7)]
     assert verdict.writers[1].first_ms >= 10_000
@@ -80,10 +82,10 @@ def test_a_topic_that_grew_has_one_family_at_two_counts() -> None:
 
 def test_the_second_writer_is_dated() -> None:
     """Two writers are both named, and the later one's arrival is that of its first own key."""
-    seen = KeyPairs.of(_written("crc", 12) + _written("other", 12, at=50_000))
-    verdict = who_wrote(seen, [12], FAMILIES, place)
+    seen = KeyPairs.from_rows(_written("crc", 12) + _written("other", 12, at=50_000))
+    verdict = infer_writers(seen, [12], FAMILIES, place)
     assert verdict.status == "mixed"
-    assert [f.name for f in verdict.families] == ["crc", "other"]
+    assert [f.name for f in verdict.writer_families] == ["crc", "other"]
     assert 50_000 <= verdict.writers[1].first_ms < 50_010
     split = split_keys(seen, verdict)
     assert split.keys == split.writers > 300
@@ -94,9 +96,9 @@ def test_a_stray_record_does_not_date_a_writer() -> None:
     """An explicit partition years earlier that happens to fit is not taken for its arrival."""
     rng = random.Random(3)
     strays = [(f"s{i}".encode(), rng.randrange(6), -1_000_000 + i) for i in range(40)]
-    seen = KeyPairs.of(strays + _written("crc", 6) + _written("other", 6, at=50_000))
-    verdict = who_wrote(seen, [6], FAMILIES, place)
-    assert [f.name for f in verdict.families] == ["crc", "other"]
+    seen = KeyPairs.from_rows(strays + _written("crc", 6) + _written("other", 6, at=50_000))
+    verdict = infer_writers(seen, [6], FAMILIES, place)
+    assert [f.name for f in verdict.writer_families] == ["crc", "other"]
     assert verdict.writers[0].first_ms >= 0
     assert verdict.writers[1].first_ms >= 50_000
     assert verdict.explained < 1
@@ -106,9 +108,9 @@ def test_windowed_keys_are_hashed_without_their_window() -> None:
     """Keys of Streams' windows lie where the key alone would, and the family says so."""
     keys = [k + struct.pack(">q", i) for i, k in enumerate(KEYS)]
     where = place("crc", KEYS, 9).tolist()
-    seen = KeyPairs.of(list(zip(keys, where, strict=True)))
-    verdict = who_wrote(seen, [9], FAMILIES, place)
-    assert [f.part for f in verdict.families] == [KeyPart.WINDOWED]
+    seen = KeyPairs.from_rows(list(zip(keys, where, strict=True)))
+    verdict = infer_writers(seen, [9], FAMILIES, place)
+    assert [f.part for f in verdict.writer_families] == [KeyPart.WINDOWED]
 
 
 def test_false_alarms_are_rare() -> None:
@@ -116,8 +118,10 @@ def test_false_alarms_are_rare() -> None:
     rng = random.Random(7)
     for _ in range(2_000):
         n, size = rng.choice([2, 3, 6, 48]), rng.choice([30, 60, 200])
-        seen = KeyPairs.of([(b"%d" % rng.randrange(10**6), rng.randrange(n)) for _ in range(size)])
-        assert who_wrote(seen, [n], FAMILIES, place).writers == ()
+        seen = KeyPairs.from_rows(
+            [(b"%d" % rng.randrange(10**6), rng.randrange(n)) for _ in range(size)]
+        )
+        assert infer_writers(seen, [n], FAMILIES, place).writers == ()
 
 
 def test_a_lopsided_topic_and_a_lopsided_hash_are_no_writer() -> None:
@@ -128,19 +132,20 @@ def test_a_lopsided_topic_and_a_lopsided_hash_are_no_writer() -> None:
         return np.array([8 * len(k) % n for k in keys], np.int32)
 
     where = rng.choices(range(8), [30, 21, 15, 10, 8, 6, 5, 5], k=400)
-    seen = KeyPairs.of(list(zip(KEYS, where, strict=True)))
-    assert who_wrote(seen, [8], [Family(("hash",))], lopsided).writers == ()
-    honest = KeyPairs.of([(k, zlib.crc32(k) % 8) for k in KEYS])
-    assert who_wrote(honest, [8], FAMILIES, place).families[0].name == "crc"
+    seen = KeyPairs.from_rows(list(zip(KEYS, where, strict=True)))
+    assert infer_writers(seen, [8], [PartitionerFamily(("hash",))], lopsided).writers == ()
+    honest = KeyPairs.from_rows([(k, zlib.crc32(k) % 8) for k in KEYS])
+    assert infer_writers(honest, [8], FAMILIES, place).writer_families[0].name == "crc"
 
 
 def test_an_undecidable_topic_has_a_status() -> None:
     """One partition fits every family, and few keys fit too many."""
     assert (
-        who_wrote(KeyPairs.of(_written("crc", 1)), [1], FAMILIES, place).status == "one partition"
+        infer_writers(KeyPairs.from_rows(_written("crc", 1)), [1], FAMILIES, place).status
+        == "one partition"
     )
-    few = KeyPairs.of(_written("crc", 3, KEYS[:29]))
-    assert who_wrote(few, [3], FAMILIES, place).status == "too few keys"
+    few = KeyPairs.from_rows(_written("crc", 3, KEYS[:29]))
+    assert infer_writers(few, [3], FAMILIES, place).status == "too few keys"
 
 
 def test_rivals_are_named() -> None:
@@ -150,8 +155,8 @@ def test_rivals_are_named() -> None:
         out = place("crc", keys, n)
         return np.where([k == b"customer-3" for k in keys], 0, out) if name == "twin" else out
 
-    both = [Family(("crc",)), Family(("twin",))]
-    verdict = who_wrote(KeyPairs.of(_written("crc", 5)), [5], both, close)
+    both = [PartitionerFamily(("crc",)), PartitionerFamily(("twin",))]
+    verdict = infer_writers(KeyPairs.from_rows(_written("crc", 5)), [5], both, close)
     (writer,) = verdict.writers
     assert {writer.family.name, *(r.name for r in writer.rivals)} == {"crc", "twin"}
 
@@ -169,8 +174,8 @@ def test_keyless_records() -> None:
 
 
 def _side(topic: str, name: str, partitions: int, keys: Sequence[bytes] = KEYS) -> JoinSide:
-    seen = KeyPairs.of(_written(name, partitions, keys))
-    return JoinSide(topic, partitions, seen, who_wrote(seen, [partitions], FAMILIES, place))
+    seen = KeyPairs.from_rows(_written(name, partitions, keys))
+    return JoinSide(topic, partitions, seen, infer_writers(seen, [partitions], FAMILIES, place))
 
 
 def test_a_join_that_holds() -> None:
@@ -236,7 +241,7 @@ def test_chance_is_an_upper_bound() -> None:
 def test_damaged_pairs() -> None:
     """Columns that do not fit together, and negative partitions, are refused by name."""
     with pytest.raises(InvalidProblemError, match="negative"):
-        KeyPairs.of([(b"a", -1)])
+        KeyPairs.from_rows([(b"a", -1)])
     one = np.ones(1, np.int64)
     with pytest.raises(InvalidProblemError, match="length"):
         KeyPairs([b"a"], np.zeros(2, np.int32), one, one, one)
@@ -247,8 +252,8 @@ def test_a_count_that_nobody_knows_breaks_no_join() -> None:
     it cannot be the other's.
     """
     keys = [(k, 5) for k in KEYS[:40]]
-    seen = KeyPairs.of(keys)
-    verdict = who_wrote(seen, [1], FAMILIES, place)
+    seen = KeyPairs.from_rows(keys)
+    verdict = infer_writers(seen, [1], FAMILIES, place)
 
     def kinds(one: tuple[int, bool], other: tuple[int, bool]) -> list[str]:
         sides = [JoinSide(name, count, seen, verdict, known)

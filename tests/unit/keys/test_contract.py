@@ -12,7 +12,7 @@ from partage.errors import InvalidConfigError, InvalidKeysError
 from partage.keys import contract, registry, serializers, start
 from partage.keys.contract import CustomPartitioner, RecordPartitioner, create_partitioner
 from partage.keys.default_09 import DefaultPartitioner
-from partage.keys.registry import find
+from partage.keys.registry import find_partitioner
 from partage.model import Cluster
 
 KAFKAS = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"
@@ -86,7 +86,7 @@ def test_the_worked_example_is_the_partitioner_of_0_9() -> None:
 
 def test_a_class_name_means_one_class_everywhere() -> None:
     """Kafka's DefaultPartitioner is that of 2.4 to 3.9 through both doors; 0.9's has its own name."""
-    assert find(KAFKAS).name == "java:3.9"
+    assert find_partitioner(KAFKAS).name == "java:3.9"
     cluster = Cluster.from_topics({"t": 5})
     with RecordPartitioner({"partitioner.class": KAFKAS, "partage.seed": 4}) as producer:
         assert producer.partitioner.partitioner.name == "java:3.9"
@@ -139,7 +139,7 @@ def test_a_custom_class_places_the_keys_of_partition_for(monkeypatch) -> None:
         monkeypatch.setattr(module, "plugged_in", lambda: points)
     assert pg.partition_for([b"foobar"], partitions=10, partitioner="mine").tolist() == [6]
     assert pg.partitioners()[-2:] == ("gone", "mine")
-    rows = {row.name: row for row in pg.keys.describe()}
+    rows = {row.name: row for row in pg.keys.describe_partitioners()}
     assert rows["mine"].summary.startswith("Default partitioner of Kafka's Java producer 0.9")
     assert "cannot be loaded" in rows["gone"].summary
     with pytest.raises(InvalidConfigError, match="must answer a partition"):

@@ -11,8 +11,8 @@ import random
 import numpy as np
 import pytest
 
-from partage.kernels import form
-from partage.keys.distinct import Distinct
+from partage.kernels import force_kernel_form
+from partage.keys.distinct import DistinctKeys
 from partage.keys.hashing import CRC32, FNV1A, JAVA_BYTES, JAVA_STRING, MURMUR2, hash_all
 
 FORMS = pytest.mark.parametrize("chosen", ["compiled", "interpreted"])
@@ -35,7 +35,7 @@ def _keys(length: int, count: int, letters: int = 256) -> list[bytes]:
 def test_keys_of_one_length_at_the_ends_of_a_word(hash_, chosen) -> None:
     """Each length on its own, beginning at any byte, four keys at a time and what is left over."""
     letters = 128 if hash_ is JAVA_STRING else 256
-    with form(chosen):
+    with force_kernel_form(chosen):
         for length in LENGTHS:
             for count in (3, 4, 5) if length > 100 else (3, 60, 61, 62):
                 keys = _keys(length, count, letters)
@@ -54,7 +54,7 @@ def test_keys_of_all_lengths_at_the_ends_of_a_word(hash_, chosen) -> None:
     keys = [key for length in LENGTHS[:-3] for key in _keys(length, 2, letters)]
     data = np.frombuffer(b"".join(keys), np.uint8)
     starts = np.cumsum([0, *map(len, keys)])
-    with form(chosen):
+    with force_kernel_form(chosen):
         assert hash_all(hash_, data, starts).tolist() == [hash_.of_key(key) for key in keys]
 
 
@@ -67,10 +67,10 @@ def test_the_table_hashes_words_at_their_ends_alike() -> None:
     data = np.frombuffer(b"".join(keys), np.uint8)
     hashes = []
     for chosen in ("compiled", "interpreted"):
-        with form(chosen):
-            table = Distinct()
-            table.count(data, np.cumsum([0, *map(len, keys)]))
-            hashes.append(table.heads()[1][1])
+        with force_kernel_form(chosen):
+            table = DistinctKeys()
+            table.count_batch(data, np.cumsum([0, *map(len, keys)]))
+            hashes.append(table.counts_and_offsets()[1][1])
     assert hashes[0].tolist() == hashes[1].tolist()
     assert hashes[0].min() >= 0
     assert hashes[0].max() < 2**31

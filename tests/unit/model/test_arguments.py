@@ -9,7 +9,7 @@ import pytest
 
 import partage as pg
 from partage.errors import InvalidConfigError
-from partage.model.arguments import _kinds, checked
+from partage.model.arguments import _allowed_types, check_argument_types
 
 #: The functions of commands, of replays and of forecasts.
 FUNCTIONS = [
@@ -29,7 +29,7 @@ PLAIN = {"str": "x", "Run": "x", "ReplicaCluster": "x", "SimulatedApplication": 
 def arguments():
     for name in FUNCTIONS:
         for one in signature(getattr(pg, name)).parameters.values():
-            if _kinds(str(one.annotation)):
+            if _allowed_types(str(one.annotation)):
                 yield pytest.param(name, one.name, id=f"{name}-{one.name}")
 
 
@@ -43,7 +43,7 @@ def test_a_value_of_another_type_is_named(name, argument) -> None:
         for one in parameters
         if one.default is Parameter.empty
     }
-    kinds = _kinds(str(signature(function).parameters[argument].annotation))
+    kinds = _allowed_types(str(signature(function).parameters[argument].annotation))
     tried = 0
     for value in JUNK:
         if any(kind.accepts(value) for kind in kinds):
@@ -76,7 +76,7 @@ def test_the_alternatives_of_an_annotation(annotation, good, bad) -> None:
         return value
 
     function.__annotations__["value"] = annotation
-    call = checked(function)
+    call = check_argument_types(function)
     for value in good:
         assert call(value) is value
     for value in bad:

@@ -6,7 +6,7 @@ import pytest
 from tests.support.notebooks import parsed
 
 import partage as pg
-from partage.model.display import bar, html_table, strip, text_table
+from partage.model.display import draw_bar, draw_strip, html_table, text_table
 
 #: A topic or member may be called this; it must stay text, and control no terminal.
 NASTY = '<script>alert("1")</script>\x1b[2J'
@@ -88,9 +88,9 @@ def test_rounds_are_a_tuple() -> None:
 
 def test_pictures_are_as_wide_as_their_figures() -> None:
     """A bar's parts are in proportion; an empty one draws nothing; long strips are cut."""
-    assert 'width="59"' in bar([(0, 1)], 2).svg
-    assert "<rect" not in bar([], 0).svg
-    assert strip(range(500)).svg.count("<rect") == 120
+    assert 'width="59"' in draw_bar([(0, 1)], 2).svg
+    assert "<rect" not in draw_bar([], 0).svg
+    assert draw_strip(range(500)).svg.count("<rect") == 120
     assert text_table([("a", "n"), ("bb", "1")]) == "a   n\nbb  1"
     assert "1,234" in html_table("t", ["n"], [[1234]])
 

@@ -69,7 +69,7 @@ def test_names_may_come_from_any_iterable():
 )
 def test_claims_take_numbers_in_any_form(numbers):
     """Lists, tuples and arrays of whatever integers make the same columns."""
-    claims = Claims.of({"b": numbers, "empty": [], "a": [0]})
+    claims = Claims.from_owned({"b": numbers, "empty": [], "a": [0]})
     assert claims.topics == ("b", "a")
     assert claims.topic_ix.tolist() == [0, 0, 0, 1]
     assert claims.partition.tolist() == [3, 1, 1, 0]
@@ -79,7 +79,7 @@ def test_claims_take_numbers_in_any_form(numbers):
 def test_claims_are_a_copy_of_the_array():
     """Later writes into an array of claims change no member."""
     numbers = np.array([0, 1], np.int32)
-    claims = Claims.of({"t": numbers})
+    claims = Claims.from_owned({"t": numbers})
     numbers[:] = 9
     assert claims.partition.tolist() == [0, 1]
 
@@ -102,7 +102,7 @@ def test_claims_are_a_copy_of_the_array():
 def test_claims_that_are_no_int32_are_refused(numbers):
     """One number out of bounds or of another type is named with its topic."""
     with pytest.raises(pg.InvalidProblemError, match="'t' must be an int32"):
-        Claims.of({"s": [0], "t": numbers})
+        Claims.from_owned({"s": [0], "t": numbers})
 
 
 def test_an_index_counts_what_has_grown():

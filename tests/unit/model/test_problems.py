@@ -29,9 +29,9 @@ METADATA = {
 def test_claims_keep_order_and_duplicates():
     """Kafka's answer depends on the order and the duplicates of a claim."""
     pairs = [("b", 1), ("a", 0), ("b", 1)]
-    assert list(Claims.of(pairs)) == pairs
-    assert list(Claims.of({"b": np.array([3, 1], np.int32)})) == [("b", 3), ("b", 1)]
-    assert list(Claims.of(np.array([["a", 2]], object))) == [("a", 2)]
+    assert list(Claims.from_owned(pairs)) == pairs
+    assert list(Claims.from_owned({"b": np.array([3, 1], np.int32)})) == [("b", 3), ("b", 1)]
+    assert list(Claims.from_owned(np.array([["a", 2]], object))) == [("a", 2)]
 
 
 def test_equal_subscriptions_are_one_object():
@@ -123,7 +123,7 @@ def test_owners_do_not_depend_on_the_kernel(how):
     def owner(start, partition):
         return Plan(index, ids, np.array(start, np.int32), partition, role).owner.tolist()
 
-    with kernels.form(how):
+    with kernels.force_kernel_form(how):
         assert owner([0, 2, 3], np.array([2, 0, 1], np.int32)) == [0, 1, 0]
         assert owner([0, 2, 3], np.array([2, 0, 1])) == [0, 1, 0]  # another type of integer
         with pytest.raises(IndexError):

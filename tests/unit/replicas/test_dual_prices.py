@@ -13,17 +13,17 @@ from partage.api.reassignments import reassign
 from partage.cli.reassign import _sentences
 from partage.commands.reassignments import split_plan
 from partage.judge.replicas import judge_replicas
-from partage.kernels import form
+from partage.kernels import force_kernel_form
 from partage.model import Broker, NewReplicas, ReplicaCluster
 from partage.replicas import tasks
 from partage.replicas.bands import PlanLimits
 from partage.solve.replicas import dual
 from partage.solve.replicas.bounds import find_dual_prices
-from partage.solve.replicas.diving import dive
+from partage.solve.replicas.diving import plan_by_diving
 from partage.solve.replicas.dual import solve_dual
 from partage.solve.replicas.exact import solve_exactly
 from partage.solve.replicas.local_search import improve_placement, place_replicas
-from partage.solve.replicas.repair import restrict
+from partage.solve.replicas.repair import restrict_to_partitions
 
 pytest.importorskip("highspy")
 
@@ -54,21 +54,21 @@ def test_near_the_bound_beyond_one_programme(stalled, monkeypatch) -> None:
     also if the primal simplex method stalls each time.
     """
     monkeypatch.setattr(dual, "_STALLED", stalled)
-    solve, statuses = dual.RestrictedMaster.solve, set()
+    solve, statuses = dual.RestrictedMaster.solve_in_box, set()
 
     def observed(self, *given):
         found = solve(self, *given)
         statuses.add(self.highs.modelStatusToString(self.highs.getModelStatus()))
         return found
 
-    monkeypatch.setattr(dual.RestrictedMaster, "solve", observed)
-    task = tasks.rebalance(heavy(12, 1_500, 3, seed=2))
-    with form("compiled"):
+    monkeypatch.setattr(dual.RestrictedMaster, "solve_in_box", observed)
+    task = tasks.rebalance_task(heavy(12, 1_500, 3, seed=2))
+    with force_kernel_form("compiled"):
         found = reassign(task)
         monkeypatch.setattr(reassignments, "MOST_DUAL_PAIRS", 0)
         local = reassign(task)
     assert statuses == {"Optimal"}
-    assert found.verdict.gap <= 0.02
+    assert found.verdict.avoidable_fraction <= 0.02
     assert found.verdict.figures["moved"] < local.verdict.figures["moved"]
     assert found.verdict.bounds["moved"] >= local.verdict.bounds["moved"]
     assert found.plan.solver.startswith("dual prices")
@@ -79,18 +79,20 @@ def test_near_the_bound_beyond_one_programme(stalled, monkeypatch) -> None:
 
 def test_a_partition_wider_than_a_band_is_placed_whole() -> None:
     """One partition has 70 % of a broker's share: rounding ends far above the bound, diving near it."""
-    task = tasks.rebalance(with_a_giant())
+    task = tasks.rebalance_task(with_a_giant())
     known = place_replicas(task)
     figures = judge_replicas(task, NewReplicas(known, {}, {})).figures
     figures |= {name: 0 for name in figures if name != "moved"}
-    with form("compiled"):
+    with force_kernel_form("compiled"):
         prices = find_dual_prices(task, figures, name="moved", rounds=150)
         dual = solve_dual(task, figures, prices, known)
         rounded = improve_placement(task, dual.replica)
-        dived = improve_placement(task, dive(task, figures, dual, [known, rounded]).replica)
+        dived = improve_placement(
+            task, plan_by_diving(task, figures, dual, [known, rounded]).replica
+        )
     plan = NewReplicas(dived, {"moved": dual.prices}, {})
     verdict = judge_replicas(task, plan)
-    assert verdict.gap <= 0.02
+    assert verdict.avoidable_fraction <= 0.02
     assert not verdict.figures["bytes"]
     assert not verdict.figures["replicas"]
     assert (
@@ -102,9 +104,9 @@ def test_a_partition_wider_than_a_band_is_placed_whole() -> None:
 @pytest.mark.parametrize(
     "made",
     [
-        lambda one: tasks.rebalance(one, PlanLimits(pinned=["a"])),
-        lambda one: tasks.rebalance(one, PlanLimits(excluded=["b"])),
-        lambda one: tasks.rebalance(one, PlanLimits(tolerance={"bytes": 0.02, "load": 0.5})),
+        lambda one: tasks.rebalance_task(one, PlanLimits(pinned=["a"])),
+        lambda one: tasks.rebalance_task(one, PlanLimits(excluded=["b"])),
+        lambda one: tasks.rebalance_task(one, PlanLimits(tolerance={"bytes": 0.02, "load": 0.5})),
         lambda one: tasks.drain_brokers(one, [3]),
         lambda one: tasks.add_brokers(one, [5]),
         lambda one: tasks.change_factor(one, 2),
@@ -117,7 +119,7 @@ def test_every_task_keeps_its_limits(made, room, monkeypatch) -> None:
     task = made(heavy(6, 50, 3, seed=5, room=room))
     monkeypatch.setattr(reassignments, "MOST_BINARIES", 0)
     monkeypatch.setattr(reassignments, "_MOST_REPAIRS", 3)
-    with form("compiled"):
+    with force_kernel_form("compiled"):
         found = reassign(task)
         monkeypatch.setattr(reassignments, "MOST_DUAL_PAIRS", 0)
         local = reassign(task)
@@ -138,8 +140,8 @@ def test_repairs_end_after_so_many_iterations(monkeypatch) -> None:
     monkeypatch.setattr(reassignments, "_REPAIRED_GAP", 0.0)
     monkeypatch.setattr(reassignments, "_MOST_REPAIRS", 2)
     monkeypatch.setattr(reassignments, "solve_exactly", solve)
-    task = tasks.rebalance(heavy(8, 300, 3, seed=2))
-    with form("compiled"):
+    task = tasks.rebalance_task(heavy(8, 300, 3, seed=2))
+    with force_kernel_form("compiled"):
         reassign(task)
         assert len(solved) == 2
         most = solved[0].iterations
@@ -166,7 +168,7 @@ def test_repair_ends_near_what_large_partitions_allow(reachable, monkeypatch) ->
     solved, estimates = [], []
 
     def dived(*args):
-        found = dive(*args)
+        found = plan_by_diving(*args)
         estimates.append(found.reachable)
         return found if reachable else replace(found, reachable=0.0)
 
@@ -174,11 +176,11 @@ def test_repair_ends_near_what_large_partitions_allow(reachable, monkeypatch) ->
         solved.append(1)
         return solve_exactly(*args, **options)
 
-    monkeypatch.setattr(reassignments, "dive", dived)
+    monkeypatch.setattr(reassignments, "plan_by_diving", dived)
     monkeypatch.setattr(reassignments, "solve_exactly", solve)
     monkeypatch.setattr(reassignments, "_MOST_REPAIRS", 1)
-    with form("compiled"):
-        verdict = reassign(tasks.rebalance(with_a_giant())).verdict
+    with force_kernel_form("compiled"):
+        verdict = reassign(tasks.rebalance_task(with_a_giant())).verdict
     assert estimates[0] > verdict.bounds["moved"]
     assert len(solved) == (0 if reachable else 1)
 
@@ -197,8 +199,8 @@ def test_dual_prices_with_several_disks_a_broker(monkeypatch) -> None:
     """The dual moves less between brokers than the local search; disks end balanced; bounds hold."""
     monkeypatch.setattr(reassignments, "MOST_BINARIES", 400)
     monkeypatch.setattr(reassignments, "_MOST_REPAIRS", 3)
-    task = tasks.rebalance(with_disks(heavy(8, 300, 3, seed=2)))
-    with form("compiled"):
+    task = tasks.rebalance_task(with_disks(heavy(8, 300, 3, seed=2)))
+    with force_kernel_form("compiled"):
         found = reassign(task)
         monkeypatch.setattr(reassignments, "MOST_DUAL_PAIRS", 0)
         local = reassign(task)
@@ -219,8 +221,8 @@ def test_a_plan_of_a_large_cluster_names_its_size(monkeypatch) -> None:
     """Beyond the pairs that dual prices handle, plan and command say that the size is the reason."""
     monkeypatch.setattr(reassignments, "MOST_BINARIES", 20)
     monkeypatch.setattr(reassignments, "MOST_DUAL_PAIRS", 100)
-    with form("compiled"):
-        found = reassign(tasks.rebalance(heavy(6, 30, 3, seed=2)))
+    with force_kernel_form("compiled"):
+        found = reassign(tasks.rebalance_task(heavy(6, 30, 3, seed=2)))
         assert found.too_large_for_solver
         assert not found.lacks_solver
         summary = split_plan(found, "rebalance").summary
@@ -229,19 +231,21 @@ def test_a_plan_of_a_large_cluster_names_its_size(monkeypatch) -> None:
         fixed = reassign(tasks.fix_racks(heavy(6, 30, 3, seed=2)))
         assert not fixed.too_large_for_solver
         monkeypatch.undo()
-        assert not reassign(tasks.rebalance(heavy(6, 30, 3, seed=2))).too_large_for_solver
+        assert not reassign(tasks.rebalance_task(heavy(6, 30, 3, seed=2))).too_large_for_solver
 
 
 def test_a_restricted_task_counts_the_others() -> None:
     """Bands shrink by what fixed partitions hold: within them, the whole plan is within its own."""
-    task = tasks.rebalance(heavy(6, 40, 3))
+    task = tasks.rebalance_task(heavy(6, 40, 3))
     plan = task.cluster.replica
     partitions = np.array([3, 8, 20])
-    small, slots = restrict(task, partitions, plan)
+    small, slots = restrict_to_partitions(task, partitions, plan)
     assert np.flatnonzero(slots).tolist() == [9, 10, 11, 24, 25, 26, 60, 61, 62]
     assert small.cluster.replica.tolist() == plan[slots].tolist()
-    inside = np.bincount(plan[slots], weights=small.weight[2][small.owner], minlength=6)
-    held = np.bincount(plan, weights=task.weight[2][task.owner], minlength=6)
+    inside = np.bincount(
+        plan[slots], weights=small.weight[2][small.partition_of_replica], minlength=6
+    )
+    held = np.bincount(plan, weights=task.weight[2][task.partition_of_replica], minlength=6)
     assert (held - inside).tolist() == (task.low - small.low)[2, :6].tolist()
     assert (task.high - small.high)[2, :6].tolist() == (held - inside).tolist()
 
@@ -250,21 +254,21 @@ def test_a_plan_without_highs_says_so(monkeypatch) -> None:
     """Where HiGHS is missing and could gain, the plan says so; where it cannot, nothing is said."""
     monkeypatch.setitem(sys.modules, "highspy", None)
     monkeypatch.setattr(reassignments, "is_installed", lambda: False)
-    with form("compiled"):
-        found = reassign(tasks.rebalance(heavy(12, 1_500, 3, seed=2)))
+    with force_kernel_form("compiled"):
+        found = reassign(tasks.rebalance_task(heavy(12, 1_500, 3, seed=2)))
         assert found.lacks_solver
         assert not found.verdict.optimal
-        assert not reassign(tasks.rebalance(heavy(12, 1_500, 3)), proof=False).lacks_solver
+        assert not reassign(tasks.rebalance_task(heavy(12, 1_500, 3)), proof=False).lacks_solver
         even = replace(heavy(3, 30, 0), size=np.full(30, 5), load=None)
-        assert not reassign(tasks.rebalance(even)).lacks_solver
+        assert not reassign(tasks.rebalance_task(even)).lacks_solver
 
 
 def test_the_command_prints_what_highs_and_a_joint_choice_would_bring(monkeypatch) -> None:
     """Small plans without HiGHS name the extra, the bytes at stake, and the joint choice's gain."""
     monkeypatch.setitem(sys.modules, "highspy", None)
     monkeypatch.setattr(reassignments, "is_installed", lambda: False)
-    with form("compiled"):
-        found = reassign(tasks.rebalance(heavy(6, 30, 3, seed=2)))
+    with force_kernel_form("compiled"):
+        found = reassign(tasks.rebalance_task(heavy(6, 30, 3, seed=2)))
     summary = split_plan(found, "rebalance").summary
     printed = "\n".join(map(str, _sentences(summary)))
     assert summary["lacks_solver"]
@@ -275,8 +279,8 @@ def test_the_command_prints_what_highs_and_a_joint_choice_would_bring(monkeypatc
 
 def test_what_a_sequential_choice_loses_is_bounded() -> None:
     """Figures of leaders, disks and moves beyond their bounds, and no others."""
-    with form("compiled"):
-        found = reassign(tasks.rebalance(heavy(9, 150, 3)), proof=False).verdict
+    with force_kernel_form("compiled"):
+        found = reassign(tasks.rebalance_task(heavy(9, 150, 3)), proof=False).verdict
     loss = found.sequential_loss
     assert loss["moved"] == found.figures["moved"] - found.bounds["moved"] > 0
     assert set(loss) <= {"moved", "leaders", "rack leaders"}

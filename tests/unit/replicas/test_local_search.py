@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from partage.kernels import form
+from partage.kernels import force_kernel_form
 from partage.model import Broker, ReplicaCluster, ReplicaTask
 from partage.replicas import tasks
 from partage.solve.replicas.bounds import CheapestChoices
 from partage.solve.replicas.local_search import LocalSearch
-from partage.solve.replicas.sweeps import SweepArrays, sweep
+from partage.solve.replicas.sweeps import SweepArrays, sweep_partitions
 
 
 def _cluster(seed: int) -> ReplicaCluster:
@@ -40,7 +40,7 @@ def _task(seed: int) -> ReplicaTask:
         return tasks.drain_brokers(cluster, [2])
     if seed % 7 == 6:
         return tasks.change_factor(cluster, 2 + seed % 3)
-    return tasks.fix_racks(cluster) if seed % 7 == 4 else tasks.rebalance(cluster)
+    return tasks.fix_racks(cluster) if seed % 7 == 4 else tasks.rebalance_task(cluster)
 
 
 @pytest.mark.parametrize("seed", range(28))
@@ -48,16 +48,16 @@ def test_other_partitions_gain_nothing(seed: int) -> None:
     """At no penalties and after no sweep does a partition that is no candidate gain by a move."""
     search = LocalSearch(_task(seed))
     schedule = search.schedule
-    search.construct()
+    search.place_greedily()
     passed_over = 0
     for penalties in [*schedule[:: max(1, len(schedule) // 6)], schedule[-1], schedule[-1]]:
         search.set_penalties(penalties)
-        candidates = search.candidates.partitions()
+        candidates = search.candidates.find_candidates()
         others = np.setdiff1d(np.arange(len(search.task.factor)), candidates)
         passed_over += len(others)
-        work_arrays = SweepArrays.of(search.task)
-        assert not sweep(search.state.arrays(), work_arrays, others, work=0)
-        sweep(search.state.arrays(), work_arrays, candidates, work=0)
+        work_arrays = SweepArrays.for_task(search.task)
+        assert not sweep_partitions(search.state.kernel_arrays(), work_arrays, others, work=0)
+        sweep_partitions(search.state.kernel_arrays(), work_arrays, candidates, work=0)
     assert passed_over > 0 or seed % 7 > 3
 
 
@@ -66,13 +66,13 @@ def test_sums_follow_the_placement(seed: int) -> None:
     """After sweeps and swaps, what brokers and racks hold is the sum of their replicas."""
     task = _task(seed)
     search = LocalSearch(task)
-    search.construct()
-    broker, held = search.run(), search.state.held
+    search.place_greedily()
+    broker, held = search.search_placement(), search.state.held
     for k, weight in enumerate(task.weight):
-        sums = np.bincount(broker, weights=weight[task.owner], minlength=9)
+        sums = np.bincount(broker, weights=weight[task.partition_of_replica], minlength=9)
         assert held[k, :9].tolist() == sums.tolist()
-        if task.zones:
-            racks = np.bincount(task.cluster.rack, weights=sums)
+        if task.balanced_rack_count:
+            racks = np.bincount(task.cluster.rack_of_broker, weights=sums)
             assert held[k, 9:].tolist() == racks.tolist()
 
 
@@ -85,13 +85,15 @@ def test_both_forms_of_choices_agree(seed: int) -> None:
     arrays = CheapestChoices(task)
     kernel = CheapestChoices(task)
     kernel.is_one_a_rack = False
-    with form("interpreted"):
-        total, held, chosen = arrays.solve(prices, per_byte=1e-6)
-        again, same, brokers = kernel.solve(prices, per_byte=1e-6)
+    with force_kernel_form("interpreted"):
+        total, held, chosen = arrays.choose_cheapest_brokers(prices, per_byte=1e-6)
+        again, same, brokers = kernel.choose_cheapest_brokers(prices, per_byte=1e-6)
     assert total == pytest.approx(again)
     assert np.allclose(held, same) or not arrays.is_one_a_rack
     for kind, weight in enumerate(task.weight):
-        sums = np.bincount(brokers, weights=weight[task.owner], minlength=9)
+        sums = np.bincount(brokers, weights=weight[task.partition_of_replica], minlength=9)
         assert np.allclose(sums, same[kind])
         if arrays.is_one_a_rack:
-            assert np.allclose(np.bincount(chosen, weights=weight[task.owner], minlength=9), sums)
+            assert np.allclose(
+                np.bincount(chosen, weights=weight[task.partition_of_replica], minlength=9), sums
+            )

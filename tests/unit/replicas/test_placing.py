@@ -13,8 +13,8 @@ from tests.support.placements import answer, vectors
 
 import partage as pg
 from partage.cli.place import place as place_command
-from partage.kernels import form
-from partage.replicas import StripedPlacer, default_directory, extend
+from partage.kernels import force_kernel_form
+from partage.replicas import StripedPlacer, default_directory, place_added_partitions
 from partage.replicas.draws import JavaDraws, next_int
 from partage.replicas.placing import alternate_racks
 
@@ -23,7 +23,7 @@ from partage.replicas.placing import alternate_racks
 @pytest.mark.parametrize("name", ["adminutils", "striped"])
 def test_kafkas_vectors(name, how) -> None:
     """The same replicas, in the same order, or the same exception as Kafka's class printed."""
-    with form(how):
+    with force_kernel_form(how):
         for one in vectors(name):
             given_in = {k: v for k, v in one.items() if k not in {"out", "error"}}
             said = {k: one[k] for k in ("out", "error") if k in one}
@@ -99,10 +99,10 @@ class MockDraws:
             out.append(state >> 33)
         return state, out
 
-    def ahead(self, count):
+    def peek_numbers(self, count):
         return np.array(self._run(count)[1], np.int64)
 
-    def skip(self, count):
+    def skip_numbers(self, count):
         self.state = self._run(count)[0]
 
 
@@ -120,13 +120,13 @@ class MockDraws:
 )  # fmt: skip
 def test_stripes_by_hand(brokers, partitions, factor, expected) -> None:
     """The scenarios of Kafka's unit tests, with their own generator."""
-    got = StripedPlacer(racked(brokers), draws=MockDraws()).place(partitions, factor)
+    got = StripedPlacer(racked(brokers), draws=MockDraws()).place_topic(partitions, factor)
     assert [",".join(map(str, row)) for row in got.tolist()] == expected.split()
 
 
 def test_stripes_spread_pairs_of_brokers() -> None:
     """Two hundred pairs on four brokers: the shuffles keep every pair near its share."""
-    got = StripedPlacer(racked("0 3 2 1"), draws=MockDraws()).place(200, 2)
+    got = StripedPlacer(racked("0 3 2 1"), draws=MockDraws()).place_topic(200, 2)
     expected = "01:14 02:22 03:14 10:17 12:17 13:16 20:13 21:17 23:20 30:20 31:19 32:11"
     counted = Counter(f"{a}{b}" for a, b in got.tolist())
     assert counted == {k: int(v) for k, v in (word.split(":") for word in expected.split())}
@@ -240,7 +240,7 @@ def test_partitions_added_to_a_topic() -> None:
     whole = pg.place(
         racked("0 2 4 6 8"), partitions=9, replication_factor=3, start_index=2, **old
     ).tolist()
-    assert extend(brokers, whole[:4], 5, **old).tolist() == whole[4:]
+    assert place_added_partitions(brokers, whole[:4], 5, **old).tolist() == whole[4:]
     gone = [[5, 1], [0, 2]]  # broker 5 is no more: the next one by id counts
     expected = pg.place(
         racked("0 2 4 6 8"),
@@ -250,20 +250,22 @@ def test_partitions_added_to_a_topic() -> None:
         first_partition=2,
         **old,
     )
-    assert (extend(brokers, gone, 2, **old) == expected).all()
-    assert extend(brokers, [[9]], 1, **old).tolist() == [[2]]  # none follows: the first
-    striped = extend(brokers, whole[:4], 5, seed=1)
+    assert (place_added_partitions(brokers, gone, 2, **old) == expected).all()
+    assert place_added_partitions(brokers, [[9]], 1, **old).tolist() == [
+        [2]
+    ]  # none follows: the first
+    striped = place_added_partitions(brokers, whole[:4], 5, seed=1)
     placed = pg.place(racked("0 2 4 6 8"), partitions=5, replication_factor=3, seed=1)
     assert (striped == placed).all()
     with pytest.raises(pg.InvalidPlacementError, match="partition 0"):
-        extend(brokers, [], 1)
+        place_added_partitions(brokers, [], 1)
 
 
 def test_one_default_strategy() -> None:
     """`pg.place`, `extend` and `partage place` all default to Kafka 4's placer."""
     defaults = {
         inspect.signature(function).parameters["strategy"].default
-        for function in (pg.place, extend, place_command)
+        for function in (pg.place, place_added_partitions, place_command)
     }
     assert defaults == {"striped"}
 
@@ -278,9 +280,9 @@ def test_directories_of_new_replicas() -> None:
 def test_numbers_are_javas() -> None:
     """Skipping ahead is the same as drawing one by one."""
     one, other = JavaDraws(-5), JavaDraws(-5)
-    drawn = one.ahead(1000)
+    drawn = one.peek_numbers(1000)
     for count in (0, 1, 2, 5, 300, 692):
-        other.skip(count)
-    one.skip(1000)
-    assert one.ahead(3).tolist() == other.ahead(3).tolist()
+        other.skip_numbers(count)
+    one.skip_numbers(1000)
+    assert one.peek_numbers(3).tolist() == other.peek_numbers(3).tolist()
     assert len(set(drawn.tolist())) > 990

@@ -12,15 +12,15 @@ from tests.unit.replicas.test_reassigning import cluster, rows
 import partage as pg
 from partage.api.reassignments import reassign
 from partage.errors import CertificateError
-from partage.judge.replica_bounds import figure_bound
+from partage.judge.replica_bounds import plan_cost_bound
 from partage.judge.replicas import judge_replicas
 from partage.model import NewReplicas
 from partage.replicas import tasks
 from partage.replicas.bands import PlanLimits
-from partage.replicas.batches import batches
+from partage.replicas.batches import split_into_batches
 from partage.replicas.cluster_parser import cluster_from_json
-from partage.replicas.kafka_json import reassignment
-from partage.replicas.moves import directories
+from partage.replicas.kafka_json import reassignment_json
+from partage.replicas.moves import log_directories
 
 
 def test_who_leads_stays_when_replicas_go() -> None:
@@ -46,11 +46,11 @@ def test_fenced_brokers_take_nothing() -> None:
 def test_room_counts_more_than_racks() -> None:
     """A full broker on the only other rack gets nothing: the rule is broken, the limit is not."""
     one = cluster("1:a 2:a 3:b", [1, 2], sizes=[50], b3={"capacity": 0})
-    for task in (tasks.rebalance(one), tasks.fix_racks(one)):
+    for task in (tasks.rebalance_task(one), tasks.fix_racks(one)):
         assert set(rows(reassign(task))[0]) == {1, 2}
     unsized = cluster("1 2", [1], b2={"capacity": 7})
     with pytest.raises(pg.InvalidProblemError, match="partitions no size"):
-        tasks.rebalance(unsized)
+        tasks.rebalance_task(unsized)
 
 
 def test_excluded_topics_stop_nobody() -> None:
@@ -65,7 +65,7 @@ def test_excluded_topics_stop_nobody() -> None:
     }  # fmt: skip
     given = {"brokers": [{"id": 1}, {"id": 2}], "topics": topics}
     one = cluster_from_json(given, excluded=["bad"])
-    assert [one.name(p) for p in range(one.partitions)] == ["bad-2", "good-0"]
+    assert [one.partition_name(p) for p in range(one.partitions)] == ["bad-2", "good-0"]
     with pytest.raises(pg.InvalidProblemError, match="bad-0: broker 9"):
         cluster_from_json(given)
     many = [{"p": p, "leader": 1, "replicas": [1], "size": 2**60 - 1} for p in range(9)]
@@ -92,15 +92,17 @@ def two_disks(*where, sizes, room=None):
 
 def test_replicas_go_from_disk_to_disk() -> None:
     """No network bytes, part of what is moved; proven to the byte; each copy counts in a batch."""
-    found = reassign(tasks.rebalance(cluster_from_json(two_disks(*"dddd", sizes=[10, 10, 10, 10]))))
+    found = reassign(
+        tasks.rebalance_task(cluster_from_json(two_disks(*"dddd", sizes=[10, 10, 10, 10])))
+    )
     figures, bounds = found.verdict.figures, found.verdict.bounds
     assert found.before["disk bytes"] > figures["disk bytes"] == 0
     assert figures["between brokers"] == 0
     assert figures["moved"] == bounds["moved"] == 20
     moves = found.moves
-    assert moves.within.bytes.tolist() == [10, 10]
-    assert [len(batch) for batch in batches(moves, most=1)] == [1, 1]
-    made = reassignment(found.task, found.plan.replica, directories(moves), range(4))
+    assert moves.disk_moves.bytes.tolist() == [10, 10]
+    assert [len(batch) for batch in split_into_batches(moves, max_copies=1)] == [1, 1]
+    made = reassignment_json(found.task, found.plan.replica, log_directories(moves), range(4))
     assert sorted(row["log_dirs"][0] for row in made["partitions"]) == ["/d", "/d", "/e", "/e"]
     still = reassign(tasks.elect_leaders(found.task.cluster))
     assert still.verdict.figures["disk bytes"] == still.verdict.bounds["disk bytes"] > 0
@@ -119,7 +121,7 @@ def test_no_disk_gets_more_than_it_has_room_for() -> None:
 def test_prices_that_prove_nothing_are_refused() -> None:
     """Of kinds that come later, beyond one for the figure itself, below zero or wrong for disks."""
     one = cluster("1:a 2:b", [1], [1], [1], sizes=[5, 5, 5], loads=[1, 1, 1])
-    task = tasks.rebalance(one)
+    task = tasks.rebalance_task(one)
     plan = reassign(task, proof=False).plan
     worse = replace(plan, replica=np.zeros(3, np.int32))
 
@@ -140,7 +142,7 @@ def test_prices_that_prove_nothing_are_refused() -> None:
             wrong = replace(wrong, replica=plan.replica)
         with pytest.raises(CertificateError, match=said):
             judge_replicas(task, wrong)
-    disked = tasks.rebalance(cluster_from_json(two_disks(*"dd", sizes=[10, 10])))
+    disked = tasks.rebalance_task(cluster_from_json(two_disks(*"dd", sizes=[10, 10])))
     bare = NewReplicas(np.zeros(2, np.int32), disk=np.zeros(2, np.int32))
     for price, said in ((-1.0, "numbers from 0"), (2.0, "beyond what a unit")):
         wrong = np.full((2, 4, 2), price)
@@ -156,7 +158,7 @@ def test_racks_hold_about_as_much() -> None:
     """Brokers in their bands may leave racks uneven: racks have bands of their own."""
     # Six brokers on three racks, 1.5 replicas each on average: 1 or 2 a broker, 3 a rack.
     one = cluster("1:a 2:a 3:b 4:b 5:c 6:c", [1], [1], [2], [2], [3], [3], [4], [5], [6])
-    found = reassign(tasks.rebalance(one))
+    found = reassign(tasks.rebalance_task(one))
     assert found.before["replicas"] == 0
     assert found.before["rack replicas"] > found.verdict.figures["rack replicas"] == 0
     assert found.verdict.figures["moved"] == found.verdict.bounds["moved"] == 1
@@ -192,7 +194,7 @@ def test_rounding_proves_nothing() -> None:
     rng = random.Random(6)
     sizes = [rng.randint(2**50, 2**51) for _ in range(1000)]
     one = cluster("1 2", *([1 + i % 2] for i in range(1000)), sizes=sizes)
-    task = tasks.rebalance(
+    task = tasks.rebalance_task(
         one, PlanLimits(tolerance={"bytes": 0.0, "replicas": 1.0, "leaders": 1.0})
     )
     held = [sum(sizes[b::2]) for b in (0, 1)]
@@ -204,13 +206,13 @@ def test_rounding_proves_nothing() -> None:
     for _ in range(40):
         prices[2] = rng.uniform(-1, 1)
         claimed = replace(plan, prices={"moved": prices})
-        assert figure_bound(exactly, claimed, "moved", figures, None) <= 0
+        assert plan_cost_bound(exactly, claimed, "moved", figures, None) <= 0
 
 
 def test_many_replicas_on_uneven_disks() -> None:
     """More than all ways can be tried for: found by steps, balanced, and no more is copied twice."""
     sizes = [10] * 1200
-    found = reassign(tasks.rebalance(cluster_from_json(two_disks(*"d" * 1200, sizes=sizes))))
+    found = reassign(tasks.rebalance_task(cluster_from_json(two_disks(*"d" * 1200, sizes=sizes))))
     figures = found.verdict.figures
     assert figures["disk bytes"] == figures["disk replicas"] == 0
     assert figures["moved"] == found.verdict.bounds["moved"] == 540 * 10

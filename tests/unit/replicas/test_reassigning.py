@@ -16,15 +16,15 @@ from partage.api.reassignments import reassign
 from partage.errors import CertificateError
 from partage.judge.rack_breaches import rack_minima, rack_ranges
 from partage.judge.replicas import judge_replicas
-from partage.kernels import form
+from partage.kernels import force_kernel_form
 from partage.model import NewReplicas
 from partage.model.replicas import RANKS
 from partage.replicas import tasks
 from partage.replicas.bands import PlanLimits
-from partage.replicas.batches import batches, changed_partitions
+from partage.replicas.batches import changed_partitions, split_into_batches
 from partage.replicas.cluster_parser import cluster_from_json, sizes_from_log_dirs
-from partage.replicas.kafka_json import reassignment, rollback
-from partage.replicas.moves import ReplicaMoves, directories
+from partage.replicas.kafka_json import reassignment_json, rollback_json
+from partage.replicas.moves import ReplicaMoves, log_directories
 from partage.replicas.tables import disk_rows
 from partage.solve.replicas.exact import MoveProgramme, RackLimits, relaxed_prices
 
@@ -44,14 +44,16 @@ def cluster(brokers, *rows, sizes=None, loads=None, **more):
         for i, row in enumerate(rows)
     ]  # fmt: skip
     given = {"brokers": listed, "topics": {"t": {"partitions": partitions}}}
-    return cluster_from_json(given, gone=more.get("gone", ()))
+    return cluster_from_json(given, removed_brokers=more.get("gone", ()))
 
 
 def rows(found):
     """Broker ids of each partition of a plan."""
     task = found.task
     return [
-        task.cluster.ids(found.plan.replica[task.start[p] : task.start[p + 1]])
+        task.cluster.broker_ids(
+            found.plan.replica[task.first_replica[p] : task.first_replica[p + 1]]
+        )
         for p in range(task.cluster.partitions)
     ]
 
@@ -131,7 +133,7 @@ def tasks_of(rng, one):
         },
     )  # fmt: skip
     made = [
-        lambda: tasks.rebalance(one, limits),
+        lambda: tasks.rebalance_task(one, limits),
         lambda: tasks.add_brokers(one, [one.brokers[0].id], limits),
         lambda: tasks.drain_brokers(one, [one.brokers[-1].id], limits),
         lambda: tasks.change_factor(one, rng.randint(1, len(one.brokers)), None, limits),
@@ -205,7 +207,7 @@ def test_bounds_hold_for_every_plan_there_is(how, made, count) -> None:
     """No plan that is as good in all figures before is below a bound; ours is the best there is."""
     rng = random.Random(f"tiny {how} {made.__name__}")
     worse = []
-    with form(how):
+    with force_kernel_form(how):
         while len(worse) < count:
             one = looked_at(rng, made(rng))
             if one is not None:
@@ -229,7 +231,7 @@ def test_random_prices_never_prove_too_much() -> None:
     """For any claimed prices, the bound is true or the claim is refused."""
     rng = random.Random(5)
     for _ in range(20):
-        task = tasks.rebalance(random_cluster(rng))
+        task = tasks.rebalance_task(random_cluster(rng))
         found = reassign(task, proof=False)
         prices = np.array([
             [rng.uniform(-50, 50) if h < 2**60 else -rng.random() for h in row] for row in task.high
@@ -324,8 +326,8 @@ def test_new_brokers_fill_up_and_others_trade_nothing() -> None:
     one = cluster("1 2 3", *held, sizes=[10] * 12)
     found = reassign(tasks.add_brokers(one, [3]))
     task = found.task
-    assert set(found.moves.target.tolist()) == {2}
-    assert len(found.moves.partition) == 8
+    assert set(found.moves.target_broker.tolist()) == {2}
+    assert len(found.moves.partition_of_copy) == 8
     assert found.verdict.optimal
     assert int(task.low[1, 2]) == 8
 
@@ -340,14 +342,14 @@ def test_pinned_and_excluded_topics() -> None:
         },
     }
     one = cluster_from_json(given)
-    pinned = reassign(tasks.rebalance(one, PlanLimits(pinned=["kept"])))
-    assert len(pinned.moves.partition) == 4
-    excluded = reassign(tasks.rebalance(one, PlanLimits(excluded=["kept"])))
-    assert len(excluded.moves.partition) == 2
+    pinned = reassign(tasks.rebalance_task(one, PlanLimits(pinned=["kept"])))
+    assert len(pinned.moves.partition_of_copy) == 4
+    excluded = reassign(tasks.rebalance_task(one, PlanLimits(excluded=["kept"])))
+    assert len(excluded.moves.partition_of_copy) == 2
     for found in (pinned, excluded):
-        assert {one.topics[one.topic[p]] for p in found.moves.partition} == {"free"}
+        assert {one.topics[one.topic[p]] for p in found.moves.partition_of_copy} == {"free"}
     with pytest.raises(pg.InvalidConfigError, match="pin: no such topic, got 'x'"):
-        tasks.rebalance(one, PlanLimits(pinned=["x"]))
+        tasks.rebalance_task(one, PlanLimits(pinned=["x"]))
     with pytest.raises(pg.NoFeasiblePlanError, match=r"pinned topics.*kept-0"):
         tasks.drain_brokers(one, [1], PlanLimits(pinned=["kept"]))
 
@@ -367,7 +369,7 @@ def test_capacity_is_a_hard_limit() -> None:
 def test_a_cluster_of_one() -> None:
     """Nothing to balance, nothing to drain to, no second replica."""
     one = cluster("7", [7], [7])
-    assert reassign(tasks.rebalance(one)).verdict.optimal
+    assert reassign(tasks.rebalance_task(one)).verdict.optimal
     with pytest.raises(pg.NoFeasiblePlanError, match="no broker is left to hold"):
         tasks.drain_brokers(one, [7])
     with pytest.raises(pg.NoFeasiblePlanError, match="2 replicas need 2 brokers, there are 1"):
@@ -377,7 +379,7 @@ def test_a_cluster_of_one() -> None:
 def test_more_replicas_than_racks() -> None:
     """Every rack has one before one has two."""
     one = cluster("1:a 2:a 3:a 4:b", [1, 2, 3], [2, 3, 1])
-    found = reassign(tasks.rebalance(one))
+    found = reassign(tasks.rebalance_task(one))
     assert all(4 in row for row in rows(found))
     assert found.verdict.figures["racks"] == 0
 
@@ -455,42 +457,44 @@ def test_batches_and_the_way_back() -> None:
     one = cluster("1 2 3 4", *[[1, 2]] * 6, sizes=[10] * 6)
     found = reassign(tasks.drain_brokers(one, [1]))
     moves = found.moves
-    split = batches(moves, most=2)
+    split = split_into_batches(moves, max_copies=2)
     assert [len(batch) for batch in split] == [2, 2, 2]
     assert (
         sorted(p for batch in split for p in batch)
         == changed_partitions(found.task, moves.replica).tolist()
     )
-    there = reassignment(found.task, moves.replica, None, split[0])
+    there = reassignment_json(found.task, moves.replica, None, split[0])
     assert there["version"] == 1
     assert {row["topic"] for row in there["partitions"]} == {"t"}
     assert all(1 not in row["replicas"] for row in there["partitions"])
-    back = rollback(one, split[0], directories=False)
+    back = rollback_json(one, split[0], directories=False)
     assert [row["replicas"] for row in back["partitions"]] == [[1, 2], [1, 2]]
     with pytest.raises(pg.InvalidConfigError, match="at least 1"):
-        batches(moves, most=0)
+        split_into_batches(moves, max_copies=0)
     double = cluster("1 2 3 4", [1, 2], [1, 2])
     both = reassign(tasks.drain_brokers(double, [1, 2])).moves
     with pytest.raises(pg.InvalidConfigError, match="t-0 alone needs 2"):
-        batches(both, most=1)
+        split_into_batches(both, max_copies=1)
 
 
 def test_batches_wait_for_room() -> None:
     """Old and new copies are there at once: a broker that is nearly full gets one after it gave one."""
     small = {f"b{i}": {"capacity": 20} for i in (1, 2)}
     one = cluster("1 2 3", [1], [2], [1], sizes=[10, 10, 10], **small)
-    task = tasks.rebalance(one)
+    task = tasks.rebalance_task(one)
     moves = ReplicaMoves(task, np.array([1, 2, 0], np.int32))  # 1 -> 2, 2 -> 3, third stays
-    assert batches(moves) == [[0, 1]]
+    assert split_into_batches(moves) == [[0, 1]]
     tight = cluster("1 2 3", [1], [2], [1], sizes=[10, 10, 10], b1={"capacity": 20},
                     b2={"capacity": 15})  # fmt: skip
-    assert batches(ReplicaMoves(tasks.rebalance(tight), np.array([1, 2, 0], np.int32))) == [
+    assert split_into_batches(
+        ReplicaMoves(tasks.rebalance_task(tight), np.array([1, 2, 0], np.int32))
+    ) == [
         [1],
         [0],
     ]
     ring = cluster("1 2", [1], [2], sizes=[10, 10], b1={"capacity": 15}, b2={"capacity": 15})
     with pytest.raises(pg.NoFeasiblePlanError, match=r"capacity.*wait for each other's room"):
-        batches(ReplicaMoves(tasks.rebalance(ring), np.array([1, 0], np.int32)))
+        split_into_batches(ReplicaMoves(tasks.rebalance_task(ring), np.array([1, 0], np.int32)))
 
 
 def test_directories_fill_evenly() -> None:
@@ -506,8 +510,8 @@ def test_directories_fill_evenly() -> None:
     }  # fmt: skip
     one = cluster_from_json(given)
     found = reassign(tasks.drain_brokers(one, [1]))
-    folder = directories(found.moves)
-    made = reassignment(found.task, found.plan.replica, folder, [0, 1, 2])["partitions"]
+    folder = log_directories(found.moves)
+    made = reassignment_json(found.task, found.plan.replica, folder, [0, 1, 2])["partitions"]
     assert [row["log_dirs"] for row in made] == [["/d2"], ["/d1"], ["/d1"]]
     disks = [
         (r["broker"], r["path"], r["before"], r["after"]) for r in disk_rows(found.moves, folder)
@@ -544,14 +548,14 @@ def test_duals_prove_what_divisible_replicas_need(seed: int) -> None:
     names = " ".join(f"{i}:{'abc'[i % 3] if seed % 2 else ''}" for i in range(count))
     held = [rng.sample(range(count), 2) for _ in range(20)]
     one = cluster(names, *held, sizes=[rng.randint(1, 10**9) for _ in held])
-    task = tasks.rebalance(one)
+    task = tasks.rebalance_task(one)
     found = reassign(task)
     figures = found.verdict.figures
     limits = RackLimits(rack_minima(task).newcomers, *rack_ranges(task))
     prices = relaxed_prices(task, figures, limits)
     assert prices is not None
     programme = MoveProgramme(task, figures, limits)
-    model = programme.model(highspy)
+    model = programme.build_highs_model(highspy)
     model.integrality_ = []
     highs = highspy.Highs()
     highs.setOptionValue("output_flag", False)
@@ -570,11 +574,11 @@ def test_leaders_are_balanced_on_brokers_that_hold_more_than_they_should() -> No
     found = reassign(tasks.elect_leaders(full))
     assert sorted(row[0] for row in rows(found)) == [1, 1, 2, 2]
     with pytest.raises(pg.NoFeasiblePlanError, match="capacity"):
-        reassign(tasks.rebalance(full))
+        reassign(tasks.rebalance_task(full))
 
 
 @pytest.mark.filterwarnings("error")
 def test_a_cluster_without_partitions_needs_nothing() -> None:
     """There is no mean of no weights, and nothing to warn of."""
     empty = cluster_from_json({"brokers": [{"id": 1}], "topics": {}})
-    assert reassign(tasks.rebalance(empty)).verdict.optimal
+    assert reassign(tasks.rebalance_task(empty)).verdict.optimal

@@ -334,13 +334,13 @@ def test_advice_never_contradicts_itself(some) -> None:
                 unsupported |= {"unknown"} if group.traits.protocol == "classic" else set()
                 # Static membership alone is a setting of Python clients, too.
                 protocol, strategy, _ = parse_policy(a.policy)
-                static_only = f"{protocol}/{strategy}" == base_policy(group.strategy)
+                static_only = f"{protocol}/{strategy}" == base_policy(group.last_strategy)
                 assert static_only or not unsupported & set(group.clients)
-                assert a.policy != base_policy(group.strategy)
+                assert a.policy != base_policy(group.last_strategy)
             if a.saves is not None:
                 own = group.figures["own"].saved
                 assert a.saves.high > max(abs(own.low), abs(own.high))
-                assert 0 < a.saves.low <= a.saves.best <= a.saves.high <= group.lost.high
+                assert 0 < a.saves.low <= a.saves.best <= a.saves.high <= group.downtime_bounds.high
     for one in merge_advice(some):
         if one.saves is not None:
             assert (one.saves.low, one.saves.high) <= (whole.low, whole.high)

@@ -12,7 +12,7 @@ from tests.support.published import NASTY, group, published, rebalance, replayed
 
 from partage.errors import InvalidCaptureError
 from partage.report import data
-from partage.report.messages import headline
+from partage.report.messages import run_headline
 from partage.report.run import FigureRange
 from partage.tables.statuses import CUMULATIVE, NOT_YET, PER_REBALANCE, RECORDED, REFUSED
 
@@ -21,13 +21,13 @@ def test_sums_are_by_group_and_over_all(tmp_path) -> None:
     """Each strategy's figures are summed in its group and over the run; groups stay apart."""
     run = data.read_run(published(tmp_path))
     assert run.policies == ("range", "fair")
-    assert run.recorded.moved == 12
-    assert run.recorded.avoidable == 4
+    assert run.recorded_figures.moved == 12
+    assert run.recorded_figures.avoidable == 4
     orders = next(g for g in run.groups if g.name == "orders")
     assert orders.figures["fair"].moved == 6
-    assert orders.figures["fair"].comparable
-    assert {g.name for g in run.replayed} == {"orders", NASTY}
-    assert [g.name for g in run.others] == ["streamy"]
+    assert orders.figures["fair"].is_comparable
+    assert {g.name for g in run.groups if g.was_replayed} == {"orders", NASTY}
+    assert [g.name for g in run.other_groups] == ["streamy"]
 
 
 def test_refusals_and_missing_figures_are_not_zeroes(tmp_path) -> None:
@@ -46,9 +46,9 @@ def test_refusals_and_missing_figures_are_not_zeroes(tmp_path) -> None:
     run = data.read_run(published(tmp_path, rows))
     odd = next(g for g in run.groups if g.name == "odd").figures
     assert (odd[RECORDED].proven, odd[RECORDED].incomplete, odd[RECORDED].moved) == (1, 1, 6)
-    assert (odd["fair"].done, odd["fair"].refused, odd["fair"].comparable) == (1, 1, False)
+    assert (odd["fair"].done, odd["fair"].refused, odd["fair"].is_comparable) == (1, 1, False)
     assert (odd["fair"].even, odd["fair"].judged) == (0, 1)
-    assert not odd["sticky"].exists
+    assert not odd["sticky"].can_be_simulated
     assert run.policies == ("range", "fair", "sticky")
 
 
@@ -73,16 +73,16 @@ def test_what_was_lost_and_would_be_saved_is_a_range(tmp_path) -> None:
                 replayed("g", n, policy, stopped_at_least_ps=low, stopped_at_most_ps=high)
             )
     run = data.read_run(published(tmp_path, rows))
-    assert run.lost == FigureRange(5.0, 14.0)
+    assert run.downtime_bounds == FigureRange(5.0, 14.0)
     # Generation 1: 1 to 6; generation 2: -0.5 to 0.5, the bounds crossing.
     assert run.figures["eager/sticky"].saved == FigureRange(0.5, 6.5)
-    assert run.recorded.saved is None
+    assert run.recorded_figures.saved is None
 
 
 def test_costs_that_are_not_known_are_no_zeroes(tmp_path) -> None:
     """Without commits around rebalances, downtime and savings are unknown."""
     run = data.read_run(published(tmp_path))
-    assert run.lost is None
+    assert run.downtime_bounds is None
     assert run.figures["fair"].saved is None
     assert run.figures["fair"].stopped_known == 0
 
@@ -154,15 +154,15 @@ def test_a_run_of_an_older_partage_is_read(tmp_path) -> None:
     del manifest["tables"]["pauses"]
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     run = data.read_run(tmp_path)
-    assert run.recorded.moved == 12
+    assert run.recorded_figures.moved == 12
     assert run.figures["fair"].reading == CUMULATIVE
-    assert run.lost is None
+    assert run.downtime_bounds is None
 
 
 def test_an_earlier_run_is_read_by_its_id(tmp_path) -> None:
     """Earlier runs remain readable by id; an unknown id is an error, a path too."""
     published(tmp_path)
-    assert data.read_run(tmp_path, "run-1").recorded.moved == 12
+    assert data.read_run(tmp_path, "run-1").recorded_figures.moved == 12
     for name in ("run-2", "../run-1", ""):
         with pytest.raises(InvalidCaptureError, match="run-1"):
             data.read_run(tmp_path, name)
@@ -215,7 +215,7 @@ def test_a_span_that_was_asked_for_is_the_reports(tmp_path) -> None:
     assert (found.summary["coverage"]["first_ms"], found.summary["coverage"]["last_ms"]) == (
         3_000_000, 6_600_000,
     )  # fmt: skip
-    assert "in 1\xa0h" in headline(found)
+    assert "in 1\xa0h" in run_headline(found)
 
 
 def test_a_poll_timeout_needs_a_member_that_joined_again(tmp_path) -> None:
@@ -267,7 +267,7 @@ def test_the_strategy_is_the_one_chosen_last(tmp_path) -> None:
                           enumerate(("range", "server:uniform", "range", None), 1)]  # fmt: skip
     rows["replays"] = []
     (found,) = data.read_run(published(tmp_path, rows)).groups
-    assert found.strategy == "range"
+    assert found.last_strategy == "range"
     assert found.claimed == ("server:uniform", "range")
 
 
@@ -282,7 +282,7 @@ def test_no_loss_in_few_rebalances_is_not_known(tmp_path) -> None:
     cover = {**summary()["coverage"], "rebalances": 1, "missing_before": 30, "missing_within": 0}
     run = data.read_run(published(tmp_path, rows, coverage=cover))
     (found,) = run.groups
-    assert (run.lost, found.lost) == (None, None)
+    assert (run.downtime_bounds, found.downtime_bounds) == (None, None)
     for figures in (*run.figures.values(), *found.figures.values()):
         assert (figures.stopped, figures.saved) == (None, None)
     assert not any(cause.timed for cause in (*run.causes, *found.causes))
@@ -310,5 +310,5 @@ def test_a_change_of_settings_is_a_back_test_of_the_simulation() -> None:
     assert (found.old, found.new) == ("cooperative/cooperative-sticky", "consumer/uniform")
     assert (found.time_ms, found.before.best, found.after.best) == (4_000, 8.0, 6.0)
     assert found.simulated.best == 13.0
-    assert not found.agrees
+    assert not found.agrees_with_recording
     assert not list(data.back_tests(recorded.slice(0, 5), simulated))

@@ -8,13 +8,13 @@ from tests.support.made_groups import figures, lost, made_group, made_run
 from partage.report import messages
 from partage.report.advice import total_savings
 from partage.report.json_document import json_document
-from partage.report.messages import notes, simulated_note
-from partage.report.run import CauseShare, FigureRange, Figures
+from partage.report.messages import limit_notes, simulated_note
+from partage.report.run import CauseShare, FigureRange, PolicyFigures
 from partage.tables.statuses import RECORDED
 
 
 def lead_of(run) -> str:
-    return messages.lead(run, *total_savings(run))
+    return messages.opening_sentences(run, *total_savings(run))
 
 
 @pytest.mark.parametrize(
@@ -29,12 +29,12 @@ def lead_of(run) -> str:
 )  # fmt: skip
 def test_the_headline_says_what_the_figures_say(recorded, said) -> None:
     """The headline has downtime if known, otherwise moves, otherwise that nothing was replayed."""
-    assert said in messages.headline(made_run(made_group("g", recorded)))
+    assert said in messages.run_headline(made_run(made_group("g", recorded)))
 
 
 def test_the_headline_without_rebalances() -> None:
     """The headline of a log without groups says that no group rebalanced."""
-    assert messages.headline(made_run()) == "No group rebalanced in this log."
+    assert messages.run_headline(made_run()) == "No group rebalanced in this log."
 
 
 def test_the_lead_names_where_and_why() -> None:
@@ -83,16 +83,20 @@ def test_notes_say_what_limits_the_figures() -> None:
     """Missing generations, batches, metadata and downtime have a note each."""
     group = made_group("g", figures(RECORDED))
     found = " ".join(
-        notes(made_run(group, missing_within=3, transactions="unknown: no batches.parquet",
+        limit_notes(made_run(group, missing_within=3, transactions="unknown: no batches.parquet",
                        cluster_states=0))
     )  # fmt: skip
     for part in ("3 rebalances happened that the log no longer has", "batches.parquet",
                  "partition counts are inferred", "Downtime is unknown"):  # fmt: skip
         assert part in found
-    exact = Figures.of(RECORDED, rows=4, done=4, stopped_known=4, stopped_low=1, stopped_high=2)
-    assert notes(made_run(made_group("g", exact))) == []
-    half = Figures.of(RECORDED, rows=4, done=4, stopped_known=3, stopped_low=1, stopped_high=2)
-    assert notes(made_run(made_group("g", half)))[0].startswith(
+    exact = PolicyFigures.from_sums(
+        RECORDED, rows=4, done=4, stopped_known=4, stopped_low=1, stopped_high=2
+    )
+    assert limit_notes(made_run(made_group("g", exact))) == []
+    half = PolicyFigures.from_sums(
+        RECORDED, rows=4, done=4, stopped_known=3, stopped_low=1, stopped_high=2
+    )
+    assert limit_notes(made_run(made_group("g", half)))[0].startswith(
         "The downtime of 1 rebalance is unknown"
     )
 
@@ -123,20 +127,20 @@ def test_a_selected_part_of_a_capture_has_a_note() -> None:
     for run in (some, none):
         run.summary["selection"] = asked
     part = "selected part of the capture: groups orders-*, from 2026-11-20 21:05:00 UTC."
-    assert notes(some)[0].endswith(part)
-    assert notes(none)[0].endswith(f"{part} The capture has nothing in this part.")
+    assert limit_notes(some)[0].endswith(part)
+    assert limit_notes(none)[0].endswith(f"{part} The capture has nothing in this part.")
 
 
 def test_poor_coverage_stands_at_the_head() -> None:
     """With low coverage, headline and lead say that the cost is unknown, and how to record more."""
     quiet = made_group("g", lost(0, 0), coverage=0.05)
     run = made_run(quiet, rebalances=4, missing_before=60, missing_within=16)
-    assert messages.headline(run) == (
+    assert messages.run_headline(run) == (
         "The cost of rebalances is unknown: the log has 5.0\xa0% of 80 known rebalances."
     )
     for part in ("capture --follow", "min.compaction.lag.ms"):
         assert part in lead_of(run)
-    assert (run.lost, quiet.lost) == (None, None)
+    assert (run.downtime_bounds, quiet.downtime_bounds) == (None, None)
     found = json_document(run)
     assert found["lost_partition_seconds"] is None
     assert found["groups"][0]["lost_partition_seconds"] is None

@@ -18,7 +18,7 @@ from partage.cli.command_errors import exit_on_error
 from partage.cli.owner import owner
 from partage.errors import InvalidConfigError
 from partage.jobs.replay.selection import parse_time
-from partage.report.owners import Holding, Owner, holdings, owners_at, ranges
+from partage.report.owners import Holding, Owner, format_number_ranges, group_by_member, owners_at
 from partage.runs.published_run import PublishedRun
 
 
@@ -89,13 +89,13 @@ def test_topic_and_group_narrow_it_down(out) -> None:
 
 def test_holdings_put_partitions_together(out) -> None:
     """Owners are grouped by group, topic and member; partitions are ranges."""
-    found = list(holdings(owners_at(PublishedRun(out), 6_000, topic="t", groups=["g"])))
+    found = list(group_by_member(owners_at(PublishedRun(out), 6_000, topic="t", groups=["g"])))
     assert [(h.member, h.partitions, h.generation) for h in found] == [
         ("b", (0,), 2),
         ("a", (1, 2), 1),
     ]
-    assert ranges([]) == ""
-    assert ranges([3, 4, 5, 9]) == "3-5, 9"
+    assert format_number_ranges([]) == ""
+    assert format_number_ranges([3, 4, 5, 9]) == "3-5, 9"
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "1e3", "٣", "9" * 30])
@@ -120,16 +120,16 @@ def test_the_command_shows_members_and_a_sum(out) -> None:
 def test_members_are_called_what_people_call_them() -> None:
     """A label has instance or client id and host; a member id that starts with the client id replaces it."""
     one = Holding("g", "t", "Zx81", None, "owner", (0,), 0, 1, "orders-1", "/10.0.0.7")
-    assert one.label == "orders-1 /10.0.0.7 (Zx81)"
-    assert replace(one, member="orders-1-77").label == "orders-1-77 /10.0.0.7"
-    assert replace(one, instance="i-1").label == "i-1 /10.0.0.7 (Zx81)"
-    assert replace(one, client_id=None).label == "Zx81"
+    assert one.member_label == "orders-1 /10.0.0.7 (Zx81)"
+    assert replace(one, member="orders-1-77").member_label == "orders-1-77 /10.0.0.7"
+    assert replace(one, instance="i-1").member_label == "i-1 /10.0.0.7 (Zx81)"
+    assert replace(one, client_id=None).member_label == "Zx81"
 
 
 def test_a_static_member_is_one_under_two_ids() -> None:
     """A static member that restarts is one owner under both member ids."""
     old = Owner("g", "t", 0, "i-1-a", "i-1", "owner", 5, None, 1)
-    (held,) = holdings([old, replace(old, partition=1, member="i-1-b", from_ms=9)])
+    (held,) = group_by_member([old, replace(old, partition=1, member="i-1-b", from_ms=9)])
     assert (held.member, held.partitions) == ("i-1-b", (0, 1))
 
 

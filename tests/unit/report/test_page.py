@@ -15,8 +15,8 @@ from tests.support.published import NASTY, published, summary
 from tests.support.synthetic_runs import published_run, synthetic
 
 from partage.report.data import load_run, read_run
-from partage.report.group_details import details
-from partage.report.html import render, write_page
+from partage.report.group_details import generate_group_details
+from partage.report.html import render_run_page, write_page
 from partage.runs.published_run import PublishedRun
 from partage.tables.statuses import FAILED, NOT_YET
 
@@ -63,7 +63,7 @@ def read(text: str) -> Reader:
 def rendered(out) -> str:
     folder = PublishedRun(out)
     run = load_run(folder)
-    return render(run, details(folder, run))
+    return render_run_page(run, generate_group_details(folder, run))
 
 
 @pytest.fixture(scope="module")
@@ -251,7 +251,7 @@ def test_a_page_has_no_control_and_no_bidirectional_characters(tmp_path) -> None
     name = "a\x1b[2J\x9b\u202e"
     text = path.read_text(encoding="utf-8").replace(json.dumps(NASTY)[1:-1], json.dumps(name)[1:-1])
     path.write_text(text, encoding="utf-8")
-    page = render(read_run(out))
+    page = render_run_page(read_run(out))
     assert not set("\x1b\x9b\u202e") & set(page)
     assert r"<bdi>a\x1b[2J\x9b\u202e</bdi>" in page
     assert json.dumps(name) in json.dumps(json.loads(read(page).scripts[0]))

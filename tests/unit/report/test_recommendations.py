@@ -18,13 +18,13 @@ from partage.report.recommendations import (
     present_settings,
     recommendations_for,
 )
-from partage.report.run import CauseShare, Figures, Traits
+from partage.report.run import CauseShare, PolicyFigures, Traits
 from partage.report.view_model import cause_list, group_row, groups_unit, policy_rows
 from partage.tables.metrics import SHOWN, OutputLevel
 from partage.tables.statuses import RECORDED
 
 
-def estimated(best: float, spread: float, low: float, high: float) -> Figures:
+def estimated(best: float, spread: float, low: float, high: float) -> PolicyFigures:
     """Return the record's figures: bounds, and an estimate with a symmetric interval."""
     return figures(
         RECORDED, stopped_known=4, stopped_low=low, stopped_high=high,
@@ -80,7 +80,7 @@ def test_a_gain_within_the_simulations_error_is_no_measurable_difference() -> No
     tried = {f.policy: f for f in others} | dict(uncertain.figures)
     group = paged(figures=tried, traits=Traits(), error=400.0)
     (only,) = recommendations_for(group)
-    assert (only.gain, only.confidence) == ("no measurable difference", "")
+    assert (only.gain_text, only.confidence) == ("no measurable difference", "")
 
 
 def test_no_change_promises_more_than_the_downtime_or_the_best_settings() -> None:
@@ -113,7 +113,7 @@ def test_no_change_promises_more_than_all_of_them(saves, expiry) -> None:
         assert not any(gains)
     else:
         assert max(gains) <= together + 1e-9
-        assert together <= group.unread.best + 1e-9
+        assert together <= group.downtime_estimate.best + 1e-9
     saved, _ = total_savings(made_run(group))
     assert saved is None or saved.best <= (together or 0) + 1e-9
 
@@ -122,9 +122,9 @@ def test_the_first_recommendation_has_the_largest_simulated_gain() -> None:
     """Settings whose gain was simulated stand before changes that the log only suggests."""
     first, second = recommendations_for(paged())
     assert (first.advice.rule, first.confidence) == ("cooperative", "medium")
-    assert first.gain == "80\xa0p·s (32–100)"
+    assert first.gain_text == "80\xa0p·s (32–100)"
     assert second.advice.rule == "session-timeout"
-    assert second.gain == "about 6.7\xa0p·s: 1 rejoin of evicted members"
+    assert second.gain_text == "about 6.7\xa0p·s: 1 rejoin of evicted members"
     assert second.confidence == "low"
 
 
@@ -154,19 +154,19 @@ def test_a_longer_session_timeout_counts_dead_members(partitions, gain) -> None:
     assert [one.gain_ps for one in found] == ([] if gain is None else [pytest.approx(gain)])
     for one in found:
         assert "session.timeout.ms=12000" in one.advice.lines
-        assert one.gain.endswith("less the later detection of dead members")
+        assert one.gain_text.endswith("less the later detection of dead members")
 
 
 def test_a_recommendation_can_be_carried_out() -> None:
     """It has present values beside Kafka's defaults, the risk, the restarts and how to verify."""
     first, second = recommendations_for(paged())
-    assert [one.text for one in first.now] == [
+    assert [one.setting_text for one in first.now] == [
         "partition.assignment.strategy: range (default range, cooperative-sticky)"
     ]
     assert first.rollout.startswith("Two rolling restarts")
     assert "listeners" in first.risk
     assert "2.0\xa0% of its partition-time unread, 8 rebalances per hour" in first.verify
-    assert [one.text for one in second.now] == [
+    assert [one.setting_text for one in second.now] == [
         "session.timeout.ms: 6000 (default 45000)",
         "heartbeat.interval.ms: not in the log (default 3000)",
     ]
@@ -194,10 +194,10 @@ def test_a_brokers_failure_asks_nothing_of_clients() -> None:
 
 def test_settings_have_the_names_of_the_clients_library() -> None:
     """Python clients spell settings with underscores; their defaults differ and are left out."""
-    found = [one.text for one in present_settings(paged(clients=("aiokafka",)))]
+    found = [one.setting_text for one in present_settings(paged(clients=("aiokafka",)))]
     assert "session_timeout_ms: 6000" in found
     remote = paged(claimed=("server:uniform",), traits=Traits("consumer", session_ms=45_000))
-    texts = [one.text for one in present_settings(remote)]
+    texts = [one.setting_text for one in present_settings(remote)]
     assert "group.remote.assignor: uniform (default)" in texts
     assert "consumer.session.timeout.ms: 45000 (default)" in texts
 
@@ -206,12 +206,12 @@ def test_the_headline_is_one_number_with_its_share() -> None:
     """Headline, lead and JSON carry the estimate, its distribution and the main cause."""
     small = made_group("small", estimated(50, 5, 0, 80), assigned_ps=1_000.0)
     run = made_run(paged(), small, causes=paged().causes)
-    text = messages.headline(run)
+    text = messages.run_headline(run)
     assert text == (
         "Rebalances kept partitions unread for 2.5\xa0partition-minutes (2.1 to 2.9): "
         "2.5\xa0% of all consuming time."
     )
-    lead = messages.lead(run, *total_savings(run))
+    lead = messages.opening_sentences(run, *total_savings(run))
     assert "66.7\xa0% of the downtime is in 1 group: g 66.7\xa0%." in lead
     assert (
         "Main cause: a member was evicted by session timeout (60.0\xa0% of the downtime)." in lead
@@ -331,11 +331,11 @@ def test_more_frequent_polls_have_lines_to_copy() -> None:
         "max.poll.interval.ms=26000",
     )
     assert "(15\xa0s), left, and rejoined after up to 20\xa0s without a poll" in found.advice.why
-    assert [one.text for one in found.now] == [
+    assert [one.setting_text for one in found.now] == [
         "max.poll.interval.ms: 15000 (default 300000)",
         "max.poll.records: not in the log (default 500)",
     ]
-    assert found.gain == "about 5\xa0p·s: 1 of 1 poll timeout rebalance"
+    assert found.gain_text == "about 5\xa0p·s: 1 of 1 poll timeout rebalance"
 
 
 @pytest.mark.parametrize(("clients", "last"), [
@@ -355,14 +355,14 @@ def test_the_number_of_recommended_changes_is_explained() -> None:
     """One group has a simulated gain, another one a change that was not simulated."""
     other = replace(late(5.0), name="late")
     run = made_run(paged(), other, made_group("calm", figures(RECORDED)))
-    changed = count_changed_groups(run.rebalancing)
-    text = messages.lead(run, *total_savings(run), changed)
+    changed = count_changed_groups(run.groups_with_rebalances)
+    text = messages.opening_sentences(run, *total_savings(run), changed)
     assert (
         "2 groups have a recommended change: other settings in 1 of them would have saved" in text
     )
     assert text.endswith("; the effect of the other 1 was not simulated.")
-    (only,) = made_run(other).rebalancing
-    text = messages.lead(made_run(only), None, 0, count_changed_groups([only]))
+    (only,) = made_run(other).groups_with_rebalances
+    text = messages.opening_sentences(made_run(only), None, 0, count_changed_groups([only]))
     assert text.endswith("1 group has a recommended change, whose effect was not simulated.")
 
 
@@ -370,5 +370,5 @@ def test_the_lead_asks_for_the_present_settings() -> None:
     """Without the policy own there are no savings, and the lead says how to get them."""
     with_own = made_run(made_group("calm", figures(RECORDED), figures("own")))
     without = made_run(made_group("calm", figures(RECORDED), figures("eager/range")))
-    assert "--policy own" in messages.lead(without, None, 0)
-    assert "--policy own" not in messages.lead(with_own, None, 0)
+    assert "--policy own" in messages.opening_sentences(without, None, 0)
+    assert "--policy own" not in messages.opening_sentences(with_own, None, 0)

@@ -42,7 +42,7 @@ def test_rates_count_episodes_and_not_the_first_rebalance(tmp_path) -> None:
     assert rates.rates[REBALANCES].squares == 2**2 + 2**2 + 1
     assert rates.rates[MOVED].per_hour == 5.0
     assert rates.rates[f"{CAUSE}join"].total == 5.0
-    assert rates.covered
+    assert rates.has_enough_generations
 
 
 def test_coverage_counts_what_is_missing_after_the_first_recorded_generation(tmp_path) -> None:
@@ -50,8 +50,8 @@ def test_coverage_counts_what_is_missing_after_the_first_recorded_generation(tmp
     steps = [{"cause_kind": "first", "gap_before": 500}, {"unread": 1.0}, {"unread": 1.0}]
     out = made_run(tmp_path, {"old": steps, "gaps": [*steps, {"unread": 1.0, "gap_before": 4}]})
     groups = read_recording(out).groups
-    assert groups["old"].covered
-    assert (groups["gaps"].coverage, groups["gaps"].covered) == (0.5, False)
+    assert groups["old"].has_enough_generations
+    assert (groups["gaps"].coverage, groups["gaps"].has_enough_generations) == (0.5, False)
     assert "50%" in groups["gaps"].why_unknown
 
 
@@ -61,7 +61,7 @@ def test_a_group_without_rebalances_lost_nothing(tmp_path) -> None:
                               "old": [{"cause_kind": "first"}, {"unread": None}]})  # fmt: skip
     groups = read_recording(out).groups
     assert groups["calm"].rates[UNREAD].per_hour == 0.0
-    assert groups["old"].rate(UNREAD) is None
+    assert groups["old"].hourly_rate(UNREAD) is None
     assert "no estimate" in groups["old"].why_unknown
 
 

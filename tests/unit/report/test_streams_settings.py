@@ -12,9 +12,9 @@ from tests.support.published import published, tables
 
 import partage as pg
 from partage.report.data import read_run
-from partage.report.html import render
+from partage.report.html import render_run_page
 from partage.report.json_document import json_document
-from partage.report.terminal import summary
+from partage.report.terminal import terminal_summary
 from partage.report.view_model import streams_card
 from partage.tables.statuses import RECORDED
 
@@ -57,8 +57,8 @@ ROWS = (
 def test_an_application_is_no_group_without_a_replay(tmp_path) -> None:
     """Its group leaves the list of groups not replayed and has a card of its own."""
     run = read_run(with_rows(tmp_path, *ROWS))
-    assert [group.name for group in run.others] == []
-    (application,) = run.applications
+    assert [group.name for group in run.other_groups] == []
+    (application,) = run.simulated_applications
     card = streams_card(application)
     assert card.best == (
         "Shortest outages: num.standby.replicas=1, 40 s in all (now 120 s), the worst 40 s "
@@ -90,7 +90,7 @@ def test_an_application_is_no_group_without_a_replay(tmp_path) -> None:
 )  # fmt: skip
 def test_a_gain_within_the_error_is_none(tmp_path, rows, words) -> None:
     """The error is the difference between recorded and simulated present settings."""
-    (application,) = read_run(with_rows(tmp_path, *rows)).applications
+    (application,) = read_run(with_rows(tmp_path, *rows)).simulated_applications
     assert words in streams_card(application).best
 
 
@@ -100,12 +100,12 @@ def test_page_terminal_and_json_have_the_rows(tmp_path) -> None:
 
     out = with_rows(tmp_path, *ROWS)
     run = read_run(out)
-    page = render(run)
+    page = render_run_page(run)
     assert "Kafka Streams under other settings" in page
     assert "group.\u200bprotocol=streams" in page
     assert "2.0 GB" in page
     console = Console(file=io.StringIO(), width=100, color_system=None)
-    for part in summary(run):
+    for part in terminal_summary(run):
         console.print(part)
     text = console.file.getvalue()
     assert "Kafka Streams, streamy: Shortest outages: num.standby.replicas=1" in text
@@ -130,7 +130,7 @@ def test_a_run_of_an_older_version_has_no_rows(tmp_path) -> None:
     """A run without the table opens, and its Streams groups are listed as not replayed."""
     run = pg.open_run(published(tmp_path))
     assert len(run.group("streamy").streams_settings) == 0
-    assert "Kafka Streams under other settings" not in render(read_run(tmp_path))
+    assert "Kafka Streams under other settings" not in render_run_page(read_run(tmp_path))
 
 
 def test_an_application_that_cannot_be_described_says_why(tmp_path) -> None:
@@ -139,5 +139,5 @@ def test_an_application_that_cannot_be_described_says_why(tmp_path) -> None:
     rows = {"group": "streamy", "incarnation": 0, "position": 0, "simulated": False,
             "protocol": "", "assignor": RECORDED, "settings": "", "detail": why}  # fmt: skip
     run = read_run(with_rows(tmp_path, rows))
-    assert [group.name for group in run.others] == ["streamy"]
-    assert why in render(run)
+    assert [group.name for group in run.other_groups] == ["streamy"]
+    assert why in render_run_page(run)

@@ -12,7 +12,7 @@ from tests.support.published import group, published, rebalance, replayed, table
 from tests.support.synthetic_runs import published_run, synthetic
 
 from partage.report.data import read_run
-from partage.report.terminal import _WrappingName, summary
+from partage.report.terminal import _WrappingName, terminal_summary
 from partage.tables.statuses import FAILED, RECORDED, REFUSED
 
 
@@ -20,7 +20,7 @@ def printed(out, width: int = 100) -> str:
     from rich.console import Console
 
     console = Console(file=io.StringIO(), width=width, color_system=None)
-    for part in summary(read_run(out)):
+    for part in terminal_summary(read_run(out)):
         console.print(part)
     return console.file.getvalue()
 

@@ -15,10 +15,10 @@ pytest.importorskip("jinja2")
 from tests.support.synthetic_runs import published_run, synthetic
 
 from partage.report.data import read_run
-from partage.report.html import render
+from partage.report.html import render_run_page
 from partage.report.json_document import json_document
 from partage.report.run import RunFigures
-from partage.report.terminal import MAX_GROUPS, summary
+from partage.report.terminal import MAX_GROUPS, terminal_summary
 
 
 class _Verdicts(HTMLParser):
@@ -71,7 +71,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFigures:
 @pytest.fixture(scope="module")
 def page(run: RunFigures) -> _Verdicts:
     found = _Verdicts()
-    found.feed(render(run))
+    found.feed(render_run_page(run))
     found.rows = [row for row in found.rows if len(row) > 1 and "Downtime" in row]
     return found
 
@@ -81,7 +81,7 @@ def terminal(run: RunFigures) -> str:
     from rich.console import Console
 
     console = Console(file=io.StringIO(), width=200, color_system=None)
-    for part in summary(run):
+    for part in terminal_summary(run):
         console.print(part)
     return plain(console.file.getvalue())
 

@@ -26,7 +26,7 @@ from partage.results.tables import (
     RebalanceResult,
     TableView,
 )
-from partage.tables.schemas import schema
+from partage.tables.schemas import table_schema
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +104,9 @@ def test_rows_of_tables_are_published_columns() -> None:
         (RebalanceResult, "rebalances"), (EventResult, "events"), (OwnershipResult, "ownership"),
     ):  # fmt: skip
         names = [row.COLUMNS.get(one.name, one.name) for one in fields(row)]
-        assert set(names) <= set(schema(table).names)
+        assert set(names) <= set(table_schema(table).names)
         kinds = [str(one.type).endswith("| None") for one in fields(row)]
-        assert kinds == [schema(table).field(name).nullable for name in names]
+        assert kinds == [table_schema(table).field(name).nullable for name in names]
 
 
 def test_a_slice_and_a_filter_are_views(run: pg.Run) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partage.errors import ProblemTooLargeError
-from partage.solve.assignment.network import Budget, Network, proportional_flow
+from partage.solve.assignment.network import FlowNetwork, WorkBudget, proportional_flow
 
 
 @st.composite
@@ -33,9 +33,9 @@ def test_the_flow_is_as_large_as_the_smallest_cut(found):
     """Maximum flow equals minimum cut, on any network; and it is a flow."""
     nodes, arcs = found
     tail, head, capacity = (np.array([a[i] for a in arcs], np.int64) for i in range(3))
-    network = Network(nodes, tail, head, capacity, source=0, sink=1)
-    network.augment()
-    flow = network.flow()
+    network = FlowNetwork(nodes, tail, head, capacity, source=0, sink=1)
+    network.maximise_flow()
+    flow = network.flow_by_arc()
     balance = np.bincount(head, flow, nodes) - np.bincount(tail, flow, nodes)
     assert ((flow >= 0) & (flow <= capacity)).all()
     assert balance[1] == -balance[0] == _smallest_cut(nodes, arcs)
@@ -57,7 +57,7 @@ def test_spreading_stays_within_supply_and_room(pairs, data):
 
 def test_work_is_counted_down():
     """A budget that is used up raises; until then it only counts."""
-    budget = Budget(5)
-    budget.spend(5)
+    budget = WorkBudget(5)
+    budget.subtract_work(5)
     with pytest.raises(ProblemTooLargeError):
-        budget.spend(1)
+        budget.subtract_work(1)

@@ -31,4 +31,4 @@ def test_claims_leave_no_larger_load_than_a_fresh_plan() -> None:
         fresh = WeightedPlan(items, members)
         assign_unowned(fresh)
         found = improve_plan(items, members).plan
-        assert float(found.relative.max()) <= float(fresh.relative.max()), seed
+        assert float(found.relative_loads.max()) <= float(fresh.relative_loads.max()), seed

@@ -42,7 +42,7 @@ def question(partitions, subscriptions, claims):
 )
 def test_two_members_one_topic(claims, loads, fewest):
     """Moves that can be counted by hand."""
-    found = solve.fewest_moves(*question([4], [[0], [0]], claims), np.array(loads))
+    found = solve.find_fewest_moves(*question([4], [[0], [0]], claims), np.array(loads))
     assert found.moves == fewest
     assert max(np.bincount(found.owner, minlength=2)) <= max(loads)
 
@@ -50,9 +50,11 @@ def test_two_members_one_topic(claims, loads, fewest):
 def test_a_move_may_push_another():
     """To relieve the first member its partition must displace one of the second."""
     claims = [[0], [0], [0], [1]]
-    found = solve.fewest_moves(*question([3, 1], [[0], [0, 1], [1]], claims), np.array([2, 1, 1]))
+    found = solve.find_fewest_moves(
+        *question([3, 1], [[0], [0, 1], [1]], claims), np.array([2, 1, 1])
+    )
     assert found.moves == 2
-    found = solve.fewest_moves(
+    found = solve.find_fewest_moves(
         *question([4, 2], [[0], [0, 1], [1]], [[0], [0], [0], [0], [1], [1]]), np.array([2, 2, 2])
     )
     assert found.moves == 4
@@ -70,7 +72,7 @@ def test_a_move_may_push_another():
 )
 def test_several_kinds_of_contested_claims(claims, fewest):
     """Three members, two partitions each: who keeps what must be matched, not taken in turn."""
-    found = solve.fewest_moves(*question([6], [[0]] * 3, claims), np.array([2, 2, 2]))
+    found = solve.find_fewest_moves(*question([6], [[0]] * 3, claims), np.array([2, 2, 2]))
     assert found.moves == fewest
     kept = sum(m in c for m, c in zip(found.owner.tolist(), claims, strict=True))
     assert kept == 6 - fewest
@@ -78,7 +80,7 @@ def test_several_kinds_of_contested_claims(claims, fewest):
 
 def test_a_claim_without_subscription_does_not_count():
     """A member that has dropped the topic cannot keep: the partition moves for certain."""
-    found = solve.fewest_moves(*question([1, 1], [[0], [1]], [[1], None]), np.array([1, 1]))
+    found = solve.find_fewest_moves(*question([1, 1], [[0], [1]], [[1], None]), np.array([1, 1]))
     assert found.moves == 1
     assert found.owner.tolist() == [0, 1]
 
@@ -87,21 +89,21 @@ def test_loads_that_no_plan_has_are_refused():
     """More even than subscriptions allow, or of another sum: an error, not an answer."""
     asked = question([3, 1], [[0], [1]], [None] * 4)
     with pytest.raises(InvalidProblemError, match="loads"):
-        solve.fewest_moves(*asked, np.array([2, 2]))
+        solve.find_fewest_moves(*asked, np.array([2, 2]))
     with pytest.raises(InvalidProblemError, match="4 partitions"):
-        solve.fewest_moves(*asked, np.array([3, 2]))
+        solve.find_fewest_moves(*asked, np.array([3, 2]))
 
 
 def test_too_large_is_refused_with_its_size(monkeypatch):
     """The error says how large the network is, and what the limit is."""
     monkeypatch.setattr(fewest_moves, "LARGEST_NETWORK", 5)
     with pytest.raises(ProblemTooLargeError, match=r"network of \d+ arcs, the limit is 5"):
-        solve.fewest_moves(*question([4], [[0], [0]], [[0]] * 4), np.array([2, 2]))
+        solve.find_fewest_moves(*question([4], [[0], [0]], [[0]] * 4), np.array([2, 2]))
 
 
 def test_nobody_is_left():
     """A group without members: no partition is open, nothing moves."""
-    found = solve.fewest_moves(
+    found = solve.find_fewest_moves(
         solve.Eligibility(np.array([2]), np.zeros(1, int), np.zeros(0, int)),
         solve.Ownership(np.zeros(2, int), np.ones(2, bool), np.zeros(3, int), np.zeros(0, int)),
         np.zeros(0, int),
@@ -126,6 +128,8 @@ def test_many_members_lose_some():
         owner[claims] - gone,
     )
     began = time.thread_time()
-    found = solve.fewest_moves(eligibility, ownership, solve.least_majorised(eligibility).load)
+    found = solve.find_fewest_moves(
+        eligibility, ownership, solve.find_most_even_assignment(eligibility).load
+    )
     assert found.moves == 10_000
     assert time.thread_time() - began < 10

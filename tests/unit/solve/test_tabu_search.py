@@ -47,11 +47,11 @@ def test_the_largest_load_is_that_of_trying_every_plan(shares) -> None:
         limit = chance.randint(0, 4)
         start = WeightedPlan(items, members, limit)
         for i, homes in items.homes.items():
-            start.put(i, next(iter(homes)))
-        before = float(start.relative.max())
+            start.assign_item(i, next(iter(homes)))
+        before = float(start.relative_loads.max())
         plan = lower_largest_load(start, items.weight.sum() / members.speed.sum())
         assert plan.moves <= limit
         assert sorted(plan.load) == sorted(np.bincount(plan.owner, items.weight, 3))
-        assert float(plan.relative.max()) == _least_largest(items, members, limit)
-        improved += float(plan.relative.max()) < before
+        assert float(plan.relative_loads.max()) == _least_largest(items, members, limit)
+        improved += float(plan.relative_loads.max()) < before
     assert improved > 5

@@ -23,7 +23,7 @@ from partage.streams.assignment_configs import LONG_MAX
 from partage.streams.high_availability import HighAvailability
 from partage.streams.min_cost_flow import FlowGraph
 from partage.streams.problem import DraftAssignment
-from partage.streams.registry import assignors, find_assignor
+from partage.streams.registry import find_assignor, find_task_assignors
 from partage.streams.standbys import TagAwareStandbys
 from partage.streams.sticky import LegacySticky, TaskPairs
 from partage.streams.task_assignment_utils import (
@@ -124,7 +124,9 @@ def test_standbys_by_two_tags_in_hash_order() -> None:
     for place, numbers in ((0, (0, 3)), (3, (1, 4)), (6, (2, 5))):
         for number in numbers:
             board.assign_active(place, number)
-    TagAwareStandbys(problem).assign(board, problem.task_hash_order(problem.stateful_arrival))
+    TagAwareStandbys(problem).assign_standbys(
+        board, problem.task_hash_order(problem.stateful_arrival)
+    )
     got = {place + 1: sorted(mine) for place, mine in enumerate(board.standby) if mine}
     assert got == {5: [0, 3], 9: [0, 3], 3: [1, 4], 8: [1, 4], 2: [2, 5], 6: [2, 5]}
 
@@ -135,9 +137,11 @@ def test_a_cheaper_flow_is_found_in_the_graph_of_kafkas_test() -> None:
 
     edges = [(0, 1, 1, 3, 1), (0, 3, 1, 1, 0), (2, 1, 1, 1, 0), (2, 3, 1, 2, 1)]
     edges += [(-1, 0, 1, 0, 1), (-1, 2, 1, 0, 1), (1, 99, 1, 0, 1), (3, 99, 1, 0, 1)]
-    graph = FlowGraph.of(*(np.array(column, np.int64) for column in zip(*edges, strict=True)))
+    graph = FlowGraph.from_edges(
+        *(np.array(column, np.int64) for column in zip(*edges, strict=True))
+    )
     assert graph.cancel_negative_cycles() == 1
-    assert graph.flows()[:4].tolist() == [0, 1, 1, 0]
+    assert graph.flow_by_edge()[:4].tolist() == [0, 1, 1, 0]
 
 
 def test_racks_of_all_or_none() -> None:
@@ -169,7 +173,7 @@ def test_ranks_as_the_document_has_them() -> None:
     """Runs: -1, acceptable: 0, unknown: 1 (before any real lag above 1), else the lag itself."""
     lags = dict(zip(FOUR, (-2, 10_000, -3, 10_001), strict=True))
     kip, problem = document([ClientState(ProcessId(0, 1), lags=lags)], FOUR)
-    assert kip.rank(problem).tolist() == [[-1, 0, 1, 10_001]]
+    assert kip.rank_clients(problem).tolist() == [[-1, 0, 1, 10_001]]
 
 
 def test_a_rebalance_follows_only_when_a_movement_is_available() -> None:
@@ -177,13 +181,13 @@ def test_a_rebalance_follows_only_when_a_movement_is_available() -> None:
     ran, other = client(1, ran=FOUR, of=FOUR), client(2, lag=20_000, of=FOUR)
     kip, problem = document([ran, other], FOUR)
     active = [0, 0, 0, 0]
-    assert [str(problem.tasks[one.task]) for one in kip.movements(problem, active)] == [
+    assert [str(problem.tasks[one.task]) for one in kip.moves_to_balance(problem, active)] == [
         "0_1",
         "0_3",
     ]
     assert not kip.check(problem, active)
     kip, problem = document([ran, client(2, lag=20_000, lags={FOUR[3]: 9_999}, of=FOUR)], FOUR)
-    assert [one.task for one in kip.available(problem, active)] == [3]
+    assert [one.task for one in kip.moves_available_now(problem, active)] == [3]
     assert kip.check(problem, active)
 
 
@@ -292,7 +296,7 @@ def test_a_task_that_two_ran_goes_to_the_later_in_the_map() -> None:
     """A zombie came back: both say that they ran it; it is active once, as Kafka has it."""
     clients = [client(1, ran=FOUR[:1]), client(2, ran=FOUR[:1])]
     problem = TaskProblem(clients, FOUR[:2], FOUR[:2])
-    for one in assignors().values():
+    for one in find_task_assignors().values():
         plan = one.assign(problem)
         assert sorted(task for mine in plan.active for task in mine) == [0, 1], one.name
     assert shown(LegacySticky().assign(problem))[1][0].startswith("0_0")

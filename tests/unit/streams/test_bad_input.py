@@ -26,7 +26,7 @@ from partage.streams import (
     TaskPlan,
     TaskProblem,
     Topology,
-    rebalance,
+    compute_group_assignment,
 )
 from partage.streams.kip1071_sticky import ServerMember, ServerSticky, ServerSubtopology
 
@@ -43,7 +43,7 @@ def led(topology=COUNTED, counts=None, members=(), **more):
     assignor = more.pop("assignor", None)
     ends = {"end_offsets": {("log", 0): 5, ("log", 1): 5}} | more
     app = StreamsApplication(topology, known, **ends)
-    return rebalance(app, there, leader=A, now_ms=0, assignor=assignor)
+    return compute_group_assignment(app, there, leader=A, now_ms=0, assignor=assignor)
 
 
 def ends(offset):

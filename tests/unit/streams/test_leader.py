@@ -7,10 +7,10 @@ import pytest
 from partage.errors import InvalidProblemError, InvalidTopologyError
 from partage.streams import AssignmentConfigs, ProcessId, TaskId
 from partage.streams.assignment_configs import LONG_MAX
-from partage.streams.leader import StreamsApplication, rebalance
+from partage.streams.leader import StreamsApplication, compute_group_assignment
 from partage.streams.member_assignments import StreamsMemberAssignment, on_assignment
 from partage.streams.members import StreamsMember
-from partage.streams.registry import assignors, find_assignor
+from partage.streams.registry import find_assignor, find_task_assignors
 from partage.streams.sticky import LegacySticky
 from partage.streams.topology import Subtopology, Topology
 
@@ -22,7 +22,7 @@ def stateless(*topics):
 
 
 def ask(app, members, **more):
-    return rebalance(app, members, **{"leader": P1, "now_ms": 0, **more})
+    return compute_group_assignment(app, members, **{"leader": P1, "now_ms": 0, **more})
 
 
 def active(answer):
@@ -280,7 +280,7 @@ def test_a_member_follows_its_assignment() -> None:
         on_assignment(StreamsMemberAssignment(common_version=12), version=11)
 
 
-@pytest.mark.parametrize("name", assignors())
+@pytest.mark.parametrize("name", find_task_assignors())
 def test_every_plan_comes_with_the_topics_to_create(name) -> None:
     """Repartition and changelog topics with their counts, whichever assignor plans; one that is
     there with another count is an error that names it.

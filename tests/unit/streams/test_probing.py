@@ -10,7 +10,7 @@ from partage.streams import (
     StreamsMember,
     Subtopology,
     Topology,
-    rebalance,
+    compute_group_assignment,
 )
 from partage.streams.member_assignments import (
     NextRebalance,
@@ -45,7 +45,7 @@ def one_round(members: list[tuple[int, int]]) -> tuple[list[NextRebalance], set[
         for n, one in enumerate(members)
     ]
     leader = next(one.process for one in joined if one.version <= 11)
-    answer = rebalance(APP, joined, leader=leader, now_ms=0)
+    answer = compute_group_assignment(APP, joined, leader=leader, now_ms=0)
     after, versions = [], set()
     for n, (used, _) in enumerate(members):
         its = answer.consumers[f"c{n}"]
@@ -92,6 +92,6 @@ def test_one_of_version_1_or_2_beside_a_future_one_is_a_dead_end(old: int) -> No
         build_member("c0", decode_subscription_info(sent(0, old, -1))),
         build_member("c1", decode_subscription_info(sent(1, 12, 12))),
     ]
-    answer = rebalance(APP, joined, leader=joined[0].process, now_ms=0)
+    answer = compute_group_assignment(APP, joined, leader=joined[0].process, now_ms=0)
     assert {one.error_code for one in answer.consumers.values()} == {3}
     assert f"one of version {old}" in (answer.error or "")

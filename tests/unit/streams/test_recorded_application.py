@@ -13,7 +13,7 @@ from partage.streams.recorded_application import (
     RecordedApplication,
     RecordedClient,
     RecordedSubtopology,
-    describe,
+    describe_application,
 )
 
 UUID = "00000000-0000-0000-0000-00000000000{}"
@@ -32,7 +32,7 @@ SHOP = RecordedApplication(
 
 def test_the_file_has_each_task_with_its_size() -> None:
     """Lists of records are one number a task; bytes become the mean size of a record."""
-    described = describe(SHOP)
+    described = describe_application(SHOP)
     app = read_application(described)
     sizes = {str(task): app.state_of(task) for task in app.layout.partitions_of}
     assert {task: one.records for task, one in sizes.items()} == {
@@ -46,7 +46,7 @@ def test_the_file_has_each_task_with_its_size() -> None:
 
 def test_one_standby_saves_the_time_to_restore() -> None:
     """The crash of a costs 600 MB at 50 MB/s, besides the session timeout and the rebalance."""
-    gain = standby_gain(read_application(describe(SHOP)), SHOP.assignor)
+    gain = standby_gain(read_application(describe_application(SHOP)), SHOP.default_assignor)
     assert (gain.standbys, gain.is_present) == (1, False)
     # 46.8 s until the crash is known, as its times after a heartbeat are 0 to 2.4 s; 12 s to
     # restore. The task without state returns to a for 3 s.
@@ -83,12 +83,12 @@ def test_what_the_file_cannot_describe_is_an_error() -> None:
     """A gap in the sub-topologies, or one without sources, is named."""
     gap = replace(SHOP, subtopologies=SHOP.subtopologies[1:])
     with pytest.raises(UnsupportedProblemError, match="sub-topologies"):
-        describe(gap)
+        describe_application(gap)
     empty = replace(SHOP, subtopologies=(RecordedSubtopology(0, {}),))
     with pytest.raises(UnsupportedProblemError, match="no source topic"):
-        describe(empty)
+        describe_application(empty)
     with pytest.raises(UnsupportedProblemError, match="no client"):
-        describe(replace(SHOP, clients=()))
+        describe_application(replace(SHOP, clients=()))
 
 
 @pytest.mark.parametrize("records", [[], [1], [1, 2, 3], [1, -2]])

@@ -12,7 +12,7 @@ from partage.streams.topology import Subtopology, Topology, TopologyLayout, repa
 
 
 def layout(subtopologies, counts, copartitioned=()):
-    return TopologyLayout.of(Topology(subtopologies, copartitioned), counts)
+    return TopologyLayout.for_partition_counts(Topology(subtopologies, copartitioned), counts)
 
 
 def test_repartition_topics_follow_the_largest_upstream() -> None:

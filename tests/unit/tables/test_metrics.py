@@ -19,7 +19,7 @@ from partage.tables.metrics import (
     Condition,
     OutputLevel,
 )
-from partage.tables.schemas import COLUMNS, schema
+from partage.tables.schemas import COLUMNS, table_schema
 from partage.tables.statuses import CUMULATIVE, RECORDED, STATUSES
 from partage.tables.sums import (
     Estimate,
@@ -36,10 +36,10 @@ KEY = ["group", "policy"]
 
 
 def replays(rows: list[dict]) -> pa.Table:
-    names = schema("replays").names
+    names = table_schema("replays").names
     return pa.Table.from_pylist(
         [{name: row.get(name) for name in names} for row in rows],
-        pa.schema([field.with_nullable(True) for field in schema("replays")]),
+        pa.schema([field.with_nullable(True) for field in table_schema("replays")]),
     )
 
 
@@ -82,7 +82,7 @@ def by_hand(rows: list[dict]) -> dict:
                 continue
             if how in {Aggregation.RATIO, Aggregation.DIFFERENCE}:
                 continue
-            values = [row[column] for column in metric.inputs]
+            values = [row[column] for column in metric.input_columns]
             if how is Aggregation.ESTIMATE:
                 best, p10, p90 = (value or 0 for value in values)
                 for end, distance in (("below", best - p10), ("above", p90 - best)):
@@ -169,21 +169,21 @@ def test_sums_without_differences_have_a_document() -> None:
     """The JSON fields of a worker's sums lack differences between policies, and nothing else."""
     (sums,) = sum_rows(replays(random_rows(1)), ["reading"])
     del sums["reading"]
-    keys = {m.key for m in METRICS if m.aggregation is not Aggregation.DIFFERENCE}
+    keys = {m.json_key for m in METRICS if m.aggregation is not Aggregation.DIFFERENCE}
     assert set(json_metrics(sums)) == keys
-    assert set(json_metrics(empty_sums())) == {m.key for m in METRICS}
+    assert set(json_metrics(empty_sums())) == {m.json_key for m in METRICS}
 
 
 def test_each_metric_is_declared_completely() -> None:
     """Names are unique, sources exist, and each shown metric has a label and a help text."""
-    assert len(BY_NAME) == len(METRICS) == len({m.key for m in METRICS})
+    assert len(BY_NAME) == len(METRICS) == len({m.json_key for m in METRICS})
     columns = {name for name, _, _ in COLUMNS["replays"]}
     for metric in METRICS:
         assert metric.help
         assert metric.label or metric.shown is OutputLevel.DATA
         if metric.aggregation is Aggregation.RATIO:
-            assert set(metric.inputs) <= set(BY_NAME)
+            assert set(metric.input_columns) <= set(BY_NAME)
         elif metric.aggregation is Aggregation.DIFFERENCE:
-            assert set(metric.inputs) <= {RECORDED, OWN}
+            assert set(metric.input_columns) <= {RECORDED, OWN}
         else:
-            assert set(metric.inputs) | {one.column for one in metric.where} <= columns
+            assert set(metric.input_columns) | {one.column for one in metric.where} <= columns

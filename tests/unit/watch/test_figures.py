@@ -41,7 +41,7 @@ def figures(max_groups: int, *, now_ms: int = 2_000_000_000_000) -> WatchFigures
 
 
 def samples(made: WatchFigures) -> dict[str, dict[tuple[str, ...], float]]:
-    return {metric.name: dict(rows) for metric, rows in made.families()}
+    return {metric.name: dict(rows) for metric, rows in made.metric_families()}
 
 
 def test_counters_are_the_sums_of_the_events() -> None:
@@ -98,7 +98,7 @@ def test_the_judge_s_figures_are_those_of_the_newest_plan() -> None:
         made.on_event(event, live)
         if isinstance(event, RebalanceOpened):
             found = measure_balance(
-                event.generation, live.clusters.at(event.generation.timestamp_ms)
+                event.generation, live.clusters.cluster_at(event.generation.timestamp_ms)
             )
             if found is None:
                 newest.pop(event.group, None)
@@ -128,7 +128,7 @@ def test_lag_and_verdicts_come_from_the_background(monkeypatch) -> None:
     committed = one._committed
     ends = {pair: at + 5 for offsets in committed.values() for pair, at in offsets.items()}
     monkeypatch.setattr(background, "end_offsets", lambda *_: ends)
-    one._read_lag(SimpleNamespace(metadata=lambda: None), committed)
+    one._read_lag(SimpleNamespace(fetch_metadata=lambda: None), committed)
     one._measure_pending()
     assert {name for name, *_ in made.measured} <= {event.group for event in events}
     assert made.measured
@@ -149,12 +149,12 @@ def test_a_lag_beyond_the_samples_is_extrapolated() -> None:
     """An old offset, an idle topic, a recreated topic, and many samples."""
     ends, pair = EndOffsets(), ("t", 0)
     for i in range(200):
-        ends.add(10.0 * i, {pair: 100 * i})
+        ends.store_end_offsets(10.0 * i, {pair: 100 * i})
     assert ends.lag_seconds(pair, 19_900, 1_990.0) == 0.0
     assert ends.lag_seconds(pair, 19_850, 1_990.0) == pytest.approx(5.0)
     assert ends.lag_seconds(pair, 10_000, 1_990.0) == pytest.approx(990.0)
     assert ends.lag_seconds(pair, -1_000, 1_990.0) == pytest.approx(2_090.0)
-    ends.add(2_000.0, {pair: 10})  # recreated
+    ends.store_end_offsets(2_000.0, {pair: 10})  # recreated
     assert ends.lag_seconds(pair, 5, 2_030.0) == 30.0
     assert group_lag({("gone", 0): 3}, ends, 2_030.0) is None
     lag = group_lag({pair: 5}, ends, 2_030.0)
@@ -187,7 +187,7 @@ def test_the_server_answers_in_openmetrics() -> None:
     made, trouble = figures(3), [""]
     accept = "application/openmetrics-text; version=1.0.0"
     with (
-        Exporter(("127.0.0.1", 0), made.families, lambda: trouble[0]) as server,
+        Exporter(("127.0.0.1", 0), made.metric_families, lambda: trouble[0]) as server,
         socket.create_connection(("127.0.0.1", server.port)),
     ):
         status, kind, body = read(server.port, "/metrics", accept)
@@ -195,7 +195,7 @@ def test_the_server_answers_in_openmetrics() -> None:
         assert kind.startswith("application/openmetrics-text")
         assert body.endswith("# EOF\n")
         found = {one.name: one for one in parser.text_string_to_metric_families(body)}
-        for metric, rows in made.families():
+        for metric, rows in made.metric_families():
             family = found[metric.name]
             assert (family.type, family.documentation) == (metric.type, metric.help)
             values = {tuple(s.labels[k] for k in metric.labels): s.value for s in family.samples}

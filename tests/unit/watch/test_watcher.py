@@ -37,13 +37,13 @@ def run(
         Watcher(sink, stop, **more) as watcher,
         CaptureWriter(tmp_path / "out", observer=watcher) as writer,
     ):
-        watcher.start(writer)
+        watcher.start_watching(writer)
         for state in json_lines(recording("seed-11").capture, "cluster.jsonl"):
             watcher.on_state(state)
         for number, batch in enumerate(log_batches(recording("seed-11"))[first:last]):
             watcher.on_batch(batch)
             if number % 50 == 49:
-                watcher.flush()
+                watcher.send_queued_records()
     return stop
 
 
@@ -93,9 +93,9 @@ def test_the_first_end_of_the_log_tells_what_an_earlier_process_announced(tmp_pa
     with CaptureWriter(tmp_path / "out") as writer:
         for partition, batch in enumerate(found):
             writer.set_first_end(partition, 100 * partition)
-            writer.add(partition, batch)
+            writer.add_batch(partition, batch)
     with CaptureWriter(tmp_path / "out") as writer:
-        live = Watcher(None, threading.Event())._rebuild(writer)
+        live = Watcher(None, threading.Event())._rebuild_histories(writer)
     assert live.announced_from == {p: 100 * p for p in range(len(found))}
 
 
@@ -117,11 +117,11 @@ def test_what_precedes_the_first_end_of_the_log_is_no_event(tmp_path) -> None:
         Watcher(EventSink(str(target)), stop) as watcher,
         CaptureWriter(tmp_path / "out", observer=watcher) as writer,
     ):
-        watcher.start(writer)
+        watcher.start_watching(writer)
         for batch in log_batches(recording("seed-11"))[:SOME]:
             watcher.on_fetch(batch.partition, 1 << 40)
             watcher.on_batch(batch)
-        watcher.flush()
+        watcher.send_queued_records()
     assert target.read_text("utf-8") == ""
 
 
@@ -169,9 +169,9 @@ def test_a_capture_that_is_continued_rebuilds_what_it_read(tmp_path) -> None:
     with CaptureWriter(tmp_path / "out", observer=observer, part_rows=15) as writer:
         writer.write_config({"group.consumer.session.timeout.ms": "6000"})
         for partition, batch in enumerate(found):
-            writer.add(partition, batch)
+            writer.add_batch(partition, batch)
     with CaptureWriter(tmp_path / "out") as writer:
-        configs, states, batches = writer.recorded({})
+        configs, states, batches = writer.recorded_content({})
         assert list(batches) == seen
     assert len(seen) == len(found)
     assert configs == {"group.consumer.session.timeout.ms": "6000"}

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from partage.weights import BAND, lags, record_rates, update_weights, valid_loads
+from partage.weights import BAND, compute_lags, record_rates, update_weights, valid_loads
 
 
 def test_noise_within_the_band_changes_nothing_at_all() -> None:
@@ -61,4 +61,4 @@ def test_measures_know_what_they_cannot_know() -> None:
     """Offsets that went back, and no time between two looks, say nothing."""
     assert record_rates({("t", 0): 5}, {("t", 0): 4}, 1.0) == {}
     assert record_rates({("t", 0): 5}, {("t", 0): 9}, 0.0) == {}
-    assert lags({("t", 0): 5}, {("t", 1): 9}) == {}
+    assert compute_lags({("t", 0): 5}, {("t", 1): 9}) == {}

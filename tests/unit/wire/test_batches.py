@@ -13,7 +13,7 @@ import pytest
 from tests.support.wire_damage import peak_of
 from tests.support.wire_samples import ROOT
 
-from partage.capture.unpacking import decompress
+from partage.capture.unpacking import decompress_batch
 from partage.errors import WireFormatError
 from partage.wire.batches import (
     Batch,
@@ -60,7 +60,7 @@ def test_a_broker_s_batches_of_all_compressions_decode():
     """gzip, snappy (xerial), lz4 and zstd as Kafka's Java producer and a 4.3.1 broker wrote them."""
     found = list(batches_of(COMPRESSED.read_bytes(), crc32c=crc32c))
     assert [b.compression for b in found] == ["gzip", "snappy", "lz4", "zstd"]
-    said = [[(r.key, r.value) for r in records_of(b, decompress(b))] for b in found]
+    said = [[(r.key, r.value) for r in records_of(b, decompress_batch(b))] for b in found]
     assert all(len(one) == 10 for one in said)
     assert all(r.startswith(b"value of record ") for one in said for _, r in one if r != b"x")
 
@@ -72,7 +72,7 @@ def test_snappy_without_java_s_framing_decodes():
     payload = record(key=b"a" * 500)
     made = batch(pa.Codec("snappy").compress(payload, asbytes=True), attributes=2)
     read = batch_at(made, crc32c=crc32c)
-    assert next(records_of(read, decompress(read))).key == b"a" * 500
+    assert next(records_of(read, decompress_batch(read))).key == b"a" * 500
 
 
 def test_a_record_s_offset_time_key_value_and_null():
@@ -151,13 +151,13 @@ def test_a_bomb_takes_no_memory():
     bomb = batch(b"\xff\xff\xff\xff\x03" + bytes(1000), attributes=2)
     read = batch_at(bomb, crc32c=crc32c)
     with pytest.raises(WireFormatError):
-        decompress(read)
+        decompress_batch(read)
     assert peak_of(lambda: _refused(read), ()) < 1 << 20
 
 
 def _refused(read: Batch) -> None:
     with pytest.raises(WireFormatError):
-        decompress(read)
+        decompress_batch(read)
 
 
 def gzipped(payload):
@@ -185,7 +185,7 @@ def test_many_empty_gzip_members_take_linear_time(monkeypatch):
         "partage.capture.unpacking.zlib",
         SimpleNamespace(decompressobj=Counting, error=zlib.error),
     )
-    assert decompress(gzipped(payload)) == b"last"
+    assert decompress_batch(gzipped(payload)) == b"last"
     assert sum(lengths) < 32 * len(payload)
 
 
@@ -194,19 +194,19 @@ def test_a_gzip_member_may_be_longer_than_a_slice():
     rng = random.Random(31)
     parts = [rng.randbytes(n) for n in (0, 1, 511, 512, 513, 5_000, 0, 100_000, 3)]
     whole = b"".join(gzip.compress(one) for one in parts)
-    assert decompress(gzipped(whole)) == b"".join(parts)
+    assert decompress_batch(gzipped(whole)) == b"".join(parts)
     for cut in (1, 9, 4_000):
         with pytest.raises(WireFormatError, match="ends too early"):
-            decompress(gzipped(whole[:-cut]))
+            decompress_batch(gzipped(whole[:-cut]))
 
 
 def test_gzip_members_share_one_limit_of_size(monkeypatch):
     """The limit holds for the sum of all members, to the byte."""
     monkeypatch.setattr("partage.capture.unpacking.LARGEST_PAYLOAD", 1_000)
     two = gzip.compress(bytes(400)) + gzip.compress(bytes(600))
-    assert decompress(gzipped(two)) == bytes(1_000)
+    assert decompress_batch(gzipped(two)) == bytes(1_000)
     with pytest.raises(LengthError):
-        decompress(gzipped(two + gzip.compress(b"x")))
+        decompress_batch(gzipped(two + gzip.compress(b"x")))
 
 
 @pytest.mark.fuzz
@@ -227,7 +227,7 @@ def test_damaged_batches_raise_nothing_but_wire_format_errors(fuzz_n):
             )
         try:
             for one in batches_of(bytes(data)):
-                list(records_of(one, decompress(one)))
+                list(records_of(one, decompress_batch(one)))
                 decode_metadata_record(bytes(data[: rng.randrange(60)]))
         except WireFormatError as error:
             refused += 1

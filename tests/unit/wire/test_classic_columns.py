@@ -34,12 +34,12 @@ def _by_engine(value):
 def _agree(values, form="compiled", *, most_odd=0.0):
     """Every plain record is the engine's; what it refuses is odd, and little else is."""
     wanted = [_by_engine(value) for value in values]
-    column, rows = BinaryColumn.of(values), np.arange(len(values))
+    column, rows = BinaryColumn.from_rows(values), np.arange(len(values))
     states, odd, seen = ClassicStates(), [], []
-    with kernels.form(form):
+    with kernels.force_kernel_form(form):
         for found in classic_columns(column, rows):
-            versions = found.column("version").tolist()
-            for version, (row, state) in zip(versions, states.of(found), strict=True):
+            versions = found.column_of_field("version").tolist()
+            for version, (row, state) in zip(versions, states.yield_states(found), strict=True):
                 assert (version, state) == wanted[row]
                 seen.append(row)
             odd += found.odd.tolist()
@@ -105,8 +105,8 @@ def test_members_that_stay_are_the_same_object():
             _record(3, 2, [_member("a"), _member("b", host="/other")])]  # fmt: skip
     states, made = ClassicStates(), []
     for row in rows:
-        for found in classic_columns(BinaryColumn.of([row]), np.arange(1)):
-            made += [state for _, state in states.of(found)]
+        for found in classic_columns(BinaryColumn.from_rows([row]), np.arange(1)):
+            made += [state for _, state in states.yield_states(found)]
     first, second = made
     assert first.members[0] is second.members[0]
     assert first.members[1] != second.members[1]
@@ -126,8 +126,8 @@ def test_the_same_bytes_in_two_versions_are_two_members():
     _agree(made, most_odd=0.5)
     states, got = ClassicStates(), []
     for value in made:  # in batches of their own, too
-        for found in classic_columns(BinaryColumn.of([value]), np.arange(1)):
-            got += [state for _, state in states.of(found)]
+        for found in classic_columns(BinaryColumn.from_rows([value]), np.arange(1)):
+            got += [state for _, state in states.yield_states(found)]
     assert got == [_by_engine(value)[1] for value in made]
     assert got[0].members[0].session_timeout_ms != got[1].members[0].session_timeout_ms
 
@@ -170,7 +170,9 @@ def test_a_count_takes_no_memory():
         "subscription": b"\0\3\x7f\xff\xff\xff",
         "assignment": b"\0\3\x7f\xff\xff\xff",
     }
-    (found,) = classic_columns(BinaryColumn.of([lying, _record(3, 1, [member])]), np.arange(2))
+    (found,) = classic_columns(
+        BinaryColumn.from_rows([lying, _record(3, 1, [member])]), np.arange(2)
+    )
     assert found.odd.tolist() == [0]
-    assert found.subscriptions.column("version").tolist() == [-1]
+    assert found.subscriptions.column_of_field("version").tolist() == [-1]
     _agree([lying, _record(3, 1, [member])])

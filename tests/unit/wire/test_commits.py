@@ -22,7 +22,7 @@ from partage.wire.schema import UNKNOWN_TAGS
 @pytest.fixture(autouse=True, params=["compiled", "interpreted"])
 def form(request):
     """Every test with both forms of the kernel."""
-    with kernels.form(request.param):
+    with kernels.force_kernel_form(request.param):
         yield request.param
 
 
@@ -33,7 +33,8 @@ def _is_commit(key):
 def _agrees(rows):
     """Compare with the engine row by row; gives the columns."""
     made = decode_offset_commits(
-        BinaryColumn.of([key for key, _ in rows]), BinaryColumn.of([value for _, value in rows])
+        BinaryColumn.from_rows([key for key, _ in rows]),
+        BinaryColumn.from_rows([value for _, value in rows]),
     )
     expected, errors = [], {}
     for place, (key, value) in enumerate(rows):
@@ -46,7 +47,7 @@ def _agrees(rows):
     assert {row: str(error) for row, error in made.errors.items()} == errors
     assert made.others.tolist() == [i for i, (key, _) in enumerate(rows) if not _is_commit(key)]
     for commit, (_, record) in enumerate(expected):
-        assert made.record(commit) == record
+        assert made.decode_record(commit) == record
         _cells_agree(made, commit, record)
     return made
 
@@ -61,8 +62,8 @@ def test_keys_of_a_dictionary_are_read_once_and_say_the_same():
     names += names[:3]  # a dictionary may have a name twice
     places = {name: i for i, name in enumerate(names)}
     code = np.array([-1 if key is None else places[key] for key, _ in rows], np.int32)
-    values = BinaryColumn.of([value for _, value in rows])
-    coded = decode_offset_commits(CodedColumn(BinaryColumn.of(names), code), values)
+    values = BinaryColumn.from_rows([value for _, value in rows])
+    coded = decode_offset_commits(CodedColumn(BinaryColumn.from_rows(names), code), values)
     plain = _agrees(rows)
     for name in ("row", "pair", "partition", "key_version", "offset", "topic_id", "others"):
         assert getattr(coded, name).tolist() == getattr(plain, name).tolist(), name
@@ -89,7 +90,7 @@ def _cells_agree(made, commit, record):
     assert made.leader_epoch[commit] == value.get("leaderEpoch", -1)
     assert made.commit_timestamp[commit] == value.get("commitTimestamp", -1)
     assert made.expire_timestamp[commit] == value.get("expireTimestamp", -1)
-    assert made.metadata(commit) == value.get("metadata", "")
+    assert made.commit_metadata(commit) == value.get("metadata", "")
     code = made.topic_id[commit]
     assert (made.topic_ids[code] if code >= 0 else None) == value.get("topicId")
 
@@ -168,7 +169,7 @@ def test_null_empty_and_short_keys_are_other_rows():
     made = _agrees([(None, b""), (b"", None), (b"\0", b""), (b"\0\1", None), (b"\0\3\0\1g", None)])
     assert made.others.tolist() == [0, 1, 2, 4]
     assert list(made.errors) == [3]
-    assert len(decode_offset_commits(BinaryColumn.of([]), BinaryColumn.of([]))) == 0
+    assert len(decode_offset_commits(BinaryColumn.from_rows([]), BinaryColumn.from_rows([]))) == 0
 
 
 def test_tables_that_grow_do_not_show(monkeypatch):
@@ -199,14 +200,14 @@ def test_slices_of_arrow_arrays_are_views():
 def test_columns_of_unequal_length_are_refused():
     """A programming error, said at once."""
     with pytest.raises(ValueError, match="1 keys, but 0 values"):
-        decode_offset_commits(BinaryColumn.of([b""]), BinaryColumn.of([]))
+        decode_offset_commits(BinaryColumn.from_rows([b""]), BinaryColumn.from_rows([]))
 
 
 def test_memory_stays_within_the_bound(form):
     """Columns and positions together: at most 1 KiB + 100 times keys and values, in a large batch."""
     count = 4_000 if form == "interpreted" else 40_000  # each step is traced: slow enough
     rows = [(key, value) for *_, key, value in recorded()[:count]]
-    keys, values = (BinaryColumn.of(list(side)) for side in zip(*rows, strict=True))
+    keys, values = (BinaryColumn.from_rows(list(side)) for side in zip(*rows, strict=True))
     size = len(keys.data) + len(values.data)
     tracemalloc.start()
     made = decode_offset_commits(keys, values)

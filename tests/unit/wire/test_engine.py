@@ -16,7 +16,7 @@ from partage.java import strings, uuids
 from partage.wire.codec import decode, encode
 from partage.wire.errors import EncodingError, LengthError, TruncatedError, UnsupportedVersionError
 from partage.wire.group_log import KEYS, VALUES, decode_record, encode_record
-from partage.wire.primitives import LONGEST_STRING, Reader, Writer
+from partage.wire.primitives import LONGEST_STRING, ByteReader, ByteWriter
 from partage.wire.schema import UNKNOWN_TAGS, default_value, parse_message
 
 LAYOUTS = [(m, v) for m in messages() for v in range(m.versions.lowest, m.versions.highest + 1)]
@@ -92,9 +92,9 @@ def test_every_layout_comes_back(message, version, data):
     """Encode, decode, encode: the same values and the same bytes, nothing left over."""
     values = data.draw(_values(message, message.fields, version))
     wire = encode(message, values, version=version)
-    reader = Reader(wire)
+    reader = ByteReader(wire)
     decoded = decode(message, reader, version=version)
-    assert reader.left == 0
+    assert reader.remaining_bytes == 0
     assert decoded == _without_defaults(message.fields, version, values)
     assert encode(message, decoded, version=version) == wire
 
@@ -102,7 +102,7 @@ def test_every_layout_comes_back(message, version, data):
 @pytest.mark.parametrize(("message", "version"), LAYOUTS, ids=NAMES)
 def test_left_out_fields_are_written_as_their_defaults(message, version):
     """An empty dict is a message of defaults; reading it gives those that are not tagged."""
-    decoded = decode(message, Reader(encode(message, {}, version=version)), version=version)
+    decoded = decode(message, ByteReader(encode(message, {}, version=version)), version=version)
     expected = {
         f.name: default_value(f, version)
         for f in message.fields
@@ -116,7 +116,7 @@ def test_versions_outside_the_range_are_refused():
     message = VALUES[1]
     for version in (-1, 5):
         with pytest.raises(UnsupportedVersionError):
-            decode(message, Reader(b""), version=version)
+            decode(message, ByteReader(b""), version=version)
         with pytest.raises(UnsupportedVersionError):
             encode(message, {}, version=version)
 
@@ -189,19 +189,19 @@ def test_list_and_left_out_defaults_count_as_defaults():
 )
 def test_varints_are_javas(data, value):
     """Seven bits a byte, low first, wrapping to int32; written back in their shortest form."""
-    assert Reader(data).varint() == value
-    writer = Writer()
-    writer.varint(value)
-    assert Reader(writer.buffer).varint() == value
+    assert ByteReader(data).read_varint() == value
+    writer = ByteWriter()
+    writer.write_varint(value)
+    assert ByteReader(writer.buffer).read_varint() == value
 
 
 def test_varints_that_do_not_end():
     """A fifth byte with its high bit set is an error, the end of the payload another."""
     with pytest.raises(LengthError):
-        Reader(b"\xff\xff\xff\xff\xff\x01").varint()
+        ByteReader(b"\xff\xff\xff\xff\xff\x01").read_varint()
     with pytest.raises(TruncatedError):
-        Reader(b"\xff\xff").varint()
-    assert Reader(b"\x80\x80\x80\x80\x08").compact_length() == 2**31 - 1
+        ByteReader(b"\xff\xff").read_varint()
+    assert ByteReader(b"\x80\x80\x80\x80\x08").compact_length() == 2**31 - 1
 
 
 @pytest.mark.parametrize(
@@ -256,8 +256,8 @@ def _peak(number, value):
 
 
 def _array(count, element):
-    writer = Writer()
-    writer.varint(count + 1)
+    writer = ByteWriter()
+    writer.write_varint(count + 1)
     return bytes(writer.buffer) + element * count
 
 

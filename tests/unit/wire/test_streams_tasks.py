@@ -20,8 +20,8 @@ from partage.legacy.kip441_messages import (
 )
 from partage.wire.codec import decode, encode
 from partage.wire.errors import EncodingError
-from partage.wire.primitives import Reader, Writer
-from partage.wire.streams.arrays import Tasks, TaskValues
+from partage.wire.primitives import ByteReader, ByteWriter
+from partage.wire.streams.arrays import TaskArrays, TaskValues
 from partage.wire.streams.assignment_info import (
     AssignmentInfo,
     decode_assignment_info,
@@ -60,7 +60,7 @@ def test_a_hundred_thousand_sums_take_less_than_two_megabytes(version):
         SubscriptionInfo.of(process=PROCESS, version=version, offset_sums=_many())
     )
     info, kept, peak = _held(lambda: decode_subscription_info(data))
-    assert info.offset_sums.nbytes == 16 * MANY
+    assert info.offset_sums.memory_bytes == 16 * MANY
     assert kept < 1.1 * 16 * MANY
     assert peak < 4 * 16 * MANY
     _, as_dict, _ = _held(info.offset_sums.to_dict)
@@ -74,11 +74,11 @@ def test_a_hundred_thousand_lags_add_up_in_arrays():
     """Store lags of 100,000 tasks with two stores each: 12 bytes a store, 16 a task."""
     rng = random.Random(5)
     pairs = [((f"s{store}", p), rng.randrange(2**31)) for p in range(MANY) for store in (0, 1)]
-    lags = StoreLags.of(pairs)
+    lags = StoreLags.from_lags(pairs)
     assert lags.store.nbytes + lags.partition.nbytes + lags.lag.nbytes == 12 * 2 * MANY
     of_store = {"s0": 3, "s1": 3}
     made, kept, peak = _held(lambda: task_lags_of_stores(lags, of_store))
-    assert made.nbytes == 16 * MANY
+    assert made.memory_bytes == 16 * MANY
     assert kept < 1.1 * 16 * MANY
     assert peak < 20 * 16 * MANY
     for p in (0, 1, MANY - 1):
@@ -94,8 +94,8 @@ def test_assigned_hosts_of_many_partitions_stay_arrays():
     )
     data = encode_assignment_info(info)
     made, kept, _ = _held(lambda: decode_assignment_info(data))
-    assert made.active.nbytes == 8 * some
-    assert made.hosts.partitions.nbytes == 8 * some + 8
+    assert made.active.memory_bytes == 8 * some
+    assert made.hosts.partitions.memory_bytes == 8 * some + 8
     assert kept < 1.2 * 16 * some
     assert encode_assignment_info(made) == data
 
@@ -121,9 +121,9 @@ def test_columns_are_read_as_the_engine_reads_the_same_layout():
         except WireFormatError as error:
             refused += not _only_versions(data, version, error)
             continue
-        reader = Reader(data)
+        reader = ByteReader(data)
         fields = decode(SUBSCRIPTION_INFO_DATA, reader, version=version)
-        assert reader.left == info.trailing
+        assert reader.remaining_bytes == info.trailing
         assert _rows(fields, version) == list(info.offset_sums)
         for name, tasks in (("prevTasks", info.previous), ("standbyTasks", info.standby)):
             wanted = [(one["topicGroupId"], one["partition"], None) for one in fields.get(name, ())]
@@ -139,7 +139,7 @@ def test_columns_are_read_as_the_engine_reads_the_same_layout():
 def _only_versions(data, version, error):
     """Whether the layout alone can be read: the check of versions comes on top of it."""
     try:
-        decode(SUBSCRIPTION_INFO_DATA, Reader(data), version=version)
+        decode(SUBSCRIPTION_INFO_DATA, ByteReader(data), version=version)
     except WireFormatError as other:
         return _unlike(other, error)
     assert "version" in str(error)
@@ -199,17 +199,17 @@ def test_tags_that_are_there_twice_are_an_error_when_asked_for():
 @pytest.mark.parametrize("text", ["", "a", "\0", "é", "日本", "😀", "\ud83d", "x" * 65_535])
 def test_javas_strings_come_back(text):
     """Modified UTF-8, lone surrogates and the longest string included."""
-    writer = Writer()
+    writer = ByteWriter()
     writer.modified_utf8(text)
-    assert Reader(bytes(writer.buffer)).modified_utf8() == text
+    assert ByteReader(bytes(writer.buffer)).modified_utf8() == text
 
 
 def test_values_that_do_not_fit_are_named():
     """Numbers beyond their width, things that are no tasks, strings that are too long."""
     with pytest.raises(EncodingError, match=r"tasks\[1\]"):
-        Tasks.of([(0, 1), (0, 2**31)])
+        TaskArrays.from_tasks([(0, 1), (0, 2**31)])
     with pytest.raises(EncodingError, match="int64"):
-        TaskValues.of({(0, 1): 2**63})
+        TaskValues.from_mapping({(0, 1): 2**63})
     with pytest.raises(EncodingError, match=r"partitionsByHost"):
         encode_assignment_info(AssignmentInfo.of(hosts={("h" * 65_536, 1): []}))
     with pytest.raises(EncodingError, match="processId"):
@@ -249,7 +249,7 @@ def test_version_4_is_as_kip_441_prints_it():
 
 def test_the_draft_of_version_5_is_none_of_kafkas():
     """It comes back; the shipped version 5 under the same number is another message."""
-    draft = SubscriptionDraft5.of(
+    draft = SubscriptionDraft5.from_values(
         process=PROCESS, store_lags={("counts", 0): 7, ("é", 3): 0}, endpoint="h:80"
     )
     data = encode_subscription_draft_5(draft)
@@ -266,18 +266,18 @@ def test_lags_that_cannot_be_added_up_are_named():
     """Negative ones, and stores that the topology does not have; a store twice counts once."""
     of_store = {"counts": 0}
     with pytest.raises(InvalidProblemError, match=r"store lags\.counts\[3\].*-1"):
-        task_lags_of_stores(StoreLags.of({("counts", 3): -1}), of_store)
+        task_lags_of_stores(StoreLags.from_lags({("counts", 3): -1}), of_store)
     with pytest.raises(InvalidProblemError, match="'sums'"):
-        task_lags_of_stores(StoreLags.of({("sums", 3): 1}), of_store)
-    twice = StoreLags.of([(("counts", 3), 5), (("counts", 3), 6)])
+        task_lags_of_stores(StoreLags.from_lags({("sums", 3): 1}), of_store)
+    twice = StoreLags.from_lags([(("counts", 3), 5), (("counts", 3), 6)])
     assert task_lags_of_stores(twice, of_store).to_dict() == {(0, 3, None): 6}
-    assert len(task_lags_of_stores(StoreLags.of({}), of_store)) == 0
+    assert len(task_lags_of_stores(StoreLags.from_lags({}), of_store)) == 0
 
 
 def test_task_sums_go_to_the_leader_as_they_are():
     """The streams room takes the names: its TaskId is such a tuple."""
     from partage.streams.task_ids import TaskId
 
-    sums = TaskValues.of({TaskId(0, 1): 5, TaskId(2, 3, "ab"): -2})
+    sums = TaskValues.from_mapping({TaskId(0, 1): 5, TaskId(2, 3, "ab"): -2})
     assert sums[TaskId(2, 3, "ab")] == -2
     assert {TaskId(*task): value for task, value in sums} == sums.to_dict()

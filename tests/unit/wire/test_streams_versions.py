@@ -94,7 +94,7 @@ def test_the_last_upgrade_takes_all_up():
     """When the last old member comes back new, one more rebalance, and all use 11."""
     members = [Release(11, 8), Release(11, 8), Release(11, 11)]
     seen, rejoin = rebalance(members, leader=0)
-    assert (seen.used, seen.common, seen.probing) == (8, 11, False)
+    assert (seen.used, seen.common, seen.is_version_probe) == (8, 11, False)
     assert rejoin == [True, True, True]
     assert [one.used for one in members] == [11, 11, 11]
     assert rebalance(members, leader=0)[1] == [False, False, False]
@@ -109,7 +109,7 @@ def test_versions_that_cannot_be_probed(old, leader):
     assert not any(rejoin)
     if leader == 0:
         assert seen.error_code == 3
-        assert not seen.probing
+        assert not seen.is_version_probe
         assert [one.error_code for one in members] == [3, 3, 3]
         assert [one.used for one in members] == [5, 11, old]
     else:
@@ -120,7 +120,7 @@ def test_versions_that_cannot_be_probed(old, leader):
 def test_an_error_of_a_newer_leader_is_not_read_by_an_older_member():
     """The answer of code 3 has the leader's own version, 11, as in Kafka: version 5 refuses it."""
     answer = encode_assignment_info(AssignmentInfo(11, 11, error_code=3))
-    assert decode_assignment_info(answer).error == "ASSIGNMENT_ERROR"
+    assert decode_assignment_info(answer).error_name == "ASSIGNMENT_ERROR"
     with pytest.raises(WireFormatError, match=r"version \(version 11\)"):
         decode_assignment_info(answer, latest=5)
 

@@ -54,7 +54,7 @@ def find_nonexistent_claims(
     # `np.unique` would import numpy.ma at its first call, 40 ms on an event loop.
     for m in set(member[~exists].tolist()):
         claims = members[m].claims
-        out[m] = next((pair for pair in claims if not view.has(*pair)), None)
+        out[m] = next((pair for pair in claims if not view.has_partition(*pair)), None)
     return out
 
 
@@ -107,7 +107,7 @@ def drop_impossible_claims(
     if sticky:
         of = NO_GENERATION if joined.generation is None else joined.generation
     else:
-        of = _generation(member) if cooperates else member.generation
+        of = _claimed_generation(member) if cooperates else member.generation
     wrong = _wrong(of, nonexistent, generation)
     if wrong is not None:
         return _newcomer(strategy, joined), f"{member.id} {wrong}: it is taken for a newcomer"
@@ -211,7 +211,7 @@ def _generation_of_claims(strategy: Strategy, joined: JoinedMember) -> int:
     """
     if strategy.name == Sticky.name:
         return NO_GENERATION if joined.generation is None else joined.generation
-    return _generation(joined.member)
+    return _claimed_generation(joined.member)
 
 
 def _with_claims(
@@ -221,12 +221,12 @@ def _with_claims(
         data = encode_sticky_user_data(claims, _generation_of_claims(strategy, one))
         left, of = decode_sticky_user_data(data)
         member = one.member.replaced(user_data=data)
-        return replace(one, member=member, claims=Claims.of(left), generation=of)
-    owned = Claims.of(list(claims))
+        return replace(one, member=member, claims=Claims.from_owned(left), generation=of)
+    owned = Claims.from_owned(list(claims))
     return replace(one, member=one.member.replaced(owned=owned), claims=owned)
 
 
-def _generation(member: Member) -> int:
+def _claimed_generation(member: Member) -> int:
     """Return the generation in which a member of a cooperative group owned its reported
     partitions.
     """

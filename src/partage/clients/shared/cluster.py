@@ -43,7 +43,7 @@ class ClusterView:
         topics = {topic: partitions for topic, partitions in self.topics.items() if partitions}
         return Cluster.from_replicas(topics, self.racks)
 
-    def has(self, topic: str, number: int) -> bool:
+    def has_partition(self, topic: str, number: int) -> bool:
         """Return whether partition ``number`` of a Kafka topic exists; True for a topic without
         metadata.
         """

@@ -23,7 +23,7 @@ __all__ = ["NO_CLAIMS", "Joined", "JoinedMember", "decode_members"]
 
 Partition = tuple[str, int]
 
-NO_CLAIMS = Claims.of(())
+NO_CLAIMS = Claims.from_owned(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def _subscriptions(joined: Sequence[Joined]) -> list[_Subscription]:
             out.append(_Subscription(topics, user_data, _claims(owned), generation, rack))
         else:
             sent = one.subscription()
-            claims = Claims.of(sent.owned)
+            claims = Claims.from_owned(sent.owned)
             out.append(
                 _Subscription(sent.topics, sent.user_data, claims, sent.generation, sent.rack)
             )
@@ -147,7 +147,9 @@ def _trailers(user_data: Sequence[bytes | None]) -> list[_SplitUserData]:
         else:
             own, extras = split_trailer(data)
             if extras is not None:
-                out[i] = _SplitUserData(own, Claims.of(extras.claims), extras.generation, extras)
+                out[i] = _SplitUserData(
+                    own, Claims.from_owned(extras.claims), extras.generation, extras
+                )
     return out
 
 

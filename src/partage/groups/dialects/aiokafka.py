@@ -117,4 +117,4 @@ class AiokafkaSticky(RemembersAssignment):
         peer = PeerProblem(problem)
         claims = [decode_claims(m.user_data, version_first=False) for m in problem.group]
         lists, loop = assign_sticky(peer, claims, undoes_exchanges=False)
-        return peer.plan(lists, **endless_loop_fields(loop, self.exact_to))
+        return peer.build_plan(lists, **endless_loop_fields(loop, self.exact_to))

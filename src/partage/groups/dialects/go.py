@@ -49,7 +49,7 @@ class FranzGoRange(PlainStrategy):
             members = sorted(subscribers, key=rank.__getitem__)
             for member, slots in divide_into_ranges(members, peer.slots_of(topic)):
                 lists[member].extend(slots)
-        return peer.plan(lists)
+        return peer.build_plan(lists)
 
 
 class FranzGoRoundRobin(PlainStrategy):
@@ -110,7 +110,7 @@ class SaramaRange(PlainStrategy):
             members = sorted(set(subscribers), key=peer.id_rank.__getitem__)
             for member, slots in divide_into_ranges(members, peer.slots_of(topic)):
                 lists[member].extend(slots)
-        return peer.plan(lists)
+        return peer.build_plan(lists)
 
 
 class SaramaRoundRobin(PlainStrategy):
@@ -146,12 +146,12 @@ class SaramaRoundRobin(PlainStrategy):
         topic_of, topic_sets = peer.topic_of_slot, peer.topic_sets
         lists: list[list[int]] = [[] for _ in problem.group]
         turn = 0
-        for slot in sorted(range(len(topic_of)), key=peer.name):
+        for slot in sorted(range(len(topic_of)), key=peer.partition_name):
             while topic_of[slot] not in topic_sets[members[turn % len(members)]]:
                 turn += 1
             lists[members[turn % len(members)]].append(slot)
             turn += 1
-        return peer.plan(lists)
+        return peer.build_plan(lists)
 
 
 def _franz_go_ranks(group: Group) -> list[int]:

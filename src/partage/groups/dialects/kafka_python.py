@@ -111,7 +111,7 @@ class KafkaPythonRoundRobin(PlainStrategy):
                     "KeyError",
                 )
             lists[member].append(slot)
-        return peer.plan(lists)
+        return peer.build_plan(lists)
 
 
 class KafkaPythonSticky(RemembersAssignment):
@@ -163,7 +163,7 @@ class KafkaPythonSticky(RemembersAssignment):
         peer = PeerProblem(problem)
         claims = [decode_claims(m.user_data, version_first=True) for m in problem.group]
         lists, loop = assign_sticky(peer, claims, undoes_exchanges=True)
-        return peer.plan(lists, **endless_loop_fields(loop, self.exact_to))
+        return peer.build_plan(lists, **endless_loop_fields(loop, self.exact_to))
 
 
 class KafkaPythonCooperativeSticky(PlainStrategy):
@@ -224,7 +224,7 @@ class KafkaPythonCooperativeSticky(PlainStrategy):
         for member, slots in enumerate(lists):
             withheld += [(s, member) for s in slots if last_claimant.get(s, member) != member]
             slots[:] = [s for s in slots if last_claimant.get(s, member) == member]
-        return peer.plan(
+        return peer.build_plan(
             lists,
             withheld=peer.partition_of_slot[np.array([s for s, _ in withheld], np.int32)],
             destined=np.array([m for _, m in withheld], np.int32),
@@ -386,7 +386,7 @@ class PythonAssignment(GeneralAssignment):
             raise PeerAssignorError(what, "KeyError")
         return -1
 
-    def _move(self, slot: int, topic: int, target: int) -> None:
+    def _move_partition(self, slot: int, topic: int, target: int) -> None:
         # Kafka's getTheActualPartitionToBeMoved: a partition of the topic that moved in the
         # opposite direction earlier moves back instead.
         owner = self.owner[slot]
@@ -398,7 +398,7 @@ class PythonAssignment(GeneralAssignment):
     def _move_one(self, slot: int, topic: int, target: int) -> None:
         source = self.owner[slot]
         self._moving.add(slot)
-        self._movements.add(slot, topic, source, target)
+        self._movements.add_movement(slot, topic, source, target)
         self._queue.change_load(source, -1)
         self._give(target, slot)
 
@@ -414,11 +414,11 @@ class PythonAssignment(GeneralAssignment):
             topic_of_slot[slot] in topic_sets[owner] for slot, owner in enumerate(self.owner)
         )
 
-    def _state(self) -> tuple[object, ...]:
+    def _comparable_state(self) -> tuple[object, ...]:
         # The queue of members follows from the owners.
         return (
             tuple(self.owner),
-            self._movements.state(),
+            self._movements.comparable_state(),
             self._is_irregular,
             frozenset(self._added_again),
         )
@@ -455,7 +455,7 @@ class Movements:
         back = self._slots.get((topic, target, source))
         return back[0] if back else slot
 
-    def add(self, slot: int, topic: int, source: int, target: int) -> None:
+    def add_movement(self, slot: int, topic: int, source: int, target: int) -> None:
         """Record that a partition has moved; if it is back at its first owner, forget its moves.
 
         Args:
@@ -475,6 +475,6 @@ class Movements:
         self._way[slot] = (source, target)
         insort(self._slots.setdefault((topic, source, target), []), slot)
 
-    def state(self) -> frozenset[tuple[int, tuple[int, int]]]:
+    def comparable_state(self) -> frozenset[tuple[int, tuple[int, int]]]:
         """Return all recorded moves as one comparable value, for the detection of endless loops."""
         return frozenset(self._way.items())

@@ -81,10 +81,10 @@ class LibrdkafkaRange(PlainStrategy):
             if len(copartitioned) > 1:
                 _assign_copartitioned(copartitioned)
             elif peer.uses_racks([first.topic], first.members):
-                first.assign(first.is_on_rack)
+                first.assign_free_partitions(first.is_on_rack)
         for one in ranges:
-            one.assign(lambda _member, _slot: True)
-        return peer.plan(lists)
+            one.assign_free_partitions(lambda _member, _slot: True)
+        return peer.build_plan(lists)
 
 
 class LibrdkafkaRoundRobin(PlainStrategy):
@@ -169,7 +169,7 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
         """
         peer = LibrdkafkaProblem(problem)
         if not len(problem.group):
-            return peer.plan([])
+            return peer.build_plan([])
         slot_lists, loop = assign_sticky(peer)
         partition = peer.partition_of_slot.tolist()
         target = {partition[s]: m for m, slots in enumerate(slot_lists) for s in slots}
@@ -274,7 +274,7 @@ class _TopicRange:
         has_rack = bool(self._peer.problem.group[member].rack)
         return has_rack and self.is_on_rack(member, slot) and self.capacity(member) > 0
 
-    def assign(self, fits: Callable[[int, int], bool]) -> None:
+    def assign_free_partitions(self, fits: Callable[[int, int], bool]) -> None:
         """Assign the topic's free partitions to its subscribers in order, each up to its quota.
 
         ``fits(member, partition)`` returns whether the member may get the partition.
@@ -484,7 +484,9 @@ class LibrdkafkaAssignment(GeneralAssignment):
     def _assign_by_rack(self, slot: int) -> bool:
         # True if a subscriber on a replica's rack was found.
         topic, topic_sets = self._peer.topic_of_slot[slot], self._topic_sets
-        member = self._queue.first(lambda m: topic in topic_sets[m] and self._rack_fits(m, slot))
+        member = self._queue.first_member(
+            lambda m: topic in topic_sets[m] and self._rack_fits(m, slot)
+        )
         if member < 0:
             return False
         self._give(member, slot)
@@ -497,7 +499,7 @@ class LibrdkafkaAssignment(GeneralAssignment):
     def _replace_excluded_target(self, owner: int, target: int) -> int:
         raise _crash("asks for the load of a member that it has excluded")
 
-    def _move(self, slot: int, topic: int, target: int) -> None:
+    def _move_partition(self, slot: int, topic: int, target: int) -> None:
         """Move a partition to a member; a defect of librdkafka may move another one instead.
 
         Args:
@@ -505,7 +507,7 @@ class LibrdkafkaAssignment(GeneralAssignment):
             topic: its topic.
             target: the member that gets it.
         """
-        moving, source = self._movements.move(slot, topic, self.owner, target)
+        moving, source = self._movements.record_move(slot, topic, self.owner, target)
         # A slot that moves in place of another may have a new owner by now.
         self._is_irregular |= self.owner[moving] != source
         self._moving.add(moving)
@@ -536,9 +538,9 @@ class LibrdkafkaAssignment(GeneralAssignment):
             topic_of_slot[slot] in topic_sets[m] for m, slot in owned
         )
 
-    def _state(self) -> tuple[object, ...]:
+    def _comparable_state(self) -> tuple[object, ...]:
         lists = tuple(map(tuple, self.lists))
-        return lists, tuple(self.owner), self._movements.state(), self._is_irregular
+        return lists, tuple(self.owner), self._movements.comparable_state(), self._is_irregular
 
 
 class _ListedOwners(dict[int, int]):
@@ -600,7 +602,9 @@ class LibrdkafkaMovements:
         self._freed: set[int] = set()
         self._alive: list[_Direction] = []  # freed ways stay alive here, so that ids are unique
 
-    def move(self, slot: int, topic: int, owner: Sequence[int], target: int) -> tuple[int, int]:
+    def record_move(
+        self, slot: int, topic: int, owner: Sequence[int], target: int
+    ) -> tuple[int, int]:
         """Record a partition's move; return the partition that really moves, and its source.
 
         A defect may move another partition of the same topic instead.
@@ -671,7 +675,7 @@ class LibrdkafkaMovements:
             moved = self._moved.setdefault(topic, {})[way.source, way.target] = _MovedSlots(way)
         moved.slots.append(slot)
 
-    def state(self) -> object:
+    def comparable_state(self) -> object:
         """Return all recorded moves as one comparable value, for the detection of endless loops."""
         ways = {slot: (way.source, way.target) for slot, way in self._way.items()}
         slot_of = {id(way): slot for slot, way in self._way.items()}

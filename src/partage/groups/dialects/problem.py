@@ -150,12 +150,12 @@ class PeerProblem:
                 slots.append(slot)
         return slots
 
-    def name(self, slot: int) -> str:
+    def partition_name(self, slot: int) -> str:
         """Return the name of the partition at a slot, e.g. "orders-3"."""
         topic, number = self.problem.index.name(int(self.partition_of_slot[slot]))
         return f"{topic}-{number}"
 
-    def plan(self, lists: Sequence[Sequence[int]], **attributes: object) -> Plan:
+    def build_plan(self, lists: Sequence[Sequence[int]], **attributes: object) -> Plan:
         """Build a plan from the list of partitions of each member.
 
         Args:
@@ -246,7 +246,7 @@ def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int
         # first. The partitions of the first then have no owner.
         for member, slots in dict(divide_into_ranges(members, peer.slots_of(k))).items():
             lists[member].extend(slots)
-    return peer.plan(lists)
+    return peer.build_plan(lists)
 
 
 def divide_into_ranges(members: Sequence[int], slots: range) -> list[tuple[int, range]]:
@@ -286,4 +286,4 @@ def assign_round_robin(peer: PeerProblem, members: Sequence[int]) -> Plan:
         while topic not in topic_sets[members[turn]]:
             turn = (turn + 1) % len(members)
         lists[members[turn]].append(slot)
-    return peer.plan(lists)
+    return peer.build_plan(lists)

@@ -77,7 +77,7 @@ class GeneralAssignment(ABC):
         self._order = list(order)
         self._unassigned = [slot for slot in order if self.owner[slot] < 0]
         self._queue = SortedMembers([len(slots) for slots in self.lists], peer.id_rank)
-        self._starts_empty = self._queue.highest == 0
+        self._starts_empty = self._queue.highest_load == 0
         #: Members that can neither give nor take a slot; they have left the queue.
         self._fixed: set[int] = set()
         #: Whether a member may have a slot to which it does not subscribe, or two owners exist.
@@ -89,14 +89,14 @@ class GeneralAssignment(ABC):
         self._best_score = 0
         self.loop: EndlessLoop | None = None
 
-    def run(self) -> None:
+    def assign_and_balance(self) -> None:
         """Assign partitions without owner, then move partitions until consumers' loads are even.
 
         The result is in the attribute `lists`.
         """
         self._assign(self._unassigned)
         self._exclude_fixed()
-        self._balance()
+        self._balance_loads()
 
     # --- steps ---
 
@@ -115,10 +115,10 @@ class GeneralAssignment(ABC):
         for member, topics in enumerate(peer.subscriptions):
             is_full = self._queue.load[member] >= self._most[member]
             if is_full and not any(is_shared[k] for k in topics):
-                self._queue.remove(member)
+                self._queue.remove_member(member)
                 self._fixed.add(member)
 
-    def _balance(self) -> None:
+    def _balance_loads(self) -> None:
         """Move partitions from more loaded to less loaded members until their loads are even."""
         start, score = self._copied_lists(), self._balance_score()
         self._best, self._best_score, moved = start, score, False
@@ -142,7 +142,7 @@ class GeneralAssignment(ABC):
         moved, repeated = False, RepeatedState()
         while self._pass_over(slots):
             moved = True
-            if repeated.matches(self._state()):
+            if repeated.is_repeated(self._comparable_state()):
                 # An earlier state recurs, so the client would loop forever.
                 self.loop = self._endless_loop(slots, repeated)
                 break
@@ -174,7 +174,7 @@ class GeneralAssignment(ABC):
             if not is_subscriber and self._is_balanced():
                 break
             self._is_irregular |= not is_subscriber
-            self._move(slot, topic, target)
+            self._move_partition(slot, topic, target)
             if self._watches:
                 self._compare_with_best()
             moved = True
@@ -182,7 +182,7 @@ class GeneralAssignment(ABC):
 
     def _least_loaded(self, topic: int) -> int:
         topic_sets = self._topic_sets
-        return self._queue.first(lambda m: topic in topic_sets[m])
+        return self._queue.first_member(lambda m: topic in topic_sets[m])
 
     # --- balance ---
 
@@ -232,7 +232,7 @@ class GeneralAssignment(ABC):
         self._moving = set()
         for _ in range(repeated.length):
             self._pass_over(slots)
-        names = tuple(map(self._peer.name, sorted(self._moving)))
+        names = tuple(map(self._peer.partition_name, sorted(self._moving)))
         return EndlessLoop(repeated.passes, repeated.length, names)
 
     # --- parts that differ between the clients ---
@@ -271,7 +271,7 @@ class GeneralAssignment(ABC):
         """
 
     @abstractmethod
-    def _move(self, slot: int, topic: int, target: int) -> None:
+    def _move_partition(self, slot: int, topic: int, target: int) -> None:
         """Move a partition to a member, or instead move another one of its topic back.
 
         The other one is chosen if it moved in the opposite direction before (Kafka's
@@ -292,7 +292,7 @@ class GeneralAssignment(ABC):
         """Return whether each partition has one owner at most, which subscribes to its topic."""
 
     @abstractmethod
-    def _state(self) -> object:
+    def _comparable_state(self) -> object:
         """Return owners and moves as one comparable value, for the detection of endless loops."""
 
 
@@ -310,10 +310,10 @@ def run_to_end(
         partitions are the best plan that it visits.
     """
     run = make(watch=False)
-    run.run()
+    run.assign_and_balance()
     if run.loop is not None:
         run = make(watch=True)
-        run.run()
+        run.assign_and_balance()
     return run.lists, run.loop
 
 
@@ -340,7 +340,7 @@ class SortedMembers:
 
     >>> queue = SortedMembers([2, 0], rank=[0, 1])
     >>> queue.change_load(1, 3)
-    >>> list(queue), queue.highest, queue.is_even
+    >>> list(queue), queue.highest_load, queue.is_even
     ([0, 1], 3, True)
     """
 
@@ -354,7 +354,7 @@ class SortedMembers:
         return (self._member_of_rank[rank] for _, rank in self._keys)
 
     @property
-    def highest(self) -> int:
+    def highest_load(self) -> int:
         """Largest number of partitions of any member in the queue."""
         return self._keys[-1][0]
 
@@ -363,17 +363,17 @@ class SortedMembers:
         """True if the partition counts of the members in the queue differ by at most one."""
         return self._keys[0][0] >= self._keys[-1][0] - 1
 
-    def remove(self, member: int) -> None:
+    def remove_member(self, member: int) -> None:
         """Remove a member from the queue, for example because it can no longer get partitions."""
         del self._keys[bisect_left(self._keys, (self.load[member], self._rank[member]))]
 
     def change_load(self, member: int, change: int) -> None:
         """Change a member's number of partitions by ``change`` (may be negative), and its place."""
-        self.remove(member)
+        self.remove_member(member)
         self.load[member] += change
         insort(self._keys, (self.load[member], self._rank[member]))
 
-    def first(self, fits: Callable[[int], bool]) -> int:
+    def first_member(self, fits: Callable[[int], bool]) -> int:
         """Return the member with the fewest partitions that satisfies a condition, -1 for none.
 
         ``fits(member)`` is the condition.

@@ -42,7 +42,7 @@ class LastAssignment:
     generation: int = NO_GENERATION
 
     @classmethod
-    def of(cls, memory: object) -> LastAssignment | None:
+    def check_memory(cls, memory: object) -> LastAssignment | None:
         """Check that ``memory`` is a stored state of a sticky assignor (or None), and return it.
 
         Raises:
@@ -70,7 +70,7 @@ class RemembersAssignment(PlainStrategy):
             topics: the subscribed topics, which have no effect.
             memory: the consumer's last assignment; without one the result is b"".
         """
-        last = LastAssignment.of(memory)
+        last = LastAssignment.check_memory(memory)
         if last is None:
             return b""
         return encode_claims(

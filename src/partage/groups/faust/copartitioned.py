@@ -337,7 +337,8 @@ class SplitMix64:
     Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
 
     >>> generator = SplitMix64(7)
-    >>> sorted(generator.permute([1, 2, 3])), generator.next_number() == SplitMix64(7).next_number()
+    >>> shuffled = generator.shuffle_items([1, 2, 3])
+    >>> sorted(shuffled), generator.next_number() == SplitMix64(7).next_number()
     ([1, 2, 3], False)
     """
 
@@ -364,7 +365,7 @@ class SplitMix64:
         numbers: NDArray[np.uint64] = z ^ (z >> np.uint64(31))
         return numbers
 
-    def permute(self, items: Sequence[_Item]) -> list[_Item]:
+    def shuffle_items(self, items: Sequence[_Item]) -> list[_Item]:
         """Return the items of a list in random order."""
         order = np.argsort(self.next_numbers(len(items)), kind="stable")
         return [items[i] for i in order.tolist()]
@@ -393,7 +394,7 @@ def place_standbys(
     >>> place_standbys(previous, [0, 1], 3, 1, SplitMix64(0))
     [{2}, {0}]
     """
-    placement = _Placement(owner, members, generator)
+    placement = _StandbyPlacement(owner, members, generator)
     wanted = min(replicas, members - 1)
     if wanted > 0:
         placement.keep_existing(previous, wanted)
@@ -403,7 +404,7 @@ def place_standbys(
     return placement.standbys
 
 
-class _Placement:
+class _StandbyPlacement:
     """Standbys of Faust partitions placed so far, with the counts that keep them even.
 
     Attributes:
@@ -423,7 +424,7 @@ class _Placement:
         self._members = members
         self._count = np.zeros((members, members), np.int64)
         self._total = np.bincount(np.array(owner, np.int64), minlength=members)
-        self._order = generator.permute(range(len(owner)))
+        self._order = generator.shuffle_items(range(len(owner)))
         self._random = generator.next_numbers(members * members).reshape(members, members)
         self._owned: list[list[int]] = [[] for _ in range(members)]
         for p in self._order:
@@ -466,7 +467,7 @@ class _Placement:
             while np.ptp(count[others]) > 1:
                 # The count of this owner's standbys ranks before the total; ties: lowest position.
                 score = count[others] * (int(self._total.max()) + 1) + self._total[others]
-                self._move(owner, int(others[score.argmax()]), int(others[score.argmin()]))
+                self._move_standby(owner, int(others[score.argmax()]), int(others[score.argmin()]))
 
     def balance_totals(self) -> None:
         """Move standbys from members with many partitions, active and standby, to members with few.
@@ -474,7 +475,7 @@ class _Placement:
         The standbys of each member's active partitions stay evenly spread.
         """
         while (exchange := self._find_exchange()) is not None:
-            self._move(*exchange)
+            self._move_standby(*exchange)
 
     def _find_exchange(self) -> tuple[int, int, int] | None:
         """Find a standby to move from a member with more partitions to one with fewer.
@@ -498,13 +499,16 @@ class _Placement:
                 return int(has_more[:, column].argmax()), source, int(smaller[column])
         return None
 
-    def _best_members(self, partition: int, candidates: NDArray[np.intp], limit: int) -> list[int]:
-        """Return the best members for standbys of a partition, at most ``limit``, the best first.
+    def _best_members(
+        self, partition: int, candidates: NDArray[np.intp], max_members: int
+    ) -> list[int]:
+        """Return the best members for standbys of a partition, at most ``max_members``, the best
+        first.
 
         Args:
             partition: the partition that needs standbys.
             candidates: int64[n], the members to choose from.
-            limit: the greatest number of members to return.
+            max_members: the greatest number of members to return.
         """
         owner = self._owner[partition]
         keys = (
@@ -512,7 +516,7 @@ class _Placement:
             self._total[candidates],
             self._count[owner, candidates],
         )
-        best: list[int] = candidates[np.lexsort(keys)[:limit]].tolist()
+        best: list[int] = candidates[np.lexsort(keys)[:max_members]].tolist()
         return best
 
     def _add(self, p: int, members: list[int]) -> None:
@@ -520,21 +524,21 @@ class _Placement:
         self._count[self._owner[p], members] += 1
         self._total[members] += 1
 
-    def _move(self, owner: int, source: int, target: int) -> None:
+    def _move_standby(self, owner: int, old_member: int, new_member: int) -> None:
         """Move a standby of one of a member's active partitions to another member.
 
         Args:
             owner: the member with the active partition.
-            source: the member that has the standby.
-            target: the member that gets it.
+            old_member: the member that has the standby.
+            new_member: the member that gets it.
         """
         movable = [
             p for p in self._owned[owner]
-            if source in self.standbys[p] and target not in self.standbys[p]
+            if old_member in self.standbys[p] and new_member not in self.standbys[p]
         ]  # fmt: skip
         # A standby that has no copy of the data yet is preferred.
-        p = min(movable, key=lambda p: source in self._existing[p])
-        self.standbys[p].remove(source)
-        self._count[owner, source] -= 1
-        self._total[source] -= 1
-        self._add(p, [target])
+        p = min(movable, key=lambda p: old_member in self._existing[p])
+        self.standbys[p].remove(old_member)
+        self._count[owner, old_member] -= 1
+        self._total[old_member] -= 1
+        self._add(p, [new_member])

@@ -26,7 +26,7 @@ class CopartitionedAssignment:
 
     Source: Faust's class of the same name.
 
-    >>> CopartitionedAssignment.of([0, 1], [1, 2])
+    >>> CopartitionedAssignment.from_partition_numbers([0, 1], [1, 2])
     CopartitionedAssignment(actives={0, 1}, standbys={2})
     """
 
@@ -34,7 +34,9 @@ class CopartitionedAssignment:
     standbys: set[int] = field(default_factory=set)
 
     @classmethod
-    def of(cls, actives: Iterable[int], standbys: Iterable[int]) -> CopartitionedAssignment:
+    def from_partition_numbers(
+        cls, actives: Iterable[int], standbys: Iterable[int]
+    ) -> CopartitionedAssignment:
         """Build an assignment from active and standby partition numbers.
 
         A partition in both arguments is active only.
@@ -44,7 +46,7 @@ class CopartitionedAssignment:
             assignment.standbys.difference_update(assignment.actives)
         return assignment
 
-    def has(self, partition: int) -> bool:
+    def has_partition(self, partition: int) -> bool:
         """Return whether the member has a partition, active or as a standby."""
         return partition in self.standbys or partition in self.actives
 

@@ -78,7 +78,7 @@ class Faust(FaustStrategy):
             PeerAssignorError: Faust's class fails, or does not terminate, on this problem.
         """
         assignments = [
-            CopartitionedAssignment.of(
+            CopartitionedAssignment.from_partition_numbers(
                 _previous_partitions(metadata[member].actives, topics.topics),
                 _previous_partitions(metadata[member].standbys, topics.topics),
             )
@@ -205,7 +205,7 @@ def _assign_standbys(
             # partition.
             target = _find_full_member(assignments, p, limit)
             unassigned.append(_free_up_partition(assignments, target, limit))
-            livelock.check(unassigned, current, standbys)
+            livelock.raise_if_repeated(unassigned, current, standbys)
         target.standbys.add(p)
     if any(count != replicas for count in _count_assigned(standbys, partitions)):
         raise _failure("a partition has too many or too few standbys at the end")
@@ -237,7 +237,7 @@ def _find_standby_member(
     for step in range(len(candidates)):
         position = (current + step) % len(candidates)
         candidate = candidates[position]
-        if len(candidate.standbys) != limit and not candidate.has(p):
+        if len(candidate.standbys) != limit and not candidate.has_partition(p):
             return position
     return -1
 
@@ -246,29 +246,29 @@ def _find_full_member(
     assignments: Sequence[CopartitionedAssignment], p: int, limit: int
 ) -> CopartitionedAssignment:
     for assignment in assignments:
-        if len(assignment.standbys) == limit and not assignment.has(p):
+        if len(assignment.standbys) == limit and not assignment.has_partition(p):
             return assignment
     raise _failure("no member can take another standby, not even a full one", "StopIteration")
 
 
 def _free_up_partition(
-    assignments: Sequence[CopartitionedAssignment], full: CopartitionedAssignment, limit: int
+    assignments: Sequence[CopartitionedAssignment], full: CopartitionedAssignment, max_standbys: int
 ) -> int:
     """Remove one standby from a full member, so that it can get another; return its partition.
 
     Args:
         assignments: the assignment of each member.
         full: the assignment of the full member; changed in place.
-        limit: the greatest number of standbys of a member.
+        max_standbys: the greatest number of standbys of a member.
     """
     standbys = full.standbys
     if not standbys:
         raise _failure("a member without standbys is full", "ValueError")
-    others = [one for one in assignments if one is not full and len(one.standbys) != limit]
+    others = [one for one in assignments if one is not full and len(one.standbys) != max_standbys]
     # The lowest partition of which another member below the limit can take a standby; else the
     # lowest partition.
     for p in sorted(standbys):
-        if any(not other.has(p) for other in others):
+        if any(not other.has_partition(p) for other in others):
             break
     else:
         p = min(standbys)
@@ -319,7 +319,9 @@ class _LivelockDetector:
         self._next_reference = _EVICTIONS_BEFORE_CHECK
         self._reference: object = None
 
-    def check(self, unassigned: deque[int], current: int, standbys: Sequence[set[int]]) -> None:
+    def raise_if_repeated(
+        self, unassigned: deque[int], current: int, standbys: Sequence[set[int]]
+    ) -> None:
         """Raise `PeerAssignorError` if Faust's loop over standbys is in the same state as before.
 
         Args:

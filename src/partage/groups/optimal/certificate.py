@@ -24,8 +24,8 @@ from partage.model.index import Int32Array
 from partage.solve.assignment.bounds import (
     Bound,
     WeightedProblem,
-    largest_bound,
     largest_bound_within_moves,
+    largest_load_bound,
     overload_bound,
 )
 
@@ -51,7 +51,10 @@ _COST_REASON = "rack cost, moves: partitions cost at least this at the members' 
 
 
 def certify_counts(
-    canonical: CanonicalProblem, found: CountPlan, costs: RackCosts | None, table: RackTable | None
+    canonical: CanonicalProblem,
+    count_plan: CountPlan,
+    costs: RackCosts | None,
+    rack_costs: RackTable | None,
 ) -> Certificate:
     """Prove that a plan is optimal in partition counts, rack cost and moves; return the proof.
 
@@ -59,67 +62,75 @@ def certify_counts(
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
-        found: the plan, with the dual values of the minimum-cost flow that found it.
+        count_plan: the plan, with the dual values of the minimum-cost flow that found it.
         costs: the costs of consuming across racks; None if they do not matter.
-        table: these costs by partition and member.
+        rack_costs: these costs by partition and member.
     """
-    loads = np.bincount(found.owner, minlength=canonical.members)[canonical.takes_part]
+    loads = np.bincount(count_plan.owner, minlength=canonical.member_count)[canonical.takes_part]
     figures: dict[str, float] = {
         "spread": int(loads.max() - loads.min()) if len(loads) else 0,
-        "rack cost": 0 if table is None else sum_rack_cost(canonical, table, found.owner),
-        "moves": count_moves(canonical, found.owner),
+        "rack cost": 0
+        if rack_costs is None
+        else sum_rack_cost(canonical, rack_costs, count_plan.owner),
+        "moves": count_moves(canonical, count_plan.owner),
     }
-    price = np.zeros(canonical.members, np.int64)
-    price[canonical.order] = found.price
+    price = np.zeros(canonical.member_count, np.int64)
+    price[canonical.order] = count_plan.price
     level = np.zeros(len(canonical.problem.index.topics), np.int64)
-    level[canonical.rows.topics] = found.topic_level
+    level[canonical.rows.topics] = count_plan.topic_level
     # A level for each topic proves the counts; dual prices of members prove rack cost and moves.
     why = (
         "spread: for each load k, the topics of a level above k fill their subscribers beyond k",
         _COST_REASON,
     )
-    figures, bounds = _add_topic_excess(canonical, found.owner, figures, figures)
+    figures, bounds = _add_topic_excess(canonical, count_plan.owner, figures, figures)
     return Certificate(
-        owner_in_index_order(canonical, found.owner), "counts", figures, bounds, why,
-        topic_level=level, price=price, racks=costs, rack_weight=found.rack_weight,
+        owner_in_index_order(canonical, count_plan.owner), "counts", figures, bounds, why,
+        topic_level=level, price=price, racks=costs, rack_weight=count_plan.rack_weight,
     )  # fmt: skip
 
 
 def certify_limited(
     canonical: CanonicalProblem,
-    found: LimitedPlan,
+    limited_plan: LimitedPlan,
     costs: RackCosts | None,
-    table: RackTable | None,
+    rack_costs: RackTable | None,
     max_moves: int,
 ) -> Certificate:
     """Prove that no plan with at most ``max_moves`` moves is more even; return the proof.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
-        found: the plan, with the dual prices of the minimum-cost flow that found it.
+        limited_plan: the plan, with the dual prices of the minimum-cost flow that found it.
         costs: the costs of consuming across racks; None if they do not matter.
-        table: these costs by partition and member.
+        rack_costs: these costs by partition and member.
         max_moves: the greatest allowed number of moves.
     """
-    load = np.bincount(found.owner, minlength=canonical.members)
+    load = np.bincount(limited_plan.owner, minlength=canonical.member_count)
     mine = load[canonical.takes_part]
     figures: dict[str, float] = {
         "largest": int(mine.max(initial=0)),
         "spread": int(mine.max() - mine.min()) if len(mine) else 0,
-        "rack cost": 0 if table is None else sum_rack_cost(canonical, table, found.owner),
-        "moves": count_moves(canonical, found.owner),
+        "rack cost": 0
+        if rack_costs is None
+        else sum_rack_cost(canonical, rack_costs, limited_plan.owner),
+        "moves": count_moves(canonical, limited_plan.owner),
     }
-    price = _by_member(canonical, found.price)
-    least = _least_cost(canonical, table, found, load)
+    price = _by_member(canonical, limited_plan.price)
+    least = _least_cost(canonical, rack_costs, limited_plan, load)
     bounds: dict[str, float] = {"largest": figures["largest"], "spread": figures["spread"]}
     bounds |= cost_bounds(
-        least, (found.rack_weight, found.move_weight), figures, max_moves, table is not None
+        least,
+        (limited_plan.rack_weight, limited_plan.move_weight),
+        figures,
+        max_moves,
+        rack_costs is not None,
     )
-    figures, bounds = _add_topic_excess(canonical, found.owner, figures, bounds)
+    figures, bounds = _add_topic_excess(canonical, limited_plan.owner, figures, bounds)
     details: dict[str, object] = {
         "max_moves": max_moves,
-        "levels": tuple((level, _by_member(canonical, one)) for level, one in found.proofs),
-        "move_weight": found.move_weight,
+        "levels": tuple((level, _by_member(canonical, one)) for level, one in limited_plan.proofs),
+        "move_weight": limited_plan.move_weight,
     }
     # Dual prices for each load level prove the loads (partition counts); dual prices of members
     # prove rack cost and moves.
@@ -128,15 +139,15 @@ def certify_limited(
         _COST_REASON,
     )
     return Certificate(
-        owner_in_index_order(canonical, found.owner), "counts", figures, bounds, why,
-        price=price, racks=costs, rack_weight=found.rack_weight, details=details,
+        owner_in_index_order(canonical, limited_plan.owner), "counts", figures, bounds, why,
+        price=price, racks=costs, rack_weight=limited_plan.rack_weight, details=details,
     )  # fmt: skip
 
 
 def _add_topic_excess(
     canonical: CanonicalProblem,
     owner: Int32Array,
-    figures: Mapping[str, float],
+    measured: Mapping[str, float],
     bounds: Mapping[str, float],
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Add the criterion "topic excess" to a plan's measured values, with lower bound 0.
@@ -146,7 +157,7 @@ def _add_topic_excess(
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
         owner: int32[n], owner of each partition.
-        figures: measured value by criterion, such as "moves".
+        measured: measured value by criterion, such as "moves".
         bounds: lower bound by criterion.
 
     Returns:
@@ -154,19 +165,19 @@ def _add_topic_excess(
     """
     excess = topic_excess(canonical, owner)
     if excess is None:
-        return {**figures}, {**bounds}
-    return {**figures, TOPIC_EXCESS: excess}, {**bounds, TOPIC_EXCESS: 0}
+        return {**measured}, {**bounds}
+    return {**measured, TOPIC_EXCESS: excess}, {**bounds, TOPIC_EXCESS: 0}
 
 
 def _by_member(canonical: CanonicalProblem, price: Int64Array) -> Int64Array:
     # From canonical order to the group's order of members.
-    out = np.zeros(canonical.members, np.int64)
+    out = np.zeros(canonical.member_count, np.int64)
     out[canonical.order] = price
     return out
 
 
 def _least_cost(
-    canonical: CanonicalProblem, table: RackTable | None, found: LimitedPlan, load: Int64Array
+    canonical: CanonicalProblem, rack_costs: RackTable | None, plan: LimitedPlan, load: Int64Array
 ) -> int:
     """Return a lower bound of the rack cost and moves of any plan with the same loads.
 
@@ -175,16 +186,16 @@ def _least_cost(
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
-        table: rack costs by partition and member; None if they do not matter.
-        found: the plan with its dual prices and weights.
+        rack_costs: rack costs by partition and member; None if they do not matter.
+        plan: the plan with its dual prices and weights.
         load: int64[M], the number of partitions of each member in the plan.
     """
-    claims, price = canonical.claims, found.price
-    columns = np.zeros(canonical.members, np.int64)
-    cost, profile = np.zeros((1, 1), np.int64), np.zeros(canonical.size, np.int64)
-    if table is not None:
-        columns, cost = table.row[canonical.order] % table.cost.shape[1], table.cost
-        profile = table.profile[canonical.rows.partition]
+    claims, price = canonical.current_claims, plan.price
+    columns = np.zeros(canonical.member_count, np.int64)
+    cost, profile = np.zeros((1, 1), np.int64), np.zeros(canonical.partition_count, np.int64)
+    if rack_costs is not None:
+        columns, cost = rack_costs.row[canonical.order] % rack_costs.cost.shape[1], rack_costs.cost
+        profile = rack_costs.profile[canonical.rows.partition]
     far = np.int64(1 << 60)
     topics, wide = len(canonical.rows.topics), cost.shape[1]
     by_set = np.full((len(canonical.topics_of), wide), far)
@@ -192,30 +203,30 @@ def _least_cost(
     by_topic = np.full((topics, wide), far)
     for s, mine in enumerate(canonical.topics_of):
         by_topic[mine] = np.minimum(by_topic[mine], by_set[s])
-    best = np.full(canonical.size, far)
+    best = np.full(canonical.partition_count, far)
     for c in range(wide):
         np.minimum(
-            best, by_topic[canonical.topic, c] + found.rack_weight * cost[profile, c], out=best
+            best, by_topic[canonical.topic, c] + plan.rack_weight * cost[profile, c], out=best
         )
-    best += found.move_weight * claims.owned
+    best += plan.move_weight * claims.owned
     rows = np.concatenate([
         np.flatnonzero(claims.keeper >= 0), np.repeat(claims.contested, np.diff(claims.start)),
     ])  # fmt: skip
     keepers = np.concatenate([claims.keeper[claims.keeper >= 0].astype(np.int64), claims.keepers])
-    kept = price[keepers] + found.rack_weight * cost[profile[rows], columns[keepers]]
+    kept = price[keepers] + plan.rack_weight * cost[profile[rows], columns[keepers]]
     np.minimum.at(best, rows, kept)
     return int(best.sum()) - int(np.dot(np.sort(price), np.sort(load)))
 
 
 def certify_weights(
     canonical: CanonicalProblem,
-    found: WeightPlan,
+    weight_plan: WeightPlan,
     *,
-    weight: NDArray[np.float64],
+    partition_weights: NDArray[np.float64],
     scale: float,
     shares: Shares,
     costs: RackCosts | None,
-    table: RackTable | None,
+    rack_costs: RackTable | None,
     together: Int64Array | None,
     max_moves: int | None,
 ) -> Certificate:
@@ -225,32 +236,34 @@ def certify_weights(
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
-        found: the plan that the search found.
-        weight: float64[P], the weight of each partition, as given.
+        weight_plan: the plan that the search found.
+        partition_weights: float64[P], the weight of each partition, as given.
         scale: the factor by which weights were multiplied to find the plan.
-        shares: the share and capacity of each member, in units of ``weight``.
+        shares: the share and capacity of each member, in units of ``partition_weights``.
         costs: the costs of consuming across racks; None if they do not matter.
-        table: these costs by partition and member.
+        rack_costs: these costs by partition and member.
         together: int64[T], number of each topic's co-location set; partitions with the same number
             in topics of a set must have the same owner.
         max_moves: the limit of moves, None for none.
     """
-    mine = weight[canonical.rows.partition]
-    load = np.bincount(found.owner, mine, minlength=canonical.members)
+    mine = partition_weights[canonical.rows.partition]
+    load = np.bincount(weight_plan.owner, mine, minlength=canonical.member_count)
     counts = canonical.takes_part & ~shares.draining
     relative = load[counts] / shares.speed[counts]
-    misplaced = shares.draining[found.owner] & _mark_eligible(canonical, counts)
+    misplaced = shares.draining[weight_plan.owner] & _mark_eligible(canonical, counts)
     figures: dict[str, float] = {} if counts.all() else {"on weight 0": int(misplaced.sum())}
     figures |= {
         "overload": float(np.maximum(load - shares.capacity, 0.0).sum()),
         "largest": float(relative.max(initial=0.0)),
         "spread": float(relative.max() - relative.min()) if len(relative) else 0.0,
-        "rack cost": 0 if table is None else sum_rack_cost(canonical, table, found.owner),
-        "moves": count_moves(canonical, found.owner),
+        "rack cost": 0
+        if rack_costs is None
+        else sum_rack_cost(canonical, rack_costs, weight_plan.owner),
+        "moves": count_moves(canonical, weight_plan.owner),
     }
     weighted = replace(
-        found.weighted,
-        weight=found.weighted.weight / scale,
+        weight_plan.weighted,
+        weight=weight_plan.weighted.weight / scale,
         speed=np.where(shares.draining, 0.0, shares.speed),
         capacity=shares.capacity,
     )
@@ -259,14 +272,17 @@ def certify_weights(
         weighted = replace(weighted, spilled=figures["overload"])
     elif shares.draining.any():
         # Items that only members of weight 0 may bear weigh nothing for the others.
-        borne = weighted.subscribed(shares.draining)[weighted.kind]
+        borne = weighted.topics_with_subscribers(shares.draining)[weighted.kind]
         weighted = replace(weighted, weight=np.where(borne, weighted.weight, 0.0))
-    bounds["largest"] = largest_bound(weighted)
+    bounds["largest"] = largest_load_bound(weighted)
     if max_moves is not None:
         limit = max(max_moves, int(figures["moves"])) - count_forced_moves(canonical)
-        sole = np.flatnonzero(canonical.claims.keeper >= 0)
+        sole = np.flatnonzero(canonical.current_claims.keeper >= 0)
         shed = largest_bound_within_moves(
-            mine[sole], canonical.claims.keeper[sole].astype(np.int64), weighted.speed, limit
+            mine[sole],
+            canonical.current_claims.keeper[sole].astype(np.int64),
+            weighted.speed,
+            limit,
         )
         if shed > bounds["largest"].value:
             bounds["largest"] = Bound(shed, "moves", bounds["largest"].topics)
@@ -275,18 +291,18 @@ def certify_weights(
         f"{name} bound": (bound.kind, topics[name], bound.most) for name, bound in bounds.items()
     }
     details |= {
-        "weight": weight,
+        "weight": partition_weights,
         "max_moves": max_moves,
         "together": _by_topic(canonical, together),
     }
     proven = {name: min(figures[name], bound.value) for name, bound in bounds.items()}
-    figures, proven = _add_topic_excess(canonical, found.owner, figures, proven)
+    figures, proven = _add_topic_excess(canonical, weight_plan.owner, figures, proven)
     why = tuple(
         f"{name}: {_explain_bound(weighted, bound, len(topics[name]))}"
         for name, bound in bounds.items()
     )
     return Certificate(
-        owner_in_index_order(canonical, found.owner), "loads", figures, proven, why,
+        owner_in_index_order(canonical, weight_plan.owner), "loads", figures, proven, why,
         racks=costs, details=details,
     )  # fmt: skip
 
@@ -304,7 +320,7 @@ def count_forced_moves(canonical: CanonicalProblem) -> int:
 
     ``canonical`` is the problem, sorted independently of the join order.
     """
-    claims = canonical.claims
+    claims = canonical.current_claims
     return int(np.count_nonzero(claims.owned & (claims.keeper == -1)))
 
 
@@ -318,7 +334,7 @@ def _cluster_topics(
 
 
 def _explain_bound(weighted: WeightedProblem, bound: Bound, topics: int) -> str:
-    count = int(weighted.members(bound.topics).sum())
+    count = int(weighted.members_of_topics(bound.topics).sum())
     return _BOUND_REASONS[bound.kind].format(topics=topics, members=count, most=bound.most)
 
 
@@ -353,7 +369,7 @@ def count_moves(canonical: CanonicalProblem, owner: Int32Array) -> int:
         canonical: the problem, with members and partitions sorted independently of the join order.
         owner: int32[n], the plan's owner of each partition.
     """
-    claims = canonical.claims
+    claims = canonical.current_claims
     stays = int(np.count_nonzero((claims.keeper == owner) & (owner >= 0)))
     if len(claims.contested):
         of = np.repeat(owner[claims.contested], np.diff(claims.start))
@@ -361,13 +377,15 @@ def count_moves(canonical: CanonicalProblem, owner: Int32Array) -> int:
     return int(np.count_nonzero(claims.owned)) - stays
 
 
-def sum_rack_cost(canonical: CanonicalProblem, table: RackTable, owner: Int32Array) -> int:
-    """Return a plan's total cost of consuming across racks, in integer units of ``table``.
+def sum_rack_cost(canonical: CanonicalProblem, rack_costs: RackTable, owner: Int32Array) -> int:
+    """Return a plan's total cost of consuming across racks, in integer units of ``rack_costs``.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
-        table: rack costs by partition and member.
+        rack_costs: rack costs by partition and member.
         owner: int32[n], the owner of each partition.
     """
-    column: Int64Array = table.row[canonical.order][owner] if len(owner) else table.row[:0]
-    return int(table.cost[table.profile[canonical.rows.partition], column].sum())
+    column: Int64Array = (
+        rack_costs.row[canonical.order][owner] if len(owner) else rack_costs.row[:0]
+    )
+    return int(rack_costs.cost[rack_costs.profile[canonical.rows.partition], column].sum())

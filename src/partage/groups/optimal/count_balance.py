@@ -87,10 +87,10 @@ def balance_counts(
     """
     if canonical.is_symmetric and racks is None and together is None:
         return _assign_in_turn(canonical)
-    claims = canonical.claims
+    claims = canonical.current_claims
     subscription_classes = canonical.classes
-    classes = PartitionClasses.of(canonical, subscription_classes, racks)
-    assignment_order = AssignmentOrder.of(canonical, together)
+    classes = PartitionClasses.for_problem(canonical, subscription_classes, racks)
+    assignment_order = AssignmentOrder.for_problem(canonical, together)
     if len(classes.topic_class) <= 1 and classes.groups <= 1 and not len(claims.contested):
         found = _balance_equivalent(canonical, claims, subscription_classes, assignment_order)
         if together is not None or not len(found.owner):
@@ -99,11 +99,11 @@ def balance_counts(
         return replace(found, owner=owner)
     load, level, share = find_even_loads(subscription_classes)
     weight = int(np.count_nonzero(claims.owned)) + 1
-    arcs = TransportArcs.of(classes, claims, subscription_classes, weight)
+    arcs = TransportArcs.from_classes(classes, claims, subscription_classes, weight)
     if racks is None and not claims.owned.any():
         # Nothing costs anything, and the flow of the best loads spreads every topic.
         flow = CheapestPlan(
-            np.zeros(0, np.int64), share, load, np.zeros(canonical.members, np.int64)
+            np.zeros(0, np.int64), share, load, np.zeros(canonical.member_count, np.int64)
         )
     else:
         flow = find_cheapest_plan(
@@ -113,7 +113,7 @@ def balance_counts(
                 load,
             )
         )  # fmt: skip
-    owner = np.full(canonical.size, -1, np.int32)
+    owner = np.full(canonical.partition_count, -1, np.int32)
     keep_partitions(owner, arcs, flow.kept)
     assign_remaining(owner, assignment_order, arcs, classes.group, flow)
     if together is None:
@@ -149,7 +149,7 @@ class TransportArcs:
     free_cost: Int64Array
 
     @classmethod
-    def of(
+    def from_classes(
         cls,
         classes: PartitionClasses,
         claims: NewestClaims,
@@ -226,14 +226,14 @@ def _add_contested_classes(
 
 
 def _eligible_pairs(
-    classes: PartitionClasses, subscription_classes: SubscriptionClasses, base: Int64Array
+    classes: PartitionClasses, subscription_classes: SubscriptionClasses, original_class: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
     """Find the groups of members that subscribe to each class of equivalent partitions.
 
     Args:
         classes: classes of equivalent partitions, and groups of equivalent members.
         subscription_classes: which classes of members subscribe to which classes of topics.
-        base: the original class of each partition class.
+        original_class: the original class of each partition class.
 
     Returns:
         The partition class and the member group of each pair, as two arrays, sorted by class.
@@ -254,8 +254,8 @@ def _eligible_pairs(
         )
         for a, b in zip(start[:-1].tolist(), start[1:].tolist(), strict=True)
     ]
-    groups = [groups_of_class[b] for b in classes.topic_class[base].tolist()]
-    free_class = np.repeat(np.arange(len(base)), [len(one) for one in groups])
+    groups = [groups_of_class[b] for b in classes.topic_class[original_class].tolist()]
+    free_class = np.repeat(np.arange(len(original_class)), [len(one) for one in groups])
     return free_class, np.concatenate([np.zeros(0, np.int64), *groups])
 
 
@@ -311,7 +311,9 @@ class AssignmentOrder:
     in_blocks: bool
 
     @classmethod
-    def of(cls, canonical: CanonicalProblem, together: Int64Array | None) -> AssignmentOrder:
+    def for_problem(
+        cls, canonical: CanonicalProblem, together: Int64Array | None
+    ) -> AssignmentOrder:
         """Determine the order of assignment: partitions by number, co-located ones together.
 
         Args:
@@ -340,7 +342,7 @@ def assign_remaining(
     assignment_order: AssignmentOrder,
     arcs: TransportArcs,
     group: Int64Array,
-    found: CheapestPlan,
+    member_flow: CheapestPlan,
 ) -> None:
     """Assign the partitions without an owner, as many to each member as the flow decides.
 
@@ -349,15 +351,15 @@ def assign_remaining(
         assignment_order: the order in which partitions are assigned.
         arcs: arcs of the minimum-cost flow.
         group: int64[M], group of equivalent members of each member, -1 for none.
-        found: the flow: how many partitions each group and each member gets.
+        member_flow: the flow: how many partitions each group and each member gets.
     """
     pool = assignment_order.without_owner(owner)
     pool = pool[_order(arcs.of_row[pool], len(arcs.supply))]
-    target = _interleave_groups(arcs, found.free)
+    target = _interleave_groups(arcs, member_flow.free)
     pool = pool[_order(target, int(arcs.free_group.max(initial=0)) + 1)]
     everyone = np.flatnonzero(group >= 0)
     everyone = everyone[np.argsort(group[everyone], kind="stable")]
-    received = found.received[everyone]
+    received = member_flow.received[everyone]
     owner[pool] = repeat_members(
         everyone, received, group[everyone], in_blocks=assignment_order.in_blocks
     )
@@ -421,9 +423,9 @@ def _assign_in_turn(canonical: CanonicalProblem) -> CountPlan:
 
     Members take turns in canonical order, which also spreads every topic evenly.
     """
-    members = canonical.members
-    turn = np.arange(canonical.size, dtype=np.int32) % np.int32(members)
-    level = np.full(len(canonical.rows.topics), -(-canonical.size // members), np.int64)
+    members = canonical.member_count
+    turn = np.arange(canonical.partition_count, dtype=np.int32) % np.int32(members)
+    level = np.full(len(canonical.rows.topics), -(-canonical.partition_count // members), np.int64)
     return CountPlan(turn, level, np.zeros(members, np.int64), 1)
 
 
@@ -445,17 +447,17 @@ def _balance_equivalent(
     """
     place = np.flatnonzero(subscription_classes.member >= 0)
     level = np.zeros(len(canonical.rows.topics), np.int64)
-    price = np.zeros(canonical.members, np.int64)
+    price = np.zeros(canonical.member_count, np.int64)
     owner = claims.keeper.copy()
     if not len(place):
         return CountPlan(owner, level, price, 1)
     # Each member owns ``base`` partitions or one more; the members that owned the most get one
     # more.
-    base, extra = divmod(canonical.size, len(place))
+    base, extra = divmod(canonical.partition_count, len(place))
     level[:] = base + (extra > 0)
-    has = np.bincount(owner[owner >= 0], minlength=canonical.members)
+    has = np.bincount(owner[owner >= 0], minlength=canonical.member_count)
     more = place[np.argsort(-has[place], kind="stable")[:extra]]
-    quota = np.zeros(canonical.members, np.int64)
+    quota = np.zeros(canonical.member_count, np.int64)
     quota[place] = base
     quota[more] += 1
     # A dual price of 1 for each member that must release partitions proves that no plan has fewer

@@ -63,9 +63,12 @@ class LimitedPlan:
 
 
 def balance_within_limit(
-    canonical: CanonicalProblem, racks: RackTable | None, together: Int64Array | None, limit: int
+    canonical: CanonicalProblem,
+    racks: RackTable | None,
+    together: Int64Array | None,
+    max_moves: int,
 ) -> LimitedPlan:
-    """Assign partitions as evenly as possible with at most ``limit`` moves of owned partitions.
+    """Assign partitions as evenly as possible with at most ``max_moves`` moves of owned partitions.
 
     Call it only if the best assignment without limit needs more moves.
 
@@ -73,31 +76,33 @@ def balance_within_limit(
         canonical: the problem, with members and partitions sorted independently of the join order.
         racks: rack costs by partition and member of the problem, None if racks do not matter.
         together: int64[T], number of each topic's co-location set (see `balance_counts`), or None.
-        limit: the limit of moves, at least the number that no plan can avoid.
+        max_moves: the limit of moves, at least the number that no plan can avoid.
 
     Raises:
         ProblemTooLargeError: the exact answer would take too long.
     """
-    claims = canonical.claims
+    claims = canonical.current_claims
     subscription_classes = canonical.classes
-    classes = PartitionClasses.of(canonical, subscription_classes, racks)
-    assignment_order = AssignmentOrder.of(canonical, together)
+    classes = PartitionClasses.for_problem(canonical, subscription_classes, racks)
+    assignment_order = AssignmentOrder.for_problem(canonical, together)
     if len(classes.topic_class) <= 1 and classes.groups <= 1 and not len(claims.contested):
         # One class means equal rack costs everywhere: any positive weight proves their sum.
         weight = 0 if racks is None else 1
-        return _balance_equivalent(canonical, subscription_classes, assignment_order, limit, weight)
+        return _balance_equivalent(
+            canonical, subscription_classes, assignment_order, max_moves, weight
+        )
     best, _, _ = find_even_loads(subscription_classes)
     owned = int(np.count_nonzero(claims.owned))
-    plain = TransportArcs.of(classes, claims, subscription_classes, 0, 1)
-    found = find_limited_loads(_transport_problem(classes, plain, best), owned - limit)
+    plain = TransportArcs.from_classes(classes, claims, subscription_classes, 0, 1)
+    found = find_limited_loads(_transport_problem(classes, plain, best), owned - max_moves)
     if racks is None:
         arcs, flow = plain, find_cheapest_plan(_transport_problem(classes, plain, found.loads))
         rack_weight, move_weight = 0, 1
     else:
         arcs, flow, rack_weight, move_weight = _minimise_rack_cost(
-            classes, canonical, subscription_classes, found.loads, limit
+            classes, canonical, subscription_classes, found.loads, max_moves
         )
-    owner = np.full(canonical.size, -1, np.int32)
+    owner = np.full(canonical.partition_count, -1, np.int32)
     keep_partitions(owner, arcs, flow.kept)
     assign_remaining(owner, assignment_order, arcs, classes.group, flow)
     if together is None:
@@ -121,7 +126,7 @@ def _minimise_rack_cost(
     canonical: CanonicalProblem,
     subscription_classes: SubscriptionClasses,
     loads: Int64Array,
-    limit: int,
+    max_moves: int,
 ) -> tuple[TransportArcs, CheapestPlan, int, int]:
     """Find the flow from partitions to members with the least rack cost within a limit of moves.
 
@@ -132,32 +137,34 @@ def _minimise_rack_cost(
         canonical: the problem, with members and partitions sorted independently of the join order.
         subscription_classes: which classes of members subscribe to which classes of topics.
         loads: int64[M], number of partitions of each member.
-        limit: the limit of moves.
+        max_moves: the limit of moves.
 
     Returns:
         The arcs, the flow, the weight of rack cost and the weight of a move.
     """
-    claims = canonical.claims
+    claims = canonical.current_claims
     owned = int(np.count_nonzero(claims.owned))
 
     def solve(rack_weight: int, move_weight: int) -> tuple[TransportArcs, CheapestPlan, int]:
-        arcs = TransportArcs.of(classes, claims, subscription_classes, rack_weight, move_weight)
+        arcs = TransportArcs.from_classes(
+            classes, claims, subscription_classes, rack_weight, move_weight
+        )
         flow = find_cheapest_plan(_transport_problem(classes, arcs, loads))
         return arcs, flow, owned - int(flow.kept.sum())
 
     # Rack cost first: exact if the limit holds.
     arcs, flow, moves = solve(owned + 1, 1)
-    if moves <= limit:
+    if moves <= max_moves:
         return arcs, flow, owned + 1, 1
     # Beyond this multiplier a move outweighs all rack cost there can be.
-    low, high = 0, _RACK_UNIT * (int(classes.cost.max(initial=0)) * canonical.size + 1)
+    low, high = 0, _RACK_UNIT * (int(classes.cost.max(initial=0)) * canonical.partition_count + 1)
     best = solve(_RACK_UNIT, high)
     for _ in range(_MOST_ROUNDS):
         middle = (low + high) // 2 if high < 64 * _RACK_UNIT else max(low + 1, high // 16)
         if middle in {low, high}:
             break
         found = solve(_RACK_UNIT, middle)
-        if found[2] <= limit:
+        if found[2] <= max_moves:
             high, best = middle, found
         else:
             low = middle
@@ -168,7 +175,7 @@ def _balance_equivalent(
     canonical: CanonicalProblem,
     subscription_classes: SubscriptionClasses,
     assignment_order: AssignmentOrder,
-    limit: int,
+    max_moves: int,
     rack_weight: int,
 ) -> LimitedPlan:
     """Return the most even assignment within a limit of moves if partitions and members are equal.
@@ -179,26 +186,26 @@ def _balance_equivalent(
         canonical: the problem, with members and partitions sorted independently of the join order.
         subscription_classes: the class of topics and the class of members.
         assignment_order: the order in which partitions are assigned.
-        limit: the limit of moves.
+        max_moves: the limit of moves.
         rack_weight: weight of one unit of rack cost in the plan's proof.
     """
-    claims = canonical.claims
+    claims = canonical.current_claims
     place = np.flatnonzero(subscription_classes.member >= 0)
     owner = claims.keeper.copy()
-    has = np.bincount(owner[owner >= 0], minlength=canonical.members)
+    has = np.bincount(owner[owner >= 0], minlength=canonical.member_count)
     forced = int(np.count_nonzero(claims.owned & (claims.keeper == -1)))
-    quota, top = _lower_largest(has, limit - forced)
+    quota, top = _lower_largest(has, max_moves - forced)
     release_excess(owner, has, quota)
     pool = assignment_order.without_owner(owner)
     load = _raise_smallest(quota[place], len(pool))
     owner[pool] = repeat_members(
         place, load - quota[place], np.zeros_like(place), in_blocks=assignment_order.in_blocks
     )
-    reached = np.zeros(canonical.members, np.int64)
+    reached = np.zeros(canonical.member_count, np.int64)
     reached[place] = load
     floor = int(load.min()) if len(load) else 0
     proofs = []
-    everything = np.full(canonical.members, canonical.size + 1, np.int64)
+    everything = np.full(canonical.member_count, canonical.partition_count + 1, np.int64)
     for j in np.unique(load[load > 0]).tolist():
         # Levels that the assigned partitions fill are full; above them owners exceed their share.
         prices = everything if j <= floor + 1 else (has >= j).astype(np.int64)

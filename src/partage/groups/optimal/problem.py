@@ -85,7 +85,7 @@ class CanonicalProblem:
                 cached_by_subscriptions(problem, _topics_by_name),
             )
         else:
-            self.rows = TopicRows.of(problem, topics)
+            self.rows = TopicRows.from_topics(problem, topics)
             topics_of = _topic_positions(problem, self.rows)
         if len(topics_of) == 1:
             self.subscription: Int64Array = np.zeros(len(self.order), np.int64)
@@ -99,19 +99,19 @@ class CanonicalProblem:
         self.topics_of = [topics_of[s] for s in distinct]
 
     @property
-    def members(self) -> int:
+    def member_count(self) -> int:
         """Number of members in the consumer group."""
         return len(self.order)
 
     @property
-    def size(self) -> int:
+    def partition_count(self) -> int:
         """Number of partitions whose topics have subscribers."""
         return len(self.rows.partition)
 
     @property
     def topic(self) -> Int32Array:
         """Topic of each partition, as an index of the topics sorted by name (int32[n])."""
-        return self.rows.topic
+        return self.rows.topic_index
 
     @property
     def is_symmetric(self) -> bool:
@@ -122,16 +122,16 @@ class CanonicalProblem:
     @cached_property
     def takes_part(self) -> NDArray[np.bool_]:
         """Mask of the members that subscribe to at least one topic with partitions (bool[M])."""
-        counts = self.rows.counts
+        counts = self.rows.partition_counts
         part = np.array([bool(counts[topics].any()) for topics in self.topics_of], bool)
-        return part[self.subscription] if self.members else np.zeros(0, bool)
+        return part[self.subscription] if self.member_count else np.zeros(0, bool)
 
     @cached_property
     def eligibility(self) -> Eligibility:
         """Topics that each member may own, and each topic's number of partitions (solver input)."""
         start = np.cumsum([0, *map(len, self.topics_of)], dtype=np.int64)
         topic = np.concatenate([*self.topics_of, np.zeros(0, np.int64)])
-        return Eligibility(self.rows.counts, start, topic, self.subscription)
+        return Eligibility(self.rows.partition_counts, start, topic, self.subscription)
 
     @cached_property
     def classes(self) -> SubscriptionClasses:
@@ -153,7 +153,7 @@ class CanonicalProblem:
         for s, mine in enumerate(self.topics_of):
             wants[s, mine] = True
         sizes = np.bincount(self.subscription, minlength=len(wants)) @ wants
-        base, extra = np.divmod(self.rows.counts, np.maximum(sizes, 1))
+        base, extra = np.divmod(self.rows.partition_counts, np.maximum(sizes, 1))
         even = base * base * (sizes - extra) + (base + 1) * (base + 1) * extra
         return int(even[sizes > 0].sum())
 
@@ -180,15 +180,15 @@ class CanonicalProblem:
         return found
 
     @cached_property
-    def claims(self) -> NewestClaims:
+    def current_claims(self) -> NewestClaims:
         """Members that may keep each partition: subscribers that report it as owned.
 
         Only the newest reported generation counts.
         """
-        place, row = self.claimed
-        owned = np.zeros(self.size, bool)
+        place, row = self.claimed_pairs
+        owned = np.zeros(self.partition_count, bool)
         owned[row] = True
-        last = np.full(self.size, -1, np.int32)
+        last = np.full(self.partition_count, -1, np.int32)
         last[row] = place
         if np.count_nonzero(owned) == len(row):
             if len(row):
@@ -200,15 +200,15 @@ class CanonicalProblem:
         self, owned: NDArray[np.bool_], place: Int64Array, row: Int64Array
     ) -> NewestClaims:
         generation = np.array([m.generation for m in self.problem.group], np.int64)[self.order]
-        newest = np.full(self.size, np.iinfo(np.int64).min)
+        newest = np.full(self.partition_count, np.iinfo(np.int64).min)
         may = self.may_own(place, row)
         np.maximum.at(newest, row[may], generation[place[may]])
         good = may & (generation[place] == newest[row])
-        pairs = np.sort(row[good] * max(self.members, 1) + place[good])
+        pairs = np.sort(row[good] * max(self.member_count, 1) + place[good])
         pairs = pairs[np.diff(pairs, prepend=-1) > 0]
-        row, place = pairs // max(self.members, 1), pairs % max(self.members, 1)
-        count = np.bincount(row, minlength=self.size)
-        keeper = np.full(self.size, -1, np.int32)
+        row, place = pairs // max(self.member_count, 1), pairs % max(self.member_count, 1)
+        count = np.bincount(row, minlength=self.partition_count)
+        keeper = np.full(self.partition_count, -1, np.int32)
         keeper[row] = place
         keeper[count > 1] = -2
         several = count[row] > 1
@@ -218,17 +218,17 @@ class CanonicalProblem:
         return NewestClaims(owned, keeper, contested, start, place[several])
 
     @cached_property
-    def former(self) -> tuple[Int64Array, Int64Array]:
+    def former_owners(self) -> tuple[Int64Array, Int64Array]:
         """Former owners: members that report a partition with an older generation than others do.
 
         The result is two parallel arrays, partitions and members, as indices in canonical order;
         newer generations come first.
         """
-        place, row = self.claimed
-        if np.count_nonzero(self.claims.owned) == len(row):
+        place, row = self.claimed_pairs
+        if np.count_nonzero(self.current_claims.owned) == len(row):
             return _NOBODY, _NOBODY
         generation = np.array([m.generation for m in self.problem.group], np.int64)[self.order]
-        newest = np.full(self.size, np.iinfo(np.int64).min)
+        newest = np.full(self.partition_count, np.iinfo(np.int64).min)
         may = self.may_own(place, row)
         np.maximum.at(newest, row[may], generation[place[may]])
         old = np.flatnonzero(may & (generation[place] < newest[row]))
@@ -236,7 +236,7 @@ class CanonicalProblem:
         return row[old], place[old]
 
     @cached_property
-    def claimed(self) -> tuple[Int64Array, Int64Array]:
+    def claimed_pairs(self) -> tuple[Int64Array, Int64Array]:
         """Partitions that members report as owned, as two parallel arrays: members and partitions.
 
         Both are indices in canonical order. Partitions that do not exist are left out.
@@ -260,9 +260,9 @@ class CanonicalProblem:
     def _locate_rows(self, topic: Int64Array, number: Int32Array) -> Int64Array:
         # Rows are positions of partitions in this problem; -1 means that there is no such
         # partition.
-        if not self.size:
+        if not self.partition_count:
             return np.full(len(topic), -1, np.int64)
-        counts, start = self.rows.counts, self.rows.start
+        counts, start = self.rows.partition_counts, self.rows.start
         named = self.problem.index.number_of[self.rows.partition]
         filled = counts > 0
         if np.array_equal(named[start[1:][filled] - 1], counts[filled] - 1):
@@ -288,7 +288,7 @@ def _topic_positions(problem: Problem, rows: TopicRows) -> list[Int64Array]:
 
 def _classes_of_one(problem: Problem) -> SubscriptionClasses:
     # As if the only subscription had one member.
-    counts = rows_by_name(problem).counts
+    counts = rows_by_name(problem).partition_counts
     return find_classes(Eligibility(counts, np.array([0, len(counts)]), np.arange(len(counts))))
 
 
@@ -332,7 +332,7 @@ class PartitionClasses:
     cost: Int64Array
 
     @classmethod
-    def of(
+    def for_problem(
         cls,
         canonical: CanonicalProblem,
         subscription_classes: SubscriptionClasses,
@@ -378,23 +378,23 @@ class PartitionClasses:
 
 
 def _merge_equal_costs(
-    profile: Int64Array, row: Int64Array, cost: Int64Array
+    profile: Int64Array, column_of_member: Int64Array, rack_costs: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Merge equal rows and equal columns of the matrix of rack costs, to make it small.
 
     Args:
-        profile: int64[n], each partition's row in ``cost``.
-        row: int64[M], each member's column in ``cost``.
-        cost: the rack costs.
+        profile: int64[n], each partition's row in ``rack_costs``.
+        column_of_member: int64[M], each member's column in ``rack_costs``.
+        rack_costs: the rack costs.
 
     Returns:
         Each partition's row and each member's column in the merged matrix, and this matrix.
     """
-    if not len(profile) or not len(row):
-        return np.zeros_like(profile), np.zeros_like(row), np.zeros((1, 1), np.int64)
-    columns, row = _distinct_rows(cost.T, row)
+    if not len(profile) or not len(column_of_member):
+        return np.zeros_like(profile), np.zeros_like(column_of_member), np.zeros((1, 1), np.int64)
+    columns, column_of_member = _distinct_rows(rack_costs.T, column_of_member)
     rows, profile = _distinct_rows(columns.T, profile)
-    return profile, row, rows
+    return profile, column_of_member, rows
 
 
 def _distinct_rows(table: Int64Array, used: Int64Array) -> tuple[Int64Array, Int64Array]:

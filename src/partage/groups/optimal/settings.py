@@ -72,7 +72,7 @@ class OptimalSettings:
     copartitioned: tuple[tuple[str, ...], ...] | None = field(default=None)
     tolerance: float | None = None
 
-    def configured(self, config: Mapping[str, object]) -> OptimalSettings:
+    def with_config(self, config: Mapping[str, object]) -> OptimalSettings:
         """Return a copy of the settings, changed by those in a client's configuration.
 
         ``config`` has values by setting name; settings of others are ignored.
@@ -80,7 +80,7 @@ class OptimalSettings:
         Raises:
             InvalidConfigError: a value has the wrong type or range.
 
-        >>> OptimalSettings().configured({PREFIX + "max.moves": "3"}).max_moves
+        >>> OptimalSettings().with_config({PREFIX + "max.moves": "3"}).max_moves
         3
         """
         given = {
@@ -232,18 +232,18 @@ OPTIONS = tuple(
 _MOST_UNITS = 1 << 36
 
 
-def expand_to_partitions(problem: Problem, values: ByTopic) -> NDArray[np.float64]:
+def expand_to_partitions(problem: Problem, values_by_topic: ByTopic) -> NDArray[np.float64]:
     """Expand a per-topic setting to one value for each partition of the cluster (float64[P]).
 
     Partitions without a value get the mean of the others.
 
     Args:
         problem: the consumer group and the cluster.
-        values: for each topic one number, or a list of numbers by partition number.
+        values_by_topic: for each topic one number, or a list of numbers by partition number.
     """
     index = problem.index
     out = np.full(index.partitions, np.nan)
-    for topic, of in values.items():
+    for topic, of in values_by_topic.items():
         mine = problem.cluster.partitions_of(topic)
         if isinstance(of, tuple):
             number = index.number_of[mine]

@@ -132,7 +132,7 @@ class Optimal(PlainStrategy):
         Raises:
             InvalidConfigError: a setting has the wrong type or range.
         """
-        return replace(self, settings=self.settings.configured(config))
+        return replace(self, settings=self.settings.with_config(config))
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign all partitions optimally; partitions that must first be revoked get no owner yet.
@@ -169,36 +169,42 @@ class Optimal(PlainStrategy):
                 if limit is None:
                     # Few leaders read the certificate, which takes half as long as the plan.
                     proof = DeferredCertificate(certify)
-                    return _plan(canonical, found.owner, certificate=proof, warnings=warnings)
+                    return _build_first_plan(
+                        canonical, found.owner, certificate=proof, warnings=warnings
+                    )
                 if (proven := certify()).figures["moves"] <= limit:
-                    return _plan(canonical, found.owner, certificate=proven, warnings=warnings)
+                    return _build_first_plan(
+                        canonical, found.owner, certificate=proven, warnings=warnings
+                    )
                 if not promised:
-                    request = _Request(canonical, racks, table, family, promised, limit)
+                    request = _OptimalRequest(canonical, racks, table, family, promised, limit)
                     return self._plan_within_limit(request, limit, warnings)
-        request = _Request(canonical, racks, table, family, promised, limit)
+        request = _OptimalRequest(canonical, racks, table, family, promised, limit)
         return self._plan_by_loads(request, warnings)
 
-    def _plan_within_limit(self, request: _Request, limit: int, warnings: tuple[str, ...]) -> Plan:
-        """Return the plan with the most even partition counts and at most ``limit`` moves.
+    def _plan_within_limit(
+        self, request: _OptimalRequest, max_moves: int, warnings: tuple[str, ...]
+    ) -> Plan:
+        """Return the plan with the most even partition counts and at most ``max_moves`` moves.
 
         Args:
             request: the prepared inputs of the rebalance.
-            limit: the limit of moves.
+            max_moves: the limit of moves.
             warnings: warnings to store in the plan.
         """
         canonical = request.canonical
         # An exact solver finds the plan. If that would take too long, a local search is used. The
         # search also tries to improve plans of up to 16 partitions that are not proven optimal.
         try:
-            found = balance_within_limit(canonical, request.table, request.family, limit)
+            found = balance_within_limit(canonical, request.table, request.family, max_moves)
         except ProblemTooLargeError as e:
             return self._plan_by_loads(request, (*warnings, f"{e}: this is the best plan found"))
-        proof = certify_limited(canonical, found, request.racks, request.table, limit)
-        if proof.optimal or canonical.size > MOST_ITEMS:
-            return _plan(canonical, found.owner, certificate=proof, warnings=warnings)
+        proof = certify_limited(canonical, found, request.racks, request.table, max_moves)
+        if proof.optimal or canonical.partition_count > MOST_ITEMS:
+            return _build_first_plan(canonical, found.owner, certificate=proof, warnings=warnings)
         return self._plan_by_loads(request, warnings)
 
-    def _plan_by_loads(self, request: _Request, warnings: tuple[str, ...]) -> Plan:
+    def _plan_by_loads(self, request: _OptimalRequest, warnings: tuple[str, ...]) -> Plan:
         """Balance the weighted loads of members by local search; return the plan with certificate.
 
         Args:
@@ -216,12 +222,14 @@ class Optimal(PlainStrategy):
             most_moves=np.inf if request.limit is None else request.limit,
         )  # fmt: skip
         proof = certify_weights(
-            canonical, plan, weight=weight, scale=scale, shares=member_shares(canonical, 1.0),
-            costs=request.racks, table=request.table, together=required, max_moves=request.limit,
+            canonical, plan, partition_weights=weight, scale=scale,
+            shares=member_shares(canonical, 1.0),
+            costs=request.racks, rack_costs=request.table, together=required,
+            max_moves=request.limit,
         )  # fmt: skip
         if not plan.complete:
             warnings = (*warnings, _unfinished_warning(proof))
-        return _plan(canonical, plan.owner, certificate=proof, warnings=warnings)
+        return _build_first_plan(canonical, plan.owner, certificate=proof, warnings=warnings)
 
     def _tolerance(self, weight: NDArray[np.float64], shares: Shares) -> float:
         # In units of relative load.
@@ -232,7 +240,7 @@ class Optimal(PlainStrategy):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Request:
+class _OptimalRequest:
     """Prepared inputs for one run of the optimal assignor.
 
     Attributes:
@@ -283,7 +291,7 @@ def _unfinished_warning(proof: Certificate) -> str:
     )
 
 
-def _plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
+def _build_first_plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
     """Build the plan for the first of two cooperative rebalances, without the moving partitions.
 
     Their previous owners must revoke them first (KIP-429); the second rebalance assigns them. The
@@ -295,7 +303,7 @@ def _plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
         **more: further fields of the plan.
     """
     problem, partition = canonical.problem, canonical.rows.partition
-    place, row = canonical.claimed
+    place, row = canonical.claimed_pairs
     member = canonical.order[owner] if len(owner) else owner
     waits = (
         must_revoke_first(place.astype(np.int32), row.astype(np.int32), owner) if len(row) else None
@@ -325,16 +333,16 @@ def _promised_places(canonical: CanonicalProblem, memory: object) -> dict[int, i
     """
     if not isinstance(memory, Promises):
         return {}
-    place = np.empty(canonical.members, np.int64)
-    place[canonical.order] = np.arange(canonical.members)
+    place = np.empty(canonical.member_count, np.int64)
+    place[canonical.order] = np.arange(canonical.member_count)
     position = canonical.problem.group.position
     row_of = np.full(canonical.problem.index.partitions, -1, np.int64)
-    row_of[canonical.rows.partition] = np.arange(canonical.size)
+    row_of[canonical.rows.partition] = np.arange(canonical.partition_count)
     out = {}
     for (topic, number), member in memory.destined.items():
         t = canonical.problem.cluster.topic(topic)
         p = canonical.problem.index.locate(t, number) if t >= 0 else -1
         row = int(row_of[p]) if p >= 0 else -1
-        if row >= 0 and member in position and not canonical.claims.owned[row]:
+        if row >= 0 and member in position and not canonical.current_claims.owned[row]:
             out[row] = int(place[position[member]])
     return out

@@ -41,7 +41,7 @@ _MOST_PASSES = 3
 def spread_topics(
     canonical: CanonicalProblem,
     owner: Int32Array,
-    weight: NDArray[np.float64] | None,
+    partition_weights: NDArray[np.float64] | None,
     class_of: Int64Array,
     classes: PartitionClasses | None = None,
 ) -> Int32Array:
@@ -53,32 +53,35 @@ def spread_topics(
         canonical: the problem, with members and partitions sorted independently of the join order.
         owner: int32[n], the owner of each partition in a plan with optimal loads, rack cost and
             moves, as indices in canonical order.
-        weight: float64[n], weights of partitions; None for counts.
+        partition_weights: float64[n], weights of partitions; None for counts.
         class_of: int64[n], the class of each partition; those of a class have the same subscribers
             and rack costs.
         classes: classes of partitions and members; None for the local search alone.
     """
-    if len(canonical.former[0]):
+    if len(canonical.former_owners[0]):
         return _exchange_owners(
-            canonical, _return_to_former(canonical, owner, weight, class_of), weight, class_of
+            canonical,
+            _return_to_former(canonical, owner, partition_weights, class_of),
+            partition_weights,
+            class_of,
         )
     before = topic_excess(canonical, owner)
-    if not before or (canonical.claims.keeper == owner).all():
+    if not before or (canonical.current_claims.keeper == owner).all():
         return owner
-    out = _exchange_owners(canonical, owner, weight, class_of)
+    out = _exchange_owners(canonical, owner, partition_weights, class_of)
     after = topic_excess(canonical, out) or 0
     # A local search has exchanged the owners of two partitions at a time. `spread_exactly` now
     # finds the most even spread, if ``classes`` are given.
     best = out if after < before else owner
     if classes is None or not min(before, after):
         return best
-    return spread_exactly(canonical, best, classes, min(before, after), weight)
+    return spread_exactly(canonical, best, classes, min(before, after), partition_weights)
 
 
 def _exchange_owners(
     canonical: CanonicalProblem,
     owner: Int32Array,
-    weight: NDArray[np.float64] | None,
+    partition_weights: NDArray[np.float64] | None,
     class_of: Int64Array,
 ) -> Int32Array:
     """Exchange the owners of pairs of partitions while that spreads topics more evenly.
@@ -88,14 +91,14 @@ def _exchange_owners(
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
         owner: int32[n], the owner of each partition.
-        weight: float64[n], weights of partitions; None for counts.
+        partition_weights: float64[n], weights of partitions; None for counts.
         class_of: int64[n], the class of equivalent partitions of each partition.
 
     Returns:
         The new owners.
     """
-    topics, members = len(canonical.rows.topics), canonical.members
-    claims = canonical.claims
+    topics, members = len(canonical.rows.topics), canonical.member_count
+    claims = canonical.current_claims
     stays = claims.keeper == owner
     if len(claims.contested):
         of = np.repeat(claims.contested, np.diff(claims.start))
@@ -108,12 +111,12 @@ def _exchange_owners(
     counts = counts.reshape(topics, members)
     out: Int32Array = owner.copy()
     for _ in range(_MOST_PASSES):
-        if not before or not _trade_topics(canonical, out, counts, weight, class_of):
+        if not before or not _trade_topics(canonical, out, counts, partition_weights, class_of):
             break
     loose = np.flatnonzero((claims.keeper != out) & ~stays & (out >= 0))
     key = class_of[loose]
-    if weight is not None:
-        _, number = np.unique(weight[loose], return_inverse=True)
+    if partition_weights is not None:
+        _, number = np.unique(partition_weights[loose], return_inverse=True)
         key = key * (int(number.max()) + 1) + number.reshape(-1)
     order = np.argsort(key, kind="stable")
     for rows in np.split(loose[order], np.flatnonzero(np.diff(key[order])) + 1):
@@ -125,7 +128,7 @@ def _exchange_owners(
 def _return_to_former(
     canonical: CanonicalProblem,
     owner: Int32Array,
-    weight: NDArray[np.float64] | None,
+    partition_weights: NDArray[np.float64] | None,
     class_of: Int64Array,
 ) -> Int32Array:
     """Return partitions to former owners, in exchange for equivalent ones; return the new owners.
@@ -136,18 +139,18 @@ def _return_to_former(
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
         owner: int32[n], the owner of each partition.
-        weight: float64[n], weights of partitions; None for counts.
+        partition_weights: float64[n], weights of partitions; None for counts.
         class_of: int64[n], the class of equivalent partitions of each partition.
     """
-    keeper: Int32Array = canonical.claims.keeper
+    keeper: Int32Array = canonical.current_claims.keeper
     out: Int32Array = owner.copy()
     same = np.ones(len(owner), bool)
-    for row, place in zip(*(one.tolist() for one in canonical.former), strict=True):
+    for row, place in zip(*(one.tolist() for one in canonical.former_owners), strict=True):
         newest = int(out[row])
         if newest < 0 or newest == place or keeper[row] != newest:
             continue
-        if weight is not None:
-            same = weight == weight[row]
+        if partition_weights is not None:
+            same = partition_weights == partition_weights[row]
         given = np.flatnonzero(
             (keeper == newest) & (out == place) & (class_of == class_of[row]) & same
         )
@@ -160,7 +163,7 @@ def _trade_topics(
     canonical: CanonicalProblem,
     owner: Int32Array,
     counts: Int64Array,
-    weight: NDArray[np.float64] | None,
+    partition_weights: NDArray[np.float64] | None,
     class_of: Int64Array,
 ) -> bool:
     """Swap partitions of different topics between members if topics are then spread more evenly.
@@ -169,25 +172,25 @@ def _trade_topics(
         canonical: the problem, with members and partitions sorted independently of the join order.
         owner: int32[n], the owner of each partition; changed in place.
         counts: int64[T, M], number of partitions by topic and member; changed in place.
-        weight: float64[n], weights of partitions; None for counts.
+        partition_weights: float64[n], weights of partitions; None for counts.
         class_of: int64[n], the class of equivalent partitions of each partition.
 
     Returns:
         Whether any partitions were swapped.
     """
-    keeper, topic = canonical.claims.keeper, canonical.topic
+    keeper, topic = canonical.current_claims.keeper, canonical.topic
     # A partition that moved is swapped with one that stayed: the number of moves and each member's
     # number of partitions do not change.
     changed = False
     kept = np.flatnonzero((keeper == owner) & (owner >= 0))
     kept = kept[np.argsort(keeper[kept], kind="stable")]
-    ends = np.searchsorted(keeper[kept], np.arange(canonical.members + 1))
+    ends = np.searchsorted(keeper[kept], np.arange(canonical.member_count + 1))
     for q in np.flatnonzero((keeper >= 0) & (keeper != owner) & (owner >= 0)).tolist():
         n, m = int(keeper[q]), int(owner[q])
         mine = kept[ends[n] : ends[n + 1]]
         mine = mine[(class_of[mine] == class_of[q]) & (owner[mine] == n)]
-        if weight is not None:
-            mine = mine[weight[mine] == weight[q]]
+        if partition_weights is not None:
+            mine = mine[partition_weights[mine] == partition_weights[q]]
         if not len(mine):
             continue
         more = counts[:, n] - counts[:, m]
@@ -203,7 +206,7 @@ def _trade_topics(
 
 
 def _reassign_class(
-    canonical: CanonicalProblem, owner: Int32Array, counts: Int64Array, rows: Int64Array
+    canonical: CanonicalProblem, owner: Int32Array, counts: Int64Array, partitions: Int64Array
 ) -> None:
     """Permute the owners of equivalent partitions so that topics are spread more evenly.
 
@@ -211,23 +214,28 @@ def _reassign_class(
         canonical: the problem, with members and partitions sorted independently of the join order.
         owner: int32[n], owner of each partition; changed in place.
         counts: int64[T, M], number of partitions by topic and member; changed in place.
-        rows: int64[k], the equivalent partitions.
+        partitions: int64[k], the equivalent partitions.
     """
-    topic, mine = canonical.topic[rows], owner[rows]
+    topic, mine = canonical.topic[partitions], owner[partitions]
     members, quota = np.unique(mine, return_counts=True)
     if len(members) < 2:
         return
     np.subtract.at(counts, (topic, mine), 1)
     at = {m: i for i, m in enumerate(members.tolist())}
     fixed: set[int] = set()
-    for row, place in zip(*(one.tolist() for one in canonical.former), strict=True):
+    for row, place in zip(*(one.tolist() for one in canonical.former_owners), strict=True):
         i = at.get(place, -1)
-        if i >= 0 and quota[i] and row not in fixed and len(found := np.flatnonzero(rows == row)):
+        if (
+            i >= 0
+            and quota[i]
+            and row not in fixed
+            and len(found := np.flatnonzero(partitions == row))
+        ):
             fixed.add(row)
             owner[row] = place
             quota[i] -= 1
             counts[topic[found[0]], place] += 1
-    free = np.array([r for r in rows.tolist() if r not in fixed], np.int64)
+    free = np.array([r for r in partitions.tolist() if r not in fixed], np.int64)
     for row in free.tolist():
         t = canonical.topic[row]
         able = np.flatnonzero(quota)
@@ -240,7 +248,7 @@ def _reassign_class(
 
 
 def _swap_owners(
-    canonical: CanonicalProblem, owner: Int32Array, counts: Int64Array, rows: Int64Array
+    canonical: CanonicalProblem, owner: Int32Array, counts: Int64Array, partitions: Int64Array
 ) -> None:
     """Swap owners of pairs of partitions as long as topics are then spread more evenly.
 
@@ -248,15 +256,15 @@ def _swap_owners(
         canonical: the problem, with members and partitions sorted independently of the join order.
         owner: int32[n], owner of each partition; changed in place.
         counts: int64[T, M], number of partitions by topic and member; changed in place.
-        rows: int64[k], the partitions that may be swapped.
+        partitions: int64[k], the partitions that may be swapped.
     """
     # Each swap must lower the sum of squared counts.
-    topic = canonical.topic[rows]
+    topic = canonical.topic[partitions]
     compared = 0
     for _ in range(_MOST_EXCHANGES):
         if compared > _MOST_COMPARED:
             return
-        mine = owner[rows]
+        mine = owner[partitions]
         members = np.unique(mine)
         best: tuple[int, int, int] | None = None
         for i, a in enumerate(members.tolist()):
@@ -274,12 +282,12 @@ def _swap_owners(
         if best is None:
             return
         _, x, y = best
-        a, b = owner[rows[x]], owner[rows[y]]
+        a, b = owner[partitions[x]], owner[partitions[y]]
         counts[topic[x], a] -= 1
         counts[topic[x], b] += 1
         counts[topic[y], b] -= 1
         counts[topic[y], a] += 1
-        owner[rows[x]], owner[rows[y]] = b, a
+        owner[partitions[x]], owner[partitions[y]] = b, a
 
 
 def topic_excess(canonical: CanonicalProblem, owner: Int32Array) -> int | None:
@@ -295,7 +303,7 @@ def topic_excess(canonical: CanonicalProblem, owner: Int32Array) -> int | None:
     Returns:
         The excess, 0 for the most even spread; None if the problem is too large.
     """
-    topics, members = len(canonical.rows.topics), canonical.members
+    topics, members = len(canonical.rows.topics), canonical.member_count
     if topics * members > _MOST_PAIRS:
         return None
     given = owner >= 0
@@ -314,7 +322,7 @@ def spread_exactly(
     owner: Int32Array,
     classes: PartitionClasses,
     excess: int,
-    weight: NDArray[np.float64] | None = None,
+    partition_weights: NDArray[np.float64] | None = None,
 ) -> Int32Array:
     """Spread topics as evenly as possible, with the same loads, rack cost and number of moves.
 
@@ -346,19 +354,19 @@ def spread_exactly(
             moves.
         classes: classes of partitions and members, which have the rack costs.
         excess: the topic excess of ``owner``: half of what the squares can fall by, at most.
-        weight: float64[n], weights of partitions; None for counts.
+        partition_weights: float64[n], weights of partitions; None for counts.
     """
     out: Int32Array = owner.copy()
-    if weight is None:
-        _cancel_cycles(canonical, out, classes, excess, rows=None, work=_MOST_WORK)
+    if partition_weights is None:
+        _cancel_cycles(canonical, out, classes, excess, partitions=None, budget=_MOST_WORK)
         return out
     work, improved = _MOST_WORK, True
     while improved and work > 0:
         improved = False
-        for rows in _rows_of_equal_weight(canonical, out, weight):
+        for rows in _rows_of_equal_weight(canonical, out, partition_weights):
             before = out[rows]
-            work -= canonical.size
-            work = _cancel_cycles(canonical, out, classes, excess, rows=rows, work=work)
+            work -= canonical.partition_count
+            work = _cancel_cycles(canonical, out, classes, excess, partitions=rows, budget=work)
             improved |= not np.array_equal(before, out[rows])
             if work <= 0:
                 break
@@ -366,16 +374,16 @@ def spread_exactly(
 
 
 def _rows_of_equal_weight(
-    canonical: CanonicalProblem, owner: Int32Array, weight: NDArray[np.float64]
+    canonical: CanonicalProblem, owner: Int32Array, partition_weights: NDArray[np.float64]
 ) -> Iterator[Int64Array]:
     """Yield sets of partitions of equal weight, within which owners may be exchanged.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
         owner: int32[n], the owner of each partition.
-        weight: float64[n], weights of partitions.
+        partition_weights: float64[n], weights of partitions.
     """
-    _, number, count = np.unique(weight, return_inverse=True, return_counts=True)
+    _, number, count = np.unique(partition_weights, return_inverse=True, return_counts=True)
     number = number.reshape(-1)
     rows = np.flatnonzero(count[number] > 1)
     rows = rows[np.argsort(number[rows], kind="stable")]
@@ -385,7 +393,7 @@ def _rows_of_equal_weight(
             continue
         # A useful set has several topics and several owners, and a partition that is not on its
         # previous owner.
-        if (canonical.claims.keeper[alike] != mine).any():
+        if (canonical.current_claims.keeper[alike] != mine).any():
             yield alike
 
 
@@ -395,8 +403,8 @@ def _cancel_cycles(
     classes: PartitionClasses,
     excess: int,
     *,
-    rows: Int64Array | None,
-    work: int,
+    partitions: Int64Array | None,
+    budget: int,
 ) -> int:
     """Exchange partitions along cycles of negative cost until topics are spread most evenly.
 
@@ -405,30 +413,30 @@ def _cancel_cycles(
         owner: int32[n], owner of each partition; changed in place.
         classes: classes of partitions and members.
         excess: the topic excess of ``owner``, see `topic_excess`.
-        rows: the partitions that may change their owner, None for all.
-        work: budget: how many arcs may be visited. Nothing changes if the network is too large.
+        partitions: the partitions that may change their owner, None for all.
+        budget: budget: how many arcs may be visited. Nothing changes if the network is too large.
 
     Returns:
         The remaining budget.
     """
-    items = _Items.of(canonical, classes, rows)
-    if 2 * (items.count + len(items.topics)) * canonical.members > _MOST_ARCS:
-        return work
-    network = _Residual(canonical, classes, items, owner, excess)
+    items = _PartitionItems.of(canonical, classes, partitions)
+    if 2 * (items.count + len(items.topics)) * canonical.member_count > _MOST_ARCS:
+        return budget
+    network = _ResidualNetwork(canonical, classes, items, owner, excess)
     if network.dearest * network.nodes >= _MOST_COST:
-        return work
-    while work >= 0:
+        return budget
+    while budget >= 0:
         cycles, visited = network.negative_cycles()
-        work -= visited
+        budget -= visited
         if not cycles:
             break
         for cycle in cycles:
-            network.cancel(cycle)
-    return work
+            network.exchange_along_cycle(cycle)
+    return budget
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Items:
+class _PartitionItems:
     """Equivalent partitions of one topic, grouped by equal rack costs and previous owners.
 
     Each set is called an item. A "row" is a partition as an index in canonical order.
@@ -460,9 +468,9 @@ class _Items:
     @classmethod
     def of(
         cls, canonical: CanonicalProblem, classes: PartitionClasses, rows: Int64Array | None
-    ) -> _Items:
+    ) -> _PartitionItems:
         # ``rows`` are the rows of all items, None for every row.
-        claims, members = canonical.claims, canonical.members
+        claims, members = canonical.current_claims, canonical.member_count
         claimants = claims.keeper.astype(np.int64) + 1
         sets: dict[tuple[int, ...], int] = {}
         starts = zip(claims.start[:-1].tolist(), claims.start[1:].tolist(), strict=True)
@@ -481,7 +489,7 @@ class _Items:
             topic = canonical.topic[first].astype(np.int64)
         else:
             _, first, item = np.unique(key[rows], return_index=True, return_inverse=True)
-            first, of_row = rows[first], np.full(canonical.size, -1, np.int64)
+            first, of_row = rows[first], np.full(canonical.partition_count, -1, np.int64)
             of_row[rows] = item.reshape(-1)
             topics, topic = np.unique(canonical.topic[first], return_inverse=True)
             topics, topic = topics.astype(np.int64), topic.reshape(-1).astype(np.int64)
@@ -502,7 +510,7 @@ class _Items:
         return out
 
 
-class _Residual:
+class _ResidualNetwork:
     """Residual network of the minimum-cost flow that spreads topics evenly over members.
 
     A cycle of negative cost in it is an exchange that improves the plan. Its nodes are sets of
@@ -519,11 +527,11 @@ class _Residual:
     """
 
     def __init__(
-        self, canonical: CanonicalProblem, classes: PartitionClasses, items: _Items,
+        self, canonical: CanonicalProblem, classes: PartitionClasses, items: _PartitionItems,
         owner: Int32Array, excess: int,
     ) -> None:  # fmt: skip
         self.owner, self.items = owner, items
-        members, topics = canonical.members, len(items.topics)
+        members, topics = canonical.member_count, len(items.topics)
         self.topic = items.topic
         wants = np.zeros((len(canonical.rows.topics), members), bool)
         for s, of_subscription in enumerate(canonical.topics_of):
@@ -543,8 +551,10 @@ class _Residual:
         moves = (items.owned[:, None] & ~items.may_keep(members)).astype(np.int64)
         # Rack cost outweighs all moves, and a move all squares.
         fewer_squares = 2 * excess + 1
-        self.dearest = (int(rack.max(initial=0)) * (canonical.size + 1) + 1) * fewer_squares
-        self.cost: Int64Array = (rack * (canonical.size + 1) + moves) * fewer_squares
+        self.dearest = (
+            int(rack.max(initial=0)) * (canonical.partition_count + 1) + 1
+        ) * fewer_squares
+        self.cost: Int64Array = (rack * (canonical.partition_count + 1) + moves) * fewer_squares
         item, member = np.nonzero(self.may)
         self._item, self._member = item, member
         self._pair = items.count + self.topic[item] * members + member
@@ -590,7 +600,7 @@ class _Residual:
         each = [cost, -cost[back], 2 * count + 1, 1 - 2 * count[used]]
         return np.concatenate(tail), np.concatenate(head), np.concatenate(each)
 
-    def cancel(self, cycle: Int64Array) -> None:
+    def exchange_along_cycle(self, cycle: Int64Array) -> None:
         """Exchange partitions between members along a cycle of the network, and update it.
 
         ``cycle`` has the nodes in order. For each set of partitions on it, one partition goes to

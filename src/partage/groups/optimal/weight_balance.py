@@ -22,8 +22,8 @@ from partage.solve import SubscriptionClasses
 from partage.solve.assignment.bounds import (
     WeightedProblem,
     fractional_loads,
-    largest_bound,
     largest_bound_within_moves,
+    largest_load_bound,
 )
 from partage.solve.assignment.branch_and_bound import MOST_ITEMS, solve_exactly
 from partage.solve.assignment.local_search import improve_plan
@@ -102,7 +102,7 @@ def member_shares(canonical: CanonicalProblem, scale: float) -> Shares:
 def balance_weights(
     canonical: CanonicalProblem,
     racks: RackTable | None,
-    weight: NDArray[np.float64],
+    partition_weights: NDArray[np.float64],
     *,
     shares: Shares,
     together: Int64Array | None,
@@ -115,7 +115,7 @@ def balance_weights(
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
         racks: costs of consuming across racks; None if they do not matter.
-        weight: float64[n], the integer weight of each partition.
+        partition_weights: float64[n], the integer weight of each partition.
         shares: members' shares and capacities.
         together: int64[T], number of each topic's co-location set, -1 for none: partitions with the
             same number in topics of a set must have the same owner.
@@ -126,10 +126,12 @@ def balance_weights(
     item = _number_owner_sets(canonical, together)
     count = int(item.max(initial=-1)) + 1
     if not count:
-        nothing = WeightedProblem(canonical.classes, weight, item, shares.speed, shares.capacity, 0)
-        return WeightPlan(np.full(canonical.size, -1, np.int32), nothing)
+        nothing = WeightedProblem(
+            canonical.classes, partition_weights, item, shares.speed, shares.capacity, 0
+        )
+        return WeightPlan(np.full(canonical.partition_count, -1, np.int32), nothing)
     first = np.zeros(count, np.int64)
-    first[item[::-1]] = np.arange(canonical.size)[::-1]
+    first[item[::-1]] = np.arange(canonical.partition_count)[::-1]
     subscription_classes = canonical.classes
     kind = subscription_classes.topic[canonical.topic][first]
     column, cost, profile = _rack_costs(canonical, racks, item, count)
@@ -144,15 +146,8 @@ def balance_weights(
     group = np.where(subscription_classes.member >= 0, group.reshape(-1), -1)
     open_groups = _open_groups(subscription_classes, distinct[:, 0].astype(int).tolist())
     owned, homes = _count_owned_by_item(canonical, item, count)
-    items = Items(
-        np.bincount(item, weight, count).astype(float),
-        kind,
-        open_groups,
-        cost,
-        profile,
-        owned,
-        homes,
-    )
+    loads = np.bincount(item, partition_weights, count).astype(float)
+    items = Items(loads, kind, open_groups, cost, profile, owned, homes)
     draining = shares.draining if shares.draining.any() else None
     members_of_items = Members(
         group, distinct[:, 1].astype(int).tolist(), shares.speed, shares.capacity, draining
@@ -164,7 +159,7 @@ def balance_weights(
     share = _fractional_shares(weighted, shares.draining)
     found = improve_plan(
         items, members_of_items,
-        hints=by_item, most_moves=most_moves, tolerance=tolerance, share=share,
+        hints=by_item, most_moves=most_moves, tolerance=tolerance, fractional_loads=share,
     )  # fmt: skip
     plan = found.plan
     if np.isfinite(most_moves) and count > MOST_ITEMS and not hints and not _are_counts(weighted):
@@ -173,12 +168,16 @@ def balance_weights(
     if not tolerance:
         best = solve_exactly(items, members_of_items, best, most_moves=plan.most_moves)
     owner = np.array(best, np.int32)[item]
-    if count == canonical.size and not hints:
+    if count == canonical.partition_count and not hints:
         alike = subscription_classes.topic[canonical.topic] * len(cost) + profile
         # An exchange for a lower rack cost may need more moves than a limit allows.
         unlimited = racks is None or np.isinf(most_moves)
-        classes = PartitionClasses.of(canonical, subscription_classes, racks) if unlimited else None
-        owner = spread_topics(canonical, owner, weight, alike, classes)
+        classes = (
+            PartitionClasses.for_problem(canonical, subscription_classes, racks)
+            if unlimited
+            else None
+        )
+        owner = spread_topics(canonical, owner, partition_weights, alike, classes)
         if not tolerance:
             owner = _compare_small_plans(canonical, owner, plan)
     return WeightPlan(owner, weighted, found.complete)
@@ -212,7 +211,7 @@ def _largest_bound(
     within = largest_bound_within_moves(
         weighted.weight[item], keeper, speed, int(plan.most_moves) - unavoidable
     )
-    return max(within, largest_bound(weighted).value)
+    return max(within, largest_load_bound(weighted).value)
 
 
 def _compare_small_plans(
@@ -227,8 +226,8 @@ def _compare_small_plans(
         owner: int32[n], the owner of each partition in a plan.
         plan: the same plan with its weights and costs.
     """
-    moved = bool((canonical.claims.keeper != owner).any())
-    if not moved or len(canonical.former[0]) or not topic_excess(canonical, owner):
+    moved = bool((canonical.current_claims.keeper != owner).any())
+    if not moved or len(canonical.former_owners[0]) or not topic_excess(canonical, owner):
         # Nothing is compared if no partition moves or if former owners must be considered.
         return owner
     best = solve_exactly(
@@ -267,12 +266,13 @@ def _number_owner_sets(canonical: CanonicalProblem, together: Int64Array | None)
         together: int64[T], number of each topic's co-location set, -1 for none; None without sets.
     """
     if together is None or not (together >= 0).any():
-        return np.arange(canonical.size)
+        return np.arange(canonical.partition_count)
     family = together[canonical.topic]
     number = canonical.problem.index.number_of[canonical.rows.partition].astype(np.int64)
     alone = family < 0
     wide = int(number.max(initial=0)) + 1
-    key = np.where(alone, np.arange(canonical.size) + wide * (int(family.max(initial=-1)) + 1),
+    key = np.where(alone,
+                   np.arange(canonical.partition_count) + wide * (int(family.max(initial=-1)) + 1),
                    family * wide + number)  # fmt: skip
     _, first, item = np.unique(key, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
@@ -281,33 +281,37 @@ def _number_owner_sets(canonical: CanonicalProblem, together: Int64Array | None)
 
 
 def _rack_costs(
-    canonical: CanonicalProblem, racks: RackTable | None, item: Int64Array, count: int
+    canonical: CanonicalProblem,
+    racks: RackTable | None,
+    item_of_partition: Int64Array,
+    item_count: int,
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Return the costs of consuming across racks by set of partitions and by rack.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
         racks: rack costs by partition and member, None if racks do not matter.
-        item: int64[n], set of each partition; partitions of a set (item) must have the same owner.
-        count: number of sets.
+        item_of_partition: int64[n], set of each partition; partitions of a set (item) must have the
+            same owner.
+        item_count: number of sets.
 
     Returns:
         The column of each member, the cost matrix, and the row of each item.
     """
     if racks is None:
-        nothing = np.zeros(count, np.int64)
-        return np.zeros(canonical.members, np.int64), np.zeros((1, 1), np.int64), nothing
+        nothing = np.zeros(item_count, np.int64)
+        return np.zeros(canonical.member_count, np.int64), np.zeros((1, 1), np.int64), nothing
     column = racks.row[canonical.order] % racks.cost.shape[1]
     profile = racks.profile[canonical.rows.partition]
-    if count == canonical.size:
+    if item_count == canonical.partition_count:
         return column, racks.cost, profile
-    table = np.zeros((count, racks.cost.shape[1]), np.int64)
-    np.add.at(table, item, racks.cost[profile])
-    return column, table, np.arange(count)
+    table = np.zeros((item_count, racks.cost.shape[1]), np.int64)
+    np.add.at(table, item_of_partition, racks.cost[profile])
+    return column, table, np.arange(item_count)
 
 
 def _count_owned_by_item(
-    canonical: CanonicalProblem, item: Int64Array, count: int
+    canonical: CanonicalProblem, item_of_partition: Int64Array, item_count: int
 ) -> tuple[Int64Array, dict[int, dict[int, int]]]:
     """Count the owned partitions in each set of partitions that must share an owner.
 
@@ -315,21 +319,21 @@ def _count_owned_by_item(
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
-        item: int64[n], set of each partition.
-        count: number of sets.
+        item_of_partition: int64[n], set of each partition.
+        item_count: number of sets.
 
     Returns:
         The number of owned partitions of each item; and for each item the number of its partitions
         that each previous owner may keep.
     """
-    claims = canonical.claims
-    owned = np.bincount(item[claims.owned], minlength=count).astype(np.int64)
+    claims = canonical.current_claims
+    owned = np.bincount(item_of_partition[claims.owned], minlength=item_count).astype(np.int64)
     homes: dict[int, dict[int, int]] = {}
     sole = np.flatnonzero(claims.keeper >= 0)
     pairs = [(sole, claims.keeper[sole].astype(np.int64))]
     pairs.append((np.repeat(claims.contested, np.diff(claims.start)), claims.keepers))
     for rows, places in pairs:
-        for i, m in zip(item[rows].tolist(), places.tolist(), strict=True):
+        for i, m in zip(item_of_partition[rows].tolist(), places.tolist(), strict=True):
             mine = homes.setdefault(i, {})
             mine[m] = mine.get(m, 0) + 1
     return owned, homes

@@ -42,7 +42,7 @@ class GroupAssignment:
     emptied: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def empty(cls, spec: GroupSpec) -> GroupAssignment:
+    def without_members(cls, spec: GroupSpec) -> GroupAssignment:
         """Return the assignment of a group without subscriptions: no member has an entry.
 
         ``spec`` is the assignor's input.
@@ -50,7 +50,7 @@ class GroupAssignment:
         start = np.zeros(spec.members + 1, np.int32)
         return cls(start, np.zeros(0, np.int32), present=False)
 
-    def plan(self, spec: GroupSpec) -> Plan:
+    def to_plan(self, spec: GroupSpec) -> Plan:
         """Convert the assignor's result to a `Plan`, in which each partition has at most one owner.
 
         Every member gets an entry, even if Kafka's map has none. ``spec`` is the assignor's input.
@@ -60,7 +60,7 @@ class GroupAssignment:
         """
         return Plan(*self._parts(spec))
 
-    def assignment(self, spec: GroupSpec) -> Assignment:
+    def to_assignment(self, spec: GroupSpec) -> Assignment:
         """Convert the assignor's result to an `Assignment`, for partitions with several owners.
 
         ``spec`` is the assignor's input.
@@ -119,13 +119,13 @@ def assignment_to_json(assignment: GroupAssignment, spec: GroupSpec) -> dict[str
         spec: the assignor's input.
     """
     index, group = spec.problem.index, spec.problem.group
-    kind = "HOMOGENEOUS" if spec.homogeneous else "HETEROGENEOUS"
+    kind = "HOMOGENEOUS" if spec.has_equal_subscriptions else "HETEROGENEOUS"
     if not assignment.present:
         return {"type": kind, "assignment": {}}
-    high, low = spec.ids.signed
+    high, low = spec.topic_ids.signed_halves
     rank = np.empty(len(high), np.int64)
     rank[np.lexsort((low, high))] = np.arange(len(high))
-    texts = spec.ids.texts
+    texts = spec.topic_ids.base64_texts
     sets: list[dict[int, list[int]]] = [{} for _ in group]
     for member, topic in assignment.emptied:
         sets[member][topic] = []

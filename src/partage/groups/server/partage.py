@@ -51,14 +51,14 @@ class _JarAssignor(PlainStrategy):
         assignment. ``memory`` (state between rebalances) is not used.
         """
         spec = GroupSpec(problem)
-        return self.decide(spec).plan(spec)
+        return self.assign_from_spec(spec).to_plan(spec)
 
-    def decide(self, spec: GroupSpec) -> GroupAssignment:
+    def assign_from_spec(self, spec: GroupSpec) -> GroupAssignment:
         """Assign the partitions of a consumer group from the input that a group coordinator has.
 
         ``spec`` has the subscriptions, topic ids and previous assignment.
         """
-        return self._decide(spec) if spec.members else GroupAssignment.empty(spec)
+        return self._decide(spec) if spec.members else GroupAssignment.without_members(spec)
 
     def _decide(self, spec: GroupSpec) -> GroupAssignment:
         raise NotImplementedError
@@ -98,7 +98,7 @@ class PartageOptimal(_JarAssignor):
         Raises:
             InvalidConfigError: the setting is neither true nor false.
         """
-        settings = OptimalSettings().configured({k: v for k, v in config.items() if k == _RACKS})
+        settings = OptimalSettings().with_config({k: v for k, v in config.items() if k == _RACKS})
         return replace(self, racks=settings.racks)
 
     def _decide(self, spec: GroupSpec) -> GroupAssignment:
@@ -112,7 +112,7 @@ class PartageOptimal(_JarAssignor):
         try:
             found = balance_counts(canonical, table, None)
         except ProblemTooLargeError:
-            return ServerUniform().decide(spec)
+            return ServerUniform().assign_from_spec(spec)
         return _group_assignment(spec, canonical.rows.partition, canonical.order[found.owner])
 
 
@@ -192,10 +192,10 @@ class PartageFailover(_JarAssignor):
         )
         rank = np.empty(spec.members, np.int64)
         rank[np.lexsort((problem.group.member_rank, -priority))] = np.arange(spec.members)
-        rows = TopicRows.of(problem, _topics_by_id(spec))
+        rows = TopicRows.from_topics(problem, _topics_by_id(spec))
         members = [problem.members_of(topic) for topic in rows.topics.tolist()]
         best = np.array([one[np.argmin(rank[one])] for one in members], np.int32)
-        return _group_assignment(spec, rows.partition, rows.spread(best))
+        return _group_assignment(spec, rows.partition, rows.expand_to_partitions(best))
 
 
 class _CoordinatorProblem(CanonicalProblem):
@@ -206,37 +206,37 @@ class _CoordinatorProblem(CanonicalProblem):
 
     def __init__(self, spec: GroupSpec) -> None:
         super().__init__(spec.problem, _topics_by_id(spec))
-        self._previous = spec.previous
+        self._previous = spec.previous_targets
 
     @cached_property
-    def claimed(self) -> tuple[Int64Array, Int64Array]:
+    def claimed_pairs(self) -> tuple[Int64Array, Int64Array]:
         """Partitions of the previous target assignment, as parallel arrays: members and partitions.
 
         Both are indices in canonical order. Partitions that do not exist are left out.
         """
         previous = self._previous
-        place = np.empty(self.members, np.int64)
-        place[self.order] = np.arange(self.members)
+        place = np.empty(self.member_count, np.int64)
+        place[self.order] = np.arange(self.member_count)
         row_of = np.full(self.problem.index.partitions, -1, np.int64)
-        row_of[self.rows.partition] = np.arange(self.size)
-        of = place[np.repeat(previous.member, previous.size)]
+        row_of[self.rows.partition] = np.arange(self.partition_count)
+        of = place[np.repeat(previous.member_of_set, previous.set_sizes)]
         row = row_of[previous.partition]
         exists = row >= 0
         return of[exists], row[exists]
 
 
-def _drop_unsubscribed_topics(table: RackTable, canonical: CanonicalProblem) -> RackTable:
+def _drop_unsubscribed_topics(rack_costs: RackTable, canonical: CanonicalProblem) -> RackTable:
     """Remove topics without a subscriber from the rack costs; the broker does not know them.
 
     Args:
-        table: costs of consuming across racks, by partition and member.
+        rack_costs: costs of consuming across racks, by partition and member.
         canonical: the problem, which has the topics with subscribers.
     """
     rows = canonical.rows.partition
-    used, number = np.unique(table.profile[rows], return_inverse=True)
-    profile = np.zeros_like(table.profile)
+    used, number = np.unique(rack_costs.profile[rows], return_inverse=True)
+    profile = np.zeros_like(rack_costs.profile)
     profile[rows] = number.reshape(-1)
-    return RackTable(profile, table.row, table.cost[used])
+    return RackTable(profile, rack_costs.row, rack_costs.cost[used])
 
 
 def _topics_by_id(spec: GroupSpec) -> Int32Array:
@@ -245,7 +245,7 @@ def _topics_by_id(spec: GroupSpec) -> Int32Array:
     ``spec`` is the assignor's input.
     """
     topics = spec.problem.subscribed_topics
-    high, low = spec.ids.signed
+    high, low = spec.topic_ids.signed_halves
     ordered: Int32Array = topics[np.lexsort((low[topics], high[topics]))]
     return ordered
 

@@ -53,12 +53,12 @@ class ServerRange(PlainStrategy):
         """Assign each topic's partitions to a group's consumers in consecutive ranges.
 
         ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
-        In contrast to `decide`, this never raises.
+        In contrast to `assign_from_spec`, this never raises.
         """
         spec = GroupSpec(problem)
-        return self.decide(spec).plan(spec)
+        return self.assign_from_spec(spec).to_plan(spec)
 
-    def decide(self, spec: GroupSpec) -> GroupAssignment:
+    def assign_from_spec(self, spec: GroupSpec) -> GroupAssignment:
         """Assign each topic's partitions in ranges, from the input that a group coordinator has.
 
         ``spec`` has the subscriptions and topic ids.
@@ -67,13 +67,13 @@ class ServerRange(PlainStrategy):
             CoordinatorAssignorError: the partition count of a subscribed topic is unknown.
         """
         if not spec.members:
-            return GroupAssignment.empty(spec)
+            return GroupAssignment.without_members(spec)
         subscribed = np.zeros(len(spec.problem.index.topics), bool)
         for topics in spec.problem.subscription_topics:
             subscribed[topics] = True
         topics = np.flatnonzero(subscribed).astype(np.int32)
         start, partition = spec.partitions_of(topics)
-        subscribers = SubscriberSets.of(spec.problem, topics)
+        subscribers = SubscriberSets.from_topics(spec.problem, topics)
         blocks = _blocks(subscribers, start, partition)
         if sum(int(block.members.size) for block in blocks) <= _MOST_RUNS:
             return _by_slices(blocks, spec.members)
@@ -81,7 +81,7 @@ class ServerRange(PlainStrategy):
 
 
 @dataclass(frozen=True, eq=False)
-class _Block:
+class _TopicBlock:
     """Topics with equal subscribers and counts, in which each consumer gets the same range.
 
     Attributes:
@@ -95,13 +95,15 @@ class _Block:
     cut: np.ndarray[tuple[int], np.dtype[np.int64]]
 
     @classmethod
-    def of(cls, rows: Int32Array, members: Int32Array) -> _Block:
+    def of(cls, rows: Int32Array, members: Int32Array) -> _TopicBlock:
         quota, extra = divmod(rows.shape[1], len(members))
         nth = np.arange(len(members) + 1, dtype=np.int64)
         return cls(rows, members, nth * quota + np.minimum(nth, extra))
 
 
-def _blocks(subscribers: SubscriberSets, start: Int32Array, partition: Int32Array) -> list[_Block]:
+def _blocks(
+    subscribers: SubscriberSets, start: Int32Array, partition: Int32Array
+) -> list[_TopicBlock]:
     count = np.diff(start)
     keys = (subscribers.set_of_topic.astype(np.int64) << 32) | count
     kinds, kind_of = np.unique(keys, return_inverse=True)
@@ -116,11 +118,13 @@ def _blocks(subscribers: SubscriberSets, start: Int32Array, partition: Int32Arra
             if len(kinds) == 1
             else partition[first[:, None] + np.arange(width, dtype=np.int32)]
         )
-        out.append(_Block.of(rows, subscribers.order[subscribers.positions(subscriber_set)]))
+        out.append(
+            _TopicBlock.of(rows, subscribers.order[subscribers.members_of_set(subscriber_set)])
+        )
     return out
 
 
-def _by_slices(blocks: list[_Block], members: int) -> GroupAssignment:
+def _by_slices(blocks: list[_TopicBlock], members: int) -> GroupAssignment:
     # Copies each member's range of each topic, which is fast for few ranges.
     pieces: list[list[Int32Array]] = [[] for _ in range(members)]
     sizes = np.zeros(members, np.int64)
@@ -136,7 +140,7 @@ def _by_slices(blocks: list[_Block], members: int) -> GroupAssignment:
     return GroupAssignment(start, np.concatenate(flat) if flat else np.zeros(0, np.int32))
 
 
-def _by_sorting(blocks: list[_Block], members: int) -> GroupAssignment:
+def _by_sorting(blocks: list[_TopicBlock], members: int) -> GroupAssignment:
     # Sorts all partitions by owner, which is fast for many ranges.
     owner = np.concatenate(
         [np.tile(np.repeat(b.members, np.diff(b.cut)), len(b.rows)) for b in blocks]

@@ -73,9 +73,9 @@ class ServerSimple(PlainStrategy):
         assignment. ``memory`` (state between rebalances) is not used.
         """
         spec = GroupSpec(problem, several_owners=True)
-        return self.decide(spec).assignment(spec)
+        return self.assign_from_spec(spec).to_assignment(spec)
 
-    def decide(self, spec: GroupSpec) -> GroupAssignment:
+    def assign_from_spec(self, spec: GroupSpec) -> GroupAssignment:
         """Assign the partitions of a share group, from the input that a group coordinator has.
 
         ``spec`` has the subscriptions, topic ids and previous assignment.
@@ -86,8 +86,12 @@ class ServerSimple(PlainStrategy):
                 assignable).
         """
         if not spec.members:
-            return GroupAssignment.empty(spec)
-        return _assign_homogeneous(spec) if spec.homogeneous else _assign_heterogeneous(spec)
+            return GroupAssignment.without_members(spec)
+        return (
+            _assign_homogeneous(spec)
+            if spec.has_equal_subscriptions
+            else _assign_heterogeneous(spec)
+        )
 
 
 def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
@@ -100,14 +104,16 @@ def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
         CoordinatorAssignorError: a topic's partition count is unknown, or Kafka's class finds no
             member for a partition (defect Q23 in docs/quirks.md).
     """
-    topics, names = spec.existing_topics(int(spec.problem.group.subscription_of[spec.visit[0]]))
+    topics, names = spec.existing_topics(
+        int(spec.problem.group.subscription_of[spec.members_in_map_order[0]])
+    )
     if not names:
-        return GroupAssignment.empty(spec)
+        return GroupAssignment.without_members(spec)
     _, partition = spec.partitions_of(topics)
     if spec.assignable is not None:
         partition = partition[spec.assignable[partition]]
     index = spec.problem.index
-    hashes = spec.ids.hashes.astype(np.int64)
+    hashes = spec.topic_ids.java_hash_codes.astype(np.int64)
     key = (31 * hashes[index.topic_of] + index.number_of) & 0xFFFFFFFF
     target = partition.tolist()
     result = _MemberSets(spec, only_topics=frozenset(topics.tolist()))
@@ -143,11 +149,11 @@ def _assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
     """
     subscribers = _subscribers_by_topic(spec)
     if not subscribers:
-        return GroupAssignment.empty(spec)
+        return GroupAssignment.without_members(spec)
     # By a defect of Kafka's class (Q24 in docs/quirks.md), members keep previous partitions of
     # topics without subscribers.
     result = _MemberSets(spec)
-    hashes = spec.ids.hashes
+    hashes = spec.topic_ids.java_hash_codes
     topics = list(subscribers)
     for i in hash_order([int(hashes[t]) for t in topics]):
         _assign_topic(spec, result, topics[i], subscribers[topics[i]])
@@ -162,7 +168,7 @@ def _subscribers_by_topic(spec: GroupSpec) -> dict[int, list[int]]:
     for topics in named:
         spec.require_partition_counts(topics)
     out: dict[int, list[int]] = {}
-    for number, member in enumerate(spec.visit):
+    for number, member in enumerate(spec.members_in_map_order):
         for topic in named[int(group.subscription_of[member])].tolist():
             out.setdefault(topic, []).append(number)
     return out
@@ -179,7 +185,7 @@ def _assign_topic(spec: GroupSpec, result: _MemberSets, topic: int, subscribers:
         topic: the topic, as an index of the cluster's topics.
         subscribers: the topic's subscribers.
     """
-    first, count, dense = spec.numbered
+    first, count, dense = spec.sorted_partitions
     target = dense[first[topic] : first[topic] + count[topic]]
     if spec.assignable is not None:
         target = target[spec.assignable[target]]
@@ -233,15 +239,19 @@ def _previous_by_member(spec: GroupSpec) -> PartitionsByTopic:
 
     ``spec`` is the assignor's input.
     """
-    before = spec.previous
+    before = spec.previous_targets
     position = np.empty(spec.members, np.int64)
-    position[spec.visit] = np.arange(spec.members)
-    by_position = np.argsort(position[before.member], kind="stable")
-    map_of_set = position[before.member][by_position]
+    position[spec.members_in_map_order] = np.arange(spec.members)
+    by_position = np.argsort(position[before.member_of_set], kind="stable")
+    map_of_set = position[before.member_of_set][by_position]
     sets = by_position[hash_map_orders(map_of_set, before.uuid_hash[by_position])]
     number = spec.problem.index.number_of[before.partition].view(np.uint32)
     walked = before.partition[copied_set_orders(before.set_of, number)].tolist()
-    start, topic, member = before.start.tolist(), before.topic.tolist(), before.member.tolist()
+    start, topic, member = (
+        before.start.tolist(),
+        before.topic.tolist(),
+        before.member_of_set.tolist(),
+    )
     out: PartitionsByTopic = [[] for _ in range(spec.members)]
     positions = position.tolist()
     for one in sets.tolist():
@@ -288,7 +298,7 @@ class _MemberSets:
         lists: list[list[int]] = [[] for _ in range(spec.members)]
         emptied = []
         for number, sets in enumerate(self._sets):
-            member = spec.visit[number]
+            member = spec.members_in_map_order[number]
             for topic, partitions in sets.items():
                 lists[member] += sorted(partitions)
                 if not partitions and topic >= 0:

@@ -50,8 +50,8 @@ class TopicIds:
         high: uint64[T], the first 8 bytes of each id.
         low: uint64[T], the last 8 bytes.
 
-    >>> ids = TopicIds.of(["orders"], ["AAAAAAAAAAAAAAAAAAAABw"])
-    >>> int(ids.hashes[0]), ids.texts
+    >>> ids = TopicIds.from_names(["orders"], ["AAAAAAAAAAAAAAAAAAAABw"])
+    >>> int(ids.java_hash_codes[0]), ids.base64_texts
     (7, ['AAAAAAAAAAAAAAAAAAAABw'])
     """
 
@@ -61,7 +61,7 @@ class TopicIds:
         self.low: NDArray[np.uint64] = np.ascontiguousarray(halves[:, 1])
 
     @classmethod
-    def of(cls, names: Sequence[str], ids: Sequence[str | None]) -> TopicIds:
+    def from_names(cls, names: Sequence[str], ids: Sequence[str | None]) -> TopicIds:
         """Decode topic ids from base64, as Kafka prints them.
 
         Args:
@@ -74,19 +74,19 @@ class TopicIds:
         return cls(b"".join(_decoded(i) or derive_topic_id(name) for name, i in pairs))
 
     @cached_property
-    def hashes(self) -> NDArray[np.uint32]:
+    def java_hash_codes(self) -> NDArray[np.uint32]:
         """Java's ``Uuid.hashCode`` of each topic's id (uint32[T])."""
         mixed = self.high ^ self.low
         hashes: NDArray[np.uint32] = ((mixed >> np.uint64(32)) ^ mixed).astype(np.uint32)
         return hashes
 
     @property
-    def signed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def signed_halves(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """First and last 8 bytes of each id as signed integers, as Java compares them."""
         return self.high.view(np.int64), self.low.view(np.int64)
 
     @property
-    def texts(self) -> list[str]:
+    def base64_texts(self) -> list[str]:
         """Each topic id as Kafka prints it (URL-safe base64)."""
         raw = np.stack([self.high, self.low], axis=1).astype(">u8").tobytes()
         pieces = (raw[i : i + _BYTES] for i in range(0, len(raw), _BYTES))
@@ -148,7 +148,7 @@ class Targets:
     given: NDArray[np.bool_] | None = None
 
     @classmethod
-    def empty(cls, members: int) -> Targets:
+    def without_partitions(cls, members: int) -> Targets:
         """Return a previous target assignment in which no member has any partition.
 
         ``members`` is the number of members.
@@ -168,7 +168,7 @@ class Targets:
         return marks
 
     @cached_property
-    def member(self) -> Int32Array:
+    def member_of_set(self) -> Int32Array:
         """Member of each set of partitions in the previous target assignment (int32[S]).
 
         There is one set for each member and topic.
@@ -177,7 +177,7 @@ class Targets:
         return np.repeat(np.arange(len(sets), dtype=np.int32), sets)
 
     @cached_property
-    def size(self) -> Int32Array:
+    def set_sizes(self) -> Int32Array:
         """Number of partitions in each set of the previous target assignment (int32[S])."""
         return np.diff(self.start)
 
@@ -187,7 +187,7 @@ class Targets:
 
         There is one set for each member and topic.
         """
-        return np.repeat(np.arange(len(self.topic), dtype=np.int32), self.size)
+        return np.repeat(np.arange(len(self.topic), dtype=np.int32), self.set_sizes)
 
     def empty_sets(self, selected: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
         """Return the (member, topic) pairs without partitions in the previous target assignment.
@@ -196,14 +196,14 @@ class Targets:
         """
         if not len(self.topic):
             return ()
-        at = np.flatnonzero(selected & (self.size == 0))
-        return tuple(zip(self.member[at].tolist(), self.topic[at].tolist(), strict=True))
+        at = np.flatnonzero(selected & (self.set_sizes == 0))
+        return tuple(zip(self.member_of_set[at].tolist(), self.topic[at].tolist(), strict=True))
 
 
 def previous_targets(
     problem: Problem,
-    first: Int32Array,
-    count: Int32Array,
+    first_index: Int32Array,
+    partition_counts: Int32Array,
     dense: Int32Array,
     hashes: NDArray[np.uint32],
     *,
@@ -215,18 +215,18 @@ def previous_targets(
 
     Args:
         problem: the group and the cluster.
-        first: int32[T], first index of each topic in ``dense``.
-        count: int32[T], number of partitions of each topic.
+        first_index: int32[T], first index of each topic in ``dense``.
+        partition_counts: int32[T], number of partitions of each topic.
         dense: int32[P], all partitions sorted by topic and partition number.
         hashes: uint32[T], Java's hash of each topic id.
         several_owners: whether a partition may have several owners (share groups).
     """
     if not problem.group.claimed.names:
-        return Targets.empty(len(problem.group))
+        return Targets.without_partitions(len(problem.group))
     sent = _SentClaims.of(problem)
     # One entry more, for topic -1, which does not exist.
-    limit, begin = np.append(count, np.int32(0)), np.append(first, np.int32(0))
-    if read_claims.ready and not several_owners and not _has_holes(problem, dense):
+    limit, begin = np.append(partition_counts, np.int32(0)), np.append(first_index, np.int32(0))
+    if read_claims.is_compiled and not several_owners and not _has_holes(problem, dense):
         read = sent.read(begin[sent.topic], limit[sent.topic], problem.index.partitions)
         if read is not None:
             return sent.grouped(*read, hashes)
@@ -315,7 +315,7 @@ class _SentClaims:
         np.cumsum(size, out=start[1:])
         uuid_hash = np.append(hashes, np.uint32(0))[self.topic]
         if self.foreign:
-            derived = TopicIds.of(self.foreign, [None] * len(self.foreign)).hashes
+            derived = TopicIds.from_names(self.foreign, [None] * len(self.foreign)).java_hash_codes
             uuid_hash[self.topic < 0] = derived
         first = self.name_start.astype(np.int32)
         return Targets(first, self.topic, uuid_hash, start, partition, given)
@@ -453,7 +453,7 @@ class GroupSpec:
         return len(self.problem.group.members)
 
     @property
-    def visit(self) -> list[int]:
+    def members_in_map_order(self) -> list[int]:
         """Group members in the order in which the coordinator passes them to an assignor.
 
         It is the iteration order of a Java map.
@@ -461,29 +461,32 @@ class GroupSpec:
         return members_in_map_order(self.problem)
 
     @property
-    def order(self) -> Int32Array:
+    def member_order(self) -> Int32Array:
         """Group members in the order in which the coordinator passes them, as int32[M].
 
-        It is the list `visit` as an array.
+        It is the list `members_in_map_order` as an array.
         """
         return self.problem.group.by_map_order
 
     @property
-    def ids(self) -> TopicIds:
+    def topic_ids(self) -> TopicIds:
         """Ids of all topics of the cluster, cached for groups with the same topics."""
         return cached_by_subscriptions(self.problem, _topic_ids)
 
     @property
-    def previous(self) -> Targets:
+    def previous_targets(self) -> Targets:
         """Previous target assignment of the group; by default the members' owned partitions."""
         if self._previous is None:
             self._previous = previous_targets(
-                self.problem, *self.numbered, self.ids.hashes, several_owners=self._several_owners
+                self.problem,
+                *self.sorted_partitions,
+                self.topic_ids.java_hash_codes,
+                several_owners=self._several_owners,
             )
         return self._previous
 
     @property
-    def homogeneous(self) -> bool:
+    def has_equal_subscriptions(self) -> bool:
         """True if all members subscribe to the same topic names (Kafka's subscription type).
 
         Names of topics that do not exist count, too.
@@ -492,7 +495,7 @@ class GroupSpec:
         return len(distinct) <= 1 or len({frozenset(names) for names in distinct}) <= 1
 
     @property
-    def plain(self) -> bool:
+    def is_numbered_by_topic(self) -> bool:
         """True if partitions are numbered in the order of topic and partition number.
 
         They are not after a topic has grown or was deleted.
@@ -500,7 +503,7 @@ class GroupSpec:
         return cached_by_subscriptions(self.problem, _is_plain)
 
     @property
-    def numbered(self) -> tuple[Int32Array, Int32Array, Int32Array]:
+    def sorted_partitions(self) -> tuple[Int32Array, Int32Array, Int32Array]:
         """All partitions of the cluster, sorted by topic and partition number.
 
         The result is three arrays: where each topic begins in the list, its number of partitions,
@@ -521,7 +524,7 @@ class GroupSpec:
             CoordinatorAssignorError: the partition count of a topic is unknown.
         """
         self.require_partition_counts(topics)
-        first, count, dense = self.numbered
+        first, count, dense = self.sorted_partitions
         start = np.zeros(len(topics) + 1, np.int32)
         np.cumsum(count[topics], out=start[1:])
         if len(topics) == len(count) and bool((topics == np.arange(len(topics))).all()):
@@ -539,10 +542,10 @@ class GroupSpec:
             CoordinatorAssignorError: the partition count of a topic is unknown.
         """
         index = self.problem.index
-        if not len(self.previous.partition):
+        if not len(self.previous_targets.partition):
             return self.partitions_of(topics)[1]
-        given = self.previous.owned_partitions(index.partitions)
-        if not self.plain:
+        given = self.previous_targets.owned_partitions(index.partitions)
+        if not self.is_numbered_by_topic:
             partition = self.partitions_of(topics)[1]
             return partition[~given[partition]]
         # Mostly few partitions are left, and they are already in ascending order.
@@ -587,7 +590,7 @@ class GroupSpec:
         return np.sort(np.concatenate(keys)) if keys else np.zeros(0, np.int64)
 
     @cached_property
-    def _subscribes(self) -> NDArray[np.bool_] | None:
+    def _subscription_mask(self) -> NDArray[np.bool_] | None:
         """Mask of each subscription's topics (bool[subscriptions, T + 1]); None if too large."""
         shape = (len(self.problem.group.subscriptions), len(self.problem.index.topics) + 1)
         if shape[0] * shape[1] > _LARGEST_MATRIX:
@@ -598,15 +601,15 @@ class GroupSpec:
             matrix[i, topics] = True
         return matrix
 
-    def subscribes(self, member: Int32Array, topic: Int32Array) -> NDArray[np.bool_]:
+    def is_subscribed(self, member: Int32Array, topic: Int32Array) -> NDArray[np.bool_]:
         """Return for each (member, topic) pair whether the member subscribes to the topic.
 
         Args:
             member: int32[n], the member of each pair.
             topic: int32[n], the topic of each pair; for -1 the result is False.
         """
-        if self._subscribes is not None:
-            return self._subscribes[self.problem.group.subscription_of[member], topic]
+        if self._subscription_mask is not None:
+            return self._subscription_mask[self.problem.group.subscription_of[member], topic]
         pairs = self.subscribed_pairs
         width = max(len(self.problem.index.topics), 1)
         asked = self.problem.group.subscription_of[member].astype(np.int64) * width + topic
@@ -619,7 +622,7 @@ class GroupSpec:
 def _topic_ids(problem: Problem) -> TopicIds:
     index = problem.index
     if index not in _ids:
-        _ids[index] = TopicIds.of(index.topics, index.ids)
+        _ids[index] = TopicIds.from_names(index.topics, index.ids)
     return _ids[index]
 
 

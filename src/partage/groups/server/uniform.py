@@ -75,9 +75,9 @@ class ServerUniform(PlainStrategy):
         ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
         """
         spec = GroupSpec(problem)
-        return self.decide(spec).plan(spec)
+        return self.assign_from_spec(spec).to_plan(spec)
 
-    def decide(self, spec: GroupSpec) -> GroupAssignment:
+    def assign_from_spec(self, spec: GroupSpec) -> GroupAssignment:
         """Assign a consumer group's partitions evenly, from the input that a coordinator has.
 
         ``spec`` has the subscriptions, topic ids and previous target assignment.
@@ -87,8 +87,10 @@ class ServerUniform(PlainStrategy):
                 previous targets are invalid (a partition twice, or one that does not exist).
         """
         if not spec.members:
-            return GroupAssignment.empty(spec)
-        return assign_homogeneous(spec) if spec.homogeneous else assign_heterogeneous(spec)
+            return GroupAssignment.without_members(spec)
+        return (
+            assign_homogeneous(spec) if spec.has_equal_subscriptions else assign_heterogeneous(spec)
+        )
 
 
 #: Slots of a Java HashMap that was made without a capacity.
@@ -113,13 +115,13 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
     rows = cached_by_common_subscription(spec.problem, _partitions_in_order)
     topics = rows.topics
     if not len(topics):
-        return GroupAssignment.empty(spec)
+        return GroupAssignment.without_members(spec)
     spec.require_partition_counts(topics)
-    if not len(spec.previous.topic):
+    if not len(spec.previous_targets.topic):
         return _assign_fresh(spec, rows.partition)
     before = _PreviousSets.of(spec, topics)
-    kept, missing = _compute_quotas(spec.order, len(rows.partition), before.total)
-    partition = spec.previous.partition
+    kept, missing = _compute_quotas(spec.member_order, len(rows.partition), before.total)
+    partition = spec.previous_targets.partition
     # The number of a member's previous partitions decides its quota. The iteration order of Java's
     # maps and sets decides which partitions beyond the quota it loses.
     keeps, released = _revoke_over_quota(spec, before, kept)
@@ -135,7 +137,9 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
         )
     stays = partition if keeps is None else partition[keeps]
     start, owned = _append_runs(spec, stays, kept, free, missing)
-    return GroupAssignment(start, owned, emptied=spec.previous.empty_sets(before.subscribed))
+    return GroupAssignment(
+        start, owned, emptied=spec.previous_targets.empty_sets(before.subscribed)
+    )
 
 
 def _assign_fresh(spec: GroupSpec, free: Int32Array) -> GroupAssignment:
@@ -147,7 +151,7 @@ def _assign_fresh(spec: GroupSpec, free: Int32Array) -> GroupAssignment:
         spec: the assignor's input: subscriptions and topics.
         free: int32[n], the partitions, in the order in which Kafka's assignor iterates them.
     """
-    members, order = spec.members, spec.order
+    members, order = spec.members, spec.member_order
     quota, extra = divmod(len(free), members)
     sizes = np.full(members, quota)
     sizes[order[members - extra :]] += 1
@@ -162,9 +166,11 @@ def _partitions_in_order(problem: Problem) -> TopicRows:
     ``problem`` is the group and the cluster.
     """
     spec = GroupSpec(problem)
-    named, size = spec.existing_topics(int(problem.group.subscription_of[spec.visit[0]]))
+    named, size = spec.existing_topics(
+        int(problem.group.subscription_of[spec.members_in_map_order[0]])
+    )
     # Kafka iterates a copy of the HashSet of topics in the first member's subscription.
-    topics = named[copied_set_order(spec.ids.hashes[named].tolist(), size)]
+    topics = named[copied_set_order(spec.topic_ids.java_hash_codes[named].tolist(), size)]
     return TopicRows(topics, *spec.partitions_of(topics))
 
 
@@ -183,12 +189,12 @@ class _PreviousSets:
 
     @classmethod
     def of(cls, spec: GroupSpec, topics: Int32Array) -> _PreviousSets:
-        before = spec.previous
+        before = spec.previous_targets
         total = np.zeros(spec.members, np.int64)
         is_subscribed = np.zeros(len(spec.problem.index.topics) + 1, bool)
         is_subscribed[topics] = True
         subscribed = is_subscribed[before.topic]  # topic -1 is the last one: False
-        np.add.at(total, before.member[subscribed], before.size[subscribed])
+        np.add.at(total, before.member_of_set[subscribed], before.set_sizes[subscribed])
         return cls(subscribed, total)
 
 
@@ -228,11 +234,11 @@ def _revoke_over_quota(
     Returns:
         A mask of the partitions that stay (bool[n], None if all stay), and the revoked ones.
     """
-    before = spec.previous
+    before = spec.previous_targets
     if not len(before.partition):
         return None, before.partition
-    keeps = None if previous.subscribed.all() else np.repeat(previous.subscribed, before.size)
-    visit = spec.order
+    keeps = None if previous.subscribed.all() else np.repeat(previous.subscribed, before.set_sizes)
+    visit = spec.member_order
     over = visit[previous.total[visit] > kept[visit]]
     if not len(over):
         return keeps, np.zeros(0, np.int32)
@@ -241,9 +247,9 @@ def _revoke_over_quota(
     # The walk keeps the keys of one map together, so ranks stay ascending.
     within = previous.subscribed[sets]
     sets, rank = sets[within], rank[within]
-    begin = _exclusive_sums(before.size[sets], rank)
+    begin = _exclusive_sums(before.set_sizes[sets], rank)
     quota = kept[over][rank]
-    cut = begin + before.size[sets] > quota
+    cut = begin + before.set_sizes[sets] > quota
     sets, begin, quota = sets[cut], begin[cut], quota[cut]
     keeps = np.ones(len(before.partition), bool) if keeps is None else keeps
     tails = _find_revoked_in_order(spec, sets, np.maximum(quota - begin, 0))
@@ -271,16 +277,16 @@ def _find_revoked_in_order(
         sets: the sets of previous partitions from which members lose some.
         kept: number of first partitions that stay in each set.
     """
-    before, index = spec.previous, spec.problem.index
-    kept, sets = kept[before.size[sets] > 0], sets[before.size[sets] > 0]
+    before, index = spec.previous_targets, spec.problem.index
+    kept, sets = kept[before.set_sizes[sets] > 0], sets[before.set_sizes[sets] > 0]
     begin, end = before.start[sets], before.start[sets + 1]
-    number = before.partition if spec.plain else index.number_of[before.partition]
+    number = before.partition if spec.is_numbered_by_topic else index.number_of[before.partition]
     falls = (number[1:] <= number[:-1]).nonzero()[0]
     if (falls.searchsorted(begin) < falls.searchsorted(end - 1)).any():
         return None
     # The order is ascending if all partition numbers are smaller than the set's number of buckets,
     # so that each is alone in its bucket, and than 65,536, where hash mixing begins.
-    room = np.maximum(before.size[sets] * 4 // 3, _DEFAULT_TABLE - 1)
+    room = np.maximum(before.set_sizes[sets] * 4 // 3, _DEFAULT_TABLE - 1)
     slots = np.int64(1) << np.frexp(room)[1]  # the least power of two above
     largest = index.number_of[before.partition[end - 1]]
     if not bool(((largest < slots) & (largest < _MIXED_FROM)).all()):
@@ -326,7 +332,7 @@ def _append_runs(
     # Kept partitions come first, then new ones.
     end = np.cumsum(kept)
     given_end = np.zeros(spec.members, np.int64)
-    given_end[spec.order] = np.cumsum(missing[spec.order])
+    given_end[spec.member_order] = np.cumsum(missing[spec.member_order])
     parts = [(stays, end - kept, end)] if len(stays) else []
     parts.append((free, given_end - missing, given_end))
     return concatenate_runs(parts, spec.members)
@@ -354,11 +360,11 @@ def assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
     """
     subscribed = _SubscribedTopics.of(spec)
     if not len(subscribed.topics):
-        return GroupAssignment.empty(spec)
+        return GroupAssignment.without_members(spec)
     builder = _HeterogeneousBuilder(spec, subscribed)
     builder.keep_previous()
     builder.assign_unassigned()
-    builder.balance()
+    builder.balance_loads()
     return builder.to_assignment()
 
 
@@ -385,7 +391,7 @@ class _SubscribedTopics:
     def of(cls, spec: GroupSpec) -> _SubscribedTopics:
         topics, set_of_topic, subscriptions_of_set = _find_subscriber_sets(spec)
         spec.require_partition_counts(topics)
-        subscription_of = spec.problem.group.subscription_of[spec.order]
+        subscription_of = spec.problem.group.subscription_of[spec.member_order]
         lists = []
         for subscriptions in subscriptions_of_set:
             in_set = np.zeros(len(spec.problem.group.subscriptions), bool)
@@ -395,8 +401,8 @@ class _SubscribedTopics:
         np.cumsum([len(one) for one in lists], out=start[1:])
         members = np.concatenate(lists) if lists else np.zeros(0, np.int32)
         subscribers = np.diff(start)[set_of_topic]
-        ratio = spec.numbered[1][topics] / subscribers
-        high, low = spec.ids.signed
+        ratio = spec.sorted_partitions[1][topics] / subscribers
+        high, low = spec.topic_ids.signed_halves
         order = np.lexsort((low[topics], high[topics], subscribers, -ratio))
         return cls(topics[order], set_of_topic[order], start, members)
 
@@ -459,12 +465,12 @@ class _HeterogeneousBuilder:
         self._work = 6 * entries + 2 * len(self.partition)
 
     def keep_previous(self) -> None:
-        before = self.spec.previous
-        still_subscribed = self.spec.subscribes(before.member, before.topic)
+        before = self.spec.previous_targets
+        still_subscribed = self.spec.is_subscribed(before.member_of_set, before.topic)
         number = np.empty(self.spec.members, np.int32)
-        number[self.spec.visit] = np.arange(self.spec.members, dtype=np.int32)
-        owner = np.repeat(number[before.member], before.size)
-        kept = np.repeat(still_subscribed, before.size)
+        number[self.spec.members_in_map_order] = np.arange(self.spec.members, dtype=np.int32)
+        owner = np.repeat(number[before.member_of_set], before.set_sizes)
+        kept = np.repeat(still_subscribed, before.set_sizes)
         if not self.spec.problem.cluster.partition_exists[before.partition[kept]].all():
             what = "previous targets have a partition that does not exist"
             raise CoordinatorAssignorError(what, "ArrayIndexOutOfBoundsException")
@@ -485,7 +491,7 @@ class _HeterogeneousBuilder:
             of_topic = partition[bounds[topic] : bounds[topic + 1]]
             assign_to_least_loaded(line, self.sizes, of_topic, self.owner, work=self._work)
 
-    def balance(self) -> None:
+    def balance_loads(self) -> None:
         """Move partitions between the subscribers of each topic until their loads are even."""
         subscribers = self.subscribed.set_sizes[self.subscribed.subscriber_set]
         shared = np.flatnonzero(subscribers > 1)
@@ -527,7 +533,7 @@ class _HeterogeneousBuilder:
         # Kafka removes a set with its last partition; a set that was always empty stays.
         for at in np.flatnonzero(self.owner[partitions] != before).tolist():
             number = int(before[at])
-            self.emptied.discard((self.spec.visit[number], topic))
+            self.emptied.discard((self.spec.members_in_map_order[number], topic))
             self.duplicates.pairs.discard((number, int(partitions[at])))
 
     def _subscribers_by_size(self, topic: int) -> Int32Array:
@@ -539,7 +545,7 @@ class _HeterogeneousBuilder:
         return line
 
     def to_assignment(self) -> GroupAssignment:
-        visit = self.spec.order
+        visit = self.spec.member_order
         member = np.where(self.owner >= 0, visit[self.owner], np.int32(-1))
         emptied = tuple(self.emptied)
         if self.duplicates:

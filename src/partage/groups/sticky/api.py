@@ -96,7 +96,7 @@ class Sticky(PlainStrategy):
         Returns:
             The user data; None before the consumer's first assignment.
         """
-        last = StickyMemory.of(memory)
+        last = StickyMemory.check_memory(memory)
         if last.generation is None:
             return None
         return encode_sticky_user_data(last.partitions, last.generation)
@@ -117,7 +117,7 @@ class Sticky(PlainStrategy):
             memory: the state that the previous call returned, or None.
         """
         pairs = tuple(chain.from_iterable(assignment.to_pairs().values()))
-        return StickyMemory(StickyMemory.of(memory).max_generation, pairs, generation)
+        return StickyMemory(StickyMemory.check_memory(memory).max_generation, pairs, generation)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign the partitions of all subscribed topics to the members of a consumer group.
@@ -129,12 +129,12 @@ class Sticky(PlainStrategy):
         Raises:
             StickyAssignorError: Kafka's class throws an exception.
         """
-        before = StickyMemory.of(memory)
+        before = StickyMemory.check_memory(memory)
         sticky = StickyProblem(problem)
-        decision, highest = self.decide(sticky, before.max_generation)
+        decision, highest = self.decide_owners(sticky, before.max_generation)
         return decision.to_plan(sticky, memory=before.with_generation(highest))
 
-    def decide(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
+    def decide_owners(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
         """Assign all partitions by Kafka's sticky algorithm; return arrays, not a plan.
 
         Args:
@@ -190,7 +190,7 @@ class CooperativeSticky(PlainStrategy):
             topics: the subscribed topics, which have no effect.
             memory: the state that `on_assignment` returned; without it the generation is -1.
         """
-        generation = StickyMemory.of(memory).generation
+        generation = StickyMemory.check_memory(memory).generation
         return (NO_GENERATION if generation is None else generation).to_bytes(4, "big", signed=True)
 
     def on_assignment(
@@ -210,7 +210,7 @@ class CooperativeSticky(PlainStrategy):
             generation: generation of the consumer group.
             memory: the state that the previous call returned, or None.
         """
-        before = StickyMemory.of(memory)
+        before = StickyMemory.check_memory(memory)
         return StickyMemory(before.max_generation, before.partitions, generation)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
@@ -225,10 +225,10 @@ class CooperativeSticky(PlainStrategy):
         Raises:
             StickyAssignorError: Kafka's class throws an exception.
         """
-        before = StickyMemory.of(memory)
+        before = StickyMemory.check_memory(memory)
         sticky = StickyProblem(problem)
         decision, highest = _decide(sticky, before.max_generation, claims_of_owned)
-        transfers = _transfers(sticky, decision)
+        transfers = _find_changed_owners(sticky, decision)
         after = before.with_generation(highest)
         if not len(transfers.slot):
             return decision.to_plan(sticky, memory=after)
@@ -241,7 +241,7 @@ class CooperativeSticky(PlainStrategy):
             destined=transfers.member[real],
         )
 
-    def decide(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
+    def decide_owners(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
         """Assign all partitions by Kafka's cooperative sticky algorithm; return arrays, not a plan.
 
         Args:
@@ -256,7 +256,7 @@ class CooperativeSticky(PlainStrategy):
             StickyAssignorError: Kafka's class throws an exception.
         """
         decision, highest = _decide(sticky, max_generation, claims_of_owned)
-        return _without_transfers(decision, _transfers(sticky, decision)), highest
+        return _without_transfers(decision, _find_changed_owners(sticky, decision)), highest
 
 
 def _decide(
@@ -278,7 +278,7 @@ def _decide(
         raise
 
 
-def _transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
+def _find_changed_owners(sticky: StickyProblem, decision: Decision) -> Transfers:
     """Find the partitions that change their owner in a cooperative rebalance, and the new owners.
 
     The old owner must revoke them before the new owner gets them (KIP-429).
@@ -294,10 +294,10 @@ def _transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
 
 def _find_transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
     member, slot = owned_slots(sticky, decision.slots)
-    if not decision.slots.regular:
+    if not decision.slots.all_partitions_exist:
         return _find_transfers_of_duplicates(sticky, decision, member, slot)
     owner = np.full(decision.slots.count, -1, np.int32)
-    owner[decision.slot] = decision.member
+    owner[decision.slot] = decision.member_of_partition
     gone = np.flatnonzero(must_revoke_first(member, slot, owner)).astype(np.int32)
     return Transfers(gone, owner[gone])
 
@@ -315,7 +315,9 @@ def _find_transfers_of_duplicates(
     """
     have = set(zip(member.tolist(), slot.tolist(), strict=True))
     start, given = decision.start.tolist(), decision.slot.tolist()
-    order = sticky.owners if decision.owner_order is None else decision.owner_order
+    order = (
+        sticky.members_in_assignment_order if decision.owner_order is None else decision.owner_order
+    )
     lists = {m: given[start[m] : start[m + 1]] for m in order}
     # Of two new owners, the last one in the iteration order of Kafka's map counts.
     added = {s: m for m, mine in lists.items() for s in mine if (m, s) not in have}
@@ -330,8 +332,8 @@ def _without_transfers(decision: Decision, transfers: Transfers) -> Decision:
         return decision
     new_owner = np.full(decision.slots.count, -1, np.int32)
     new_owner[transfers.slot] = transfers.member
-    gone = new_owner[decision.slot] == decision.member
-    return decision.without(gone)
+    gone = new_owner[decision.slot] == decision.member_of_partition
+    return decision.without_partitions(gone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +347,7 @@ class StickyMemory:
         partitions: the member's last assignment, in order; only used by ``sticky``.
         generation: generation of that assignment; None before the first one.
 
-    >>> StickyMemory.of(None)
+    >>> StickyMemory.check_memory(None)
     StickyMemory(max_generation=-1, partitions=(), generation=None)
     """
 
@@ -354,7 +356,7 @@ class StickyMemory:
     generation: int | None = None
 
     @classmethod
-    def of(cls, memory: object) -> StickyMemory:
+    def check_memory(cls, memory: object) -> StickyMemory:
         """Check that ``memory`` is a sticky assignor's state; None gives an empty state.
 
         Raises:

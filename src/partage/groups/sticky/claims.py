@@ -19,7 +19,7 @@ from partage.groups.sticky.kernels import (
     read_claims,
     resolve_disputes,
 )
-from partage.groups.sticky.problem import SlotLayout, Slots, StickyProblem, keys_of
+from partage.groups.sticky.problem import PartitionSlots, SlotLayout, StickyProblem, keys_of
 from partage.model import NO_GENERATION, Claims, Member, Problem
 from partage.model.index import Int32Array
 from partage.wire.columns.subscriptions import decode_sticky_claims
@@ -61,7 +61,7 @@ class ClaimedSlots:
 
     member: Int32Array
     slot: Int32Array
-    slots: Slots
+    slots: PartitionSlots
     generation: NDArray[np.int64]
     dated: NDArray[np.bool_]
     empty: bool = False
@@ -80,7 +80,7 @@ def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
             undated = np.full(len(group), NO_GENERATION, np.int64), np.zeros(len(group), bool)
             return _to_slots(sticky, _concatenate([]), undated, empty=True)
         # Decoding member by member takes half an interpreted kernel step per byte.
-        if read_claims.pays(work=total // 2):
+        if read_claims.is_worth_compiling(work=total // 2):
             read = read_group_user_data(sticky)
             if read is not None:
                 return _to_slots(sticky, *read)
@@ -98,13 +98,13 @@ def decode_user_data(user_data: Sequence[bytes | None]) -> list[tuple[Claims, in
         user_data: the user data of each consumer as sent.
     """
     if not any(user_data):
-        return [(Claims.of(()), None)] * len(user_data)
+        return [(Claims.from_owned(()), None)] * len(user_data)
     out: list[tuple[Claims, int | None]] = []
     found = decode_sticky_claims([data or b"" for data in user_data])
     for data, columns in zip(user_data, found, strict=True):
         if columns is None:
             claims, of = decode_sticky_user_data(data)
-            out.append((Claims.of(claims), of))
+            out.append((Claims.from_owned(claims), of))
         else:
             sent, generation = columns
             out.append((Claims(sent.names, sent.topic, sent.number, shared=True), generation))
@@ -122,7 +122,7 @@ def claims_of_owned(sticky: StickyProblem) -> ClaimedSlots:
     return _to_slots(sticky, owned, _as_arrays(generation), empty=empty)
 
 
-def owned_slots(sticky: StickyProblem, slots: Slots) -> tuple[Int32Array, Int32Array]:
+def owned_slots(sticky: StickyProblem, slots: PartitionSlots) -> tuple[Int32Array, Int32Array]:
     """Return the owned partitions that consumers list in their subscriptions, with their owners.
 
     Args:
@@ -133,14 +133,14 @@ def owned_slots(sticky: StickyProblem, slots: Slots) -> tuple[Int32Array, Int32A
         The owners and the indices of the partitions, as two parallel arrays (int32[n]).
     """
     member, topic, number = _owned(sticky)
-    if slots.regular and sticky.counted:
+    if slots.all_partitions_exist and sticky.counted:
         inside = (number >= 0) & (number < sticky.counts[topic])
         return member[inside], sticky.start[topic[inside]] + number[inside]
     keys = keys_of(topic, number)
-    order = np.argsort(slots.keys)
-    at = np.searchsorted(slots.keys[order], keys)
+    order = np.argsort(slots.sort_keys)
+    at = np.searchsorted(slots.sort_keys[order], keys)
     at[at == len(order)] = 0
-    found = slots.keys[order][at] == keys if len(order) else np.zeros(len(keys), bool)
+    found = slots.sort_keys[order][at] == keys if len(order) else np.zeros(len(keys), bool)
     return member[found], order[at[found]].astype(np.int32)
 
 
@@ -167,7 +167,7 @@ def _known_claims(
     sticky: StickyProblem, claims: Sequence[Claims]
 ) -> tuple[Int32Array, Int32Array, Int32Array]:
     # ``claims`` is by member; the result is in the order of the leader's map.
-    lists = [(m, claims[m]) for m in sticky.visit if len(claims[m].partition)]
+    lists = [(m, claims[m]) for m in sticky.members_in_map_order if len(claims[m].partition)]
     if not lists:
         return _concatenate([])
     member, _, number = _concatenate([(m, one.topic_ix, one.partition) for m, one in lists])
@@ -200,7 +200,7 @@ def _to_slots(
 ) -> ClaimedSlots:
     member, topic, number = claims
     generation, dated = generations
-    slot, slots = sticky.locate(topic, number)
+    slot, slots = sticky.find_slots(topic, number)
     return ClaimedSlots(member, slot, slots, generation, dated, empty)
 
 
@@ -240,7 +240,7 @@ def has_equal_subscriptions(sticky: StickyProblem) -> bool:
         names = group.subscriptions[0]
         return len(set(names)) == len(names)
     subscription_of = group.subscription_of.tolist()
-    order = [subscription_of[m] for m in sticky.visit]
+    order = [subscription_of[m] for m in sticky.members_in_map_order]
     first = next((i for i, s in enumerate(order) if group.subscriptions[s]), None)
     if first is None:
         return True
@@ -308,7 +308,7 @@ def read_group_user_data(
         # A name contains Java's replacement character: malformed bytes could decode to it.
         return None
     members = group.members
-    sent = [members[m].user_data or b"" for m in sticky.visit]
+    sent = [members[m].user_data or b"" for m in sticky.members_in_map_order]
     data = np.frombuffer(bytearray().join(sent), np.uint8)
     most = len(data) // 4  # a claim has at least four bytes
     claims = ClaimColumns(

@@ -27,7 +27,7 @@ from partage.groups.sticky.kernels import (
     assign_on_racks,
     keep_up_to_quota,
 )
-from partage.groups.sticky.problem import Racks, Slots, StickyProblem
+from partage.groups.sticky.problem import PartitionSlots, Racks, StickyProblem
 from partage.model.index import Int32Array
 
 __all__ = ["MemberLists", "assign_by_rack", "assign_constrained", "assign_in_turn"]
@@ -61,7 +61,7 @@ class Quota:
 
 
 def assign_constrained(
-    sticky: StickyProblem, owned: ResolvedClaims, slots: Slots, racks: Racks
+    sticky: StickyProblem, owned: ResolvedClaims, slots: PartitionSlots, racks: Racks
 ) -> Decision:
     """Assign all partitions by Kafka's sticky algorithm for groups with equal subscriptions.
 
@@ -88,10 +88,10 @@ def assign_constrained(
     keep = _keep_claims(sticky, owner, quota, any_claim=owned.any_claim)
     rows = MemberLists(members)
     if owned.any_claim:
-        rows.keep(slots, owner, keep, previous_owner)
+        rows.keep_owned_partitions(slots, owner, keep, previous_owner)
     free = unassigned_slots(slots, owner, keeps_any=owned.any_claim and bool(keep.any()))
     if racks.any_member:
-        free = free[np.argsort(racks.weight[free], kind="stable")]
+        free = free[np.argsort(racks.consumers_on_replica_racks[free], kind="stable")]
     size = keep.astype(np.int64)
     if racks.active:
         slot, member, free = assign_by_rack(free, racks, quota, size, sticky)
@@ -102,11 +102,11 @@ def assign_constrained(
     transfers = _NO_TRANSFERS
     if owned.any_claim:
         transfers = _find_transfers(given, previous_owner, owned.disputed)
-    start, slot = rows.finish(keep, given)
+    start, slot = rows.build_lists(keep, given)
     return Decision(start, slot, slots, transfers)
 
 
-def assign_in_turn(sticky: StickyProblem, slots: Slots) -> Decision:
+def assign_in_turn(sticky: StickyProblem, slots: PartitionSlots) -> Decision:
     """Assign partitions round robin, as Kafka does if no member owns any and none has a rack.
 
     Members take turns in the order of their ids.
@@ -147,7 +147,7 @@ def _drop_invalid_owners(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Arra
     previous_owner = np.full(len(owner), NO_OWNER, np.int32)
     if racks.active:
         slot = np.flatnonzero(owner >= 0).astype(np.int32)
-        away = slot[racks.mismatch(owner[slot], slot)]
+        away = slot[racks.is_on_other_rack(owner[slot], slot)]
         previous_owner[away] = owner[away]
         owner[away] = NO_OWNER
     if owned.disputed is not None:
@@ -187,7 +187,7 @@ def _keep_claims(
     return keep
 
 
-def unassigned_slots(slots: Slots, owner: Int32Array, *, keeps_any: bool) -> Int32Array:
+def unassigned_slots(slots: PartitionSlots, owner: Int32Array, *, keeps_any: bool) -> Int32Array:
     """Return the partitions without an owner, sorted by topic and partition number.
 
     This is step 2 of Kafka's algorithm for equal subscriptions.
@@ -199,47 +199,47 @@ def unassigned_slots(slots: Slots, owner: Int32Array, *, keeps_any: bool) -> Int
     """
     if not keeps_any:
         return np.arange(slots.real, dtype=np.int32)
-    if slots.regular:
+    if slots.all_partitions_exist:
         return np.flatnonzero(owner < 0).astype(np.int32)
     is_kept = owner >= 0
     owner_order = np.zeros(slots.count, bool)
-    owner_order[slots.walk] = True
+    owner_order[slots.search_order] = True
     # Kafka compares the sorted kept partitions with all partitions. A kept partition that does not
     # exist stops the comparison: all later partitions are then treated as unassigned (Q26 in
     # docs/quirks.md).
     outside = np.flatnonzero(is_kept & ~owner_order)
     if len(outside):
-        is_kept &= slots.keys < slots.keys[outside].min()
-    free: Int32Array = slots.walk[~is_kept[slots.walk]]
+        is_kept &= slots.sort_keys < slots.sort_keys[outside].min()
+    free: Int32Array = slots.search_order[~is_kept[slots.search_order]]
     return free
 
 
-def _assign_rest(count: int, quota: Quota, size: NDArray[np.int64]) -> Int32Array:
+def _assign_rest(remaining_count: int, quota: Quota, member_sizes: NDArray[np.int64]) -> Int32Array:
     """Assign the remaining partitions to members below their quota, in round-robin order.
 
     This is step 6 of Kafka's algorithm for equal subscriptions; steps before it assign partitions
     by rack.
 
     Args:
-        count: number of remaining partitions.
+        remaining_count: number of remaining partitions.
         quota: the number of partitions that members may have.
-        size: int64[M], number of partitions of each member so far.
+        member_sizes: int64[M], number of partitions of each member so far.
 
     Returns:
         The member that gets each partition.
     """
-    rounds, by_lack = _rounds(quota.under, quota.low - size[quota.under])
+    rounds, by_lack = _rounds(quota.under, quota.low - member_sizes[quota.under])
     # Members below the low quota take turns until each has reached it. Then members that may have
     # one more partition get it, in the order in which they reached the low quota.
     order = np.concatenate((rounds, quota.exact, by_lack))
     # Kept slots never exceed the partitions, so members below the low quota always reach it.
-    if count > len(order):
+    if remaining_count > len(order):
         what = (
             "no member is left to take a partition, since members claim partitions that do not"
             " exist (Kafka's class: no more unfilled consumers to be assigned)"
         )
         raise StickyAssignorError(what, "IllegalStateException")
-    return order[:count]
+    return order[:remaining_count]
 
 
 def _rounds(members: Int32Array, lack: NDArray[np.int64]) -> tuple[Int32Array, Int32Array]:
@@ -280,7 +280,11 @@ def _find_transfers(
 
 
 def assign_by_rack(
-    free: Int32Array, racks: Racks, quota: Quota, size: NDArray[np.int64], sticky: StickyProblem
+    free: Int32Array,
+    racks: Racks,
+    quota: Quota,
+    member_sizes: NDArray[np.int64],
+    sticky: StickyProblem,
 ) -> tuple[Int32Array, Int32Array, Int32Array]:
     """Assign partitions to consumers on the rack of a replica, as far as quotas allow (KIP-881).
 
@@ -290,7 +294,7 @@ def assign_by_rack(
         free: int32[n], the unassigned partitions.
         racks: racks of members and replicas.
         quota: the quotas; updated.
-        size: int64[M], number of partitions of each member; updated.
+        member_sizes: int64[M], number of partitions of each member; updated.
         sticky: members, topics and partitions of the rebalance.
 
     Returns:
@@ -330,7 +334,7 @@ def assign_by_rack(
         racks.of_member,
         below,
         queues,
-        size,
+        member_sizes,
         out,
         np.array(numbers, np.int64),
         work=10 * len(free),
@@ -358,7 +362,8 @@ def _group_by_rack(rack: Int32Array, width: int) -> tuple[Int32Array, Int32Array
 class MemberLists:
     """Builder of each consumer's list of partitions, for groups with equal subscriptions.
 
-    `keep` adds the partitions that stay with their owner, `finish` adds the new ones.
+    `keep_owned_partitions` adds the partitions that stay with their owner, `build_lists` adds the
+    new ones.
 
     Args:
         members: number of consumers.
@@ -368,8 +373,8 @@ class MemberLists:
         self._members = members
         self._kept = np.zeros(0, np.int32)
 
-    def keep(
-        self, slots: Slots, owner: Int32Array, keep: Int32Array, previous_owner: Int32Array
+    def keep_owned_partitions(
+        self, slots: PartitionSlots, owner: Int32Array, keep: Int32Array, previous_owner: Int32Array
     ) -> None:
         """Let each member keep a given number of owned partitions; revoke its other ones.
 
@@ -385,7 +390,7 @@ class MemberLists:
         if not total and not (owner >= 0).any():
             return
         at = keep.cumsum(dtype=np.int32) - keep
-        if keep_up_to_quota.ready:
+        if keep_up_to_quota.is_compiled:
             keep_up_to_quota(
                 slots.by_number, owner, at, at + keep, self._kept, previous_owner, work=slots.count
             )
@@ -402,7 +407,9 @@ class MemberLists:
         previous_owner[revoked] = member[~stays]
         owner[revoked] = NO_OWNER
 
-    def finish(self, keep: Int32Array, new_partitions: Transfers) -> tuple[Int32Array, Int32Array]:
+    def build_lists(
+        self, keep: Int32Array, new_partitions: Transfers
+    ) -> tuple[Int32Array, Int32Array]:
         """Return each member's final list of partitions: kept ones, then newly assigned ones.
 
         Args:
@@ -419,7 +426,7 @@ class MemberLists:
         sizes.cumsum(dtype=np.int32, out=start[1:])
         if not len(slot):
             return start, self._kept
-        if not len(self._kept) and not append_to_lists.ready:
+        if not len(self._kept) and not append_to_lists.is_compiled:
             return start, slot[sort_by_member(self._members, member)]
         out = np.empty(int(start[-1]), np.int32)
         at = start[:-1].copy()
@@ -427,7 +434,7 @@ class MemberLists:
             shift = (at - (keep.cumsum() - keep)).repeat(keep)
             out[np.arange(len(self._kept)) + shift] = self._kept
             at += keep
-        if append_to_lists.ready:
+        if append_to_lists.is_compiled:
             append_to_lists(slot, member, at, out, work=len(slot))
             return start, out
         order = sort_by_member(self._members, member)

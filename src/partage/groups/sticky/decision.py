@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import PlanInvariantError, UnsupportedProblemError
-from partage.groups.sticky.problem import Slots, StickyProblem
+from partage.groups.sticky.problem import PartitionSlots, StickyProblem
 from partage.model import Assignment, Plan, Unresolved
 from partage.model.index import Int32Array
 from partage.model.repeated_state import EndlessLoop, endless_loop_fields
@@ -58,23 +58,23 @@ class Decision:
 
     start: Int32Array
     slot: Int32Array
-    slots: Slots
+    slots: PartitionSlots
     transfers: Transfers | None = None
     owner_order: list[int] | None = None
     loop: EndlessLoop | None = None
 
     @property
-    def member(self) -> Int32Array:
+    def member_of_partition(self) -> Int32Array:
         """Member that gets each assigned partition, parallel to ``slot`` (int32[n])."""
         return np.repeat(np.arange(len(self.start) - 1, dtype=np.int32), np.diff(self.start))
 
-    def without(self, removed: NDArray[np.bool_]) -> Decision:
+    def without_partitions(self, removed: NDArray[np.bool_]) -> Decision:
         """Return a copy of the assignment without some partitions.
 
         ``removed`` (bool[n]) marks the assigned partitions to leave out.
         """
         start = np.zeros(len(self.start), np.int32)
-        sizes = np.bincount(self.member[~removed], minlength=len(start) - 1)
+        sizes = np.bincount(self.member_of_partition[~removed], minlength=len(start) - 1)
         np.cumsum(sizes, out=start[1:])
         return replace(self, start=start, slot=self.slot[~removed])
 
@@ -104,7 +104,7 @@ class Decision:
         """
         group, index = sticky.problem.group, sticky.problem.index
         more |= endless_loop_fields(self.loop, _ALGORITHM)
-        if self.slots.regular:
+        if self.slots.all_partitions_exist:
             return self._made(Plan, sticky, self.start, sticky.dense[self.slot], **more)
         foreign = self.slot >= self.slots.real
         names = [index.topics[t] for t in sticky.topics.tolist()]
@@ -117,12 +117,12 @@ class Decision:
             )
             for i, m, s in zip(
                 np.flatnonzero(foreign).tolist(),
-                self.member[foreign].tolist(),
+                self.member_of_partition[foreign].tolist(),
                 self.slot[foreign].tolist(),
                 strict=True,
             )
         )
-        existing = self.without(foreign)
+        existing = self.without_partitions(foreign)
         dense = sticky.dense[existing.slot]
         try:
             return self._made(Plan, sticky, existing.start, dense, unresolved=unresolved, **more)

@@ -73,25 +73,29 @@ def assign_general(
     inputs = build_general_problem(sticky, claimed, owned, racks, max_generation)
     regular = sticky.counted and not (inputs.slot >= claimed.slots.real).any()
     if not regular:
-        decision = ListBalancer(inputs).decide()
-        return decision if decision.loop is None else ListBalancer(inputs, watch=True).decide()
-    return _balance(inputs)
+        decision = ListBalancer(inputs).assign_and_balance()
+        return (
+            decision
+            if decision.loop is None
+            else ListBalancer(inputs, watch=True).assign_and_balance()
+        )
+    return _assign_and_balance(inputs)
 
 
-def _balance(inputs: GeneralProblem) -> Decision:
+def _assign_and_balance(inputs: GeneralProblem) -> Decision:
     """Assign all partitions, then move some until members' loads are as even as Kafka makes them.
 
     ``inputs`` has the valid reports of owned partitions, and the unassigned partitions.
     """
     balancing = ArrayBalancer(inputs)
     balancing.assign_unassigned()
-    balancing.balance()
+    balancing.balance_loads()
     # Kafka's class would loop forever. The second run returns the most even valid assignment that
     # the loop visits.
     if balancing.loop is not None:
         balancing = ArrayBalancer(inputs)
         balancing.assign_unassigned()
-        balancing.balance(watch=True)
+        balancing.balance_loads(watch=True)
     owner, seq = balancing.owner, balancing.seq
     assigned = np.flatnonzero(owner >= 0)
     assigned = assigned[np.argsort(seq[assigned], kind="stable")]
@@ -103,7 +107,7 @@ def _balance(inputs: GeneralProblem) -> Decision:
 class ArrayBalancer:
     """One run of Kafka's sticky algorithm for different subscriptions, on arrays.
 
-    Call `assign_unassigned`, then `balance`.
+    Call `assign_unassigned`, then `balance_loads`.
 
     Attributes:
         owner: int32[S], the owner of each of S partitions, -1 for none.
@@ -144,7 +148,7 @@ class ArrayBalancer:
             free = free[self.owner[free] < 0]
         self._pass_over(free, filling=True)
 
-    def balance(self, *, watch: bool = False) -> None:
+    def balance_loads(self, *, watch: bool = False) -> None:
         """Move partitions one by one from members with many partitions to subscribers with fewer.
 
         If Kafka's class would loop forever on this input, the attribute `loop` describes it.
@@ -164,18 +168,18 @@ class ArrayBalancer:
         owner, seq, size = self.owner.copy(), self.seq.copy(), self.size.copy()
         self._best = _BestAssignment(owner.copy(), seq.copy(), self._score(size))
         self._state[ONE_MOVE] = watch
-        shared = inputs.subscriptions.shared
+        shared = inputs.subscriptions.topics_with_several_subscribers
         moved = False
         if not inputs.revoked:
-            self._improve(inputs.free[shared[slots.topic[inputs.free]]])
+            self._move_until_even(inputs.free[shared[slots.topic[inputs.free]]])
         if self.loop is None:
-            moved = self._improve(inputs.every[shared[slots.topic[inputs.every]]])
+            moved = self._move_until_even(inputs.every[shared[slots.topic[inputs.every]]])
         if self.loop is not None:
             self._best.restore(self.owner, self.seq, self.size)
         elif not self._fresh and moved and self._score(self.size) >= self._score(size):
             self.owner, self.seq, self.size = owner, seq, size
 
-    def _improve(self, slots: Int32Array) -> bool:
+    def _move_until_even(self, slots: Int32Array) -> bool:
         """Try to move each given partition until no attempt succeeds; return whether any moved.
 
         ``slots`` are the partitions (int32[n]), in the order of the attempts.
@@ -183,7 +187,7 @@ class ArrayBalancer:
         moved_at_all, repeated = False, RepeatedState()
         while self._pass_over(slots):
             moved_at_all = True
-            if repeated.matches(self._snapshot()):
+            if repeated.is_repeated(self._snapshot()):
                 # An earlier state recurs, so Kafka's class would loop forever.
                 self.loop = self._describe_loop(slots, repeated)
                 break
@@ -207,7 +211,9 @@ class ArrayBalancer:
         for _ in range(repeated.length):
             self._pass_over(slots)
         moving = np.flatnonzero(self.seq >= begin)
-        names = self._inputs.names(moving[np.argsort(self._inputs.claimed.slots.keys[moving])])
+        names = self._inputs.partition_names(
+            moving[np.argsort(self._inputs.claimed.slots.sort_keys[moving])]
+        )
         return EndlessLoop(repeated.passes, repeated.length, names)
 
     def _pass_over(self, slots: Int32Array, *, filling: bool = False, racks: bool = False) -> bool:
@@ -389,7 +395,7 @@ class MemberQueue:
 
 
 def _build_trees(
-    cell_of: Int32Array, rank: Int32Array, size: NDArray[np.int64]
+    cell_of: Int32Array, rank: Int32Array, member_sizes: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], Int32Array, NDArray[np.int64]]:
     """Build the tournament trees in which `MemberQueue` finds the least loaded subscriber.
 
@@ -398,7 +404,7 @@ def _build_trees(
     Args:
         cell_of: int32[M], the cell of each of M members.
         rank: int32[M], rank of each member's id.
-        size: int64[M], number of partitions of each member.
+        member_sizes: int64[M], number of partitions of each member.
 
     Returns:
         Offset of each tree, offset of each member's leaf in its tree, and the keys of all trees.
@@ -413,7 +419,7 @@ def _build_trees(
     leaf = np.empty(members, np.int32)
     leaf[order] = (np.repeat(width, count) + nth).astype(np.int32)
     tree = np.full(int(ends[-1]), np.iinfo(np.int64).max, np.int64)
-    tree[base[cell_of] + leaf] = size * members + rank
+    tree[base[cell_of] + leaf] = member_sizes * members + rank
     for begin, wide in zip(base.tolist(), width.tolist(), strict=True):
         level = wide
         while level > 1:

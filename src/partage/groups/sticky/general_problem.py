@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from partage.groups.sticky.claims import ClaimedSlots, ResolvedClaims
 from partage.groups.sticky.decision import StickyAssignorError
-from partage.groups.sticky.problem import Racks, Slots, StickyProblem, Subscriptions
+from partage.groups.sticky.problem import PartitionSlots, Racks, StickyProblem, Subscriptions
 from partage.groups.sticky.quirks.unassigned import unassigned_along_walk
 from partage.model import NO_GENERATION
 from partage.model.index import Int32Array
@@ -51,7 +51,7 @@ class GeneralProblem:
     revoked: bool
     previous: Int32Array
 
-    def names(self, slots: Int32Array | NDArray[np.intp]) -> tuple[str, ...]:
+    def partition_names(self, slots: Int32Array | NDArray[np.intp]) -> tuple[str, ...]:
         """Return the names of partitions as "topic-number", e.g. ("orders-0", "orders-3").
 
         ``slots`` are the partitions, as indices of this problem.
@@ -88,7 +88,9 @@ def build_general_problem(
         member, slot = member[owned.held], slot[owned.held]
     # A claim is invalid if another member owns the partition, if the member does not subscribe to
     # the topic, or if no replica is on its rack.
-    stays = subscriptions.is_subscribed(member, slots.topic[slot]) & ~racks.mismatch(member, slot)
+    stays = subscriptions.is_subscribed(member, slots.topic[slot]) & ~racks.is_on_other_rack(
+        member, slot
+    )
     revoked = not stays.all()
     if revoked:
         member, slot = member[stays], slot[stays]
@@ -109,14 +111,14 @@ def _unassigned(
     sticky: StickyProblem,
     every: Int32Array,
     claims: tuple[Int32Array, Int32Array],
-    slots: Slots,
+    slots: PartitionSlots,
     subscriptions: Subscriptions,
 ) -> Int32Array:
     # In the order of ``every``.
     kept = claims[1]
     if not len(kept):
         return every
-    if slots.regular:
+    if slots.all_partitions_exist:
         is_kept = np.zeros(slots.count, bool)
         is_kept[kept] = True
         free: Int32Array = every[~is_kept[every]]
@@ -124,8 +126,8 @@ def _unassigned(
     rank = np.empty(len(subscriptions.order), np.int64)
     rank[subscriptions.order] = np.arange(len(subscriptions.order))
     # (rank of the topic, number): the order in which Kafka compares all slots with kept ones.
-    place = (rank[slots.topic] << 32) | (slots.keys & 0xFFFFFFFF)
-    walk = slots.walk[np.argsort(place[slots.walk])]
+    place = (rank[slots.topic] << 32) | (slots.sort_keys & 0xFFFFFFFF)
+    walk = slots.search_order[np.argsort(place[slots.search_order])]
     return unassigned_along_walk(sticky, walk, claims, place)
 
 
@@ -153,20 +155,20 @@ def _find_previous_owners(claimed: ClaimedSlots, max_generation: int) -> Int32Ar
 
 
 def find_fixed_members(
-    inputs: GeneralProblem, size: NDArray[np.int64], owner: Int32Array, slot: Int32Array
+    inputs: GeneralProblem, member_sizes: NDArray[np.int64], owner: Int32Array, slot: Int32Array
 ) -> NDArray[np.bool_]:
     """Return which members can neither lose nor get partitions while loads are balanced (bool[M]).
 
     Args:
         inputs: the input of the sticky algorithm.
-        size: int64[M], number of partitions of each member.
+        member_sizes: int64[M], number of partitions of each member.
         owner: int32[n], the member of each assigned partition.
         slot: int32[n], the assigned partitions.
     """
-    shared = inputs.subscriptions.shared[inputs.claimed.slots.topic[slot]]
+    shared = inputs.subscriptions.topics_with_several_subscribers[inputs.claimed.slots.topic[slot]]
     may_lose = np.zeros(inputs.sticky.members, bool)
     may_lose[owner[shared]] = True
-    return (size >= inputs.subscriptions.most) & ~may_lose
+    return (member_sizes >= inputs.subscriptions.most) & ~may_lose
 
 
 def null_pointer_error(inputs: GeneralProblem, slot: int) -> StickyAssignorError:
@@ -179,7 +181,7 @@ def null_pointer_error(inputs: GeneralProblem, slot: int) -> StickyAssignorError
         inputs: the input of the sticky algorithm.
         slot: the partition, as an index of the sorted partitions.
     """
-    (name,) = inputs.names(np.array([slot]))
+    (name,) = inputs.partition_names(np.array([slot]))
     what = (
         f"a member claims {name} of an older generation, but no longer subscribes to it"
         " (Kafka's class throws a NullPointerException)"

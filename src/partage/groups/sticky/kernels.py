@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from partage.kernels import Booleans, Bytes, Int32Rows, Int32s, Int64s, kernel, piece
+from partage.kernels import Booleans, Bytes, Int32Rows, Int32s, Int64s, kernel, kernel_helper
 from partage.wire.columns.distinct import int16_at, int32_at
 
 __all__ = [
@@ -126,7 +126,7 @@ class MovementArrays(NamedTuple):
     number: Int32s
 
 
-@piece
+@kernel_helper
 def _update_key(queue, m, key):
     tree = queue.tree
     start, i = queue.base[queue.cell_of[m]], queue.leaf[m]
@@ -140,7 +140,7 @@ def _update_key(queue, m, key):
         tree[start + i] = least
 
 
-@piece
+@kernel_helper
 def _first_key(topic, slot, racks, slots, queue):
     """Return the queue key of a topic's subscriber with the fewest partitions, -1 for none.
 
@@ -164,14 +164,16 @@ def _first_key(topic, slot, racks, slots, queue):
     return best
 
 
-@piece
-def _bucket(movements, topic, slot, table):
-    """Return the bucket of a partition (``slot``) in a ``HashMap`` with ``table`` buckets."""
+@kernel_helper
+def _bucket_of_partition(movements, topic, slot, bucket_count):
+    """Return the bucket of a partition (``slot``) in a ``HashMap`` with ``bucket_count``
+    buckets.
+    """
     h = (31 * (31 + movements.number[slot]) + movements.hashed[topic]) & 0xFFFFFFFF
-    return (h ^ (h >> 16)) & (table - 1)
+    return (h ^ (h >> 16)) & (bucket_count - 1)
 
 
-@piece
+@kernel_helper
 def _find(sets, topic, source, target):
     # -1: no partition of the topic moved from source to target.
     s = sets[OF_TOPIC, topic]
@@ -180,7 +182,7 @@ def _find(sets, topic, source, target):
     return s
 
 
-@piece
+@kernel_helper
 def _remove(movements, state, topic, slot):
     # An empty set of movements becomes unused.
     net, sets = movements.net, movements.sets
@@ -208,7 +210,7 @@ def _remove(movements, state, topic, slot):
     sets[UNUSED, state[TOP]] = s
 
 
-@piece
+@kernel_helper
 def _add_movement(movements, state, topic, slot, source, target):
     """Record in ``movements`` that partition ``slot`` moved from ``source`` to ``target``."""
     net, sets = movements.net, movements.sets
@@ -222,10 +224,10 @@ def _add_movement(movements, state, topic, slot, source, target):
         sets[OF_TOPIC, topic] = s
     # The number of buckets grows as in Java's HashMap, because it decides the iteration order.
     if sets[TABLE, s] < _MIN_TREE_TABLE:
-        bucket, chain = _bucket(movements, topic, slot, sets[TABLE, s]), 0
+        bucket, chain = _bucket_of_partition(movements, topic, slot, sets[TABLE, s]), 0
         other = sets[FIRST, s]
         while other >= 0:
-            if _bucket(movements, topic, other, sets[TABLE, s]) == bucket:
+            if _bucket_of_partition(movements, topic, other, sets[TABLE, s]) == bucket:
                 chain += 1
             other = net[NEXT, other]
         if chain >= _MAX_CHAIN:
@@ -243,7 +245,7 @@ def _add_movement(movements, state, topic, slot, source, target):
         sets[TABLE, s] *= 2
 
 
-@piece
+@kernel_helper
 def _partition_to_move(movements, topic, slot, owner, target):
     """Return a partition of ``topic`` that can move back to member ``target``, else ``slot``.
 
@@ -256,16 +258,16 @@ def _partition_to_move(movements, topic, slot, owner, target):
     if s < 0:
         return slot
     best = one = sets[FIRST, s]
-    least = _bucket(movements, topic, best, sets[TABLE, s])
+    least = _bucket_of_partition(movements, topic, best, sets[TABLE, s])
     while one >= 0:
-        bucket = _bucket(movements, topic, one, sets[TABLE, s])
+        bucket = _bucket_of_partition(movements, topic, one, sets[TABLE, s])
         if bucket < least:
             best, least = one, bucket
         one = net[NEXT, one]
     return best
 
 
-@piece
+@kernel_helper
 def _record_move(movements, state, topic, slot, owner, target):
     """Record in ``movements`` that partition ``slot`` moves from ``owner`` to ``target``."""
     source = owner
@@ -337,7 +339,7 @@ def assign_or_move_each(order, at, filling, racks, slots, draft, queue, movement
     return len(order)
 
 
-@piece
+@kernel_helper
 def _next_row(after, row):
     """Return the first row from ``row`` on that is not removed from a union-find structure.
 
@@ -353,7 +355,7 @@ def _next_row(after, row):
     return root
 
 
-@piece
+@kernel_helper
 def _not_before(under_place, begin, end, place):
     while begin < end:
         middle = (begin + end) >> 1
@@ -399,7 +401,7 @@ class WaitingMembers(NamedTuple):
     sequence: Int32s
 
 
-@piece
+@kernel_helper
 def _next_under(slot, place, slots, under):
     """Return the next member below its quota on the rack of a replica of partition ``slot``.
 
@@ -423,7 +425,7 @@ def _next_under(slot, place, slots, under):
     return (ahead, best) if ahead >= 0 else (behind, first)
 
 
-@piece
+@kernel_helper
 def _longest_waiting(slot, slots, waiting):
     chosen = -1
     for j in range(slots.rack_start[slot], slots.rack_start[slot + 1]):
@@ -558,7 +560,7 @@ _BASIS = 0x811C9DC5
 _MASK = 0xFFFFFFFF
 
 
-@piece
+@kernel_helper
 def _hash_bytes(data, begin, end):
     value = _BASIS
     for i in range(begin, end):
@@ -566,7 +568,7 @@ def _hash_bytes(data, begin, end):
     return value
 
 
-@piece
+@kernel_helper
 def _same_bytes(data, at, names, begin, size):
     for i in range(size):  # noqa: SIM110 - Numba has no generators in all()
         if data[at + i] != names[begin + i]:
@@ -609,7 +611,7 @@ class ClaimColumns(NamedTuple):
     dated: Booleans
 
 
-@piece
+@kernel_helper
 def _is_name(k, data, at, size, names, start):
     # Separate arguments instead of EncodedNames, because a tuple of more arrays costs time in this
     # inner call.
@@ -617,7 +619,7 @@ def _is_name(k, data, at, size, names, start):
     return start[k + 1] - begin == size and _same_bytes(data, at, names, begin, size)
 
 
-@piece
+@kernel_helper
 def _find_topic(data, at, size, names):
     # -1: the name is unknown.
     table = names.table

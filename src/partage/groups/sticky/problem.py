@@ -17,11 +17,11 @@ from partage.model import Problem
 from partage.model.index import Int32Array
 
 __all__ = [
+    "PartitionSlots",
     "Racks",
-    "Slots",
     "StickyProblem",
     "Subscriptions",
-    "distinct",
+    "distinct_values",
     "distinct_with_index",
     "keys_of",
 ]
@@ -30,7 +30,7 @@ _HALF = 1 << 31
 _NO_KEYS = np.zeros(0, np.int64)
 
 
-class Slots:
+class PartitionSlots:
     """Numbering of partitions by array indices ("slots") for the sticky assignors.
 
     Existing partitions come first, by (topic, number), then foreign ones: partitions that do not
@@ -53,7 +53,7 @@ class Slots:
         self.count = self.real + len(self._foreign)
 
     @property
-    def regular(self) -> bool:
+    def all_partitions_exist(self) -> bool:
         """True if every numbered partition exists in the cluster."""
         return self.count == self.real
 
@@ -72,25 +72,25 @@ class Slots:
         return np.concatenate([self._sticky.number, foreign])
 
     @cached_property
-    def keys(self) -> NDArray[np.int64]:
+    def sort_keys(self) -> NDArray[np.int64]:
         """Sort key of each partition, for an order by topic, then partition number (int64[S])."""
         return keys_of(self.topic, self.number)
 
     @cached_property
-    def walk(self) -> Int32Array:
+    def search_order(self) -> Int32Array:
         """Partitions in the order in which Kafka's class looks for unassigned ones (int32[T])."""
         # Kafka numbers a topic's partitions from 0 to their count. If partition numbers have no
         # gaps, these are the existing partitions in order.
         if self._sticky.counted:
             return np.arange(self.real, dtype=np.int32)
-        order = np.argsort(self.keys)
-        wanted = keys_of(self._sticky.topic, self._sticky.nth)
-        return order[np.searchsorted(self.keys[order], wanted)].astype(np.int32)
+        order = np.argsort(self.sort_keys)
+        wanted = keys_of(self._sticky.topic, self._sticky.rank_in_topic)
+        return order[np.searchsorted(self.sort_keys[order], wanted)].astype(np.int32)
 
     @cached_property
     def by_number(self) -> Int32Array:
         """Indices of all partitions, sorted by partition number, then topic (int32[S])."""
-        if not self.regular:
+        if not self.all_partitions_exist:
             return np.lexsort((self.topic, self.number)).astype(np.int32)
         return self._sticky.layout.by_number
 
@@ -112,10 +112,10 @@ class SlotLayout:
     @cached_property
     def number(self) -> Int32Array:
         """Kafka's partition number of each existing partition (int32[T])."""
-        return self.nth if self.counted else self.index.number_of[self.dense]
+        return self.rank_in_topic if self.counted else self.index.number_of[self.dense]
 
     @cached_property
-    def nth(self) -> Int32Array:
+    def rank_in_topic(self) -> Int32Array:
         """Rank of each existing partition within its topic, from 0 (int32[T]).
 
         It differs from the partition number if the numbers of a topic have holes.
@@ -183,12 +183,12 @@ class StickyProblem:
         return self.layout.number
 
     @property
-    def nth(self) -> Int32Array:
+    def rank_in_topic(self) -> Int32Array:
         """Rank of each existing partition within its topic, from 0 (int32[T]).
 
         It differs from the partition number if the numbers of a topic have holes.
         """
-        return self.layout.nth
+        return self.layout.rank_in_topic
 
     @property
     def topic(self) -> Int32Array:
@@ -201,21 +201,23 @@ class StickyProblem:
         return self.layout.topic_by_name
 
     @property
-    def visit(self) -> list[int]:
+    def members_in_map_order(self) -> list[int]:
         """Group members in the iteration order of the leader's Java map of subscriptions."""
         return self.problem.group.members_in_map_order
 
     @property
-    def hashes(self) -> list[int]:
+    def member_hash_codes(self) -> list[int]:
         """Java's ``String.hashCode`` of each member id."""
         return self.problem.group.id_hashes
 
     @property
-    def owners(self) -> list[int]:
+    def members_in_assignment_order(self) -> list[int]:
         """Group members in the iteration order of Kafka's map ``currentAssignment``."""
         return self.problem.group.members_in_refilled_map_order
 
-    def locate(self, topic: Int32Array, number: Int32Array) -> tuple[Int32Array, Slots]:
+    def find_slots(
+        self, topic: Int32Array, number: Int32Array
+    ) -> tuple[Int32Array, PartitionSlots]:
         """Convert (topic, partition number) pairs to partition indices (slots).
 
         Pairs that do not exist in the cluster get new indices.
@@ -229,13 +231,13 @@ class StickyProblem:
         """
         if self.counted:
             if not len(topic):
-                return topic, Slots(self)
+                return topic, PartitionSlots(self)
             slot = self.start[topic]
             slot += number
             # A claimed number may be any int32, so the sum may have wrapped: check the number.
             inside = (number >= 0) & (number < self.counts[topic])
             if inside.all():
-                return slot, Slots(self)
+                return slot, PartitionSlots(self)
         else:
             keys = keys_of(self.topic, self.number)
             wanted = keys_of(topic, number)
@@ -246,17 +248,20 @@ class StickyProblem:
 
     def _with_foreign(
         self, topic: Int32Array, number: Int32Array, slot: Int32Array, inside: NDArray[np.bool_]
-    ) -> tuple[Int32Array, Slots]:
+    ) -> tuple[Int32Array, PartitionSlots]:
         claimed = keys_of(topic[~inside], number[~inside])
         foreign = claimed
         if not self.counted:
-            owner_order, real = keys_of(self.topic, self.nth), keys_of(self.topic, self.number)
+            owner_order, real = (
+                keys_of(self.topic, self.rank_in_topic),
+                keys_of(self.topic, self.number),
+            )
             at = np.minimum(np.searchsorted(real, owner_order), len(real) - 1)
             foreign = np.concatenate([claimed, owner_order[real[at] != owner_order]])
-        foreign = distinct(foreign)
+        foreign = distinct_values(foreign)
         out = slot.copy()
         out[~inside] = self.partitions + np.searchsorted(foreign, claimed)
-        return out, Slots(self, foreign)
+        return out, PartitionSlots(self, foreign)
 
 
 def _lay_out(problem: Problem) -> tuple[Int32Array, Int32Array, Int32Array]:
@@ -305,7 +310,7 @@ class Subscriptions:
             np.array([number_of[n] for n in names if n in number_of], np.int32)
             for names in group.subscriptions
         ]
-        without_repetitions = [distinct(one) for one in self.listed]
+        without_repetitions = [distinct_values(one) for one in self.listed]
         self.start = np.zeros(len(without_repetitions) + 1, np.int32)
         np.cumsum([len(one) for one in without_repetitions], out=self.start[1:])
         self.topic: Int32Array = np.concatenate([np.zeros(0, np.int32), *without_repetitions])
@@ -321,7 +326,7 @@ class Subscriptions:
         self._topics = topics
 
     @property
-    def shared(self) -> NDArray[np.bool_]:
+    def topics_with_several_subscribers(self) -> NDArray[np.bool_]:
         """Mask of the topics with two or more subscribers (bool[K] for K topics).
 
         Only partitions of such topics can move between members.
@@ -351,10 +356,10 @@ class Subscriptions:
 Numbers = TypeVar("Numbers", bound=np.integer[Any])
 
 
-def distinct(values: NDArray[Numbers]) -> NDArray[Numbers]:
+def distinct_values(values: NDArray[Numbers]) -> NDArray[Numbers]:
     """Return the distinct values of an array in ascending order.
 
-    >>> distinct(np.array([3, 1, 3])).tolist()
+    >>> distinct_values(np.array([3, 1, 3])).tolist()
     [1, 3]
     """
     ordered = np.sort(values)
@@ -373,7 +378,7 @@ def distinct_with_index(values: NDArray[Numbers]) -> tuple[NDArray[Numbers], NDA
     >>> [part.tolist() for part in distinct_with_index(np.array([30, 10, 30]))]
     [[10, 30], [1, 0, 1]]
     """
-    ordered = distinct(values)
+    ordered = distinct_values(values)
     return ordered, np.searchsorted(ordered, values).astype(np.int32)
 
 
@@ -388,7 +393,7 @@ class Racks:
         rack: int32, the racks; reported partitions that do not exist have none.
     """
 
-    def __init__(self, sticky: StickyProblem, slots: Slots) -> None:
+    def __init__(self, sticky: StickyProblem, slots: PartitionSlots) -> None:
         self.any_member = sticky.problem.group.has_racks
         self._sticky, self._slots = sticky, slots
         self.active = self.any_member and self._racks_matter()
@@ -440,7 +445,7 @@ class Racks:
         return bool((sizes != np.count_nonzero(has_replica)).any())
 
     @cached_property
-    def weight(self) -> NDArray[np.int64]:
+    def consumers_on_replica_racks(self) -> NDArray[np.int64]:
         """Number of consumers on the racks of the replicas of each partition (int64[S]).
 
         Kafka assigns the partitions with the fewest such consumers first.
@@ -451,7 +456,7 @@ class Racks:
         np.cumsum(members[self.rack], out=total[1:])
         return total[self.start[1:]] - total[self.start[:-1]]
 
-    def mismatch(self, member: Int32Array, slot: Int32Array) -> NDArray[np.bool_]:
+    def is_on_other_rack(self, member: Int32Array, slot: Int32Array) -> NDArray[np.bool_]:
         """Return for each (member, partition) pair whether no replica is on the member's rack.
 
         It is False for members without a rack, and for all pairs if racks do not matter.

@@ -37,9 +37,9 @@ from partage.jobs.audit.topics import (
 from partage.jobs.replay.capture import open_records
 from partage.jobs.replay.records import count_tasks, read_slice
 from partage.jobs.spark.failures import jvm_errors, worker_errors
-from partage.jobs.spark.progress import Progress, Stages
+from partage.jobs.spark.progress import Progress, StageTimes
 from partage.jobs.spark.tables import topic_records
-from partage.keys.audit import JoinProblem, JoinSide, TopicVerdict, broken_joins, who_wrote
+from partage.keys.audit import JoinProblem, JoinSide, TopicVerdict, broken_joins, infer_writers
 from partage.model.validation import reject_text
 from partage.wire.group_log import decode_record
 
@@ -219,16 +219,16 @@ class TopicAudit:
     split: dict[str, Any]
 
     @property
-    def broken(self) -> bool:
+    def needs_attention(self) -> bool:
         """Return whether a topic needs attention: several partitioners wrote it, or many keys are
         split.
 
         A split key has records in several partitions.
         """
-        return self.status == "mixed" or self.split["writers"] > 0 or self.scattered
+        return self.status == "mixed" or self.split["writers"] > 0 or self.has_scattered_keys
 
     @property
-    def scattered(self) -> bool:
+    def has_scattered_keys(self) -> bool:
         """Return whether many keys have records in several partitions for no known reason.
 
         Many means 5 % of the topic's keys, and at least ten keys. Known reasons are a changed
@@ -271,11 +271,13 @@ class Audit:
     without_a_place: int = 0
 
     @property
-    def clean(self) -> bool:
+    def has_no_problem(self) -> bool:
         """Return whether the audit found no problem: no topic needs attention, no intended join
         loses records.
         """
-        return not any(j.meant for j in self.joins) and not any(t.broken for t in self.topics)
+        return not any(j.meant for j in self.joins) and not any(
+            t.needs_attention for t in self.topics
+        )
 
 
 def audit_topics(
@@ -308,16 +310,16 @@ def audit_topics(
         InvalidCaptureError, InvalidConfigError: the input cannot be used, or has no such topic.
         MissingExtraError, MissingJavaError: Spark cannot be started.
     """
-    from partage.jobs.spark.session import session
+    from partage.jobs.spark.session import spark_session
 
     reject_text(topics, "topics")
-    stages = Stages(progress)
-    with stages.stage("check"):
+    stages = StageTimes(progress)
+    with stages.measure_stage("check"):
         source = open_topics(where, kafka)
     with ExitStack() as opened:
-        with stages.stage("start Spark"):
+        with stages.measure_stage("start Spark"):
             opened.enter_context(jvm_errors())
-            running = opened.enter_context(session(spark, master=master, conf=conf))
+            running = opened.enter_context(spark_session(spark, master=master, conf=conf))
             opened.enter_context(worker_errors())
         return _run_audit(running, source, topics, joins, stages)
 
@@ -327,11 +329,11 @@ def _run_audit(
     source: TopicSource,
     topics: Sequence[str] | None,
     joins: Sequence[Sequence[str]],
-    stages: Stages,
+    stages: StageTimes,
 ) -> Audit:
     together: dict[tuple[str, ...], CoSubscription] = {}
-    if source.kafka is None and (Path(source.where) / "consumer_offsets.parquet").exists():
-        with stages.stage("groups", spark):
+    if source.kafka_address is None and (Path(source.where) / "consumer_offsets.parquet").exists():
+        with stages.measure_stage("groups", spark):
             together = read_co_subscriptions(spark, source.where)
     given = [tuple(sorted(set(some))) for some in joins]
     together |= {some: CoSubscription((), joined=True) for some in given if some not in together}
@@ -339,13 +341,13 @@ def _run_audit(
     wanted = {
         t for some, by in together.items() for t in some if by.joined or len(some) <= _MOST_READ
     }
-    with stages.stage("topics", spark):
+    with stages.measure_stage("topics", spark):
         rows = _judge(spark, source, topics, wanted)
     found = Audit([_topic_found(row["found"]) for row in rows if row["topic"] != NOWHERE])
     found.without_a_place = sum(int(row["found"]) for row in rows if row["topic"] == NOWHERE)
     found.topics.sort(key=lambda t: t.topic)
     _expect_all({t for some in given for t in some} | set(topics or ()), found)
-    with stages.stage("joins"):
+    with stages.measure_stage("joins"):
         few = {some: by for some, by in together.items() if by.joined or len(some) <= _MOST_READ}
         found.joins, found.looked_at = _find_broken_joins(
             {t.topic: t for t in found.topics}, {r["topic"]: r["pairs"] for r in rows}, few
@@ -379,13 +381,13 @@ def _judge(
 
 
 def _pairs(spark: SparkSession, source: TopicSource) -> DataFrame:
-    if source.kafka is None:
+    if source.kafka_address is None:
         count = min(len(source.pieces), 4 * spark.sparkContext.defaultParallelism)
         work = partial(_count_row_groups, source.pieces, count)
         return spark.range(0, count, 1, count).mapInArrow(work, PAIRS_DDL)
     from pyspark.sql import functions as f
 
-    servers, topics = source.kafka
+    servers, topics = source.kafka_address
     frame = topic_records(spark, servers, topics, source.properties)
     time_ms = f.unix_millis("timestamp").alias("timestamp_ms")
     return frame.select("topic", "partition", "offset", time_ms, "key").mapInArrow(
@@ -411,8 +413,8 @@ def _count_row_groups(
         for number in batch.column(0).to_pylist():
             for path, row_group in row_groups[number::tasks]:
                 for table in read_records(path, row_group):
-                    pairing.add(table)
-    yield from pairing.rows()
+                    pairing.count_records(table)
+    yield from pairing.count_batches()
 
 
 def _count_spark_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -423,8 +425,8 @@ def _count_spark_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
 
     pairing = PairCounter()
     for batch in batches:
-        pairing.add(pa.Table.from_batches([batch]).select(list(COLUMNS)))
-    yield from pairing.rows()
+        pairing.count_records(pa.Table.from_batches([batch]).select(list(COLUMNS)))
+    yield from pairing.count_batches()
 
 
 def _topic_found(text: str) -> TopicAudit:
@@ -469,13 +471,13 @@ def _find_broken_joins(
     return out, len(pairs)
 
 
-def _is_join_likely(one: JoinSide, other: JoinSide) -> bool:
-    """Return whether an application probably joins two topics (``one`` and ``other``).
+def _is_join_likely(topic: JoinSide, other_topic: JoinSide) -> bool:
+    """Return whether an application probably joins two topics (``topic`` and ``other_topic``).
 
     This is so if their partition counts are equal and their key samples have enough keys in common.
     """
-    common = len(set(one.seen.keys) & set(other.seen.keys))
-    return not one.surely_differs(other) and common >= _FEWEST_SHARED
+    common = len(set(topic.seen.keys) & set(other_topic.seen.keys))
+    return not topic.surely_differs(other_topic) and common >= _FEWEST_SHARED
 
 
 def _find_partitioners(pairs: pa.Table, topic: TopicAudit) -> TopicVerdict:
@@ -485,7 +487,7 @@ def _find_partitioners(pairs: pa.Table, topic: TopicAudit) -> TopicVerdict:
     which has the partition counts.
     """
     counts = {*topic.counts, *(w["partitions"] for w in topic.writers)}
-    return who_wrote(key_pairs(pairs), sorted(counts), known_families(), partitions_of)
+    return infer_writers(key_pairs(pairs), sorted(counts), known_families(), partitions_of)
 
 
 def _is_partition_count_certain(topic: TopicAudit, verdict: TopicVerdict) -> bool:
@@ -501,7 +503,7 @@ def _is_partition_count_certain(topic: TopicAudit, verdict: TopicVerdict) -> boo
 
 
 def _sample_both_topics(
-    pair: tuple[str, str],
+    topic_names: tuple[str, str],
     tables: dict[str, pa.Table],
     audits: dict[str, TopicAudit],
     verdicts: dict[str, TopicVerdict],
@@ -512,15 +514,15 @@ def _sample_both_topics(
     neither.
 
     Args:
-        pair: the names of the two topics.
+        topic_names: the names of the two topics.
         tables: sampled (key, partition) pairs by topic.
         audits: audit results by topic.
         verdicts: client partitioners found in the samples, by topic.
     """
-    level = max(max([*tables[t]["level"].to_pylist()[:1], 0]) for t in pair)
+    level = max(max([*tables[t]["level"].to_pylist()[:1], 0]) for t in topic_names)
     one, other = (
         JoinSide(t, audits[t].counts[-1], key_pairs(filter_by_level(tables[t], level)), verdicts[t],
              _is_partition_count_certain(audits[t], verdicts[t]))
-        for t in pair
+        for t in topic_names
     )  # fmt: skip
     return one, other

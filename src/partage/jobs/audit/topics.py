@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 from partage.errors import InvalidCaptureError, InvalidConfigError, InvalidKeysError
 from partage.jobs.spark.tables import partition_counts
 from partage.keys.audit import (
-    Family,
     KeyPairs,
+    PartitionerFamily,
     TopicVerdict,
     WriterFamily,
-    families,
+    group_equivalent_partitioners,
+    infer_writers,
     null_keys,
     split_keys,
-    who_wrote,
 )
 from partage.keys.audit.client_names import clients_of, hash_name
 from partage.keys.placing import MOST_PARTITIONS
@@ -85,7 +85,7 @@ class TopicSource:
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
-    def kafka(self) -> tuple[str, str] | None:
+    def kafka_address(self) -> tuple[str, str] | None:
         """The bootstrap servers and topics of a Kafka address, each separated by commas; None for
         files.
         """
@@ -110,7 +110,7 @@ def open_topics(where: str, kafka: Mapping[str, str] | None = None) -> TopicSour
         InvalidConfigError: the address has no servers or no topics.
     """
     if where.startswith("kafka://"):
-        servers, topics = TopicSource(where).kafka or ("", "")
+        servers, topics = TopicSource(where).kafka_address or ("", "")
         if not servers or not topics:
             raise InvalidConfigError("INPUT", "must be kafka://host:port/topic,topic", where)
         return TopicSource(
@@ -222,8 +222,8 @@ PAIRS_DDL = (
 class PairCounter:
     """Counter of the records of each (topic, key, partition) that one Spark worker reads.
 
-    Call `add` for each table of records, then `rows` for the result. A topic with very many keys is
-    sampled. All workers sample the same keys, so that their results can be added.
+    Call `count_records` for each table of records, then `rows` for the result. A topic with very
+    many keys is sampled. All workers sample the same keys, so that their results can be added.
     """
 
     # Column ``level`` of the result is the sampling level: one key in 2**level was sampled (a hash
@@ -237,7 +237,7 @@ class PairCounter:
     _held: int = 0
     _most: int = _MERGE_AT
 
-    def add(self, table: pa.Table) -> None:
+    def count_records(self, table: pa.Table) -> None:
         """Count the records of an Arrow table by topic, key and partition.
 
         The table's columns are topic, partition, offset, timestamp_ms and key.
@@ -318,7 +318,7 @@ class PairCounter:
             self._left_out[topic, False] += len(mine) - len(out[-1])
         return pa.concat_tables(out) if out else nulls
 
-    def rows(self) -> Iterator[pa.RecordBatch]:
+    def count_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield this worker's record counts by topic, key and partition as Arrow batches.
 
         Records without a key come last. The schema is `PAIRS_DDL`.
@@ -434,7 +434,9 @@ def judge_topics(
             yield _row(topic, str(sum(rows["records"].to_pylist())), None)
             continue
         found, pairs = _topic(topic, rows, known_counts.get(topic))
-        kept_pairs = _pack(_thin_out(pairs, MOST_JOINED)) if topic in joined_topics else None
+        kept_pairs = (
+            _pack(_reduce_key_sample(pairs, MOST_JOINED)) if topic in joined_topics else None
+        )
         yield _row(topic, json.dumps(found), kept_pairs)
 
 
@@ -482,7 +484,7 @@ def _topic(
     pairs, level = _merge_workers(keyed)
     seen = key_pairs(pairs)
     highest = max([*rows["partition"].to_pylist(), 0])
-    verdict = who_wrote(
+    verdict = infer_writers(
         seen, _list_possible_counts(known, highest, pairs), known_families(), partitions_of
     )
     # Without metadata: the fewest partitions that all records and producers fit into.
@@ -556,12 +558,12 @@ def _try_counts(pairs: KeyPairs, smallest: int, larger: range) -> TopicVerdict:
     # If ``smallest`` is low, all counts up to the end of ``larger`` are tried. Otherwise the counts
     # in ``larger`` are tried first, and then smaller counts with the partitioners found so far.
     if smallest <= _TRIED_COUNTS:
-        return who_wrote(pairs, range(1, larger.stop), known_families(), partitions_of)
-    first = who_wrote(pairs, larger, known_families(), partitions_of)
-    if not first.families:
+        return infer_writers(pairs, range(1, larger.stop), known_families(), partitions_of)
+    first = infer_writers(pairs, larger, known_families(), partitions_of)
+    if not first.writer_families:
         return first
     counts = (*range(2, min(smallest, _MOST_COUNTS)), *larger)
-    return who_wrote(pairs, counts, first.families, partitions_of)
+    return infer_writers(pairs, counts, first.writer_families, partitions_of)
 
 
 def _merge_workers(keyed: pa.Table) -> tuple[pa.Table, int]:
@@ -580,12 +582,12 @@ def _merge_workers(keyed: pa.Table) -> tuple[pa.Table, int]:
     merged = keyed.group_by(["key", "partition"], use_threads=False).aggregate(sums)
     merged = merged.rename_columns(["key", "partition", "records", "first_ms", "last_ms"])
     merged = merged.append_column("level", pa.array(np.full(len(merged), level, np.int32)))
-    merged = _thin_out(merged, MOST_PAIRS)
+    merged = _reduce_key_sample(merged, MOST_PAIRS)
     return merged, max([level, *merged["level"].to_pylist()[:1]])
 
 
-def _thin_out(pairs: pa.Table, limit: int) -> pa.Table:
-    """Reduce a topic's sample of keys until at most ``limit`` (key, partition) rows are left.
+def _reduce_key_sample(pairs: pa.Table, max_rows: int) -> pa.Table:
+    """Reduce a topic's sample of keys until at most ``max_rows`` (key, partition) rows are left.
 
     ``pairs`` are these rows. A hash of the key decides which keys remain, so the samples of all
     topics select the same keys.
@@ -593,7 +595,7 @@ def _thin_out(pairs: pa.Table, limit: int) -> pa.Table:
     import pyarrow as pa
 
     level = max([0, *pairs["level"].to_pylist()[:1]])
-    while len(pairs) > limit:
+    while len(pairs) > max_rows:
         level += 1
         pairs = filter_by_level(pairs, level)
     levels = pa.array(np.full(len(pairs), level, np.int32))
@@ -636,7 +638,7 @@ def _writer(writer: WriterFamily) -> dict[str, Any]:
         "name": writer.family.name, "hash": hash_name(writer.family.partitioners),
         "clients": clients_of(writer.family.partitioners),
         "partitioners": list(writer.family.partitioners),
-        "hashes": writer.family.part.words, "partitions": writer.partitions,
+        "hashes": writer.family.part.description, "partitions": writer.partitions,
         "share": writer.share, "pairs": writer.pairs, "only": writer.only,
         "log10_chance": writer.log10_chance, "first_ms": writer.first_ms,
         "last_ms": writer.last_ms, "rivals": [r.name for r in writer.rivals],
@@ -644,7 +646,7 @@ def _writer(writer: WriterFamily) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=1)
-def known_families() -> list[Family]:
+def known_families() -> list[PartitionerFamily]:
     """Return all known client partitioners, in families of partitioners with equal results for all
     keys.
 
@@ -653,7 +655,7 @@ def known_families() -> list[Family]:
     from partage.keys import by_key
 
     names = [name for name in by_key() if name != _WINDOWED]
-    return families(names, partitions_of, windowed=["murmur2"])
+    return group_equivalent_partitioners(names, partitions_of, windowed=["murmur2"])
 
 
 def partitions_of(partitioner: str, keys: Sequence[bytes], partitions: int) -> Any:

@@ -26,9 +26,9 @@ from partage.jobs.keys.blocks import RowKind
 from partage.jobs.keys.columns import SERIALIZERS, InputColumns
 from partage.jobs.keys.loads import KeyJob
 from partage.jobs.keys.sources import KeySource, open_source
-from partage.jobs.keys.workers import HOUR_MS, LARGEST_LOCAL, LocalJob, SparkJob
+from partage.jobs.keys.workers import HOUR_MS, LARGEST_LOCAL, LocalKeyJob, SparkKeyJob
 from partage.jobs.spark.failures import jvm_errors, worker_errors
-from partage.jobs.spark.progress import Progress, Stages
+from partage.jobs.spark.progress import Progress, StageTimes
 from partage.keys.skew import Load, Moves, load_of
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class KeySpread:
     by_partition: dict[int, tuple[Any, Any, Any]] = field(default_factory=dict)
 
     @property
-    def keyed(self) -> int:
+    def keyed_records(self) -> int:
         """Number of records whose partition is decided by their key."""
         return self.records - self.nulls
 
@@ -164,19 +164,19 @@ def analyse_keys(
     if serializer is not None and serializer not in SERIALIZERS:
         known = ", ".join(SERIALIZERS)
         raise InvalidConfigError("--serializer", f"must be one of {known}", serializer)
-    stages = Stages(progress)
-    with stages.stage("check"):
+    stages = StageTimes(progress)
+    with stages.measure_stage("check"):
         _expect_key_partitioner(partitioner)
         by_spark = spark is not None or master is not None or bool(conf)
         opened = open_source(source, columns, serializer, kafka, by_spark=by_spark)
     job = replace(job, columns=opened.columns)
     found = KeySpread(max_share=max_share, max_rate=max_rate)
-    local = opened.parts and opened.size <= LARGEST_LOCAL and not _has_session()
+    local = opened.parts and opened.estimated_bytes <= LARGEST_LOCAL and not _has_session()
     if not by_spark and local:
-        run = LocalJob(opened, partial(stages.reached, "count"))
-        return _count_and_search(run, opened, job, found, top=top, stages=stages)
+        run = LocalKeyJob(opened, partial(stages.report_progress, "count"))
+        return _count_and_search(run, opened, job, found, hottest_count=top, stages=stages)
     with _spark_job(opened, stages, spark=spark, master=master, conf=conf) as spark_run:
-        return _count_and_search(spark_run, opened, job, found, top=top, stages=stages)
+        return _count_and_search(spark_run, opened, job, found, hottest_count=top, stages=stages)
 
 
 def _has_session() -> bool:
@@ -189,19 +189,21 @@ def _has_session() -> bool:
 
 @contextmanager
 def _spark_job(
-    source: KeySource, stages: Stages, *, spark: SparkSession | None, master: str | None,
+    source: KeySource, stages: StageTimes, *, spark: SparkSession | None, master: str | None,
     conf: Mapping[str, str] | None,
-) -> Iterator[SparkJob]:  # fmt: skip
-    from partage.jobs.spark.session import session
+) -> Iterator[SparkKeyJob]:  # fmt: skip
+    from partage.jobs.spark.session import spark_session
 
     with ExitStack() as opened:
-        with stages.stage("start Spark"):
+        with stages.measure_stage("start Spark"):
             opened.enter_context(jvm_errors())
             # Where workers read the files, Java only carries blocks: nothing to compile well.
             brief = source.format == "parquet"
-            running = opened.enter_context(session(spark, brief=brief, master=master, conf=conf))
+            running = opened.enter_context(
+                spark_session(spark, is_short=brief, master=master, conf=conf)
+            )
             opened.enter_context(worker_errors())
-        yield SparkJob(running, source, opened.enter_context(ExitStack()))
+        yield SparkKeyJob(running, source, opened.enter_context(ExitStack()))
 
 
 def _valid_counts(counts: Sequence[int]) -> tuple[int, ...]:
@@ -243,22 +245,22 @@ def _expect_key_partitioner(partitioner: str) -> None:
     Others, such as those with a state, cannot be analysed: they raise `InvalidConfigError`.
     """
     from partage.keys import partition_for
-    from partage.keys.registry import find
+    from partage.keys.registry import find_partitioner
 
-    if find(partitioner).explicit == "only":
+    if find_partitioner(partitioner).explicit == "only":
         reason = "has no say: each record names its partition, whatever its key"
         raise InvalidConfigError("--partitioner", reason, partitioner)
     partition_for([b"x"], partitions=2, partitioner=partitioner)
 
 
 def _count_and_search(
-    run: LocalJob | SparkJob,
+    run: LocalKeyJob | SparkKeyJob,
     source: KeySource,
     job: KeyJob,
     spread: KeySpread,
     *,
-    top: int,
-    stages: Stages,
+    hottest_count: int,
+    stages: StageTimes,
 ) -> KeySpread:
     """Count the records of each partition, and find the smallest partition count within the limits.
 
@@ -267,20 +269,20 @@ def _count_and_search(
         source: the input.
         job: settings for the workers, such as the partition counts.
         spread: has the limits; receives the results.
-        top: number of hottest keys (most records) to store.
+        hottest_count: number of hottest keys (most records) to store.
         stages: reports progress.
     """
     job = replace(job, buckets=run.buckets, rows=(source.rows or 0) // run.tasks)
     limited = spread.max_share is not None or spread.max_rate is not None
     keep = limited and not job.approximate
-    with stages.stage("count", run.spark):
-        _store_sums(spread, run.summaries(job, top, keep=keep), job, top)
-    with stages.stage("keys", run.spark):
+    with stages.measure_stage("count", run.spark):
+        _store_sums(spread, run.count_keys(job, hottest_count, keep=keep), job, hottest_count)
+    with stages.measure_stage("keys", run.spark):
         if keep:
             limits = []
             if spread.max_share is not None:
                 limits.append(_limit_records(run, spread, spread.max_share))
-            if spread.max_rate is not None and not spread.hours and spread.keyed:
+            if spread.max_rate is not None and not spread.hours and spread.keyed_records:
                 reason = "cannot be had: no record has a time from 1970 on"
                 raise InvalidConfigError("--max-rate", reason, spread.max_rate)
             if spread.max_rate is not None and spread.hours:
@@ -307,17 +309,23 @@ class _RecordLimit:
     hottest: int
 
 
-def _limit_records(run: LocalJob | SparkJob, spread: KeySpread, share: float) -> _RecordLimit:
+def _limit_records(
+    run: LocalKeyJob | SparkKeyJob, spread: KeySpread, max_share: float
+) -> _RecordLimit:
     """Convert a maximum share of the records in one partition to a limit as a number of records.
 
-    ``share`` is a fraction (0 to 1) of the keyed records in ``spread``, the result of the last
+    ``max_share`` is a fraction (0 to 1) of the keyed records in ``spread``, the result of the last
     count, which ``run`` executed.
     """
     hottest = spread.hottest[0].records if spread.hottest else 0
-    return _RecordLimit(run.loads(), share * spread.keyed, spread.keyed, hottest)
+    return _RecordLimit(
+        run.load_function(), max_share * spread.keyed_records, spread.keyed_records, hottest
+    )
 
 
-def _limit_busiest_hour(run: LocalJob | SparkJob, job: KeyJob, spread: KeySpread) -> _RecordLimit:
+def _limit_busiest_hour(
+    run: LocalKeyJob | SparkKeyJob, job: KeyJob, spread: KeySpread
+) -> _RecordLimit:
     """Convert a maximum rate of one partition to a limit on its records in the busiest hour.
 
     This is the hour in which one partition got the most records. ``run`` reads the input again to
@@ -329,9 +337,9 @@ def _limit_busiest_hour(run: LocalJob | SparkJob, job: KeyJob, spread: KeySpread
     spread.rate_hour, spread.rate_seconds = hour, max(1.0, seconds)
     job = replace(job, hour=hour)
     within = KeySpread()
-    _store_sums(within, run.summaries(job, 1, keep=True), job, 1)
+    _store_sums(within, run.count_keys(job, 1, keep=True), job, 1)
     allowed = (spread.max_rate or 0.0) * spread.rate_seconds
-    return _limit_records(run, within, allowed / max(1, within.keyed))
+    return _limit_records(run, within, allowed / max(1, within.keyed_records))
 
 
 def _find_fewest_partitions(limits: Sequence[_RecordLimit], job: KeyJob) -> tuple[int | None, int]:
@@ -361,13 +369,14 @@ def _find_fewest_partitions(limits: Sequence[_RecordLimit], job: KeyJob) -> tupl
     return None, tried
 
 
-def _store_sums(spread: KeySpread, rows: pa.Table, job: KeyJob, top: int) -> None:
-    """Add up the record counts of all workers (``rows``), and store the sums in ``spread``.
+def _store_sums(spread: KeySpread, worker_rows: pa.Table, job: KeyJob, hottest_count: int) -> None:
+    """Add up the record counts of all workers (``worker_rows``), and store the sums in ``spread``.
 
-    ``job`` has the requested partition counts, ``top`` is the number of hottest keys to store.
+    ``job`` has the requested partition counts, ``hottest_count`` is the number of hottest keys to
+    store.
     """
-    hot = rows.filter(np.asarray(rows["kind"]) == int(RowKind.HOT))
-    grouped = rows.drop_columns("keys").group_by(["kind", "n", "hour", "partition"])
+    hot = worker_rows.filter(np.asarray(worker_rows["kind"]) == int(RowKind.HOT))
+    grouped = worker_rows.drop_columns("keys").group_by(["kind", "n", "hour", "partition"])
     sums = grouped.aggregate([("records", "sum"), ("bytes", "sum")])
     columns = {name: sums[name].fill_null(-1).to_numpy() for name in sums.column_names}
 
@@ -391,18 +400,18 @@ def _store_sums(spread: KeySpread, rows: pa.Table, job: KeyJob, top: int) -> Non
     moved = rows_of(RowKind.MOVED)
     changes = zip(moved["n"].tolist(), moved["partition"].tolist(), strict=True)
     row_of = {change: i for i, change in enumerate(changes)}
-    for change in job.changes:
+    for change in job.count_changes:
         records, keys = (int(moved[c][row_of[change]]) if change in row_of else 0
                          for c in ("records_sum", "bytes_sum"))  # fmt: skip
         known = (-1, -1) if spread.distinct is None else (spread.distinct, keys)
-        spread.moves.append(Moves(*change, *known, spread.keyed, records))
-    _fill_hottest(spread, hot.to_pylist(), job, top)
+        spread.moves.append(Moves(*change, *known, spread.keyed_records, records))
+    _fill_hottest(spread, hot.to_pylist(), job, hottest_count)
 
 
 def _fill_hottest(found: KeySpread, rows: list[dict[str, Any]], job: KeyJob, top: int) -> None:
     from partage.keys import partition_for
 
-    keyed = max(1, found.keyed)
+    keyed = max(1, found.keyed_records)
     hot = sorted((-r["records"], r["keys"], r["bytes"]) for r in rows)
     found.hottest = [HotKey(key, -less, size, -less / keyed) for less, key, size in hot[:top]]
     found.floor = found.hottest[0].share if found.hottest else 0.0
@@ -413,23 +422,24 @@ def _fill_hottest(found: KeySpread, rows: list[dict[str, Any]], job: KeyJob, top
             found.hot_at.setdefault(key, {})[n] = number
 
 
-def _store_loads(spread: KeySpread, count: int, rows: dict[str, Any]) -> None:
+def _store_loads(spread: KeySpread, partition_count: int, rows: dict[str, Any]) -> None:
     """Store the records and bytes of each partition at one partition count, in ``spread``.
 
-    ``count`` is the partition count, ``rows`` has one element for each partition with records.
+    ``partition_count`` is the partition count, ``rows`` has one element for each partition with
+    records.
     """
     order = np.argsort(rows["partition"])
     numbers, records, size = (rows[c][order] for c in ("partition", "records_sum", "bytes_sum"))
-    spread.loads[count] = load_of(numbers, records, count)
-    spread.bytes[count] = (int(size.max(initial=0)), float(size.sum()) / count)
-    spread.by_partition[count] = (numbers, records, size)
+    spread.loads[partition_count] = load_of(numbers, records, partition_count)
+    spread.bytes[partition_count] = (int(size.max(initial=0)), float(size.sum()) / partition_count)
+    spread.by_partition[partition_count] = (numbers, records, size)
 
 
-def _store_hours(spread: KeySpread, count: int, rows: dict[str, Any]) -> None:
+def _store_hours(spread: KeySpread, partition_count: int, rows: dict[str, Any]) -> None:
     """Store the partition with the most records of each hour at one partition count, in ``spread``.
 
-    ``count`` is the partition count, ``rows`` has one element for each hour and partition. On ties
-    the lowest partition is stored.
+    ``partition_count`` is the partition count, ``rows`` has one element for each hour and
+    partition. On ties the lowest partition is stored.
     """
     hour, partition, records = (rows[c] for c in ("hour", "partition", "records_sum"))
     order = np.lexsort((partition, hour))
@@ -437,4 +447,4 @@ def _store_hours(spread: KeySpread, count: int, rows: dict[str, Any]) -> None:
     for chosen in np.split(order, firsts[1:]) if len(order) else []:
         worst = chosen[np.argmax(records[chosen])]
         cell = (int(hour[chosen[0]]), int(partition[worst]), int(records[worst]))
-        spread.hours.append((count, *cell, int(records[chosen].sum())))
+        spread.hours.append((partition_count, *cell, int(records[chosen].sum())))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from partage.keys.distinct import Distinct
+    from partage.keys.distinct import DistinctKeys
 
 __all__ = [
     "NO_HOUR",
@@ -64,7 +64,7 @@ class RowKind(IntEnum):
 def row_batch(
     kind: RowKind,
     records: _Longs | list[int],
-    size: _Longs | list[int] | None = None,
+    byte_counts: _Longs | list[int] | None = None,
     *,
     n: int = 0,
     bucket: int = 0,
@@ -80,7 +80,7 @@ def row_batch(
     Args:
         kind: kind of the rows.
         records: number of records of each row.
-        size: number of bytes of each row.
+        byte_counts: number of bytes of each row.
         n: the partition count.
         bucket: the bucket number; a hash decides the bucket (subset) of a key.
         hour: hour of each row, in milliseconds.
@@ -98,7 +98,7 @@ def row_batch(
         pa.array(np.full(count, NO_HOUR, np.int64)) if hour is None else pa.array(hour, longs),
         pa.nulls(count, longs) if partition is None else pa.array(partition, longs),
         pa.array(records, longs),
-        pa.array(np.zeros(count, np.int64) if size is None else size, longs),
+        pa.array(np.zeros(count, np.int64) if byte_counts is None else byte_counts, longs),
         pa.nulls(count, pa.binary()) if keys is None else pa.array(keys, pa.binary()),
     ]
     return pa.RecordBatch.from_arrays(arrays, names=_NAMES)
@@ -124,13 +124,13 @@ def key_array(data: NDArray[np.uint8], starts: _Longs) -> pa.LargeBinaryArray:
     return pa.Array.from_buffers(pa.large_binary(), len(starts) - 1, buffers)
 
 
-def pack_keys(table: Distinct, buckets: int) -> Iterator[pa.RecordBatch]:
+def pack_keys(hash_table: DistinctKeys, buckets: int) -> Iterator[pa.RecordBatch]:
     """Serialize the distinct keys of a hash table with their record counts, for other workers.
 
     Yield rows with some megabytes of keys each. The keys of a row are in one bucket (subset): a
     key's hash decides which of the ``buckets`` it is, so all workers agree.
     """
-    for places, heads in table.head_blocks(_KEYS_AT_ONCE):
+    for places, heads in hash_table.head_blocks(_KEYS_AT_ONCE):
         lengths, hashes, records, size = heads
         # By low bits: the high ones choose the slot, and would fill few slots of the next table.
         bucket = hashes % buckets
@@ -141,7 +141,7 @@ def pack_keys(table: Distinct, buckets: int) -> Iterator[pa.RecordBatch]:
             chosen = order[first:end] if buckets > 1 else slice(first, end)
             columns = [column[chosen] for column in (places, lengths, records, size)]
             for part in _slices_by_size(columns[1]):
-                block = _serialize_block(table, *(column[part] for column in columns))
+                block = _serialize_block(hash_table, *(column[part] for column in columns))
                 yield row_batch(RowKind.KEYS, [0], bucket=number, keys=[block])
 
 
@@ -159,21 +159,21 @@ def _slices_by_size(lengths: _Longs) -> Iterator[slice]:
 
 
 def _serialize_block(
-    table: Distinct, slots: _Longs, lengths: _Longs, records: _Longs, size: _Longs
+    hash_table: DistinctKeys, slots: _Longs, lengths: _Longs, records: _Longs, byte_counts: _Longs
 ) -> bytes:
     """Serialize keys of a hash table, with their record counts and bytes, as an Arrow stream.
 
     Args:
-        table: the hash table.
+        hash_table: the hash table.
         slots: positions of the keys in the hash table (int64[n]).
         lengths: sizes of the keys in bytes (int64[n]).
         records: number of records of each key (int64[n]).
-        size: bytes of these records (int64[n]).
+        byte_counts: bytes of these records (int64[n]).
     """
     import pyarrow as pa
 
-    keys = key_array(*table.keys_at(slots, lengths))
-    columns = {"key": keys, "records": _narrow(records), "bytes": _narrow(size)}
+    keys = key_array(*hash_table.keys_at(slots, lengths))
+    columns = {"key": keys, "records": _narrow(records), "bytes": _narrow(byte_counts)}
     batch = pa.RecordBatch.from_pydict(columns)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as stream:

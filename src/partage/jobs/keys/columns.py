@@ -27,7 +27,7 @@ __all__ = [
     "expect_columns",
     "normalize_empty_keys",
     "select_columns",
-    "serialize",
+    "serialize_keys",
     "value_sizes",
 ]
 
@@ -63,12 +63,12 @@ class InputColumns:
     time: str | None = None
 
     @property
-    def names(self) -> list[str]:
+    def column_names(self) -> list[str]:
         """Names of the input columns for key, value and time, without duplicates."""
         return list(dict.fromkeys(n for n in (self.key, self.value, self.time) if n is not None))
 
     @property
-    def options(self) -> dict[str | None, str]:
+    def option_of_column(self) -> dict[str | None, str]:
         """Dict from an input column's name to the command-line option that named it, for error
         messages.
         """
@@ -134,25 +134,25 @@ def expect_columns(
     import pyarrow as pa
     from pyarrow import types
 
-    for name in columns.names:
+    for name in columns.column_names:
         if schema.names.count(name) > 1:
             reason = f"{schema.names.count(name)} columns of {where} have this name"
-            raise InvalidConfigError(columns.options[name], reason, name)
+            raise InvalidConfigError(columns.option_of_column[name], reason, name)
         found = column_type(schema, name)
         if found is None:
             known = list(_leaf_columns(schema))
             more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
             reason = f"no such column in {where} (found: {', '.join(known[:_LISTED])}{more})"
-            raise InvalidConfigError(columns.options[name], reason, name)
+            raise InvalidConfigError(columns.option_of_column[name], reason, name)
         if types.is_nested(found):
             reason = (
                 f"column of {where} is nested ({str(found)[:100]}); {_column_hint(schema, name)}"
             )
-            raise InvalidConfigError(columns.options[name], reason, name)
+            raise InvalidConfigError(columns.option_of_column[name], reason, name)
     key: Any = column_type(schema, columns.key)
     if types.is_dictionary(key):
         key = key.value_type
-    serialize(pa.array([], key), serializer, columns.key)
+    serialize_keys(pa.array([], key), serializer, columns.key)
 
 
 def _column_hint(schema: pa.Schema, name: str) -> str:
@@ -191,7 +191,7 @@ def select_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatc
     return pa.RecordBatch.from_arrays(arrays, names=list(names))
 
 
-def serialize(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
+def serialize_keys(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
     r"""Serialize a column of record keys to the bytes that a Kafka producer would send; nulls stay
     null.
 
@@ -204,7 +204,7 @@ def serialize(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
         InvalidConfigError: numbers without a serializer, or a serializer that does not fit them.
 
     >>> import pyarrow as pa
-    >>> serialize(pa.array([7, None]), "int", "id").to_pylist()
+    >>> serialize_keys(pa.array([7, None]), "int", "id").to_pylist()
     [b'\x00\x00\x00\x07', None]
     """
     import pyarrow as pa
@@ -214,7 +214,7 @@ def serialize(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
     if isinstance(given, pa.BaseExtensionType):
         if given.extension_name == "arrow.uuid":
             return _serialize_uuids(keys, serializer, name)
-        return serialize(keys.storage, serializer, name)
+        return serialize_keys(keys.storage, serializer, name)
     if serializer in _NUMBERS:
         return _serialize_numbers(keys, _NUMBERS[serializer], serializer, name)
     if types.is_large_string(given) or types.is_large_binary(given):
@@ -300,9 +300,9 @@ def normalize_empty_keys(keys: pa.Array, partitioner: str) -> pa.Array:
     import pyarrow as pa
     from pyarrow import compute, types
 
-    from partage.keys.registry import find
+    from partage.keys.registry import find_partitioner
 
-    rule = find(partitioner).rule
+    rule = find_partitioner(partitioner).rule
     if rule is None or rule.unkeyed == "null":
         return keys
     coded = types.is_dictionary(keys.type)

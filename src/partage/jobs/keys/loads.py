@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.jobs.keys.blocks import RowKind, key_array, pack_keys, row_batch, unpack_keys
-from partage.kernels import form
-from partage.keys.distinct import Distinct
+from partage.kernels import force_kernel_form
+from partage.keys.distinct import DistinctKeys
 from partage.keys.skew import TALLIED, Moves, compare_counts, moves_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class KeyJob:
     hour: int | None = None
 
     @property
-    def changes(self) -> list[tuple[int, int]]:
+    def count_changes(self) -> list[tuple[int, int]]:
         """Pairs of partition counts (smaller, larger) between which moved records are counted."""
         return [(a, b) for i, a in enumerate(self.counts) for b in self.counts[i + 1 :]]
 
@@ -93,9 +93,9 @@ def _is_hash_modulo(partitioner: str) -> bool:
     This is so for all built-in partitioners, but not for custom ones.
     """
     from partage.keys.contract import CustomRule
-    from partage.keys.registry import find
+    from partage.keys.registry import find_partitioner
 
-    return not isinstance(find(partitioner).rule, CustomRule)
+    return not isinstance(find_partitioner(partitioner).rule, CustomRule)
 
 
 def _place(keys: pa.Array, partitions: int, partitioner: str) -> NDArray[np.uint32]:
@@ -114,7 +114,11 @@ class PartitionLoads:
     """
 
     def __init__(self, job: KeyJob) -> None:
-        self._counts, self._changes, self._partitioner = job.counts, job.changes, job.partitioner
+        self._counts, self._changes, self._partitioner = (
+            job.counts,
+            job.count_changes,
+            job.partitioner,
+        )
         self._dense: dict[int, _Longs] = {}
         self._sparse: list[tuple[int, _Longs, _Longs, _Longs]] = []
         self._moves: dict[tuple[int, int], Moves] = {}
@@ -126,29 +130,29 @@ class PartitionLoads:
             and _is_hash_modulo(job.partitioner)
         )
 
-    def add(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:
+    def add_keys(self, keys: pa.Array, records: _Longs, byte_counts: _Longs) -> None:
         """Add distinct record keys to the sums of the partitions that they belong to.
 
         Args:
             keys: the keys.
             records: number of records of each key (int64[n]).
-            size: bytes of these records (int64[n]).
+            byte_counts: bytes of these records (int64[n]).
         """
         # Batches are small: whether compiling pays is decided by all of them together.
         self._bytes += keys.nbytes
         self._keys += len(keys)
-        with form("compiled") if self._bytes > _COMPILED_FROM else nullcontext():
-            if self._may_compile and TALLIED.pays(work=self._keys):
-                self._add_compiled(keys, records, size)
+        with force_kernel_form("compiled") if self._bytes > _COMPILED_FROM else nullcontext():
+            if self._may_compile and TALLIED.is_worth_compiling(work=self._keys):
+                self._add_compiled(keys, records, byte_counts)
                 return
             placed = partitions_at(keys, self._counts, self._partitioner)
         for n, numbers in placed.items():
-            self._add_count(n, numbers, (records, size))
+            self._add_count(n, numbers, (records, byte_counts))
         for move in moves_of(placed, records, self._changes):
             self._add_move(move)
 
     def _add_compiled(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:
-        """Do the work of `add` (sum records and bytes of keys by partition) with a
+        """Do the work of `add_keys` (sum records and bytes of keys by partition) with a
         compiled kernel.
         """
         hashed = _place(keys, self._common, self._partitioner)
@@ -177,7 +181,7 @@ class PartitionLoads:
         found = np.stack([np.bincount(numbers, w, n).astype(np.int64) for w in weights])
         self._dense[n] = self._dense[n] + found if n in self._dense else found
 
-    def rows(self) -> Iterator[pa.RecordBatch]:
+    def load_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the records and bytes of each partition as Arrow batches.
 
         They also have the number of records that a change of the partition count would move.
@@ -195,7 +199,7 @@ class PartitionLoads:
 
 
 def merge_bucket(
-    job: KeyJob, top: int, batches: Iterable[pa.RecordBatch], *, keep: bool
+    job: KeyJob, hottest_count: int, batches: Iterable[pa.RecordBatch], *, keep_keys: bool
 ) -> Iterator[pa.RecordBatch]:
     """Add up the workers' counts of each key in one bucket (subset of the keys), for `partage
     keys`.
@@ -205,28 +209,28 @@ def merge_bucket(
 
     Args:
         job: the settings of the run.
-        top: number of hottest keys (most records) to report.
+        hottest_count: number of hottest keys (most records) to report.
         batches: rows from the workers; those that are not of `RowKind.KEYS` are yielded unchanged.
-        keep: whether to yield the merged keys as well, for `loads_at`.
+        keep_keys: whether to yield the merged keys as well, for `loads_at`.
     """
-    table = Distinct(sized=True)
+    table = DistinctKeys(sized=True)
     for rows in batches:
         blocks = rows.column(0).to_numpy() == int(RowKind.KEYS)
         for keys, records, size in unpack_keys(rows.filter(blocks)):
-            table.count(*_buffers(keys), times=records, sizes=size)
+            table.count_batch(*_buffers(keys), times=records, sizes=size)
         if not blocks.all():
             yield rows.filter(~blocks)
     yield row_batch(RowKind.DISTINCT, [len(table)])
-    places, heads = table.heads()
-    yield from _rows_of_hottest_keys(table, places, heads, top)
+    places, heads = table.counts_and_offsets()
+    yield from _rows_of_hottest_keys(table, places, heads, hottest_count)
     loads = PartitionLoads(job)
     for first in range(0, len(places), _KEYS_AT_ONCE):
         part = slice(first, first + _KEYS_AT_ONCE)
         keys = key_array(*table.keys_at(places[part], heads[0, part]))
-        loads.add(keys, heads[2, part], heads[3, part])
-    if keep:
+        loads.add_keys(keys, heads[2, part], heads[3, part])
+    if keep_keys:
         yield from pack_keys(table, 1)
-    yield from loads.rows()
+    yield from loads.load_batches()
 
 
 def _buffers(keys: pa.LargeBinaryArray) -> tuple[NDArray[np.uint8], _Longs]:
@@ -236,15 +240,15 @@ def _buffers(keys: pa.LargeBinaryArray) -> tuple[NDArray[np.uint8], _Longs]:
 
 
 def _rows_of_hottest_keys(
-    table: Distinct, slots: _Longs, heads: _Longs, top: int
+    hash_table: DistinctKeys, slots: _Longs, heads: _Longs, hottest_count: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield result rows with the ``top`` keys that have the most records.
+    """Yield result rows with the ``hottest_count`` keys that have the most records.
 
     Args:
-        table: hash table of all keys.
+        hash_table: hash table of all keys.
         slots: positions of the keys in the hash table (int64[n]).
         heads: table entries of the keys: length, hash, records and bytes (int64[4, n]).
-        top: number of keys to yield.
+        hottest_count: number of keys to yield.
     """
     # Keys with equal counts are ordered by their bytes.
     from pyarrow import compute
@@ -253,16 +257,16 @@ def _rows_of_hottest_keys(
     lengths, _, records, size = heads
     if not len(slots):
         return
-    nth = max(0, len(slots) - top)
+    nth = max(0, len(slots) - hottest_count)
     least = np.partition(records, nth)[nth]
     above = np.flatnonzero(records > least)
     tied = np.flatnonzero(records == least)
-    left = min(top, len(slots)) - len(above)
+    left = min(hottest_count, len(slots)) - len(above)
     if left < len(tied):
-        keys = arrow_table({"key": key_array(*table.keys_at(slots[tied], lengths[tied]))})
+        keys = arrow_table({"key": key_array(*hash_table.keys_at(slots[tied], lengths[tied]))})
         tied = tied[compute.select_k_unstable(keys, left, [("key", "ascending")]).to_numpy()]
     hot = np.concatenate([above, tied])
-    data, starts = table.keys_at(slots[hot], lengths[hot])
+    data, starts = hash_table.keys_at(slots[hot], lengths[hot])
     raw = [data[a:b].tobytes() for a, b in pairwise(starts.tolist())]
     yield row_batch(RowKind.HOT, records[hot], size[hot], keys=raw)
 

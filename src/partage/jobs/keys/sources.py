@@ -64,7 +64,7 @@ class InputPart:
     format: str = "parquet"
 
     @property
-    def name(self) -> str:
+    def description(self) -> str:
         """Path of the file, followed by the row group for a Parquet file; used in error
         messages.
         """
@@ -94,7 +94,7 @@ class KeySource:
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
-    def size(self) -> int:
+    def estimated_bytes(self) -> int:
         """Estimated uncompressed size of the input in bytes."""
         return sum(part.size for part in self.parts)
 
@@ -188,18 +188,18 @@ def _find_files(path: Path) -> list[tuple[Path, str]]:
     return out
 
 
-def _files_below(folder: Path, seen: set[Path]) -> Iterator[Path]:
+def _files_below(folder: Path, visited: set[Path]) -> Iterator[Path]:
     """Yield every file in a folder and its subfolders once, following symbolic links to folders.
 
-    ``seen`` has the folders that have been visited already, and is updated.
+    ``visited`` has the folders that have been visited already, and is updated.
     """
     real = folder.resolve()
-    if real in seen:
+    if real in visited:
         return
-    seen.add(real)
+    visited.add(real)
     for path in folder.iterdir():
         if path.is_dir():
-            yield from _files_below(path, seen)
+            yield from _files_below(path, visited)
         elif path.is_file():
             yield path
 
@@ -226,7 +226,7 @@ def _row_group_parts(
             names = [footer.schema.column(i).path for i in range(footer.num_columns)]
             for number in range(footer.num_row_groups):
                 group = footer.row_group(number)
-                keys, *others = (group.column(names.index(name)) for name in columns.names)
+                keys, *others = (group.column(names.index(name)) for name in columns.column_names)
                 largest = _DICTIONARY_PAGE + _INDEX_BYTES * group.num_rows
                 # A column may have the very name that is the path of a struct's field.
                 unique = names.count(columns.key) == 1
@@ -257,7 +257,7 @@ def _checked_text_part(
     size = file.stat().st_size
     schema = None
     with suppress(InvalidConfigError) if lenient else nullcontext():
-        schema = _read_text_schema(str(file), file_format, columns.names) if size else None
+        schema = _read_text_schema(str(file), file_format, columns.column_names) if size else None
     if schema is not None:
         expect_columns(schema, columns, serializer, str(file))
     size = _COMPRESSION_RATIO * size if file.suffix in _COMPRESSED else size
@@ -279,7 +279,7 @@ def read_part(part: InputPart, columns: InputColumns) -> Iterator[pa.RecordBatch
     else:
         read = iter(())
     for batch in read:
-        yield select_columns(batch, columns.names)
+        yield select_columns(batch, columns.column_names)
 
 
 def _read_row_group(part: InputPart, columns: InputColumns) -> Iterator[pa.RecordBatch]:
@@ -290,10 +290,10 @@ def _read_row_group(part: InputPart, columns: InputColumns) -> Iterator[pa.Recor
     try:
         with parquet.ParquetFile(part.path, read_dictionary=coded) as file:
             yield from file.iter_batches(
-                part.batch_rows, [part.row_group], columns.names, use_threads=False
+                part.batch_rows, [part.row_group], columns.column_names, use_threads=False
             )
     except (pa.ArrowException, OSError) as e:
-        raise InvalidConfigError("INPUT", f"cannot be read ({e})", part.name) from None
+        raise InvalidConfigError("INPUT", f"cannot be read ({e})", part.description) from None
 
 
 @contextmanager
@@ -341,7 +341,7 @@ def _read_text(path: str, file_format: str, columns: InputColumns) -> Iterator[p
     """
     with _parse_errors(path, file_format):
         if file_format == "csv":
-            with _open_csv(path, columns.names) as reader:
+            with _open_csv(path, columns.column_names) as reader:
                 yield from reader
         elif _is_array(path):
             yield from _read_array(path).to_batches()
@@ -454,8 +454,8 @@ def _read_lines(path: str, columns: InputColumns) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
     from pyarrow import json as arrow_json
 
-    found = _read_schema(path, columns.names)
-    wanted = {n if n in found.names else n.split(".")[0] for n in columns.names}
+    found = _read_schema(path, columns.column_names)
+    wanted = {n if n in found.names else n.split(".")[0] for n in columns.column_names}
     schema = pa.schema([column for column in found if column.name in wanted])
     parse = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     for lines in _read_line_blocks(path):

@@ -33,7 +33,7 @@ from partage.jobs.keys.columns import (
     convert_times,
     expect_columns,
     normalize_empty_keys,
-    serialize,
+    serialize_keys,
     value_sizes,
 )
 from partage.jobs.keys.loads import (
@@ -48,7 +48,7 @@ from partage.jobs.keys.sources import InputPart, KeySource, parse_address, read_
 from partage.jobs.spark.shipping import freeze_imports
 from partage.jobs.spark.tables import topic_records
 from partage.keys.columns import LONGEST_KEY, arrow_column
-from partage.keys.distinct import COUNT, Distinct
+from partage.keys.distinct import COUNT, DistinctKeys
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,8 +58,8 @@ __all__ = [
     "HOUR_MS",
     "LARGEST_LOCAL",
     "KeyCounter",
-    "LocalJob",
-    "SparkJob",
+    "LocalKeyJob",
+    "SparkKeyJob",
     "count_part",
     "read_and_count",
 ]
@@ -75,11 +75,11 @@ _BUCKETS_A_THREAD = 4
 _T = TypeVar("_T")
 
 
-class LocalJob:
+class LocalKeyJob:
     """Runner of `partage keys` without Spark: reads, counts and merges keys in threads.
 
     Attributes:
-        spark: None, because there is no session as in `SparkJob`.
+        spark: None, because there is no session as in `SparkKeyJob`.
         tasks: number of threads.
         buckets: number of buckets of keys.
     """
@@ -88,17 +88,17 @@ class LocalJob:
 
     def __init__(self, source: KeySource, progress: Callable[[int, int], None]) -> None:
         self._source, self._progress = source, progress
-        worthwhile = max(1, source.size // _BYTES_A_THREAD)
+        worthwhile = max(1, source.estimated_bytes // _BYTES_A_THREAD)
         self.tasks = max(1, min(_cores(), len(source.parts), worthwhile))
         self.buckets = 1 if worthwhile == 1 else _BUCKETS_A_THREAD * self.tasks
         self._kept: list[pa.RecordBatch] = []
 
-    def summaries(self, job: KeyJob, top: int, *, keep: bool) -> pa.Table:
+    def count_keys(self, job: KeyJob, hottest_count: int, *, keep: bool) -> pa.Table:
         """Count the records of each key of the whole input in threads, and return all result rows.
 
         Args:
             job: the settings of the run, such as the partition counts.
-            top: number of hottest keys (most records) to return.
+            hottest_count: number of hottest keys (most records) to return.
             keep: whether the counted keys stay in memory, for `loads`.
         """
         import pyarrow as pa
@@ -119,18 +119,18 @@ class LocalJob:
         found = [row for row in rows if not is_block(row)]
         del rows
         merge = [
-            partial(_merge_one_bucket, job, top, blocks, bucket, stop, keep=keep)
+            partial(_merge_one_bucket, job, hottest_count, blocks, bucket, stop, keep_keys=keep)
             for bucket in range(self.buckets)
         ]
         merged = [row for some in self._run_in_threads(merge, stop) for row in some]
         self._kept = list(filter(is_block, merged))
         return pa.Table.from_batches(found + [row for row in merged if not is_block(row)])
 
-    def loads(self) -> Callable[[KeyJob, range], pa.Table]:
+    def load_function(self) -> Callable[[KeyJob, range], pa.Table]:
         """Return a function that computes the records of each partition at other partition counts.
 
         Its arguments are the run's settings and a range of partition counts. It uses the keys that
-        the last call of `summaries` kept in memory.
+        the last call of `count_keys` kept in memory.
         """
         return partial(self._loads, tuple(self._kept))
 
@@ -176,7 +176,7 @@ class _PartQueue:
         self._parts, self._progress = parts, progress
         self._lock, self._next, self._done = Lock(), 0, 0
 
-    def take(self, share: tuple[int, int] | None) -> Iterator[InputPart]:
+    def take_parts(self, share: tuple[int, int] | None) -> Iterator[InputPart]:
         """Yield parts of the input (row groups or files) to one worker thread until none is left.
 
         If ``share`` is None, each part goes to the first free thread. If it is (number, count),
@@ -206,32 +206,37 @@ def _count_parts(
 ) -> list[pa.RecordBatch]:
     counter = KeyCounter(job)
     out: list[pa.RecordBatch] = []
-    for part in queue.take(share):
+    for part in queue.take_parts(share):
         out += count_part(counter, part, stop.is_set)
         if stop.is_set():
             return []
-    return [*out, *counter.rows()]
+    return [*out, *counter.remaining_batches()]
 
 
 def _merge_one_bucket(
-    job: KeyJob, top: int, blocks: list[list[pa.RecordBatch]], bucket: int, stop: Event, *,
-    keep: bool,
+    job: KeyJob, hottest_count: int, blocks: list[list[pa.RecordBatch]], bucket: int, stop: Event,
+    *,
+    keep_keys: bool,
 ) -> list[pa.RecordBatch]:  # fmt: skip
     """Add up the workers' counts of each key in one bucket (subset of the keys); return the result
     rows.
 
     Args:
         job: the settings of the run.
-        top: number of hottest keys (most records) to return.
+        hottest_count: number of hottest keys (most records) to return.
         blocks: packed keys of each bucket; each block is freed as soon as it is added.
         bucket: number of the bucket.
         stop: event that ends the work early.
-        keep: whether to return the merged keys too.
+        keep_keys: whether to return the merged keys too.
     """
     if stop.is_set():
         return []
     rows, blocks[bucket] = blocks[bucket][::-1], []
-    return list(merge_bucket(job, top, (rows.pop() for _ in range(len(rows))), keep=keep))
+    return list(
+        merge_bucket(
+            job, hottest_count, (rows.pop() for _ in range(len(rows))), keep_keys=keep_keys
+        )
+    )
 
 
 def _cores() -> int:
@@ -252,7 +257,7 @@ _CONNECTORS = {
 }
 
 
-class SparkJob:
+class SparkKeyJob:
     """Runner of `partage keys` in Spark: reads, counts and merges keys in the session's workers.
 
     Attributes:
@@ -271,26 +276,26 @@ class SparkJob:
         self.buckets = self.tasks
         self._rows: DataFrame | None = None
 
-    def summaries(self, job: KeyJob, top: int, *, keep: bool) -> pa.Table:
+    def count_keys(self, job: KeyJob, hottest_count: int, *, keep: bool) -> pa.Table:
         """Count the records of each key of the whole input in Spark, and return all result rows.
 
         Args:
             job: the settings of the run, such as the partition counts.
-            top: number of hottest keys (most records) to return.
+            hottest_count: number of hottest keys (most records) to return.
             keep: whether Spark caches the counted keys, for `loads`.
         """
         rows = self._count_keys(job).repartitionById(self.tasks, "bucket")
-        rows = rows.mapInArrow(partial(_merge_in_worker, job, top, keep=keep), ROWS_DDL)
+        rows = rows.mapInArrow(partial(_merge_in_worker, job, hottest_count, keep=keep), ROWS_DDL)
         if keep:
             self._rows = rows = rows.persist()
             self._opened.callback(rows.unpersist)
         return rows.where(f"kind <> {int(RowKind.KEYS)}").toArrow()
 
-    def loads(self) -> Callable[[KeyJob, range], pa.Table]:
+    def load_function(self) -> Callable[[KeyJob, range], pa.Table]:
         """Return a function that computes the records of each partition at other partition counts.
 
         Its arguments are the run's settings and a range of partition counts. It uses the keys that
-        the last call of `summaries` cached in Spark.
+        the last call of `count_keys` cached in Spark.
         """
         if self._rows is None:
             raise RuntimeError("no keys were kept")
@@ -322,7 +327,7 @@ def read_and_count(
         for number in batch.column(0).to_pylist():
             for part in parts[number::tasks]:
                 yield from count_part(counter, part)
-    yield from counter.rows()
+    yield from counter.remaining_batches()
     freeze_imports()
 
 
@@ -334,15 +339,15 @@ def _count_batches(job: KeyJob, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     counter = KeyCounter(job)
     for batch in batches:
         if batch.num_rows:
-            counter.add(batch.rename_columns(job.columns.names))
+            counter.count_batch(batch.rename_columns(job.columns.column_names))
             yield from counter.flush_if_full()
-    yield from counter.rows()
+    yield from counter.remaining_batches()
 
 
 def _merge_in_worker(
     job: KeyJob, top: int, batches: Iterable[pa.RecordBatch], *, keep: bool
 ) -> Iterator[pa.RecordBatch]:
-    yield from merge_bucket(job, top, batches, keep=keep)
+    yield from merge_bucket(job, top, batches, keep_keys=keep)
     freeze_imports()
 
 
@@ -371,7 +376,7 @@ def _load_key_columns(spark: SparkSession, source: KeySource) -> DataFrame:
         raise InvalidConfigError("INPUT", reason, source.where) from None
     arrow_schema = to_arrow_schema(schema, timezone="UTC")
     expect_columns(arrow_schema, source.columns, source.serializer, source.where)
-    paths = ([n] if n in schema.names else n.split(".") for n in source.columns.names)
+    paths = ([n] if n in schema.names else n.split(".") for n in source.columns.column_names)
     # mapInArrow takes a name with a dot for a path and finds no such column.
     return found.selectExpr(
         *(f"{'.'.join(f'`{part}`' for part in path)} AS `{i}`" for i, path in enumerate(paths))
@@ -419,10 +424,10 @@ def count_part(
         part: the row group or file to read.
         is_stopped: called after each batch; if it returns True, counting ends.
     """
-    counter.where = f" of {part.name}"
+    counter.where = f" of {part.description}"
     for rows in read_part(part, counter.job.columns):
         if rows.num_rows:
-            counter.add(rows)
+            counter.count_batch(rows)
         yield from counter.flush_if_full()
         if is_stopped():
             return
@@ -433,8 +438,8 @@ class KeyCounter:
     """Counter of the records and bytes of each distinct key that one worker of `partage keys`
     reads.
 
-    Call `add` for each batch, then send the rows that `flush_if_full` yields. At the end send
-    `rows`.
+    Call `count_batch` for each batch, then send the rows that `flush_if_full` yields. At the end
+    send `rows`.
 
     Attributes:
         nulls: number of records that the producer places independently of their keys.
@@ -450,16 +455,16 @@ class KeyCounter:
     dropped: int = 0
     seen: int = 0
     where: str = ""
-    _table: Distinct = field(init=False)
+    _table: DistinctKeys = field(init=False)
     _rare: PartitionLoads | None = None
     _hour_rows: list[Any] = field(default_factory=list)
     _first: int = _NEVER
     _last: int = NO_TIME
 
     def __post_init__(self) -> None:
-        self._table = Distinct(sized=self.job.columns.value is not None)
+        self._table = DistinctKeys(sized=self.job.columns.value is not None)
 
-    def add(self, batch: pa.RecordBatch) -> None:
+    def count_batch(self, batch: pa.RecordBatch) -> None:
         """Count the records of a batch by key, from the columns that the job names.
 
         Raises:
@@ -483,14 +488,14 @@ class KeyCounter:
             self._count_hours(batch, keys)
         # Compiling takes a second: Arrow's dictionary encoding is faster for a short input.
         if not pa.types.is_dictionary(keys.type):
-            if COUNT.pays(work=_STEPS_A_KEY * max(self.seen, self.job.rows)):
-                self._count_keys(keys, value=value)
+            if COUNT.is_worth_compiling(work=_STEPS_A_KEY * max(self.seen, self.job.rows)):
+                self._count_keys(keys, value_bytes=value)
                 return
             keys = keys.dictionary_encode()
         self._count_dictionary(keys, value)
 
     def _count_keys(
-        self, keys: pa.Array, *, records: _Longs | None = None, value: _Longs | None = None,
+        self, keys: pa.Array, *, records: _Longs | None = None, value_bytes: _Longs | None = None,
         size: _Longs | None = None,
     ) -> None:  # fmt: skip
         """Add the keys of a batch to the hash table that counts records and bytes of each key.
@@ -498,33 +503,34 @@ class KeyCounter:
         Args:
             keys: the keys.
             records: number of records of each key; None means 1.
-            value: bytes of each record's value; None for none.
+            value_bytes: bytes of each record's value; None for none.
             size: bytes of each key's records; None means the bytes of key and value.
         """
         import pyarrow as pa
 
         column = arrow_column(keys, pa)
         try:
-            column.checked(LONGEST_KEY)
+            column.check_key_lengths(LONGEST_KEY)
         except InvalidKeysError:
             reason = (
-                f"has a key of {int(column.lengths.max()):,} bytes; a producer sends no more than "
+                f"has a key of {int(column.key_lengths.max()):,} bytes; "
+                f"a producer sends no more than "
                 f"{LONGEST_KEY:,} by default (max.request.size)"
             )
             where = f"column {self.job.columns.key}{self.where}"
             raise InvalidKeysError(reason, where=where) from None
         if column.null is not None and records is None:
             self.nulls += int(column.null.sum())
-        if value is not None:
-            size = column.lengths + value
+        if value_bytes is not None:
+            size = column.key_lengths + value_bytes
         starts = column.starts.astype(np.int64, copy=False)
-        self._table.count(column.data, starts, null=column.null, times=records, sizes=size)
+        self._table.count_batch(column.data, starts, null=column.null, times=records, sizes=size)
 
-    def _count_dictionary(self, keys: pa.DictionaryArray, value: _Longs | None) -> None:
+    def _count_dictionary(self, keys: pa.DictionaryArray, value_bytes: _Longs | None) -> None:
         """Count records by key in a dictionary-encoded Arrow column, hashing each distinct key
         once.
 
-        ``value`` are the bytes of each record's value; None if they are not counted.
+        ``value_bytes`` are the bytes of each record's value; None if they are not counted.
         """
         codes = keys.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         distinct = keys.dictionary
@@ -536,8 +542,8 @@ class KeyCounter:
         codes = codes if all_valid else codes[valid]
         times = np.bincount(codes, minlength=len(distinct))
         size = None
-        if value is not None:
-            values = value if all_valid else value[valid]
+        if value_bytes is not None:
+            values = value_bytes if all_valid else value_bytes[valid]
             size = np.bincount(codes, values, len(distinct)).astype(np.int64)
             size += value_sizes(distinct) * times
         used = times > 0
@@ -546,15 +552,15 @@ class KeyCounter:
             size = None if size is None else size[used]
         self._count_keys(distinct, records=times.astype(np.int64), size=size)
 
-    def _filter_by_time(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    def _filter_by_time(self, batch: pa.RecordBatch, time_column: str) -> pa.RecordBatch:
         """Return the records of the only hour that the job counts, or all records if it counts all
         hours.
 
-        The first and last record time are updated too. ``name`` is the time column.
+        The first and last record time are updated too. ``time_column`` is the time column.
         """
         import pyarrow as pa
 
-        times = convert_times(batch.column(batch.schema.get_field_index(name)), name)
+        times = convert_times(batch.column(batch.schema.get_field_index(time_column)), time_column)
         if self.job.hour is not None:
             inside = (times >= self.job.hour) & (times < self.job.hour + HOUR_MS)
             batch, times = batch.filter(pa.array(inside)), times[inside]
@@ -593,9 +599,9 @@ class KeyCounter:
         if self.job.approximate:
             if len(self._table) > 4 * _SKETCH:
                 self._drop_rare()
-        elif self._table.nbytes > _HELD_BYTES:
+        elif self._table.memory_bytes > _HELD_BYTES:
             yield from pack_keys(self._table, self.job.buckets)
-            self._table.clear()
+            self._table.remove_keys()
 
     def _drop_rare(self) -> None:
         """Remove the keys with the fewest records from an approximate count, to bound memory.
@@ -604,7 +610,7 @@ class KeyCounter:
         """
         import pyarrow as pa
 
-        counted = self._table.counted()
+        counted = self._table.counted_keys()
         excess = len(self._table) - _SKETCH
         if excess <= 0:
             return
@@ -614,13 +620,13 @@ class KeyCounter:
         if self._rare is None:
             self._rare = PartitionLoads(self.job)
         often = counted.records > least
-        self._rare.add(keys.filter(pa.array(~often)), counted.records[~often],
+        self._rare.add_keys(keys.filter(pa.array(~often)), counted.records[~often],
                        counted.bytes[~often])  # fmt: skip
-        self._table.clear()
+        self._table.remove_keys()
         self._count_keys(keys.filter(pa.array(often)), records=counted.records[often],
                     size=counted.bytes[often])  # fmt: skip
 
-    def rows(self) -> Iterator[pa.RecordBatch]:
+    def remaining_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield a worker's remaining results: key counts, records by hour and partition, and
         totals.
         """
@@ -630,7 +636,7 @@ class KeyCounter:
             self._drop_rare()
         yield from pack_keys(self._table, self.job.buckets)
         if self._rare is not None:
-            yield from self._rare.rows()
+            yield from self._rare.load_batches()
         if self._hour_rows:
             by_hour = _sum_by_hour(self._hour_rows)
             for n in compute.unique(by_hour["n"]):
@@ -656,8 +662,8 @@ def _serialize_key_column(column: pa.Array, job: KeyJob) -> pa.Array:
 
     name = job.columns.key
     if not types.is_dictionary(column.type):
-        return serialize(column, job.serializer, name)
-    keys = serialize(column.dictionary, job.serializer, name)
+        return serialize_keys(column, job.serializer, name)
+    keys = serialize_keys(column.dictionary, job.serializer, name)
     try:
         return pa.DictionaryArray.from_arrays(column.indices, keys)
     except pa.ArrowException as e:  # a damaged page, whose indices pyarrow does not check

@@ -2,14 +2,14 @@
 
 Only new records are read. `replay` calls the following steps, each once:
 
-1. `Appender.of` reads the last run's state and compares its settings and files with this run's.
-2. `Appender.source` is the capture without the files that were read before.
+1. `Appender.for_run` reads the last run's state and compares its settings and files with this
+run's. 2. `Appender.source` is the capture without the files that were read before.
 3. `Appender.check_input` compares old records in new or changed files with their digests.
 4. `Appender.group_rows` returns the rows of all **dirty** groups: those with new records, and
-   those for which metadata, coordinator moves or clocks have changed (`_Context`). Rows that an
-   earlier run has stored are used instead of reading records again.
+   those for which metadata, coordinator moves or clocks have changed (`_GroupContext`). Rows that
+   an earlier run has stored are used instead of reading records again.
 5. `Appender.keep_groups` copies the output rows of all other groups, without reading their history.
-6. `Appender.state` is stored for the next run.
+6. `Appender.build_state` is stored for the next run.
 
 A run that cannot be continued is replaced by a full run, and the summary has the reason.
 """
@@ -31,7 +31,7 @@ from partage.history.clusters import ClusterHistory
 from partage.jobs.replay.decode import CommitsTable, retry_open_commits
 from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.histories import RECEIPT_DDL, receipts_batch
-from partage.jobs.replay.input_digests import Digests, InputDigests, add_digests, convert_keys
+from partage.jobs.replay.input_digests import Digests, InputDigests, combine_digests, convert_keys
 from partage.jobs.replay.output import Receipt, TableWriters, task_name
 from partage.jobs.replay.records import current_path
 from partage.jobs.replay.spill_files import SpilledHistory
@@ -53,7 +53,7 @@ from partage.jobs.replay.stored_results import (
     StoredSimulation,
 )
 from partage.jobs.replay.streams_settings import has_streams, streams_facts_digest
-from partage.jobs.replay.tally import Tally
+from partage.jobs.replay.tally import RecordTally
 from partage.tables.schemas import COLUMNS
 from partage.tables.statuses import FAILED
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from partage.jobs.replay.capture import Capture, LogContext
-    from partage.jobs.replay.engines import Engine, Rows
+    from partage.jobs.replay.engines import LazyRows, ReplayEngine
     from partage.jobs.replay.replay import JobResults, ReplayRun
 
 __all__ = ["Appender"]
@@ -101,8 +101,8 @@ class Appender:
         self.past: ReplayState | None = None if past is None else past[1]
         self.reason = reason
         self._read = InputDigests({})
-        self._fresh: Rows | None = None
-        self._context: _Context | None = None
+        self._fresh: LazyRows | None = None
+        self._context: _GroupContext | None = None
         self._dirty: frozenset[str] = frozenset()
         self._decoded: list[str] = []
         self._open_commits: str | None = None
@@ -111,31 +111,31 @@ class Appender:
         self.source = replace(source, slices=self._unread_slices(), known=known)
 
     @classmethod
-    def of(cls, run: ReplayRun, source: Capture) -> Appender:
+    def for_run(cls, run: ReplayRun, capture: Capture) -> Appender:
         """Create an `Appender` for a run: read the state of the last run, and check whether it can
         continue.
 
-        If it cannot, the appender reads all records, and its ``reason`` says why. ``source`` is the
-        capture.
+        If it cannot, the appender reads all records, and its ``reason`` says why. ``capture`` is
+        the capture.
 
         Raises:
             InvalidConfigError: the records are not in Parquet files.
         """
-        if source.table is not None:
-            what = f"needs Parquet files; Spark reads {source.table.name} as a table"
+        if capture.table is not None:
+            what = f"needs Parquet files; Spark reads {capture.table.name} as a table"
             raise InvalidConfigError("--append", what, True)
         try:
             past = newest_state(run.out, _settings_of_run(run))
         except StaleStateError as e:
-            return cls(run, source, None, str(e))
-        if past is not None and (STREAM in past[1].positions) != (source.decoded is not None):
-            return cls(run, source, None, "its input was of another kind")
-        if past is not None and _digest_of_batches(source, past[1].positions) != past[1].batches:
+            return cls(run, capture, None, str(e))
+        if past is not None and (STREAM in past[1].positions) != (capture.decoded is not None):
+            return cls(run, capture, None, "its input was of another kind")
+        if past is not None and _digest_of_batches(capture, past[1].positions) != past[1].batches:
             why = "batches.parquet differs for records that were read before"
-            return cls(run, source, None, why)
-        return cls(run, source, past, "")
+            return cls(run, capture, None, why)
+        return cls(run, capture, past, "")
 
-    def full(self, reason: str) -> Appender:
+    def without_last_run(self, reason: str) -> Appender:
         """Create an `Appender` that reads all records, because the last run cannot be continued.
 
         ``reason`` says why, as text for the user.
@@ -159,13 +159,13 @@ class Appender:
         names = ("rows", "size", "modified_ns", "footer")
         return before is not None and all(before[n] == self._files[name][n] for n in names)
 
-    def tally(self) -> Tally:
+    def earlier_tally(self) -> RecordTally:
         """Return the counts of all records that earlier runs have read."""
-        return Tally() if self.past is None else Tally.of_json(self.past.tally)
+        return RecordTally() if self.past is None else RecordTally.of_json(self.past.tally)
 
     def with_ended_transactions(
-        self, engine: Engine, decoded: Rows, commits_table: CommitsTable | None
-    ) -> Rows:
+        self, engine: ReplayEngine, decoded: LazyRows, commits_table: CommitsTable | None
+    ) -> LazyRows:
         """Add offset commits whose transactions were still open at the end of the last run to the
         new rows.
 
@@ -182,9 +182,9 @@ class Appender:
         retried = retry_open_commits(
             engine, self._whole, commits, self._run.selection, commits_table=commits_table
         )
-        return decoded.union(retried)
+        return decoded.union_rows(retried)
 
-    def check_input(self, decoded: Rows) -> None:
+    def check_input(self, decoded: LazyRows) -> None:
         """Check that all records that earlier runs have read still exist unchanged.
 
         ``decoded`` are the rows of this run, which include digests of the records.
@@ -192,18 +192,18 @@ class Appender:
         Raises:
             StaleStateError: records have vanished or differ.
         """
-        for (text,) in decoded.filter_kinds(DecodedKind.INPUT_DIGESTS).collect("text"):
-            self._read.merge(text)
+        for (text,) in decoded.filter_kinds(DecodedKind.INPUT_DIGESTS).collect_columns("text"):
+            self._read.merge_digests(text)
         if self.past is None:
             return
         expected: Digests = {}
         gone = [name for name in self.past.files if name not in self._files]
         for name, file in self.past.files.items():
             if name in gone or not self._is_unchanged(name):
-                expected = add_digests(expected, convert_keys(file["digests"]))
+                expected = combine_digests(expected, convert_keys(file["digests"]))
         found: Digests = {}
         for kinds in self._read.files.values():
-            found = add_digests(found, kinds["known"])
+            found = combine_digests(found, kinds["known"])
         for partition in sorted(expected.keys() | found.keys()):
             before, now = expected.get(partition, [0, 0]), found.get(partition, [0, 0])
             if before != now:
@@ -216,7 +216,7 @@ class Appender:
 
     # -- rows of groups ----------------------------------------------------------------------------
 
-    def metadata_rows(self, engine: Engine, decoded: Rows) -> Rows:
+    def metadata_rows(self, engine: ReplayEngine, decoded: LazyRows) -> LazyRows:
         """Return the decoded rows of all runs, from which cluster metadata is inferred.
 
         They are ``decoded`` (the new rows) and the rows that earlier runs have stored; ``engine``
@@ -225,9 +225,11 @@ class Appender:
         self._fresh = decoded
         if self.past is None or not self.past.decoded:
             return decoded
-        return decoded.union(read_decoded(engine, self._run.out, self.past.decoded))
+        return decoded.union_rows(read_decoded(engine, self._run.out, self.past.decoded))
 
-    def group_rows(self, engine: Engine, results: JobResults, log_context: LogContext) -> Rows:
+    def group_rows(
+        self, engine: ReplayEngine, results: JobResults, log_context: LogContext
+    ) -> LazyRows:
         """Return the decoded rows of the consumer groups that must be replayed again.
 
         These are groups with new records, or whose metadata has changed. The new rows are also
@@ -241,24 +243,28 @@ class Appender:
         fresh = self._fresh
         if fresh is None:
             raise TypeError("metadata_rows comes first")
-        self._context = _Context(results.states, log_context)
+        self._context = _GroupContext(results.states, log_context)
         out, run_id = self._run.out, self._run.id
         self._open_commits = write_open_commits(fresh, out, run_id)
         stored = [] if self.past is None else self.past.decoded
         if len({Path(path).parent for path in stored}) >= _MOST_RUNS:
-            everything = fresh.union(read_decoded(engine, out, stored))
+            everything = fresh.union_rows(read_decoded(engine, out, stored))
             self._decoded = write_decoded(everything, out, run_id)
         else:
             self._decoded = [*stored, *write_decoded(fresh, out, run_id)]
         if self.past is None:
             return fresh
-        names = group_rows_of(fresh).run(_distinct_groups, "group string").collect("group")
+        names = (
+            group_rows_of(fresh)
+            .apply_job(_distinct_groups, "group string")
+            .collect_columns("group")
+        )
         self._dirty = frozenset(name for (name,) in names) | {
             name for name, group in self.past.groups.items() if self._is_dirty(group)
         }
         if not self._dirty or not stored:
             return fresh
-        return group_rows_of(fresh).union(read_decoded(engine, out, stored, self._dirty))
+        return group_rows_of(fresh).union_rows(read_decoded(engine, out, stored, self._dirty))
 
     def with_stored_results(self, histories: list[SpilledHistory]) -> list[SpilledHistory]:
         """Add to each group's history the places where the last run stored its simulation
@@ -274,9 +280,9 @@ class Appender:
         assert self._context is not None  # noqa: S101 - set by the caller
         if has_streams(group["totals"]) and group["beside"] != self._beside:
             return True
-        return bool(group["failed"]) or self._context.digest(group["seen"]) != group["view"]
+        return bool(group["failed"]) or self._context.context_digest(group["seen"]) != group["view"]
 
-    def keep_groups(self, engine: Engine, results: JobResults) -> Rows | None:
+    def keep_groups(self, engine: ReplayEngine, results: JobResults) -> LazyRows | None:
         """Reuse the last run's output rows of consumer groups that have no new records.
 
         A file that also has rows of other groups is copied without these rows by a job. Return the
@@ -291,7 +297,7 @@ class Appender:
         for name in sorted(clean):
             group = past.groups[name]
             results.groups.append(json.dumps(group["totals"]))
-            results.simulated.merge(json.dumps(group["simulated"]))
+            results.simulated.merge_totals(json.dumps(group["simulated"]))
             results.seen[name] = group["seen"]
         whole = {name for name, groups in past.parts.items() if clean.issuperset(groups)}
         mixed = {n for n, groups in past.parts.items() if n not in whole and clean & set(groups)}
@@ -308,24 +314,24 @@ class Appender:
         copied = sorted(clean.intersection(g for n in mixed for g in past.parts[n]))
         where = (str(self._run.out), self._run.id)
         job = partial(_copy_group_rows, where, tuple(files), tuple(copied))
-        return engine.run(job, 1, 1, RECEIPT_DDL)
+        return engine.run_job(job, 1, 1, RECEIPT_DDL)
 
     # -- results -----------------------------------------------------------------------------------
 
-    def counts(self, results: JobResults) -> dict[str, Any]:
+    def append_counts(self, results: JobResults) -> dict[str, Any]:
         """Return the entry of a continued run in ``summary.json``: numbers of new records, replayed
         groups.
 
         ``results`` has the results of this run.
         """
-        records = results.tally.rows - self.tally().rows
+        records = results.tally.rows - self.earlier_tally().rows
         return {
             "from": self.past_id or None, "new_records": records,
             "groups_replayed": len(results.seen) - self._kept, "groups_kept": self._kept,
             **({"reason": self.reason} if self.reason else {}),
         }  # fmt: skip
 
-    def note(self, results: JobResults) -> str:
+    def append_message(self, results: JobResults) -> str:
         """Return a message for the user about how the last run was continued, or why it was not.
 
         ``results`` has the results of this run.
@@ -334,14 +340,14 @@ class Appender:
             if not self.reason:
                 return "The folder had no run to continue: all records were read."
             return f"The last run could not be continued: {self.reason}. All records were read."
-        records = results.tally.rows - self.tally().rows
+        records = results.tally.rows - self.earlier_tally().rows
         return (
             f"Run {self.past_id} was continued: {records:,} of {results.tally.rows:,} records were "
             f"new, and {len(results.seen) - self._kept} of {len(results.seen)} groups were "
             "replayed."
         )
 
-    def state(self, results: JobResults) -> ReplayState:
+    def build_state(self, results: JobResults) -> ReplayState:
         """Return the state of this run, from which the next run with ``--append`` continues.
 
         ``results`` has the results of this run.
@@ -354,8 +360,8 @@ class Appender:
         for partition, offset in self._read.highest.items():
             if partition >= 0 and offset > positions.get(partition, -1):
                 positions[partition] = offset
-        tally = Tally.of_json(results.tally.to_json())
-        tally.join()
+        tally = RecordTally.of_json(results.tally.to_json())
+        tally.merge_offset_ranges()
         groups: dict[str, dict[str, Any]] = {}
         for text in results.groups:
             totals = json.loads(text)
@@ -367,7 +373,7 @@ class Appender:
             groups[name] = {
                 "totals": totals, "seen": seen,
                 "simulated": json.loads(results.simulated.of_group(name)),
-                "view": self._context.digest(seen), "failed": totals["status"] == FAILED,
+                "view": self._context.context_digest(seen), "failed": totals["status"] == FAILED,
                 "beside": self._beside if has_streams(totals) else None,
                 "memo": results.stored_rebalances.get(name, []),
                 "simulations": results.stored_simulations.get(name, {}),
@@ -389,7 +395,7 @@ class Appender:
         }
         for name, file in self._files.items():
             if name in read:
-                digests = add_digests(read[name]["known"], read[name]["new"])
+                digests = combine_digests(read[name]["known"], read[name]["new"])
             else:
                 before = None if self.past is None else self.past.files.get(name)
                 digests = {} if before is None else convert_keys(before["digests"])
@@ -405,9 +411,10 @@ def _with_stored_results(history: SpilledHistory, group: Mapping[str, Any]) -> S
     """
     return replace(
         history,
-        stored_rebalances=tuple(map(StoredBlock.of, group["memo"])),
+        stored_rebalances=tuple(map(StoredBlock.from_json_fields, group["memo"])),
         stored_simulations={
-            name: StoredSimulation.of(one) for name, one in group["simulations"].items()
+            name: StoredSimulation.from_json_fields(one)
+            for name, one in group["simulations"].items()
         },
     )
 
@@ -424,22 +431,22 @@ def _settings_of_run(run: ReplayRun) -> dict[str, Any]:
     }
 
 
-def _relative_path(source: Capture, path: str) -> str:
-    """Return a file's path relative to its capture (``source``), by which later runs
+def _relative_path(capture: Capture, path: str) -> str:
+    """Return a file's path relative to its capture (``capture``), by which later runs
     identify it.
     """
-    folder = Path(source.folder)
+    folder = Path(capture.folder)
     return Path(os.path.relpath(path, folder if folder.is_dir() else folder.parent)).as_posix()
 
 
-def _describe_input_files(source: Capture) -> dict[str, dict[str, Any]]:
-    """Return rows, size, modification time and footer digest of a capture's files (``source``).
+def _describe_input_files(capture: Capture) -> dict[str, dict[str, Any]]:
+    """Return rows, size, modification time and footer digest of a capture's files (``capture``).
 
     The result is a dict by path relative to the capture.
     """
     found: dict[str, dict[str, Any]] = {}
-    for one in source.slices:
-        name = _relative_path(source, one.path)
+    for one in capture.slices:
+        name = _relative_path(capture, one.path)
         if name not in found:
             found[name] = {"rows": 0, **_footer(Path(one.path))}
         found[name]["rows"] += one.rows
@@ -457,24 +464,24 @@ def _footer(path: Path) -> dict[str, Any]:
         return {"size": size, "modified_ns": modified_ns, "footer": footer}
 
 
-def _digest_of_batches(source: Capture, positions: Mapping[int, int]) -> str | None:
+def _digest_of_batches(capture: Capture, positions: Mapping[int, int]) -> str | None:
     """Return a digest of the transactional batches that affect the log records read so far.
 
     ``positions`` is a dict from log partition to the highest offset read. The result is None if the
-    capture has no ``batches.parquet``. ``source`` is the capture.
+    capture has no ``batches.parquet``. ``capture`` is the capture.
     """
-    if source.batches is None:
+    if capture.batches is None:
         return None
     rows = sorted(
         (row["partition"], row["base_offset"], row["last_offset"], row["producer_id"],
          row["max_timestamp_ms"], str(row["control_type"]))
-        for row in source.batches
+        for row in capture.batches
         if row["base_offset"] <= positions.get(row["partition"], -1)
     )  # fmt: skip
     return blake2b(json.dumps(rows).encode(), digest_size=16).hexdigest()
 
 
-class _Context:
+class _GroupContext:
     """Inputs besides a consumer group's own records on which its output rows depend.
 
     Args:
@@ -490,29 +497,32 @@ class _Context:
         self._metadata = MetadataDigests(texts)
         topics = list(zip(clusters.index.topics, clusters.index.ids, strict=True))
         #: A name or a rack that is learnt later is used for the past too.
-        self._everywhere = repr((topics, sorted(clusters.racks().items())))
+        self._everywhere = repr((topics, sorted(clusters.racks_by_broker().items())))
 
-    def digest(self, seen: Mapping[str, Any]) -> str:
+    def context_digest(self, record_ranges: Mapping[str, Any]) -> str:
         """Return a digest of the cluster metadata and coordinator moves that affect a consumer
         group.
 
-        If it differs from the last run's digest, the group must be replayed again. ``seen`` are the
-        log partitions and the time span of the group's records.
+        If it differs from the last run's digest, the group must be replayed again.
+        ``record_ranges`` are the log partitions and the time span of the group's records.
         """
         around = self._around
-        first_ms, last_ms = seen["ms"] or (0, 0)
+        first_ms, last_ms = record_ranges["ms"] or (0, 0)
         until_ms = last_ms + _AHEAD_MS
         span = around.span
         is_inside = span is not None and span[0] <= first_ms and last_ms <= span[1]
         moves = [
             (move.position, move.time_ms, move.before, move.epoch)
-            for partition in seen["log_partitions"]
+            for partition in record_ranges["log_partitions"]
             for move in around.moves.get(partition, ())
             if move.time_ms <= until_ms
         ]
-        wrong = [around.clocks.wrong.get(partition) for partition in seen["log_partitions"]]
+        wrong = [
+            around.clocks.wrong.get(partition) for partition in record_ranges["log_partitions"]
+        ]
         parts = (
-            self._everywhere, self._metadata.until(until_ms, AHEAD_STATES).hex(), moves, wrong,
+            self._everywhere, self._metadata.digest_until(until_ms, AHEAD_STATES).hex(), moves,
+            wrong,
             None if is_inside else span, around.session_timeout_ms, around.initial_delay_ms,
         )  # fmt: skip
         return blake2b(repr(parts).encode(), digest_size=16).hexdigest()
@@ -556,6 +566,6 @@ def _copy_group_rows(
                     rows = batch.filter(pc.is_in(batch.column("group"), wanted))
                     if rows.num_rows:
                         writers.add_table(table, pa.Table.from_batches([rows]))
-            lines = [("file", json.dumps(asdict(one))) for one in writers.finish()]
-            part = {"name": writers.name, "groups": list(groups)}
+            lines = [("file", json.dumps(asdict(one))) for one in writers.close_with_receipts()]
+            part = {"name": writers.file_name, "groups": list(groups)}
         yield receipts_batch([*lines, ("part", json.dumps(part))])

@@ -25,7 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from partage.capture.manifest import MANIFEST, Manifest
+from partage.capture.manifest import MANIFEST, CaptureManifest
 from partage.capture.secrets import hide_secrets, secrets_in
 from partage.errors import InvalidCaptureError
 from partage.history.clusters import ClusterHistory, CoordinatorMove, find_moves
@@ -36,7 +36,7 @@ from partage.jobs.replay.records import (
     open_parquet,
     read_slice,
 )
-from partage.jobs.replay.tally import Clocks
+from partage.jobs.replay.tally import ClockCorrections
 from partage.jobs.spark.failures import java_message
 from partage.jobs.spark.tables import (
     PREFIX,
@@ -161,25 +161,29 @@ def open_capture(
     )
 
 
-def _open_stream(out: Path) -> Capture:
-    """Return the input of a `partage watch` folder (``out``): its capture, or the records it has
-    decoded.
+def _open_stream(watch_folder: Path) -> Capture:
+    """Return the input of a `partage watch` folder (``watch_folder``): its capture, or the records
+    it has decoded.
 
     Raises:
         InvalidCaptureError: the capture is gone, or no micro-batch is published.
     """
-    source, stream = stream_source(out), out / "stream"
+    source, stream = stream_source(watch_folder), watch_folder / "stream"
     if source is not None and not source.startswith(PREFIX):
         if not Path(source).exists():
-            raise InvalidCaptureError(f"{out}: has the stream of {source}, which does not exist")
+            raise InvalidCaptureError(
+                f"{watch_folder}: has the stream of {source}, which does not exist"
+            )
         return open_capture(source)
     some = current_manifests(stream)
     files = [stream / "tables" / "decoded" / name for one in some
              for name in one.files.get("decoded", ())]  # fmt: skip
     if not files:
-        raise InvalidCaptureError(f"{out}: the stream has no records yet; run partage watch")
+        raise InvalidCaptureError(
+            f"{watch_folder}: the stream has no records yet; run partage watch"
+        )
     return Capture(
-        out, (), None, _states(stream), None, beside=stream, decoded=tuple(files),
+        watch_folder, (), None, _states(stream), None, beside=stream, decoded=tuple(files),
         newest_batch=max(one.last for one in some),
     )  # fmt: skip
 
@@ -240,10 +244,10 @@ def files_of(table: Path) -> list[Path]:
     """
     if not table.is_dir():
         return [table]
-    manifest = Manifest.load(table.parent)
+    manifest = CaptureManifest.load_manifest(table.parent)
     if manifest is None or table.name not in {"consumer_offsets.parquet", "batches.parquet"}:
         return _find_record_files(table)
-    return [table / one.name for one in manifest.parts]
+    return [table / one.file_name for one in manifest.parts]
 
 
 def read_metadata(
@@ -286,7 +290,7 @@ def _states(folder: Path | None) -> tuple[Mapping[str, Any], ...]:
             raise InvalidCaptureError(f"{path} line {number}: not JSON ({e})") from None
     if not states:
         raise InvalidCaptureError(f"{path}: has no lines; record the cluster's metadata again")
-    ClusterHistory(states).check()  # says what is wrong now, not in a worker
+    ClusterHistory(states).check_metadata()  # says what is wrong now, not in a worker
     _expect_one_cluster(path, states)
     return tuple(states)
 
@@ -360,8 +364,8 @@ class LogContext:
     Attributes:
         session_timeout_ms: session timeout of members that send none; None if it is not known.
         moves: when the group coordinator moved to another broker, by log partition.
-        span: first and last plausible time of the records, see `Tally.span`. Times outside are from
-            a wrong clock and measure no duration. None if it is not known.
+        span: first and last plausible time of the records (`RecordTally.time_range`). Times outside
+            are from a wrong clock and measure no duration. None if it is not known.
         clocks: positions in the log whose timestamp is from a wrong clock.
         initial_delay_ms: how long an empty classic group waits for members
             (``group.initial.rebalance.delay.ms``); None if it is not known.
@@ -370,7 +374,7 @@ class LogContext:
     session_timeout_ms: int | None = None
     moves: Mapping[int, tuple[CoordinatorMove, ...]] = field(default_factory=dict)
     span: tuple[int, int] | None = None
-    clocks: Clocks = field(default_factory=Clocks)
+    clocks: ClockCorrections = field(default_factory=ClockCorrections)
     initial_delay_ms: int | None = None
 
 
@@ -536,13 +540,13 @@ class _RemoteCapture:
         """
         for name in _SMALL:
             self._copy(name, local / name)
-        manifest = Manifest.load(local)
+        manifest = CaptureManifest.load_manifest(local)
         if manifest is None:
             self._copy(_BATCHES, local / _BATCHES)
         else:
             (local / _BATCHES).mkdir()
             for one in manifest.parts:
-                self._copy(f"{_BATCHES}/{one.name}", local / _BATCHES / one.name)
+                self._copy(f"{_BATCHES}/{one.file_name}", local / _BATCHES / one.file_name)
         return self._records_table(manifest)
 
     def _copy(self, name: str, to: Path) -> None:
@@ -553,7 +557,7 @@ class _RemoteCapture:
                 self._files.copyToLocalFile(False, source, target, True)
                 return
 
-    def _records_table(self, manifest: Manifest | None) -> SparkTable:
+    def _records_table(self, manifest: CaptureManifest | None) -> SparkTable:
         """Return the table from which Spark reads the capture's records in remote storage.
 
         If there is a manifest, the table has only the complete files that it lists.
@@ -562,7 +566,7 @@ class _RemoteCapture:
         if self._is_folder and self._exists(records):
             if manifest is None:
                 return SparkTable(self._address, "parquet", (records,))
-            parts = tuple(f"{records}/{one.name}" for one in manifest.parts)
+            parts = tuple(f"{records}/{one.file_name}" for one in manifest.parts)
             if not parts:
                 what = "the capture is empty (0 records); record it again"
                 raise InvalidCaptureError(f"{self._address}: {what}")

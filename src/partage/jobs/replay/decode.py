@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from partage.errors import WireFormatError
 from partage.history.commits import Commits, RecordPositions, Runs, number_stretches, reduce_to_runs
-from partage.history.transactions import Effects, Outcome, Transactions
+from partage.history.transactions import RecordOutcomes, TransactionOutcome, Transactions
 from partage.jobs.replay.decoded_rows import (
     OUT_COLUMNS,
     BlockRows,
@@ -40,18 +40,18 @@ from partage.jobs.replay.records import (
     RawRecord,
     RepeatedPlaces,
     Slice,
+    cast_record_columns,
     count_tasks,
     is_sorted,
     log_columns,
     read_slice,
     record_rows,
     sorted_records,
-    widen,
 )
 from partage.jobs.replay.selection import EVERYTHING, Selection
-from partage.jobs.replay.tally import MOST_PARTITIONS, Tally, find_strands
+from partage.jobs.replay.tally import MOST_PARTITIONS, RecordTally, find_strands
 from partage.jobs.spark.shipping import load_kernels
-from partage.tables.schemas import schema
+from partage.tables.schemas import table_schema
 from partage.wire.columns.classic_groups import ClassicColumns, are_kernels_faster, classic_columns
 from partage.wire.columns.commits import TOMBSTONE, OffsetCommits, decode_offset_commits
 from partage.wire.group_log import RECORD_TYPES, DecodedRecord, decode_key, decode_record
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from partage.jobs.replay.capture import Capture
-    from partage.jobs.replay.engines import Engine, Rows
+    from partage.jobs.replay.engines import LazyRows, ReplayEngine
 
 __all__ = [
     "OUT_COLUMNS",
@@ -83,13 +83,13 @@ _Named = tuple[int, str] | WireFormatError
 
 
 def decode_job(
-    engine: Engine,
+    engine: ReplayEngine,
     capture: Capture,
     selection: Selection = EVERYTHING,
     *,
     commits_table: CommitsTable | None = None,
     sort: bool = False,
-) -> Rows:
+) -> LazyRows:
     """Decode every record of ``__consumer_offsets`` in a capture; return the results as lazy rows.
 
     The rows are group records, commit runs (offset commits of one partition within a minute and
@@ -109,9 +109,9 @@ def decode_job(
     job = _DecodeTask(batches, selection, commits_table, many, sort, capture.known)
     if capture.table is not None or sort:
         found = sorted_records(engine, capture) if sort else record_rows(engine, capture)
-        return found.run(partial(_decode_table_batches, job), ddl)
+        return found.apply_job(partial(_decode_table_batches, job), ddl)
     tasks = count_tasks(capture.slices, engine.cores)
-    return engine.run(partial(_decode_slices, capture.slices, job), count, tasks, ddl)
+    return engine.run_job(partial(_decode_slices, capture.slices, job), count, tasks, ddl)
 
 
 #: Records of a worker from which on the compiled kernel is sooner done than NumPy.
@@ -152,9 +152,7 @@ class _DecodeTask:
 def _decode_slices(
     slices: tuple[Slice, ...], job: _DecodeTask, slice_numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Read and decode row ranges of a capture's files in a Spark task; ``slice_numbers`` are
-    indices.
-    """
+    """Read and decode some row ranges (slices) of a capture's files in a Spark task."""
     mine = (slices[n] for batch in slice_numbers for n in batch.column(0).to_pylist())
     if job.known is None:
         tables = (table for one in mine for table in read_slice(one, coded=job.many))
@@ -162,7 +160,9 @@ def _decode_slices(
         return
     digests = InputDigests(job.known)
     fresh = (
-        digests.unread(one.path, table) for one in mine for table in read_slice(one, coded=job.many)
+        digests.add_and_select_unread(one.path, table)
+        for one in mine
+        for table in read_slice(one, coded=job.many)
     )
     yield from _decode_tables((table for table in fresh if table.num_rows), job)
     yield batch_of_rows([{"kind": DecodedKind.INPUT_DIGESTS, "text": digests.to_json()}])
@@ -171,17 +171,17 @@ def _decode_slices(
 def _decode_table_batches(
     job: _DecodeTask, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Decode log records that Spark or an earlier job has read, as ``job`` says; yield
-    result rows.
-    """
+    """Decode log records that Spark or an earlier job has read; yield result rows."""
     import pyarrow as pa
 
-    tables = (widen(pa.Table.from_batches([batch])) for batch in batches if batch.num_rows)
+    tables = (
+        cast_record_columns(pa.Table.from_batches([batch])) for batch in batches if batch.num_rows
+    )
     if not job.sort:
         yield from _decode_tables(tables, job)
         return
-    tally, repeats = Tally(), RepeatedPlaces()
-    yield from _decode_tables(repeats.watch(tables), job)
+    tally, repeats = RecordTally(), RepeatedPlaces()
+    yield from _decode_tables(repeats.count_while_yielding(tables), job)
     tally.repeated = repeats.found
     yield batch_of_rows([{"kind": DecodedKind.TALLY, "text": tally.to_json()}])
 
@@ -191,14 +191,16 @@ def _decode_tables(tables: Iterable[pa.Table], job: _DecodeTask) -> Iterator[pa.
         load_kernels()
     transactions = Transactions(job.batches)
     with ExitStack() as opened:
-        writer = None if job.raw is None else opened.enter_context(closing(job.raw.writer()))
+        writer = None if job.raw is None else opened.enter_context(closing(job.raw.create_writer()))
         for table in tables:
             yield from decode_table(
                 table, transactions, job.selection, writer,
                 keep_open=job.known is not None, gaps=job.gaps,
             )  # fmt: skip
         if writer is not None:
-            rows = [{"kind": DecodedKind.RECEIPT, "text": text} for text in writer.receipts()]
+            rows = [
+                {"kind": DecodedKind.RECEIPT, "text": text} for text in writer.close_with_receipts()
+            ]
             yield batch_of_rows(rows)
 
 
@@ -221,7 +223,7 @@ def decode_table(
         keep_open: whether to yield the commits of open transactions too, undecoded.
         gaps: whether records between these may be missing, such as those of another task.
     """
-    tally = Tally()
+    tally = RecordTally()
     tally.rows = table.num_rows
     good, lost = log_columns(table)
     rows = [bad_row(row, "row", why, None) for row, why in lost]
@@ -233,12 +235,12 @@ def decode_table(
     if keep_open:
         rows += _open_commits(good, found, effects)
     tally.commit_types(found.key_version, found.value_version)
-    tally.outcomes(effects.outcome[found.row])
+    tally.count_outcomes(effects.outcome[found.row])
     tally.topic_ids = _infer_topic_ids(found)
     commits, number = _select_effective_commits(good, found, effects, others, selection, gaps=gaps)
     commits = _split_at_clock_jumps(commits, tally)
     if commits_writer is not None:
-        commits_writer.add(found, number, commits)
+        commits_writer.write_commits(found, number, commits)
     if len(others.rows):
         yield batch_of_records(good, others)
     made = reduce_to_runs(commits)
@@ -250,29 +252,29 @@ def decode_table(
 
 
 def _open_commits(
-    columns: LogColumns, commits: OffsetCommits, effects: Effects
+    columns: LogColumns, commits: OffsetCommits, effects: RecordOutcomes
 ) -> list[dict[str, Any]]:
     """Return the offset commits of open transactions as undecoded rows, for a later run.
 
     ``columns`` are the undecoded records, ``commits`` the commits among them, ``effects`` their
     effects.
     """
-    is_open = effects.outcome[commits.row] == Outcome.OPEN
+    is_open = effects.outcome[commits.row] == TransactionOutcome.OPEN
     return [
         {"kind": DecodedKind.OPEN_COMMIT, "log_partition": raw.partition, "log_offset": raw.offset,
          "timestamp_ms": raw.timestamp_ms, "key": raw.key, "value": raw.value}
-        for raw in map(columns.raw, commits.row[is_open].tolist())
+        for raw in map(columns.raw_record, commits.row[is_open].tolist())
     ]  # fmt: skip
 
 
 def retry_open_commits(
-    engine: Engine,
+    engine: ReplayEngine,
     capture: Capture,
     commits: pa.Table,
     selection: Selection,
     *,
     commits_table: CommitsTable | None = None,
-) -> Rows:
+) -> LazyRows:
     """Decode offset commits whose transactions had not ended in an earlier run; return lazy rows.
 
     ``commits`` are these commits; other arguments are those of `decode_job`. Record counts in the
@@ -282,7 +284,7 @@ def retry_open_commits(
     job = _DecodeTask(
         tuple(capture.batches or ()), selection, commits_table, many=False, known={}, gaps=True
     )
-    return engine.run(partial(_retry_task, commits, job), 1, 1, ddl)
+    return engine.run_job(partial(_retry_task, commits, job), 1, 1, ddl)
 
 
 def _retry_task(
@@ -292,21 +294,19 @@ def _retry_task(
     from pyarrow import compute as pc
 
     for _ in numbers:
-        for batch in _decode_tables([widen(commits)], job):
+        for batch in _decode_tables([cast_record_columns(commits)], job):
             is_tally = pc.equal(batch.column("kind"), pa.scalar(int(DecodedKind.TALLY), pa.int32()))
             yield batch.filter(pc.invert(is_tally))
             for text in batch.filter(is_tally).column("text").to_pylist():
-                found, change = Tally.of_json(text), Tally()
+                found, change = RecordTally.of_json(text), RecordTally()
                 change.highest, change.topic_ids = found.highest, found.topic_ids
                 change.commits = found.commits
-                change.commits[Outcome.OPEN.name.lower()] -= commits.num_rows
+                change.commits[TransactionOutcome.OPEN.name.lower()] -= commits.num_rows
                 yield batch_of_rows([{"kind": DecodedKind.TALLY, "text": change.to_json()}])
 
 
 def _infer_topic_ids(commits: OffsetCommits) -> dict[str, str]:
-    """Infer topic names by topic id from the first and last offset commit of each topic
-    (``commits``).
-    """
+    """Infer topic names by topic id from the first and last offset commit of each topic."""
     # Target assignments of consumer groups contain only topic ids. If no metadata was recorded, the
     # names of these topics occur only in commits.
     number: dict[str, int] = {}
@@ -324,9 +324,7 @@ def _infer_topic_ids(commits: OffsetCommits) -> dict[str, str]:
 
 
 def _find_highest_partitions(runs: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
-    """Return the highest valid partition number of each topic in offset commits (``runs``), as a
-    dict.
-    """
+    """Return the highest valid partition number of each topic in offset commits."""
     real = (runs.commits > 0) & (runs.partition >= 0) & (runs.partition < MOST_PARTITIONS)
     highest = np.full(len(pairs), -1, np.int64)
     np.maximum.at(highest, runs.pair[real], runs.partition[real])
@@ -337,23 +335,27 @@ def _find_highest_partitions(runs: Runs, pairs: list[tuple[str, str]]) -> dict[s
     return out
 
 
-def _find_effects(log_columns: LogColumns, transactions: Transactions, tally: Tally) -> Effects:
+def _find_effects(
+    log_columns: LogColumns, transactions: Transactions, tally: RecordTally
+) -> RecordOutcomes:
     """Find when each log record takes effect: at once, when its transaction is committed, or never.
 
     A transactional commit takes effect at the position and time of its commit marker. Ranges of
     offsets and times are added to ``tally``.
     """
     count = len(log_columns.partition)
-    made = Effects(np.empty(count, np.int8), np.empty(count, np.int64), np.empty(count, np.int64))
+    made = RecordOutcomes(
+        np.empty(count, np.int8), np.empty(count, np.int64), np.empty(count, np.int64)
+    )
     partition = log_columns.partition
     changes = (np.flatnonzero(partition[1:] != partition[:-1]) + 1).tolist()
     for first, end in pairwise([0, *changes, count] if count else []):
         p, mine = int(partition[first]), slice(first, end)
         offset, time_ms = log_columns.offset[mine], log_columns.timestamp_ms[mine]
         tally.ranges[p] = [[int(offset[0]), int(offset[-1]), end - first]]
-        tally.times(time_ms)
+        tally.count_times(time_ms)
         tally.strands[p] = find_strands(offset, time_ms)
-        found = transactions.effects(p, offset, time_ms)
+        found = transactions.find_outcomes(p, offset, time_ms)
         made.outcome[mine], made.offset[mine], made.time_ms[mine] = (
             found.outcome, found.offset, found.time_ms,
         )  # fmt: skip
@@ -363,7 +365,7 @@ def _find_effects(log_columns: LogColumns, transactions: Transactions, tally: Ta
 def _select_effective_commits(
     log_columns: LogColumns,
     decoded: OffsetCommits,
-    effects: Effects,
+    effects: RecordOutcomes,
     records: BlockRows,
     selection: Selection,
     *,
@@ -378,8 +380,8 @@ def _select_effective_commits(
     # are merged later (`history.commits.number_stretches`).
     at = _slice_if_all(decoded.row, len(log_columns.partition))
     outcome = effects.outcome[at]
-    counts = (outcome == Outcome.PLAIN) | (outcome == Outcome.COMMITTED)
-    wanted = selection.commits(decoded.pairs, decoded.pair, effects.time_ms[at])
+    counts = (outcome == TransactionOutcome.PLAIN) | (outcome == TransactionOutcome.COMMITTED)
+    wanted = selection.commit_mask(decoded.pairs, decoded.pair, effects.time_ms[at])
     number = np.flatnonzero(counts if wanted is None else counts & wanted)
     kept = _slice_if_all(number, len(decoded))
     row = at if isinstance(kept, slice) else decoded.row[kept]
@@ -395,11 +397,11 @@ def _select_effective_commits(
     return Commits(
         pair, decoded.partition[kept], log_partition, log_offset,
         effects.time_ms[row], decoded.offset[kept], decoded.value_version[kept] != TOMBSTONE,
-        outcome[kept] == Outcome.COMMITTED, stretch, decoded.series[kept],
+        outcome[kept] == TransactionOutcome.COMMITTED, stretch, decoded.series[kept],
     ), number  # fmt: skip
 
 
-def _split_at_clock_jumps(commits: Commits, tally: Tally) -> Commits:
+def _split_at_clock_jumps(commits: Commits, tally: RecordTally) -> Commits:
     """Number offset commits so that those before and after a jump of the log's clock are not
     merged.
 
@@ -491,7 +493,7 @@ def _number_later_markers(
 
 
 def group_records(
-    log_columns: LogColumns, commits: OffsetCommits, tally: Tally, selection: Selection
+    log_columns: LogColumns, commits: OffsetCommits, tally: RecordTally, selection: Selection
 ) -> BlockRows:
     """Decode all group records (not offset commits) of a task, and pack them by consumer group.
 
@@ -501,14 +503,16 @@ def group_records(
     decoder = _GroupRecordDecoder(log_columns, tally)
     damaged = dict(commits.errors)
     rows, groups, numbers, blocks = [], [], [], []
-    unselected = {group for group, _ in commits.pairs if not selection.group(group)}
+    unselected = {group for group, _ in commits.pairs if not selection.includes_group(group)}
     for group, block in decoder.split_by_group(commits.others, damaged):
-        decoded = decoder.decode(block, damaged)
-        if not selection.group(group):
+        decoded = decoder.decode_values(block, damaged)
+        if not selection.includes_group(group):
             unselected.add(group)
             continue
         good = np.array([row for row in block.tolist() if row not in damaged], np.int64)
-        chosen = good[[not selection.over(t) for t in log_columns.timestamp_ms[good].tolist()]]
+        chosen = good[
+            [not selection.is_after_end(t) for t in log_columns.timestamp_ms[good].tolist()]
+        ]
         if len(chosen):
             rows.append(chosen)
             groups += [group] * len(chosen)
@@ -518,21 +522,21 @@ def group_records(
     for row, error in sorted(damaged.items()):
         named = decoder.parse_key(row)
         part, name = ("key", None) if isinstance(named, WireFormatError) else ("value", named[1])
-        bad.append(bad_row(log_columns.raw(row), part, str(error), name))
+        bad.append(bad_row(log_columns.raw_record(row), part, str(error), name))
     tally.bad += len(damaged)
-    tally.unselect(sorted(unselected))
+    tally.store_unselected_groups(sorted(unselected))
     none = [np.zeros(0, np.int64)]
     return BlockRows(np.concatenate(none + rows), groups, np.concatenate(none + numbers), blocks,
                      bad)  # fmt: skip
 
 
-def bad_row(record: RawRecord, part: str, reason: str, group: str | None) -> dict[str, Any]:
+def bad_row(record: RawRecord, damaged_part: str, reason: str, group: str | None) -> dict[str, Any]:
     """Return the result row for a log record that cannot be decoded, with the reason ``reason``.
 
-    ``part`` is "key" or "value". ``group`` is the group's id if the key is readable.
+    ``damaged_part`` is "key" or "value". ``group`` is the group's id if the key is readable.
     """
     return {
-        "kind": DecodedKind.BAD_RECORD, "group": group, "part": part, "text": reason,
+        "kind": DecodedKind.BAD_RECORD, "group": group, "part": damaged_part, "text": reason,
         "log_partition": record.partition, "log_offset": record.offset,
         "timestamp_ms": record.timestamp_ms, "key": record.key, "value": record.value,
     }  # fmt: skip
@@ -544,15 +548,13 @@ class _GroupRecordDecoder:
     A key that occurs several times is decoded once.
     """
 
-    def __init__(self, log_columns: LogColumns, tally: Tally) -> None:
+    def __init__(self, log_columns: LogColumns, tally: RecordTally) -> None:
         self._columns, self._tally = log_columns, tally
         self._known: dict[bytes | None, _Named] = {}
         self._by_column = False
 
     def parse_key(self, row: int) -> _Named:
-        """Decode the key of record ``row``; return its type and group, or the error if it is
-        damaged.
-        """
+        """Decode a record's key; return its type and group, or the error if it is damaged."""
         key = self._columns.key[row]
         known = self._known.get(key)
         if known is None:
@@ -586,7 +588,7 @@ class _GroupRecordDecoder:
                 by_group.setdefault(named[1], []).append(row)
                 classic += named[0] == _CLASSIC
         self._by_column = classic > 0 and are_kernels_faster(rows=classic)
-        first, end = self._columns.value.bounds(np.arange(len(self._columns.value)))
+        first, end = self._columns.value.byte_bounds(np.arange(len(self._columns.value)))
         for group, some in by_group.items():
             chosen = np.array(some, np.int64)
             partition = self._columns.partition[chosen]
@@ -595,7 +597,7 @@ class _GroupRecordDecoder:
             for block in np.split(chosen, np.flatnonzero(new) + 1):
                 yield group, block
 
-    def decode(
+    def decode_values(
         self, rows: _Longs, damaged: dict[int, WireFormatError]
     ) -> tuple[list[ClassicColumns], dict[int, DecodedRecord]]:
         """Decode the values of the group records with the given indices (``rows``).
@@ -611,8 +613,8 @@ class _GroupRecordDecoder:
             columns = list(classic_columns(self._columns.value, np.array(classic, np.int64)))
             plain: set[int] = set()
             for found in columns:
-                plain.update(found.column("row").tolist())
-                versions, counts = np.unique(found.column("version"), return_counts=True)
+                plain.update(found.column_of_field("row").tolist())
+                versions, counts = np.unique(found.column_of_field("version"), return_counts=True)
                 for version, count in zip(versions.tolist(), counts.tolist(), strict=True):
                     self._tally.count_type(_CLASSIC, RECORD_TYPES[_CLASSIC], version, count)
             others = [row for row in others if row not in plain]
@@ -633,14 +635,12 @@ class _GroupRecordDecoder:
 
 @dataclass(frozen=True)
 class CommitsTable:
-    """Settings of the optional output table ``commits``, with a row for each commit that took
-    effect.
-    """
+    """Settings of the optional output table ``commits``: a row for each effective commit."""
 
     out: str
     run_id: str
 
-    def writer(self) -> CommitsWriter:
+    def create_writer(self) -> CommitsWriter:
         """Create the writer of this Spark task's file of the output table ``commits``."""
         return CommitsWriter(TableWriters(self.out, self.run_id, task_name()))
 
@@ -657,7 +657,9 @@ class CommitsWriter:
         """Close the Parquet files of the output table ``commits``."""
         self._writers.close()
 
-    def add(self, decoded: OffsetCommits, indices: NDArray[np.int64], commits: Commits) -> None:
+    def write_commits(
+        self, decoded: OffsetCommits, indices: NDArray[np.int64], commits: Commits
+    ) -> None:
         """Write offset commits that took effect to the output table ``commits``.
 
         ``indices`` are the positions of the written commits among all ``decoded`` ones.
@@ -682,15 +684,13 @@ class CommitsWriter:
             "topic_id": ids.take(pa.array(np.maximum(code, 0), mask=code < 0)),
             "transactional": pa.array(commits.transactional),
         }  # fmt: skip
-        wanted = schema("commits")
+        wanted = table_schema("commits")
         table = pa.Table.from_arrays([columns[n] for n in wanted.names], schema=wanted)
         self._writers.add_table("commits", table)
 
-    def receipts(self) -> list[str]:
-        """Close the files of table ``commits``; return each file's path, rows and size as JSON
-        text.
-        """
-        return [json.dumps(asdict(r)) for r in self._writers.finish()]
+    def close_with_receipts(self) -> list[str]:
+        """Close the files of table ``commits``; return path, rows and size of each as JSON."""
+        return [json.dumps(asdict(r)) for r in self._writers.close_with_receipts()]
 
 
 def _negative_to_null(numbers: NDArray[np.signedinteger[Any]]) -> Any:

@@ -28,7 +28,7 @@ from partage.history.commit_kernels import RUN
 from partage.history.commits import RunColumns, Runs
 from partage.history.records import ClassicState, ClassicStates, GroupRecord, LogPosition
 from partage.jobs.replay.records import LogColumns
-from partage.wire.columns.classic_groups import ClassicColumns, Payloads, Texts
+from partage.wire.columns.classic_groups import ClassicColumns, DistinctStrings, MemberPayloads
 from partage.wire.columns.classic_kernels import MEMBER, PAYLOAD, RECORD
 from partage.wire.group_log import DecodedRecord
 
@@ -270,25 +270,25 @@ def unpack_runs(rows: pa.RecordBatch) -> tuple[RunColumns, NDArray[np.int64]]:
 
 
 def _merge_topic_lists(
-    cells: pa.Array, run_counts: NDArray[np.int64], local: NDArray[np.int64]
+    topic_lists: pa.Array, run_counts: NDArray[np.int64], local: NDArray[np.int64]
 ) -> tuple[list[str], NDArray[np.int64]]:
     """Merge the topic lists of several rows into one list without duplicates, and update the
     indices.
 
     Args:
-        cells: each row's list of topics as JSON text.
+        topic_lists: each row's list of topics as JSON text.
         run_counts: number of commit summaries in each row.
         local: each summary's index into its row's list.
 
     Returns:
         The distinct topics, and each summary's index into them.
     """
-    coded: Any = cells.dictionary_encode()
+    coded: Any = topic_lists.dictionary_encode()
     codes = _NameCodes()
     lists = [[codes.code(t) for t in json.loads(text)] for text in coded.dictionary.to_pylist()]
     flat = np.array([code for one in lists for code in one], np.int64)
     begins = np.append(0, np.cumsum([len(one) for one in lists]))[:-1].astype(np.int64)
-    begin = begins[coded.indices.to_numpy()] if len(cells) else begins
+    begin = begins[coded.indices.to_numpy()] if len(topic_lists) else begins
     return codes.list, flat[np.repeat(begin, run_counts) + local] if len(local) else local
 
 
@@ -326,7 +326,7 @@ def pack_block(
         if row in others
     ]
     return _join_with_lengths(
-        [marshal.dumps(decoded, _MARSHAL), *(_pack(one, rows) for one in columns)]
+        [marshal.dumps(decoded, _MARSHAL), *(_pack_records(one, rows) for one in columns)]
     )
 
 
@@ -339,9 +339,9 @@ class BlockReader:
 
     def __init__(self) -> None:
         self._states = ClassicStates()
-        self._block: _Block | None = None
+        self._block: _RecordBlock | None = None
 
-    def records(self, rows: pa.RecordBatch) -> list[Callable[[], GroupRecord]]:
+    def record_builders(self, rows: pa.RecordBatch) -> list[Callable[[], GroupRecord]]:
         """Return one function for each row that builds the row's group record when it is called.
 
         Records are built lazily, because the caller may skip some. Call the functions in order. A
@@ -353,15 +353,15 @@ class BlockReader:
             *(rows.column(name).to_pylist() for name in names), strict=True
         ):
             if raw is not None:
-                self._block = _Block(raw, self._states)
+                self._block = _RecordBlock(raw, self._states)
             if self._block is None:
                 raise RuntimeError("a group record without its block")
             place = LogPosition(partition, offset)
-            made.append(partial(self._block.record, number, group, place, time_ms))
+            made.append(partial(self._block.build_record, number, group, place, time_ms))
         return made
 
 
-class _Block:
+class _RecordBlock:
     """Serialized records of one consumer group; they are decoded when the first one is requested.
 
     Args:
@@ -376,33 +376,35 @@ class _Block:
         self._next: tuple[int, ClassicState] | None = None
 
     def _states(self, states: ClassicStates) -> Iterator[tuple[int, ClassicState]]:
-        first, *columns = _split(self._raw or b"")
+        first, *columns = _split_by_length(self._raw or b"")
         self._raw = None
         self._others = {n: (kind, key, value) for n, kind, key, value in marshal.loads(first)}  # noqa: S302 - a worker of this job wrote it
         for raw in columns:
-            yield from states.of(_unpack(raw))
+            yield from states.yield_states(_unpack_records(raw))
 
-    def record(self, number: int, group: str, place: LogPosition, time_ms: int) -> GroupRecord:
+    def build_record(
+        self, record_index: int, group: str, log_position: LogPosition, time_ms: int
+    ) -> GroupRecord:
         """Build one of these serialized group records; call it with ascending indices.
 
         Args:
-            number: index of the record in this block.
+            record_index: index of the record in this block.
             group: the group id.
-            place: the record's position in the log.
+            log_position: the record's position in the log.
             time_ms: the record's time.
         """
         if self._raw is not None:
             self._next = next(self._classic, None)
-        while self._next is not None and self._next[0] < number:
+        while self._next is not None and self._next[0] < record_index:
             self._next = next(self._classic, None)
-        if self._next is not None and self._next[0] == number:
+        if self._next is not None and self._next[0] == record_index:
             key = {"group": group}
-            return GroupRecord(place, time_ms, "GROUP_METADATA", key, None, self._next[1])
-        kind, key, value = self._others[number]
-        return GroupRecord(place, time_ms, kind, key, value)
+            return GroupRecord(log_position, time_ms, "GROUP_METADATA", key, None, self._next[1])
+        kind, key, value = self._others[record_index]
+        return GroupRecord(log_position, time_ms, kind, key, value)
 
 
-class _Regions(NamedTuple):
+class _ByteRegions(NamedTuple):
     """Byte ranges of log records that decoded columns refer to, before and after they are packed.
 
         bytes of the records    ....[member a]......[member b][leader]....
@@ -418,7 +420,7 @@ class _Regions(NamedTuple):
     moved: _Longs
 
     @classmethod
-    def of(cls, members: _Longs, others: Sequence[_Longs]) -> _Regions:
+    def find_regions(cls, members: _Longs, others: Sequence[_Longs]) -> _ByteRegions:
         """Find the bytes of log records that must be stored because decoded columns refer to them.
 
         Args:
@@ -437,7 +439,7 @@ class _Regions(NamedTuple):
         start, end = start[order], end[order]
         return cls(start, end, np.cumsum(end - start) - (end - start))
 
-    def move(self, positions: _Longs) -> _Longs:
+    def packed_positions(self, positions: _Longs) -> _Longs:
         """Convert byte positions in the original log records to positions in the packed bytes.
 
         The result is arbitrary for a byte outside of all ranges.
@@ -447,7 +449,7 @@ class _Regions(NamedTuple):
         region = np.maximum(np.searchsorted(self.start, positions, "right") - 1, 0)
         return self.moved[region] + positions - self.start[region]
 
-    def cut(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def extract_bytes(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the bytes of all ranges in ``data``, concatenated."""
         pairs = zip(self.start.tolist(), self.end.tolist(), strict=True)
         return np.concatenate([data[:0], *(data[at:end] for at, end in pairs)])
@@ -463,13 +465,13 @@ def _sort_ranges(places: _Longs) -> tuple[_Longs, _Longs]:
     return places[:, 0], places.sum(axis=1)
 
 
-def _pack(columns: ClassicColumns, rows: _Longs) -> bytes:
+def _pack_records(columns: ClassicColumns, rows: _Longs) -> bytes:
     """Serialize some decoded records of classic groups, with the bytes that they refer to.
 
     ``rows`` are the indices of the records in ``columns``.
     """
-    number = np.minimum(np.searchsorted(rows, columns.column("row")), len(rows) - 1)
-    chosen = rows[number] == columns.column("row")
+    number = np.minimum(np.searchsorted(rows, columns.column_of_field("row")), len(rows) - 1)
+    chosen = rows[number] == columns.column_of_field("row")
     records = columns.records[chosen]
     records[:, 0] = number[chosen]
     payloads = columns.subscriptions, columns.assignments
@@ -477,41 +479,47 @@ def _pack(columns: ClassicColumns, rows: _Longs) -> bytes:
         columns.texts.positions,
         *(t.positions for one in payloads for t in (one.sent, one.names)),
     ]
-    regions = _Regions.of(columns.whole.positions, texts)
+    regions = _ByteRegions.find_regions(columns.whole.positions, texts)
 
     def moved(places: _Longs) -> _Longs:
-        return np.stack([regions.move(places[:, 0]), places[:, 1]], axis=1)
+        return np.stack([regions.packed_positions(places[:, 0]), places[:, 1]], axis=1)
 
     arrays: list[NDArray[Any]] = [records, columns.listed, columns.members,
     moved(columns.whole.positions),
                                   moved(columns.texts.positions)]  # fmt: skip
     for one in payloads:
         heads = one.heads.copy()
-        heads[:, _PAYLOAD_PLACES] = regions.move(heads[:, _PAYLOAD_PLACES].ravel()).reshape(
-            -1, len(_PAYLOAD_PLACES)
-        )
+        heads[:, _PAYLOAD_PLACES] = regions.packed_positions(
+            heads[:, _PAYLOAD_PLACES].ravel()
+        ).reshape(-1, len(_PAYLOAD_PLACES))
         arrays += [moved(one.sent.positions), moved(one.names.positions), heads, one.topics,
         one.pairs,
                    one.numbers]  # fmt: skip
-    return _join_with_lengths([one.tobytes() for one in (*arrays, regions.cut(columns.whole.data))])
+    return _join_with_lengths(
+        [one.tobytes() for one in (*arrays, regions.extract_bytes(columns.whole.data))]
+    )
 
 
-def _unpack(raw: bytes) -> ClassicColumns:
-    """Restore decoded records of classic groups from the bytes that `_pack` returned (``raw``).
+def _unpack_records(raw: bytes) -> ClassicColumns:
+    """Restore decoded records of classic groups from the bytes that `_pack_records` returned
+    (``raw``).
 
     Column ``row`` of the result is each record's index in its block.
     """
     records, listed, members, whole, texts, *rest, data = (
         np.frombuffer(part, dtype).reshape((-1, width) if width else -1)
-        for part, (dtype, width) in zip(_split(raw), _ARRAYS, strict=True)
+        for part, (dtype, width) in zip(_split_by_length(raw), _ARRAYS, strict=True)
     )
     half = len(_PAYLOAD_ARRAYS)
     subscriptions, assignments = (
-        Payloads(Texts(data, sent), heads, Texts(data, names), topics, pairs, numbers)
+        MemberPayloads(
+            DistinctStrings(data, sent), heads, DistinctStrings(data, names), topics, pairs, numbers
+        )
         for sent, names, heads, topics, pairs, numbers in (rest[:half], rest[half:])
     )
     return ClassicColumns(
-        records, listed, members, Texts(data, whole), Texts(data, texts), subscriptions,
+        records, listed, members, DistinctStrings(data, whole), DistinctStrings(data, texts),
+        subscriptions,
         assignments, np.zeros(0, np.int64),
     )  # fmt: skip
 
@@ -521,7 +529,7 @@ def _join_with_lengths(parts: Sequence[bytes]) -> bytes:
     return b"".join(piece for part in parts for piece in (len(part).to_bytes(8, "little"), part))
 
 
-def _split(raw: bytes) -> Iterator[bytes]:
+def _split_by_length(raw: bytes) -> Iterator[bytes]:
     """Yield the byte strings that `_join_with_lengths` has concatenated to ``raw``."""
     at = 0
     while at < len(raw):

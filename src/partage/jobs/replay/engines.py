@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from partage.jobs.replay.capture import Capture
-    from partage.jobs.spark.progress import Stages
+    from partage.jobs.spark.progress import StageTimes
     from partage.jobs.spark.tables import SparkTable
 
 __all__ = [
     "ENGINES",
     "LOCAL_RECORDS",
-    "Engine",
     "EngineChoice",
     "Job",
+    "LazyRows",
     "LocalEngine",
     "LocalRows",
-    "Rows",
+    "ReplayEngine",
     "SharedValue",
     "SparkEngine",
     "SparkRows",
@@ -67,35 +67,35 @@ class SharedValue(Protocol):
         """Free the shared value; no job may read it afterwards."""
 
 
-class Rows(Protocol):
+class LazyRows(Protocol):
     """Interface of a lazy table, whose rows are computed when they are read; jobs exchange such
     tables.
     """
 
-    def filter_kinds(self, *kinds: int) -> Rows:
+    def filter_kinds(self, *kinds: int) -> LazyRows:
         """Return only the result rows of the given kinds (values of column ``kind``)."""
 
-    def sorted_by(self, key: str, order: Sequence[str]) -> Rows:
-        """Sort the rows of each task by the columns ``order``.
+    def sorted_by(self, key: str, sort_columns: Sequence[str]) -> LazyRows:
+        """Sort the rows of each task by the columns ``sort_columns``.
 
         Before, rows are distributed over tasks: rows with an equal value of column ``key`` are in
         the same task.
         """
 
-    def union(self, other: Rows) -> Rows:
+    def union_rows(self, other_rows: LazyRows) -> LazyRows:
         """Return a table with the rows of this table and of another table with the same columns."""
 
-    def run(self, job: Job, ddl: str) -> Rows:
+    def apply_job(self, job: Job, ddl: str) -> LazyRows:
         """Apply a job (a function from Arrow batches to Arrow batches) to the rows; return the
         result table.
 
         ``ddl`` has the names and types of the result's columns, as Spark SQL.
         """
 
-    def collect(self, *columns: str) -> list[tuple[Any, ...]]:
+    def collect_columns(self, *columns: str) -> list[tuple[Any, ...]]:
         """Compute the lazy table, and return its named columns as a list of tuples."""
 
-    def persist(self) -> Rows:
+    def persist(self) -> LazyRows:
         """Cache the computed rows, so that several jobs can read them, and return the
         cached table.
         """
@@ -104,7 +104,7 @@ class Rows(Protocol):
         """Free the memory of rows that `persist` has cached."""
 
 
-class Engine(Protocol):
+class ReplayEngine(Protocol):
     """Interface of an engine, which runs the jobs of a replay either in Spark or in this process.
 
     Attributes:
@@ -118,27 +118,27 @@ class Engine(Protocol):
     @property
     def cores(self) -> int: ...  # noqa: D102 - see the class
 
-    def share(self, value: Any) -> SharedValue:
+    def share_value(self, shared_value: Any) -> SharedValue:
         """Make a read-only value available to all tasks of later jobs."""
 
-    def run(self, job: Job, count: int, tasks: int, ddl: str) -> Rows:
-        """Run a job on the numbers 0 to ``count`` - 1, such as indices of input files; return lazy
-        rows.
+    def run_job(self, job: Job, number_count: int, tasks: int, ddl: str) -> LazyRows:
+        """Run a job on the numbers 0 to ``number_count`` - 1, such as indices of input files;
+        return lazy rows.
 
         Args:
             job: function from Arrow batches of numbers to Arrow batches of rows.
-            count: how many numbers.
+            number_count: how many numbers.
             tasks: number of tasks that share them.
             ddl: names and types of the result's columns, as Spark SQL.
         """
 
-    def table(self, table: SparkTable) -> Rows:
+    def read_spark_table(self, table: SparkTable) -> LazyRows:
         """Return the records of a table that only Spark can read, such as Delta or Iceberg.
 
         An engine without Spark raises `InvalidConfigError`.
         """
 
-    def stage(self, stages: Stages, name: str) -> AbstractContextManager[None]:
+    def measure_stage(self, stages: StageTimes, name: str) -> AbstractContextManager[None]:
         """Measure how long a ``with`` block takes, and report the progress of its jobs.
 
         The stage called ``name`` of the run gets the measurement; ``stages`` has all stages.
@@ -160,29 +160,29 @@ class SparkRows:
         wanted = ", ".join(str(int(kind)) for kind in kinds)
         return SparkRows(self.frame.where(f"kind in ({wanted})"))
 
-    def sorted_by(self, key: str, order: Sequence[str]) -> SparkRows:
-        """Repartition the rows by column ``key``, and sort each partition by ``order``.
+    def sorted_by(self, key: str, sort_columns: Sequence[str]) -> SparkRows:
+        """Repartition the rows by column ``key``, and sort each partition by ``sort_columns``.
 
         Rows with equal keys are in the same partition.
         """
         cores = self.frame.sparkSession.sparkContext.defaultParallelism
         shuffled = self.frame.repartition(max(4, _TASKS_A_CORE * cores), key)
-        return SparkRows(shuffled.sortWithinPartitions(*order))
+        return SparkRows(shuffled.sortWithinPartitions(*sort_columns))
 
-    def union(self, other: Rows) -> SparkRows:
+    def union_rows(self, other_rows: LazyRows) -> SparkRows:
         """Return these rows and those of another data frame with equal columns."""
-        if not isinstance(other, SparkRows):
+        if not isinstance(other_rows, SparkRows):
             raise TypeError("both tables must be Spark's")
-        return SparkRows(self.frame.union(other.frame))
+        return SparkRows(self.frame.union(other_rows.frame))
 
-    def run(self, job: Job, ddl: str) -> SparkRows:
+    def apply_job(self, job: Job, ddl: str) -> SparkRows:
         """Apply a job (function of Arrow batches) to the rows; return a lazy data frame.
 
         ``ddl`` has the names and types of its columns, as Spark SQL.
         """
         return SparkRows(self.frame.mapInArrow(job, ddl))
 
-    def collect(self, *columns: str) -> list[tuple[Any, ...]]:
+    def collect_columns(self, *columns: str) -> list[tuple[Any, ...]]:
         """Compute the lazy rows in Spark and return the named columns as a list of tuples."""
         return [tuple(row) for row in self.frame.select(*columns).collect()]
 
@@ -207,27 +207,27 @@ class SparkEngine:
         """Number of Spark tasks that run at the same time."""
         return max(1, self.spark.sparkContext.defaultParallelism)
 
-    def share(self, value: Any) -> SharedValue:
+    def share_value(self, shared_value: Any) -> SharedValue:
         """Send a value to all workers as a Spark broadcast."""
-        return self.spark.sparkContext.broadcast(value)
+        return self.spark.sparkContext.broadcast(shared_value)
 
-    def run(self, job: Job, count: int, tasks: int, ddl: str) -> SparkRows:
-        """Run a job on the numbers 0 to ``count`` - 1, divided among ``tasks`` Spark tasks.
+    def run_job(self, job: Job, number_count: int, tasks: int, ddl: str) -> SparkRows:
+        """Run a job on the numbers 0 to ``number_count`` - 1, divided among ``tasks`` Spark tasks.
 
         Return the lazy result rows; ``ddl`` has the names and types of their columns.
         """
-        return SparkRows(self.spark.range(0, count, 1, max(1, tasks)).mapInArrow(job, ddl))
+        return SparkRows(self.spark.range(0, number_count, 1, max(1, tasks)).mapInArrow(job, ddl))
 
-    def table(self, table: SparkTable) -> SparkRows:
+    def read_spark_table(self, table: SparkTable) -> SparkRows:
         """Return the records of a table that only Spark can read, such as a Delta table."""
-        return SparkRows(table.rows(self.spark))
+        return SparkRows(table.read_data_frame(self.spark))
 
-    def stage(self, stages: Stages, name: str) -> AbstractContextManager[None]:
+    def measure_stage(self, stages: StageTimes, name: str) -> AbstractContextManager[None]:
         """Measure how long a ``with`` block takes, and report finished tasks of its Spark jobs.
 
         The stage called ``name`` of the run gets the measurement; ``stages`` has all stages.
         """
-        return stages.stage(name, self.spark)
+        return stages.measure_stage(name, self.spark)
 
 
 #: Rows of a batch after sorting.
@@ -278,15 +278,15 @@ class LocalRows:
 
         return self._rows(some)
 
-    def sorted_by(self, key: str, order: Sequence[str]) -> LocalRows:
-        """Sort the rows by columns ``order`` within each task.
+    def sorted_by(self, key: str, sort_columns: Sequence[str]) -> LocalRows:
+        """Sort the rows by columns ``sort_columns`` within each task.
 
         With worker processes there is one task for each process, and rows with an equal ``key`` are
         in the same task. Otherwise there is one task.
         """
         if self._workers is not None:
-            return _PartitionedRows(self, key, order, self._workers)
-        return self._rows(lambda: self._sorted(order))
+            return _PartitionedRows(self, key, sort_columns, self._workers)
+        return self._rows(lambda: self._sorted(sort_columns))
 
     def _sorted(self, order: Sequence[str]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -301,20 +301,20 @@ class LocalRows:
             yield batch
             done += batch.num_rows
 
-    def union(self, other: Rows) -> LocalRows:
+    def union_rows(self, other_rows: LazyRows) -> LocalRows:
         """Return these rows, then those of another table with equal columns."""
-        if not isinstance(other, LocalRows):
+        if not isinstance(other_rows, LocalRows):
             raise TypeError("both tables must be of this process")
-        return self._rows(lambda: chain(self, other))
+        return self._rows(lambda: chain(self, other_rows))
 
-    def run(self, job: Job, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark needs the columns
+    def apply_job(self, job: Job, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark needs the columns
         """Apply a job (function of Arrow batches) to the rows; return the lazy result table.
 
         ``ddl`` has the names and types of its columns.
         """
         return self._rows(lambda: job(iter(self)))
 
-    def collect(self, *columns: str) -> list[tuple[Any, ...]]:
+    def collect_columns(self, *columns: str) -> list[tuple[Any, ...]]:
         """Compute the lazy rows and return the named columns as a list of tuples."""
         return [
             row
@@ -358,7 +358,7 @@ class _PartitionedRows(LocalRows):
         super().__init__(lambda: chain.from_iterable(self._divide_rows()), workers=workers)
         self._unsorted, self._key, self._order = rows, key, order
 
-    def run(self, job: Job, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark needs the columns
+    def apply_job(self, job: Job, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark needs the columns
         """Apply a job to the rows of each worker process; return the lazy result table.
 
         ``ddl`` has the names and types of its columns.
@@ -369,7 +369,7 @@ class _PartitionedRows(LocalRows):
         parts = self._divide_rows()
         if self._workers is None or len(parts) < 2:
             return job(chain.from_iterable(parts))
-        return chain.from_iterable(self._workers.map(partial(_run_part, job), parts))
+        return chain.from_iterable(self._workers.map_items(partial(_run_part, job), parts))
 
     def _divide_rows(self) -> list[list[pa.RecordBatch]]:
         """Sort the rows and divide them among worker processes, as one list of Arrow batches each.
@@ -385,7 +385,7 @@ class _PartitionedRows(LocalRows):
         table = pa.Table.from_batches(batches)
         found = table.group_by(self._key).aggregate([([], "count_all")])
         counts = zip(found["count_all"].to_pylist(), found[self._key].to_pylist(), strict=True)
-        keys: list[list[Any]] = [[] for _ in range(self._workers.count + 1)]
+        keys: list[list[Any]] = [[] for _ in range(self._workers.process_count + 1)]
         rows = [0] * len(keys)
         for count, key in sorted(counts, key=lambda one: (-one[0], str(one[1]))):
             smallest = rows.index(min(rows))
@@ -455,27 +455,27 @@ class LocalEngine:
     ) -> None:
         self._opened.close()
 
-    def share(self, value: Any) -> SharedValue:
+    def share_value(self, shared_value: Any) -> SharedValue:
         """Wrap a read-only value for the jobs of a replay without Spark."""
-        return _LocalValue(value)
+        return _LocalValue(shared_value)
 
-    def run(self, job: Job, count: int, tasks: int, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark's
-        """Run a job on the numbers 0 to ``count`` - 1, such as indices of input files, without
-        Spark.
+    def run_job(self, job: Job, number_count: int, tasks: int, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark's
+        """Run a job on the numbers 0 to ``number_count`` - 1, such as indices of input files,
+        without Spark.
 
         With several processes, the numbers are divided into ``tasks`` tasks. ``ddl`` has the names
         and types of the result's columns.
         """
         if self.cores == 1:
-            return LocalRows(lambda: job(self._numbers(count)), self._on_progress)
-        batches = partial(self._in_processes, job, count, tasks)
+            return LocalRows(lambda: job(self._numbers(number_count)), self._on_progress)
+        batches = partial(self._in_processes, job, number_count, tasks)
         return LocalRows(batches, self._on_progress, self._workers)
 
     def _in_processes(self, job: Job, count: int, tasks: int) -> Iterator[pa.RecordBatch]:
         tasks = max(1, min(tasks, count))
         starts = [count * task // tasks for task in range(tasks + 1)]
         ranges = [range(*ends) for ends in pairwise(starts)]
-        found = self._workers.map(
+        found = self._workers.map_items(
             partial(_run_task, job), ranges, lambda done: self._on_progress(done, tasks)
         )
         return chain.from_iterable(found)
@@ -489,7 +489,7 @@ class LocalEngine:
         if done:  # a stage begins with (0, 0)
             self._report(done, total)
 
-    def table(self, table: SparkTable) -> LocalRows:
+    def read_spark_table(self, table: SparkTable) -> LocalRows:
         """Raise an error, because only Spark can read such a table.
 
         Raises:
@@ -498,13 +498,13 @@ class LocalEngine:
         raise InvalidConfigError("--engine", _spark_only(table), self.name)
 
     @contextmanager
-    def stage(self, stages: Stages, name: str) -> Iterator[None]:
+    def measure_stage(self, stages: StageTimes, name: str) -> Iterator[None]:
         """Measure how long a ``with`` block takes, and report how much of its job is done.
 
         The stage called ``name`` of the run gets the measurement; ``stages`` has all stages.
         """
-        with stages.stage(name):
-            self._report = lambda done, total: stages.reached(name, done, total)
+        with stages.measure_stage(name):
+            self._report = lambda done, total: stages.report_progress(name, done, total)
             yield
 
 

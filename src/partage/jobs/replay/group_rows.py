@@ -45,11 +45,11 @@ from partage.history.storms import StormTracker
 from partage.jobs.replay.capture import LogContext
 from partage.jobs.replay.decoded_rows import BlockReader, DecodedKind, unpack_runs
 from partage.jobs.replay.summary import GroupTotals
-from partage.jobs.replay.tally import Clocks
+from partage.jobs.replay.tally import ClockCorrections
 from partage.simulation.commit_statistics import CommitRate
-from partage.simulation.costs import RecordedStops, rebalance_duration, recorded_stops
+from partage.simulation.costs import RecordedStops, find_recorded_stops, rebalance_duration
 from partage.simulation.metrics import Bounds
-from partage.simulation.recorded_rebalances import OwnershipTracker, departed_members
+from partage.simulation.recorded_rebalances import OwnershipTracker, find_departed_members
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,7 +89,7 @@ class GroupInput:
 
 
 def read_group_inputs(
-    batches: Iterable[pa.RecordBatch], clocks: Clocks | None = None
+    batches: Iterable[pa.RecordBatch], clocks: ClockCorrections | None = None
 ) -> Iterator[GroupInput]:
     """Yield the decoded records and offset commits of each consumer group from sorted rows.
 
@@ -105,10 +105,8 @@ def read_group_inputs(
             )
 
 
-def _correct_records(rows: pa.RecordBatch, clocks: Clocks) -> pa.RecordBatch:
-    """Replace timestamps of brokers with a wrong clock (``clocks``) in group records; return the
-    rows.
-    """
+def _correct_records(rows: pa.RecordBatch, clocks: ClockCorrections) -> pa.RecordBatch:
+    """Replace timestamps of brokers with a wrong clock in group records; return the rows."""
     import pyarrow as pa
 
     at = rows.schema.get_field_index("timestamp_ms")
@@ -116,24 +114,24 @@ def _correct_records(rows: pa.RecordBatch, clocks: Clocks) -> pa.RecordBatch:
     times = cells.fill_null(0).to_numpy(zero_copy_only=False).copy()
     places = (rows.column(name).fill_null(-1).to_numpy(zero_copy_only=False)
               for name in ("log_partition", "log_offset"))  # fmt: skip
-    clocks.correct(*places, times)
+    clocks.correct_timestamps(*places, times)
     mask = cells.is_null().to_numpy(zero_copy_only=False)
     return rows.set_column(at, "timestamp_ms", pa.array(times, pa.int64(), mask=mask))
 
 
-def _correct_runs(runs: RunColumns, clocks: Clocks) -> None:
+def _correct_runs(runs: RunColumns, clocks: ClockCorrections) -> None:
     """Replace timestamps of brokers with a wrong clock (``clocks``) in commit runs, in place."""
     # A corrected summary begins and ends at the same time.
     names = ("first_ms", "last_ms", "minute_ms", "gap", "advanced_ms")
     first, last, minute, gap, advanced = (runs.table[RUN.index(name)] for name in names)
-    changed = clocks.correct(*runs.positions, first, last, minute)
+    changed = clocks.correct_timestamps(*runs.positions, first, last, minute)
     minute[changed] = minute[changed] // MINUTE_MS * MINUTE_MS
     gap[changed] = np.minimum(gap[changed], 0)
     advanced[changed] = np.where(advanced[changed] == NEVER, NEVER, last[changed])
 
 
 def _split_batch(
-    rows: pa.RecordBatch, reader: BlockReader, clocks: Clocks | None
+    rows: pa.RecordBatch, reader: BlockReader, clocks: ClockCorrections | None
 ) -> Iterator[GroupInput]:
     import pyarrow as pa
 
@@ -144,7 +142,7 @@ def _split_batch(
     if clocks is not None:
         _correct_runs(runs, clocks)
     runs.table[1] = np.repeat(np.cumsum(~is_run)[is_run], many)
-    records = reader.records(rows.filter(pa.array(~is_run)))
+    records = reader.record_builders(rows.filter(pa.array(~is_run)))
     edges = [0, *(np.flatnonzero(code[1:] != code[:-1]) + 1).tolist(), len(code)]
     each = np.zeros(len(code), np.int64)
     each[is_run] = many
@@ -163,15 +161,15 @@ def _split_batch(
         yield GroupInput(names[code[first]], mine, read)
 
 
-def event_row(event: Event, position: int) -> dict[str, Any]:
+def event_row(event: Event, event_index: int) -> dict[str, Any]:
     """Convert a membership event, such as a join or an eviction, to a row of table ``events``.
 
-    ``position`` is its index among the events of the same log record.
+    ``event_index`` is its index among the events of the same log record.
     """
     return {
         "incarnation": event.incarnation, "generation": event.generation,
         "log_partition": event.position.partition, "log_offset": event.position.offset,
-        "position": position, "time_ms": event.time_ms, "event": event.event,
+        "position": event_index, "time_ms": event.time_ms, "event": event.event,
         "member": event.member, "instance": event.instance, "source": event.source,
         "detail": event.detail,
     }  # fmt: skip
@@ -205,12 +203,12 @@ def rebalance_row(generation: Generation, reason: str | None) -> dict[str, Any]:
     change = compare_states(generation.previous.last if generation.previous else None, state)
     main = generation.causes[0] if generation.causes else Cause("unknown", INFERRED)
     topics = [c.detail or "" for c in generation.causes if c.kind == "topics"]
-    words = [change.cause] if not topics or not change.follow_up else []
+    words = [change.describe_cause] if not topics or not change.follow_up else []
     words += [f"topics changed: {'; '.join(topics)}"] if topics else []
     if main.other is not None:
         words.append(f"{main.kind} ({main.probability:.0%}) or {main.other}")
     return {
-        "incarnation": generation.incarnation, "generation": generation.number,
+        "incarnation": generation.incarnation, "generation": generation.generation_number,
         "log_partition": generation.position.partition, "log_offset": generation.position.offset,
         "time_ms": generation.timestamp_ms, "state_time_ms": state.state_time_ms,
         "protocol_type": state.protocol_type, "strategy": state.strategy, "leader": state.leader,
@@ -288,11 +286,11 @@ class _PendingRow:
 
         There is one pair (lower, upper) for each stopped partition with a pause.
         """
-        self.bounds += self.stops.bounds(self.pauses, clusters)
+        self.bounds += self.stops.stop_time_bounds(self.pauses, clusters)
         self.pauses = []
         return self.bounds
 
-    def stored(self, clusters: ClusterHistory) -> list[Any]:
+    def to_json_values(self, clusters: ClusterHistory) -> list[Any]:
         """Return this incomplete row as JSON values, from which a later run completes it."""
         partitions: dict[int, list[int]] = {}
         for p, timeout_ms in self.stops.timeouts.items():
@@ -300,9 +298,9 @@ class _PendingRow:
         return [self.row, [*partitions.items()], self.duration_bounds(clusters)]
 
     @classmethod
-    def restored(cls, stored: Sequence[Any]) -> _PendingRow:
-        """Restore an incomplete row of table ``rebalances`` from the JSON values that `stored`
-        returned.
+    def from_json_values(cls, stored: Sequence[Any]) -> _PendingRow:
+        """Restore an incomplete row of table ``rebalances`` from the JSON values that
+        `to_json_values` returned.
         """
         row, partitions, bounds = stored
         timeouts = {p: timeout_ms for timeout_ms, some in partitions for p in some}
@@ -329,22 +327,22 @@ class RebalanceRows:
         self._newest: _Key = (-1, -1)
         self._written: _Key = (-1, -1)
 
-    def stored(self) -> str:
+    def export_state(self) -> str:
         """Return the incomplete rows of table ``rebalances`` as JSON text, for the next run."""
         # There may be hundreds of rows, and JSON packs plain values faster than
         # `history.state_store.pack_state`.
-        storms, number = self._storms.stored()
-        waiting = [(one.stored(self._clusters), *rest) for one, *rest in storms]
-        pending = [(one.stored(self._clusters), storm) for one, storm in self._pending]
+        storms, number = self._storms.export_state()
+        waiting = [(one.to_json_values(self._clusters), *rest) for one, *rest in storms]
+        pending = [(one.to_json_values(self._clusters), storm) for one, storm in self._pending]
         keys = self._newest, self._written
         return json.dumps([waiting, number, pending, [*self._pauses.items()], keys])
 
-    def resume(self, state: str) -> None:
-        """Restore the incomplete rows from the text (``state``) that `stored` returned."""
+    def restore_state(self, state: str) -> None:
+        """Restore the incomplete rows from the text (``state``) that `export_state` returned."""
         waiting, number, pending, pauses, (newest, written) = json.loads(state)
-        restored = [(_PendingRow.restored(one), *rest) for one, *rest in waiting]
-        self._storms.resume((restored, number))
-        self._pending = deque((_PendingRow.restored(one), storm) for one, storm in pending)
+        restored = [(_PendingRow.from_json_values(one), *rest) for one, *rest in waiting]
+        self._storms.restore_state((restored, number))
+        self._pending = deque((_PendingRow.from_json_values(one), storm) for one, storm in pending)
         for one, *_ in (*self._pending, *restored):
             self._by_key.setdefault(one.key, []).append(one)
         self._pauses = {(key[0], key[1]): [Pause(*one) for one in some] for key, some in pauses}
@@ -383,9 +381,9 @@ class RebalanceRows:
         if key == self._newest or (not known and key >= self._written):
             self._pauses.setdefault(key, []).append(pause)
 
-    def finish(self) -> Iterator[dict[str, Any]]:
+    def finish_rows(self) -> Iterator[dict[str, Any]]:
         """Yield the remaining rows of table ``rebalances``, at the end of the log."""
-        self._pending.extend(self._storms.finish())
+        self._pending.extend(self._storms.finish_storms())
         while self._pending:
             yield self._complete()
 
@@ -413,7 +411,7 @@ STORED_CLASSES = (CommitRate,)
 class GroupRows:
     """Converter of one consumer group's records and offset commits to rows of the output tables.
 
-    Call `process_input` with decoded input in log order, then `finish`. The columns of
+    Call `process_input` with decoded input in log order, then `finish_rows`. The columns of
     ``rebalances`` about whether the strategy reproduces the assignment stay empty until the
     simulation.
 
@@ -450,46 +448,48 @@ class GroupRows:
         self._totals = GroupTotals(name)
         self._positions: tuple[LogPosition, int] = (LogPosition(-1, -1), 0)
 
-    def stored(self) -> tuple[Any, ...]:
+    def export_state(self) -> tuple[Any, ...]:
         """Return the consumer group's state as values, from which the next run continues."""
         # `history.state_store.pack_state` packs them with the classes `STORED_CLASSES`.
         return (
-            self._history.to_bytes(level=0), self._ownership.stored(), self._rebalances.stored(),
-            self._folding.stored(), self._traffic, self._totals.stored(), self._positions,
-            self._owners.stored(),
+            self._history.to_bytes(level=0), self._ownership.export_state(),
+            self._rebalances.export_state(),
+            self._folding.export_state(), self._traffic, self._totals.export_state(),
+            self._positions,
+            self._owners.export_state(),
         )  # fmt: skip
 
-    def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the consumer group's state from the values that `stored` returned.
+    def restore_state(self, state: tuple[Any, ...]) -> None:
+        """Restore the consumer group's state from the values that `export_state` returned.
 
         Raises:
             InvalidCaptureError: the state is of another version, or damaged.
         """
         history, ownership, rebalances, folding, self._traffic, totals, *rest = state
         self._positions, owners = rest
-        self._owners.resume(owners)
+        self._owners.restore_state(owners)
         known = self._around
         self._history = GroupHistory.from_bytes(
             history, self._clusters, known.session_timeout_ms, known.moves, known.initial_delay_ms
         )
         self._ownership = OwnershipIntervals(self._history.topics.id_of, known.span)
-        self._ownership.resume(ownership)
-        self._rebalances.resume(rebalances)
-        self._folding.resume(folding)
-        self._totals.resume(totals)
+        self._ownership.restore_state(ownership)
+        self._rebalances.restore_state(rebalances)
+        self._folding.restore_state(folding)
+        self._totals.restore_state(totals)
 
     def commit_values(self) -> dict[str, Any]:
         """Return the part of the consumer group's state that offset commits change, as
         JSON values.
         """
-        series, minutes = self._folding.stored()
+        series, minutes = self._folding.export_state()
         traffic = self._traffic.items()
         return {
             "history": self._history.commit_values(),
             "minutes": [series, np.frombuffer(minutes, np.int64).tolist()],
             "traffic": [[*pair, one.first_ms, one.last_ms, one.last_offset, one.records]
                         for pair, one in traffic],
-            "commits": self._totals.commits, "seen": self.seen,
+            "commits": self._totals.commits, "seen": self.record_ranges,
         }  # fmt: skip
 
     def resume_commits(self, values: Mapping[str, Any]) -> None:
@@ -499,7 +499,7 @@ class GroupRows:
         self._history.resume_commits(values["history"])
         series, minutes = values["minutes"]
         numbers = np.array(minutes, np.int64).tobytes()
-        self._folding.resume(([(topic, p) for topic, p in series], numbers))
+        self._folding.restore_state(([(topic, p) for topic, p in series], numbers))
         self._traffic = {(topic, p): CommitRate(*one) for topic, p, *one in values["traffic"]}
         self._totals.commits = values["commits"]
         seen = values["seen"]
@@ -507,61 +507,60 @@ class GroupRows:
         self._totals.log_partitions = set(seen["log_partitions"])
 
     @property
-    def rates(self) -> dict[tuple[str, int], float]:
+    def rate_by_partition(self) -> dict[tuple[str, int], float]:
         """Records per second of each (topic, partition), measured from the commits so far."""
-        rates = {key: one.per_second for key, one in self._traffic.items()}
+        rates = {key: one.records_per_second for key, one in self._traffic.items()}
         return {key: rate for key, rate in rates.items() if rate is not None}
 
     def process_input(self, group_input: GroupInput) -> None:
-        """Process the consumer group's next records and offset commits, which follow in
-        log order.
-        """
+        """Process the group's next records and offset commits, which follow in log order."""
         if len(group_input.runs):
             self._process_commits(group_input.runs, group_input.records)
         for record in group_input.records:
-            self.record(record)
+            self.process_record(record)
 
-    def finish(self) -> dict[str, Any]:
+    def finish_group(self) -> dict[str, Any]:
         """Write the rows that waited for later records, and return the consumer group's totals."""
-        self._write_items(self._history.finish())
-        for interval in self._ownership.finish():
+        self._write_items(self._history.finish_history())
+        for interval in self._ownership.finish_intervals():
             self._write("ownership", interval_row(interval))
         self.finish_minutes()
-        for row in self._rebalances.finish():
+        for row in self._rebalances.finish_rows():
             self._write("rebalances", row)
-        row, summary = self.totals()
-        self._writers.add("groups", row)
+        row, summary = self.group_totals()
+        self._writers.write_row("groups", row)
         return summary
 
     def finish_minutes(self) -> None:
         """Write the offset-commit counts of incomplete minutes to table ``commit_rates``."""
-        self._write_commits(self._folding.finish())
+        self._write_commits(self._folding.finish_minutes())
 
     @property
-    def seen(self) -> dict[str, Any]:
+    def record_ranges(self) -> dict[str, Any]:
         """The log partitions with records of the group, and the records' first and last
         time (ms).
         """
         totals = self._totals
         return {"ms": totals.seen_ms, "log_partitions": sorted(totals.log_partitions)}
 
-    def totals(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def group_totals(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the consumer group's counts: its row of table ``groups`` and its summary entry."""
         self._totals.set_missing(self._history.missing_before, self._history.missing_within)
-        self._totals.incarnations = self._history.incarnation
-        return {"group": self.name, **self._totals.row()}, self._totals.summary()
+        self._totals.incarnations = self._history.deletion_count
+        return {"group": self.name, **self._totals.to_table_row()}, self._totals.to_summary()
 
     def _write(self, table: str, row: dict[str, Any]) -> None:
-        self._writers.add(table, {"group": self.name, **row})
+        self._writers.write_row(table, {"group": self.name, **row})
 
     def _process_commits(self, runs: RunColumns, records: Iterator[GroupRecord]) -> None:
-        """Process a consumer group's offset commits (``runs``) and other records, merged in log
-        order.
-        """
+        """Process a group's offset commits and other records, merged in log order."""
         self._totals.set_first_position(LogPosition(*runs.positions[:, 0].tolist()))
         for log_partition in np.unique(runs.positions[0]).tolist():
             mine = runs.positions[0] == log_partition
-            first, last = runs.column("first_ms")[mine], runs.column("last_ms")[mine]
+            first, last = (
+                runs.column_of_runs("first_ms")[mine],
+                runs.column_of_runs("last_ms")[mine],
+            )
             self._totals.extend_span(log_partition, int(first.min()), int(last.max()))
         ends, before = self._stretch_ends(runs), 0
         stretches, minutes = self._folding.add_runs(runs)
@@ -569,11 +568,11 @@ class GroupRows:
         for number, stretch in stretches:
             if number > last:
                 for record in islice(records, number - before):
-                    self.record(record)
+                    self.process_record(record)
                 before = last = number
                 for place in ends.get(number, ()):
                     self._write_items(self._history.moves_until(place))
-            self._write_items(self._history.stretch(stretch))
+            self._write_items(self._history.process_commit_stretch(stretch))
             traffic = self._traffic.setdefault((stretch.topic, stretch.partition), CommitRate())
             traffic.add_stretch(stretch)
         self._write_commits(minutes)
@@ -581,7 +580,7 @@ class GroupRows:
     @staticmethod
     def _stretch_ends(runs: RunColumns) -> dict[int, list[LogPosition]]:
         """Return the last log positions of commit runs, by number of group records before them."""
-        stretch, partition = runs.column("stretch"), runs.positions[0]
+        stretch, partition = runs.column_of_runs("stretch"), runs.positions[0]
         last = np.append((stretch[1:] != stretch[:-1]) | (partition[1:] != partition[:-1]), True)
         out: dict[int, list[LogPosition]] = {}
         for number, *place in zip(
@@ -592,13 +591,13 @@ class GroupRows:
 
     def _write_commits(self, minutes: MinuteColumns) -> None:
         if len(minutes):
-            self._totals.commits += int(minutes.column("commits").sum())
+            self._totals.commits += int(minutes.column_of_minutes("commits").sum())
             columns = commit_columns(minutes, self.name)
             self._writers.add_columns("commit_rates", columns, len(minutes))
 
-    def record(self, record: GroupRecord) -> None:
+    def process_record(self, record: GroupRecord) -> None:
         """Process the next record of the consumer group, in log order."""
-        self._totals.record(record.kind, record.position, record.timestamp_ms)
+        self._totals.count_record(record.group_protocol, record.position, record.timestamp_ms)
         self._write_items(self._history.process_record(record))
 
     def _write_items(self, items: Iterable[HistoryItem]) -> None:
@@ -653,12 +652,12 @@ class GroupRows:
         row = rebalance_row(found, unsupported_reason(found.first))
         at_cluster = self._clusters.position_at(found.timestamp_ms)
         row["cluster_ms"] = self._clusters.times[at_cluster] if at_cluster >= 0 else None
-        self._totals.rebalance(row)
+        self._totals.count_rebalance(row)
         if self._collector is not None:
             self._collector.add_generation(found)
         for done in self._rebalances.add_row(found, row, self._stopped_partitions(found)):
             self._write("rebalances", done)
-        at = {"incarnation": found.incarnation, "generation": found.number}
+        at = {"incarnation": found.incarnation, "generation": found.generation_number}
         for i, member in enumerate(found.first.members):
             self._write("members", {**at, "position": i, **member_row(member, found.first)})
         for interval in found.unread_intervals:
@@ -670,9 +669,9 @@ class GroupRows:
         before = generation.previous
         if before is not None and before.incarnation != generation.incarnation:
             before = None
-        departed = departed_members(generation, before, self._around.session_timeout_ms)
+        departed = find_departed_members(generation, before, self._around.session_timeout_ms)
         rebalance = replace(self._owners.build_rebalance(generation), departures=tuple(departed))
-        return recorded_stops(rebalance, self._clusters)
+        return find_recorded_stops(rebalance, self._clusters)
 
 
 def commit_columns(minutes: MinuteColumns, group: str) -> dict[str, pa.Array]:
@@ -682,16 +681,16 @@ def commit_columns(minutes: MinuteColumns, group: str) -> dict[str, pa.Array]:
     """
     import pyarrow as pa
 
-    series = minutes.column("series")
+    series = minutes.column_of_minutes("series")
     names = pa.array([topic for topic, _ in minutes.series], pa.string())
     numbers = np.array([partition for _, partition in minutes.series], np.int32)
-    without, gap = minutes.column("commits") == 0, minutes.column("gap")
+    without, gap = minutes.column_of_minutes("commits") == 0, minutes.column_of_minutes("gap")
     columns = {
         "group": pa.repeat(pa.scalar(group), len(minutes)), "topic": names.take(pa.array(series)),
         "partition": pa.array(numbers[series]),
-        "first_offset": pa.array(minutes.column("first_offset"), mask=without),
-        "last_offset": pa.array(minutes.column("last_offset"), mask=without),
+        "first_offset": pa.array(minutes.column_of_minutes("first_offset"), mask=without),
+        "last_offset": pa.array(minutes.column_of_minutes("last_offset"), mask=without),
         "largest_gap_ms": pa.array(gap, mask=gap < 0),
     }  # fmt: skip
     same = ("minute_ms", "commits", "transactional", "tombstones")
-    return columns | {name: pa.array(minutes.column(name)) for name in same}
+    return columns | {name: pa.array(minutes.column_of_minutes(name)) for name in same}

@@ -36,7 +36,7 @@ from partage.tables.statuses import FAILED
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from partage.jobs.replay.engines import Rows, SharedValue
+    from partage.jobs.replay.engines import LazyRows, SharedValue
     from partage.jobs.replay.replay import JobResults
 
 __all__ = [
@@ -62,7 +62,7 @@ _ORDER = (
 
 
 def histories_job(
-    decoded: Rows,
+    decoded: LazyRows,
     states: SharedValue,
     selection: Selection,
     *,
@@ -70,7 +70,7 @@ def histories_job(
     run_id: str,
     log_context: LogContext | None = None,
     use_kernels: bool = False,
-) -> Rows:
+) -> LazyRows:
     """Rebuild the membership history of every consumer group and write its output tables.
 
     Return lazy rows with the written files, the totals of each group, the log partitions and times
@@ -96,17 +96,17 @@ def histories_job(
         out=out,
         run_id=run_id,
     )
-    return sorted_by_group(groups).run(job, RECEIPT_DDL)
+    return sorted_by_group(groups).apply_job(job, RECEIPT_DDL)
 
 
-def sorted_by_group(rows: Rows) -> Rows:
+def sorted_by_group(rows: LazyRows) -> LazyRows:
     """Sort decoded records by consumer group and log position; all rows of a group go to
     one task.
     """
     return rows.sorted_by("group", _ORDER)
 
 
-def bad_records_job(decoded: Rows, *, out: str, run_id: str) -> Rows:
+def bad_records_job(decoded: LazyRows, *, out: str, run_id: str) -> LazyRows:
     """Write the log records that cannot be decoded to the output table ``bad_records``.
 
     Return path, rows and size of the table's files, as lazy rows. ``decoded`` are the rows of the
@@ -114,7 +114,7 @@ def bad_records_job(decoded: Rows, *, out: str, run_id: str) -> Rows:
     """
     bad = decoded.filter_kinds(DecodedKind.BAD_RECORD)
     ordered = bad.sorted_by("log_partition", ("log_partition", "log_offset"))
-    return ordered.run(partial(_bad_task, out, run_id), RECEIPT_DDL)
+    return ordered.apply_job(partial(_bad_task, out, run_id), RECEIPT_DDL)
 
 
 def _rebuild_histories(
@@ -146,16 +146,16 @@ def _rebuild_histories(
         for found in read_group_inputs(batches, clocks_right):
             if group is None or found.group != group.rows.name:
                 if group is not None:
-                    lines += group.finish()
+                    lines += group.finish_group()
                 group = _GroupWriter(
                     found.group, clusters, selection, (writers, spill_file), log_context
                 )
                 names.append(found.group)
             group.process_input(found)
         if group is not None:
-            lines += group.finish()
-        files = [("file", json.dumps(asdict(r))) for r in writers.finish()]
-        lines.append(("part", json.dumps({"name": writers.name, "groups": names})))
+            lines += group.finish_group()
+        files = [("file", json.dumps(asdict(r))) for r in writers.close_with_receipts()]
+        lines.append(("part", json.dumps({"name": writers.file_name, "groups": names})))
     yield receipts_batch(files + lines)
 
 
@@ -178,7 +178,7 @@ class _GroupWriter:
         self._times: dict[tuple[int, int], int] = {}
         self.rows = GroupRows(name, clusters, self, around, self._collector)
 
-    def add(self, table: str, row: Mapping[str, Any]) -> None:
+    def write_row(self, table: str, row: Mapping[str, Any]) -> None:
         """Write a row of an output table of the consumer group.
 
         Rows of ``rebalances`` and ``groups`` are written later.
@@ -191,7 +191,7 @@ class _GroupWriter:
         elif table == "groups":
             self._row = dict(row)
         elif self._selection.from_ms is None or self._is_selected(table, row):
-            self._writers.add(table, row)
+            self._writers.write_row(table, row)
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
         """Write rows of table ``commit_rates``, without minutes outside of the selected times.
@@ -220,9 +220,9 @@ class _GroupWriter:
             while len(self._times) > _MOST_TIMES:
                 del self._times[next(iter(self._times))]
         if table == "ownership":
-            return row["to_ms"] is None or self._selection.started(row["to_ms"])
+            return row["to_ms"] is None or self._selection.is_after_start(row["to_ms"])
         time_ms = row["time_ms"] if table == "events" else self._times.get(key)
-        return time_ms is None or self._selection.started(time_ms)
+        return time_ms is None or self._selection.is_after_start(time_ms)
 
     def process_input(self, group_input: GroupInput) -> None:
         """Process the group's next records and commits; do nothing if an error has ended its
@@ -234,9 +234,9 @@ class _GroupWriter:
             except WHOLE_RUN:
                 raise
             except Exception as e:  # noqa: BLE001 - the other groups are published
-                self._failure = GroupFailure.of(self.rows.name, e)
+                self._failure = GroupFailure.from_error(self.rows.name, e)
 
-    def finish(self) -> list[tuple[str, str]]:
+    def finish_group(self) -> list[tuple[str, str]]:
         """Write the row of table ``groups``, and return the consumer group's results for the
         driver.
 
@@ -246,20 +246,20 @@ class _GroupWriter:
         lines: list[tuple[str, str]] = []
         if self._failure is None:
             try:
-                totals = self.rows.finish()
-                kept = self._collector.finish(self.rows.name, self.rows.rates)
+                totals = self.rows.finish_group()
+                kept = self._collector.finish_group(self.rows.name, self.rows.rate_by_partition)
                 lines = [("group", json.dumps(totals)), ("kept", json.dumps(asdict(kept)))]
             except WHOLE_RUN:
                 raise
             except Exception as e:  # noqa: BLE001 - the other groups are published
-                self._failure = GroupFailure.of(self.rows.name, e)
+                self._failure = GroupFailure.from_error(self.rows.name, e)
         if self._failure is not None:
             self._spill_file.discard_group()
-            row, totals = self.rows.totals()
-            self._row = row | self._failure.cells()
-            lines = [("group", json.dumps(totals | self._failure.cells()))]
-        seen = {"group": self.rows.name, **self.rows.seen}
-        self._writers.add("groups", self._row)
+            row, totals = self.rows.group_totals()
+            self._row = row | self._failure.column_values()
+            lines = [("group", json.dumps(totals | self._failure.column_values()))]
+        seen = {"group": self.rows.name, **self.rows.record_ranges}
+        self._writers.write_row("groups", self._row)
         return [*lines, ("seen", json.dumps(seen))]
 
 
@@ -269,8 +269,8 @@ def _bad_task(out: str, run_id: str, batches: Iterable[pa.RecordBatch]) -> Itera
             for start in range(0, batch.num_rows, 1_000):  # rows as dicts are large: some at a time
                 for row in batch.slice(start, 1_000).to_pylist():
                     place = {"partition": row["log_partition"], "offset": row["log_offset"]}
-                    writers.add("bad_records", {**row, **place, "why": row["text"]})
-        files = [json.dumps(asdict(r)) for r in writers.finish()]
+                    writers.write_row("bad_records", {**row, **place, "why": row["text"]})
+        files = [json.dumps(asdict(r)) for r in writers.close_with_receipts()]
     yield receipts_batch([("file", f) for f in files])
 
 
@@ -308,7 +308,7 @@ class GroupFailure:
     traceback: str
 
     @classmethod
-    def of(cls, group: str, error: Exception) -> GroupFailure:
+    def from_error(cls, group: str, error: Exception) -> GroupFailure:
         """Describe the exception (``error``) that ended the replay of a consumer group.
 
         Call it in the ``except`` block.
@@ -317,16 +317,16 @@ class GroupFailure:
         why = f"{type(error).__name__}: {error}"
         return cls(group, why[:_LONGEST_WHY], lines[-_LONGEST_TRACEBACK:])
 
-    def cells(self) -> dict[str, str]:
+    def column_values(self) -> dict[str, str]:
         """Return the failure as column values for the consumer group's row in table ``groups``."""
         return {"status": FAILED, "why": self.why, "traceback": self.traceback}
 
 
-def mark_failed(out: Path, results: JobResults) -> None:
+def mark_failed(output_folder: Path, results: JobResults) -> None:
     """Mark consumer groups whose simulation failed, in table ``groups`` and in the run's totals.
 
     Args:
-        out: the output folder.
+        output_folder: the output folder.
         results: results of the run's jobs; its files, groups and simulation totals are updated.
     """
     failed = results.failed
@@ -339,13 +339,15 @@ def mark_failed(out: Path, results: JobResults) -> None:
     receipts = enumerate(results.receipts)
     for i in [i for i, one in receipts if one.table == "groups"]:
         one = results.receipts[i]
-        results.receipts[i] = replace(one, bytes=_rewrite_groups_file(out / one.path, failed))
+        results.receipts[i] = replace(
+            one, bytes=_rewrite_groups_file(output_folder / one.path, failed)
+        )
 
 
 def _mark_totals(text: str, failed: Mapping[str, GroupFailure]) -> str:
     totals: dict[str, Any] = json.loads(text)
     failure = failed.get(totals["group"])
-    return text if failure is None else json.dumps(totals | failure.cells())
+    return text if failure is None else json.dumps(totals | failure.column_values())
 
 
 def _rewrite_groups_file(path: Path, failed: Mapping[str, GroupFailure]) -> int:
@@ -358,7 +360,7 @@ def _rewrite_groups_file(path: Path, failed: Mapping[str, GroupFailure]) -> int:
 
     table = parquet.ParquetFile(path).read()
     rows = [
-        row | failed[row["group"]].cells() if row["group"] in failed else row
+        row | failed[row["group"]].column_values() if row["group"] in failed else row
         for row in table.to_pylist()
     ]
     parquet.write_table(pa.Table.from_pylist(rows, schema=table.schema), path, compression="zstd")

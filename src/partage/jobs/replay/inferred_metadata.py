@@ -19,8 +19,8 @@ from partage.jobs.replay.tally import MOST_PARTITIONS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from partage.jobs.replay.engines import Rows
-    from partage.jobs.replay.tally import Tally
+    from partage.jobs.replay.engines import LazyRows
+    from partage.jobs.replay.tally import RecordTally
 
 __all__ = ["assigned_counts", "inferred_states", "state_of", "states_before", "with_earlier_states"]
 
@@ -36,7 +36,7 @@ _SUBSCRIBED = -2
 ShownPartition = tuple[str, int, int]
 
 
-def inferred_states(decoded: Rows, tally: Tally) -> tuple[Mapping[str, Any], ...]:
+def inferred_states(decoded: LazyRows, tally: RecordTally) -> tuple[Mapping[str, Any], ...]:
     """Infer topics and partition counts from assignments and offset commits, without metadata.
 
     Return a list with one metadata state, whose time is before the first record. ``decoded`` are
@@ -44,8 +44,8 @@ def inferred_states(decoded: Rows, tally: Tally) -> tuple[Mapping[str, Any], ...
     """
     counts = {topic: highest + 1 for topic, highest in tally.highest.items()}
     records = decoded.filter_kinds(DecodedKind.GROUP_RECORD)
-    found = records.run(_find_highest_assigned, "topic string, highest int")
-    for topic, highest in found.collect("topic", "highest"):
+    found = records.apply_job(_find_highest_assigned, "topic string, highest int")
+    for topic, highest in found.collect_columns("topic", "highest"):
         counts[topic] = max(counts.get(topic, 0), highest + 1)
     for topic_id in [i for i in tally.topic_ids if i in counts]:
         name = tally.topic_ids[topic_id]
@@ -55,7 +55,7 @@ def inferred_states(decoded: Rows, tally: Tally) -> tuple[Mapping[str, Any], ...
 
 
 def with_earlier_states(
-    decoded: Rows, tally: Tally, states: tuple[Mapping[str, Any], ...]
+    decoded: LazyRows, tally: RecordTally, states: tuple[Mapping[str, Any], ...]
 ) -> tuple[Mapping[str, Any], ...]:
     """Add inferred cluster metadata for the time before the first recorded metadata; return all
     states.
@@ -70,7 +70,7 @@ def with_earlier_states(
     """
     ordered = sorted(states, key=lambda state: state["ts_ms"])
     dated_back = bool(ordered[0].get("assumed"))
-    first_ms, last_ms, _ = tally.span()
+    first_ms, last_ms, _ = tally.time_range()
     if first_ms is None or last_ms is None:
         return states
     later = ordered[1:] if dated_back else ordered
@@ -81,9 +81,9 @@ def with_earlier_states(
         return states
     records = decoded.filter_kinds(DecodedKind.GROUP_RECORD)
     task = partial(_find_partitions, until_ms)
-    found = records.run(task, "topic string, highest int, time_ms long")
+    found = records.apply_job(task, "topic string, highest int, time_ms long")
     first: dict[tuple[str, int], int] = {}
-    for topic, highest, time_ms in found.collect("topic", "highest", "time_ms"):
+    for topic, highest, time_ms in found.collect_columns("topic", "highest", "time_ms"):
         first[topic, highest] = min(first.get((topic, highest), time_ms), time_ms)
     seen = [(topic, highest, time_ms) for (topic, highest), time_ms in first.items()]
     if not seen:
@@ -95,7 +95,7 @@ def with_earlier_states(
 
 
 def states_before(
-    seen: Iterable[ShownPartition],
+    topics_in_records: Iterable[ShownPartition],
     first_ms: int,
     recorded: Mapping[str, Any],
     *,
@@ -108,7 +108,8 @@ def states_before(
     that no group record mentions is as in the first recorded state.
 
     Args:
-        seen: topics with the highest partition in a group record and the record's time.
+        topics_in_records: topics with the highest partition in a group record and the record's
+            time.
         first_ms: the time of the first state.
         recorded: the first recorded state.
         committed: dict from topic to the highest partition of its offset commits, at any time.
@@ -116,7 +117,9 @@ def states_before(
     """
     ids = {t["id"]: name for name, t in recorded["topics"].items() if t.get("id")}
     by_id = {**names, **ids}
-    rows = sorted((time_ms, by_id.get(topic, topic), highest) for topic, highest, time_ms in seen)
+    rows = sorted(
+        (time_ms, by_id.get(topic, topic), highest) for topic, highest, time_ms in topics_in_records
+    )
     mentioned = {name for _, name, _ in rows}
     counts = {
         name: max((part["p"] for part in topic["partitions"]), default=-1) + 1
@@ -231,7 +234,7 @@ def _unpack_records(batches: Iterable[pa.RecordBatch]) -> Iterator[GroupRecord]:
     """Yield the group records that are packed in rows of the decode job (``batches``), in order."""
     reader = BlockReader()
     for batch in batches:
-        for make in reader.records(batch):
+        for make in reader.record_builders(batch):
             yield make()
 
 

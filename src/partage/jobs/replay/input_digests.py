@@ -22,7 +22,7 @@ from partage.wire.columns import BinaryColumn, CodedColumn
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Digests", "InputDigests", "add_digests", "convert_keys", "digests_of"]
+__all__ = ["Digests", "InputDigests", "combine_digests", "convert_keys", "digests_of"]
 
 #: Log partition -> [number of records, sum of their hashes]. Partition -1 has the records
 #: without a partition number.
@@ -37,7 +37,7 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _mix(value: _Hashes) -> _Hashes:
+def _scramble_bits(value: _Hashes) -> _Hashes:
     """Scramble the bits of 64-bit numbers as the last step of a hash function (SplitMix64).
 
     ``value`` is an array of uint64.
@@ -57,7 +57,7 @@ def _hash_cells(column: BinaryColumn | CodedColumn) -> _Hashes:
     length = np.diff(column.start).astype(np.int64)
     if column.valid is not None:
         length[~column.valid] = 0
-    out = _mix(length.astype(np.uint64) + _STEP)
+    out = _scramble_bits(length.astype(np.uint64) + _STEP)
     data = np.append(column.data, np.zeros(8, np.uint8))
     # A view in which element i is the word that begins at byte i.
     words = np.ndarray((len(data) - 7,), np.dtype("<u8"), data, strides=(1,))
@@ -67,12 +67,12 @@ def _hash_cells(column: BinaryColumn | CodedColumn) -> _Hashes:
         word = words[begin[rows] + at]
         mask = (np.uint64(1) << (8 * np.minimum(left, 7)).astype(np.uint64)) - np.uint64(1)
         word = np.where(left < 8, word & mask, word)
-        out[rows] = _mix(out[rows] * _STEP ^ word)
+        out[rows] = _scramble_bits(out[rows] * _STEP ^ word)
         rows, at = rows[left > 8], at + 8
     for row in rows.tolist():
         rest = data[begin[row] + at : begin[row] + length[row]].tobytes()
         word = np.frombuffer(blake2b(rest, digest_size=8).digest(), np.dtype("<u8"))
-        out[row] = _mix(out[row : row + 1] * _STEP ^ word)[0]
+        out[row] = _scramble_bits(out[row : row + 1] * _STEP ^ word)[0]
     if column.valid is not None:
         out[~column.valid] = 0
     return out
@@ -89,7 +89,7 @@ def digests_of(table: pa.Table) -> Digests:
     ...         "key": [b"k", b"k"], "value": [b"v", None]}
     >>> both = pa.table(rows)
     >>> first, second = (digests_of(both.slice(i, 1)) for i in (0, 1))
-    >>> add_digests(second, first) == digests_of(both), first == second
+    >>> combine_digests(second, first) == digests_of(both), first == second
     (True, False)
     """
     if not table.num_rows:
@@ -100,7 +100,7 @@ def digests_of(table: pa.Table) -> Digests:
     parts = [np.asarray(one).astype(np.int64).view(np.uint64) for one in numbers]
     parts += [_hash_cells(key_column(table["key"])), _hash_cells(binary_column(table["value"]))]
     for part in parts:
-        hashes = _mix(hashes * _STEP + part)
+        hashes = _scramble_bits(hashes * _STEP + part)
     found: Digests = {}
     for one in np.unique(partition).tolist():
         mine = hashes[partition == one]
@@ -108,13 +108,14 @@ def digests_of(table: pa.Table) -> Digests:
     return found
 
 
-def add_digests(one: Digests, other: Mapping[int, Iterable[int]]) -> Digests:
-    """Combine the digests of two sets of records (``one`` and ``other``), by log partition.
+def combine_digests(digests: Digests, other_digests: Mapping[int, Iterable[int]]) -> Digests:
+    """Combine the digests of two sets of records (``digests`` and ``other_digests``), by log
+    partition.
 
     No record may be in both sets.
     """
-    found = {partition: list(digest) for partition, digest in one.items()}
-    for partition, (records, total) in other.items():
+    found = {partition: list(digest) for partition, digest in digests.items()}
+    for partition, (records, total) in other_digests.items():
         known = found.setdefault(partition, [0, 0])
         known[0] += records
         known[1] = (known[1] + total) % _MODULUS
@@ -144,38 +145,38 @@ class InputDigests:
         self.files: dict[str, dict[str, Digests]] = {}
         self.highest: dict[int, int] = {}
 
-    def unread(self, path: str, table: pa.Table) -> pa.Table:
-        """Add a file's records (``table``) to its digests; return those that no earlier run has
+    def add_and_select_unread(self, path: str, records: pa.Table) -> pa.Table:
+        """Add a file's records (``records``) to its digests; return those that no earlier run has
         read.
         """
         import pyarrow as pa
 
         of_file = self.files.setdefault(path, {"known": {}, "new": {}})
-        fresh = table
+        fresh = records
         names = ("partition", "offset")
-        partition, offset = (table[name].fill_null(-1).to_numpy() for name in names)
+        partition, offset = (records[name].fill_null(-1).to_numpy() for name in names)
         for one in np.unique(partition).tolist():
             highest = int(offset[partition == one].max())
             self.highest[one] = max(self.highest.get(one, -1), highest)
         if self._known:
-            old = is_known(table, self._known)
-            fresh = table.filter(pa.array(~old))
-            found = digests_of(table.filter(pa.array(old)))
-            of_file["known"] = add_digests(of_file["known"], found)
-        of_file["new"] = add_digests(of_file["new"], digests_of(fresh))
+            old = is_known(records, self._known)
+            fresh = records.filter(pa.array(~old))
+            found = digests_of(records.filter(pa.array(old)))
+            of_file["known"] = combine_digests(of_file["known"], found)
+        of_file["new"] = combine_digests(of_file["new"], digests_of(fresh))
         return fresh
 
     def to_json(self) -> str:
-        """Return the digests of this task's records as JSON text, for `merge`."""
+        """Return the digests of this task's records as JSON text, for `merge_digests`."""
         return json.dumps({"files": self.files, "highest": self.highest})
 
-    def merge(self, text: str) -> None:
+    def merge_digests(self, digests_json: str) -> None:
         """Add the digests of another task, given as the JSON text of `to_json`."""
-        found = json.loads(text)
+        found = json.loads(digests_json)
         for partition, highest in found["highest"].items():
             known = self.highest.get(int(partition), -1)
             self.highest[int(partition)] = max(known, highest)
         for path, kinds in found["files"].items():
             of_file = self.files.setdefault(path, {"known": {}, "new": {}})
             for kind, digests in kinds.items():
-                of_file[kind] = add_digests(of_file[kind], convert_keys(digests))
+                of_file[kind] = combine_digests(of_file[kind], convert_keys(digests))

@@ -36,7 +36,7 @@ from uuid import uuid4
 from partage.jobs.spark.shipping import current_task
 from partage.runs.published_run import FORMAT, MANIFEST, SUMMARY
 from partage.tables.escaping import escape_document_text
-from partage.tables.schemas import TABLES, schema
+from partage.tables.schemas import TABLES, table_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,10 +46,10 @@ __all__ = [
     "Receipt",
     "RowWriter",
     "TableWriters",
-    "discard",
     "is_published",
-    "publish",
+    "publish_run",
     "remove_dead_locks",
+    "remove_unpublished_files",
     "run_lock",
     "task_name",
 ]
@@ -86,7 +86,7 @@ class RowWriter(Protocol):
     null.
     """
 
-    def add(self, table: str, row: Mapping[str, Any]) -> None:
+    def write_row(self, table: str, row: Mapping[str, Any]) -> None:
         """Write one row of an output table of a replay; the writer fills in the run id."""
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
@@ -127,7 +127,7 @@ class TableWriters:
         for writer in self._open.values():
             writer.close()
 
-    def add(self, table: str, row: Mapping[str, Any]) -> None:
+    def write_row(self, table: str, row: Mapping[str, Any]) -> None:
         """Write one row of an output table; columns that are not given are null.
 
         The column with the run id is filled in.
@@ -152,7 +152,7 @@ class TableWriters:
         """
         import pyarrow as pa
 
-        wanted, given = schema(table), {"run_id": pa.repeat(pa.scalar(self.run_id), count)}
+        wanted, given = table_schema(table), {"run_id": pa.repeat(pa.scalar(self.run_id), count)}
         given |= columns
         cells = [given[f.name] if f.name in given else pa.nulls(count, f.type) for f in wanted]
         waiting = self._tables.setdefault(table, [])
@@ -161,13 +161,13 @@ class TableWriters:
             self._flush_tables(table)
 
     @property
-    def name(self) -> str:
+    def file_name(self) -> str:
         """Name of the Parquet files that this writer creates; it is the same in each table's
         folder.
         """
         return self._name
 
-    def finish(self) -> list[Receipt]:
+    def close_with_receipts(self) -> list[Receipt]:
         """Write the buffered rows, close all Parquet files, and return a receipt for each file."""
         for table in list(self._rows):
             self._flush(table)
@@ -197,13 +197,13 @@ class TableWriters:
         self._write(table, pa.concat_tables(self._tables.pop(table)).combine_chunks())
 
     def _write(self, table: str, rows: pa.Table) -> None:
-        self.open(table)
+        self.create_file(table)
         self._open[table].write_table(rows)
         if table in self._observers:
             self._observers[table](rows)
         self._counts[table] += rows.num_rows
 
-    def open(self, table: str) -> None:
+    def create_file(self, table: str) -> None:
         """Create the Parquet file of an output table, unless this writer has already created it."""
         from pyarrow import parquet
 
@@ -211,15 +211,15 @@ class TableWriters:
             return
         path = self._out / self._path(table)
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._open[table] = parquet.ParquetWriter(path, schema(table), compression="zstd")
+        self._open[table] = parquet.ParquetWriter(path, table_schema(table), compression="zstd")
         self._counts[table] = 0
 
 
 def _table(table: str, rows: Iterable[Mapping[str, Any]], run_id: str) -> pa.Table:
     import pyarrow as pa
 
-    made, wanted = list(rows), schema(table)
-    given = _columns(made)
+    made, wanted = list(rows), table_schema(table)
+    given = _rows_to_columns(made)
     columns = [
         pa.repeat(pa.scalar(run_id, field.type), len(made)) if field.name == "run_id"
         else pa.array(given[field.name], field.type) if field.name in given
@@ -229,7 +229,7 @@ def _table(table: str, rows: Iterable[Mapping[str, Any]], run_id: str) -> pa.Tab
     return pa.Table.from_arrays(columns, schema=wanted)
 
 
-def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Sequence[Any]]:
+def _rows_to_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Sequence[Any]]:
     """Convert rows to columns; a row without a column's name has None there."""
     names = list(rows[0])
     if len(names) > 1 and all(row.keys() == rows[0].keys() for row in rows):
@@ -239,8 +239,8 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Sequence[Any]]:
     return {name: [row.get(name) for row in rows] for name in every}
 
 
-def publish(
-    out: Path,
+def publish_run(
+    output_folder: Path,
     run_id: str,
     receipts: Iterable[Receipt],
     summary: Mapping[str, Any],
@@ -251,23 +251,23 @@ def publish(
     Before, tables without rows get an empty file, and files without a receipt are removed.
 
     Args:
-        out: the output folder.
+        output_folder: the output folder.
         run_id: the id of the run.
         receipts: descriptions of the files that the workers wrote.
         summary: the content of ``summary.json``.
         state: state for the next run with ``--append``; None for none.
     """
     files = list(receipts)
-    with closing(TableWriters(str(out), run_id, "driver")) as writers:
+    with closing(TableWriters(str(output_folder), run_id, "driver")) as writers:
         for table in TABLES:
             if not any(r.table == table for r in files):
-                writers.open(table)
-        files += writers.finish()
+                writers.create_file(table)
+        files += writers.close_with_receipts()
     files.sort(key=lambda r: (r.table, r.path))
     wanted = {r.path for r in files}
     for table in TABLES:
-        for found in (out / "tables" / table / run_id).glob("*.parquet"):
-            if found.relative_to(out).as_posix() not in wanted:
+        for found in (output_folder / "tables" / table / run_id).glob("*.parquet"):
+            if found.relative_to(output_folder).as_posix() not in wanted:
                 found.unlink()
     manifest = {
         "format": FORMAT,
@@ -275,11 +275,11 @@ def publish(
         "summary": f"runs/{run_id}/{SUMMARY}",
         "tables": {t: [asdict(r) for r in files if r.table == t] for t in TABLES},
     }
-    mine = out / "runs" / run_id
+    mine = output_folder / "runs" / run_id
     mine.mkdir(parents=True, exist_ok=True)
     if state is not None:
         _write_atomically(mine / STATE, state)
-    for folder in (mine, out):
+    for folder in (mine, output_folder):
         _write_atomically(folder / SUMMARY, summary)
         _write_atomically(folder / MANIFEST, manifest)
 
@@ -294,22 +294,22 @@ def _write_atomically(path: Path, value: Mapping[str, Any]) -> None:
     temporary.replace(path)
 
 
-def discard(out: Path, run_id: str) -> None:
+def remove_unpublished_files(output_folder: Path, run_id: str) -> None:
     """Remove the files of a run's output tables that will not be published."""
     for table in TABLES:
-        shutil.rmtree(out / "tables" / table / run_id, ignore_errors=True)
+        shutil.rmtree(output_folder / "tables" / table / run_id, ignore_errors=True)
 
 
 _FOLDER = "running"
 
 
 @contextmanager
-def run_lock(out: Path, run_id: str) -> Iterator[None]:
+def run_lock(output_folder: Path, run_id: str) -> Iterator[None]:
     """Hold the lock file of a run during a ``with`` block, so that other processes keep its files.
 
-    ``out`` is the output folder.
+    ``output_folder`` is the output folder.
     """
-    path = out / _FOLDER / f"{run_id}.json"
+    path = output_folder / _FOLDER / f"{run_id}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
         pid, locked = os.getpid(), _try_lock(file)
@@ -324,22 +324,22 @@ def run_lock(out: Path, run_id: str) -> Iterator[None]:
                 path.parent.rmdir()  # the last one out
 
 
-def remove_dead_locks(out: Path) -> list[str]:
+def remove_dead_locks(output_folder: Path) -> list[str]:
     """Remove the lock files of runs whose process has ended, and return the ids of these runs.
 
-    ``out`` is the output folder.
+    ``output_folder`` is the output folder.
     """
     gone = []
-    for path in sorted((out / _FOLDER).glob("*.json")):
+    for path in sorted((output_folder / _FOLDER).glob("*.json")):
         if _is_dead(path):
             gone.append(path.stem)
             path.unlink(missing_ok=True)
     return gone
 
 
-def is_published(out: Path, run_id: str) -> bool:
+def is_published(output_folder: Path, run_id: str) -> bool:
     """Return whether a run has a manifest: it is complete, and readers may use its tables."""
-    return (out / "runs" / run_id / "manifest.json").is_file()
+    return (output_folder / "runs" / run_id / "manifest.json").is_file()
 
 
 def _is_dead(path: Path) -> bool:

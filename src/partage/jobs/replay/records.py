@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from partage.jobs.replay.capture import Capture
-    from partage.jobs.replay.engines import Engine, Rows
-    from partage.jobs.replay.tally import Tally
+    from partage.jobs.replay.engines import LazyRows, ReplayEngine
+    from partage.jobs.replay.tally import RecordTally
 
 __all__ = [
     "CAPTURE_CONTENTS",
@@ -30,6 +30,7 @@ __all__ = [
     "RepeatedPlaces",
     "Slice",
     "binary_column",
+    "cast_record_columns",
     "count_tasks",
     "current_path",
     "cut_slices",
@@ -45,7 +46,6 @@ __all__ = [
     "record_rows",
     "sorted_records",
     "unread_rows",
-    "widen",
 ]
 
 CAPTURE_CONTENTS = (
@@ -198,23 +198,27 @@ def open_parquet(path: Path, columns: Mapping[str, str]) -> Any:
 _WORDS = {"int": "an integer", "binary": "binary", "bool": "bool", "text": "a string"}
 
 
-def is_of_type(found: Any, kind: str) -> bool:
-    """Return whether an Arrow type (``found``) is an integer, binary, boolean or text type.
+def is_of_type(arrow_type: Any, type_name: str) -> bool:
+    """Return whether an Arrow type (``arrow_type``) is an integer, binary, boolean or text type.
 
-    ``kind`` is "int" (any width), "binary" or "bool"; any other kind means text. A
+    ``type_name`` is "int" (any width), "binary" or "bool"; any other kind means text. A
     dictionary-encoded type counts as the type of its values.
     """
     from pyarrow import types
 
-    if types.is_dictionary(found):
-        found = found.value_type
-    if kind == "int":
-        return bool(types.is_integer(found))
-    if kind == "binary":
-        return bool(types.is_binary(found) or types.is_large_binary(found))
-    if kind == "bool":
-        return bool(types.is_boolean(found))
-    return bool(types.is_string(found) or types.is_large_string(found) or types.is_null(found))
+    if types.is_dictionary(arrow_type):
+        arrow_type = arrow_type.value_type
+    if type_name == "int":
+        return bool(types.is_integer(arrow_type))
+    if type_name == "binary":
+        return bool(types.is_binary(arrow_type) or types.is_large_binary(arrow_type))
+    if type_name == "bool":
+        return bool(types.is_boolean(arrow_type))
+    return bool(
+        types.is_string(arrow_type)
+        or types.is_large_string(arrow_type)
+        or types.is_null(arrow_type)
+    )
 
 
 def read_slice(
@@ -254,7 +258,7 @@ def read_slice(
                     if piece.partition is not None:
                         numbers = pa.repeat(piece.partition, table.num_rows)
                         table = table.append_column("partition", numbers)
-                    yield widen(table)
+                    yield cast_record_columns(table)
                 if at >= end:
                     break
     except (pa.ArrowException, OSError, UnicodeDecodeError) as e:
@@ -263,7 +267,7 @@ def read_slice(
         ) from None
 
 
-def widen(table: pa.Table) -> pa.Table:
+def cast_record_columns(table: pa.Table) -> pa.Table:
     """Cast a table's columns: partition, offset and time to int64, key and value to binary.
 
     Keys in an Arrow dictionary stay in it.
@@ -285,19 +289,19 @@ def widen(table: pa.Table) -> pa.Table:
 _DDL = "partition bigint, offset bigint, timestamp_ms bigint, key binary, value binary"
 
 
-def record_rows(engine: Engine, capture: Capture) -> Rows:
+def record_rows(engine: ReplayEngine, capture: Capture) -> LazyRows:
     """Return all records of a capture as lazy rows, with undecoded keys and values, in any order.
 
     The columns are partition, offset, time, key and value.
     """
     if capture.table is not None:
-        return engine.table(capture.table)
+        return engine.read_spark_table(capture.table)
     tasks = count_tasks(capture.slices, engine.cores)
     job = partial(_read, capture.slices, capture.known or {})
-    return engine.run(job, len(capture.slices), tasks, _DDL)
+    return engine.run_job(job, len(capture.slices), tasks, _DDL)
 
 
-def sorted_records(engine: Engine, capture: Capture) -> Rows:
+def sorted_records(engine: ReplayEngine, capture: Capture) -> LazyRows:
     """Return all records of a capture as undecoded rows, sorted by offset in each log partition.
 
     One task has all records of a log partition. This is needed if the files do not have the order
@@ -341,13 +345,13 @@ def unread_rows(table: pa.Table, highest_read: Mapping[int, int]) -> pa.Table:
     return table.filter(pa.array(~is_known(table, highest_read))) if highest_read else table
 
 
-def overlapping_partitions(tally: Tally) -> list[int]:
+def overlapping_partitions(tally: RecordTally) -> list[int]:
     """Return the log partitions in which two batches of records have overlapping offset ranges.
 
     There, a record may have been read twice. ``tally`` has the offset ranges.
 
-    >>> from partage.jobs.replay.tally import Tally
-    >>> tally = Tally()
+    >>> from partage.jobs.replay.tally import RecordTally
+    >>> tally = RecordTally()
     >>> tally.ranges = {0: [[0, 9, 10], [10, 19, 10]], 1: [[0, 9, 10], [5, 9, 2]]}
     >>> overlapping_partitions(tally)
     [1]
@@ -381,17 +385,17 @@ class RepeatedPlaces:
         self._last: pa.Table | None = None
         self._counted = False
 
-    def watch(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    def count_while_yielding(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Yield tables of sorted records unchanged, and count offsets that occur more than once."""
         import pyarrow as pa
 
         for table in tables:
             before = [] if self._last is None else [self._last]
-            self._count(pa.concat_tables([*before, table]))
+            self._count_repeated_offsets(pa.concat_tables([*before, table]))
             self._last = table.slice(table.num_rows - 1)
             yield table
 
-    def _count(self, rows: pa.Table) -> None:
+    def _count_repeated_offsets(self, rows: pa.Table) -> None:
         """Count the offsets that occur more than once in a table of sorted records.
 
         The first row of ``rows`` is the last row of the previous table.
@@ -413,18 +417,20 @@ class RepeatedPlaces:
             one[2] |= int(differs and int(offset[at]) == one[1])
 
 
-def _find_differences(first: pa.Table, second: pa.Table) -> list[bool]:
+def _find_differences(first_rows: pa.Table, second_rows: pa.Table) -> list[bool]:
     """Return a mask of the record pairs whose keys or values differ (bool[n]).
 
-    A pair is the rows with the same index in the tables ``first`` and ``second``.
+    A pair is the rows with the same index in the tables ``first_rows`` and ``second_rows``.
     """
-    columns = [(first[name].to_pylist(), second[name].to_pylist()) for name in ("key", "value")]
+    columns = [
+        (first_rows[name].to_pylist(), second_rows[name].to_pylist()) for name in ("key", "value")
+    ]
     (keys, other_keys), (values, other_values) = columns
     pairs = zip(keys, other_keys, values, other_values, strict=True)
     return [key != other_key or value != other for key, other_key, value, other in pairs]
 
 
-def expect_no_duplicates(capture: Capture, tally: Tally) -> None:
+def expect_no_duplicates(capture: Capture, tally: RecordTally) -> None:
     """Check that no two records of a capture have the same partition and offset.
 
     Args:
@@ -479,7 +485,7 @@ class LogColumns(NamedTuple):
     value: BinaryColumn
     cells: tuple[pa.ChunkedArray, pa.ChunkedArray]
 
-    def raw(self, row: int) -> RawRecord:
+    def raw_record(self, row: int) -> RawRecord:
         """Return the log record with the index ``row``, with its undecoded key and value."""
         place = int(self.partition[row]), int(self.offset[row]), int(self.timestamp_ms[row])
         return RawRecord(*place, self.key[row], self.value[row])
@@ -548,16 +554,17 @@ def is_sorted(first: NDArray[Any], second: NDArray[Any]) -> bool:
     return bool(np.all(up | (same & (second[1:] >= second[:-1]))))
 
 
-def key_column(cells: pa.ChunkedArray) -> BinaryColumn | CodedColumn:
-    """Convert an Arrow column of keys (``cells``) to the column class that compiled decoders read.
+def key_column(arrow_column: pa.ChunkedArray) -> BinaryColumn | CodedColumn:
+    """Convert an Arrow column of keys (``arrow_column``) to the column class that compiled decoders
+    read.
 
     A dictionary-encoded column stays dictionary-encoded.
     """
     import pyarrow as pa
 
-    if not pa.types.is_dictionary(cells.type) or not len(cells):
-        return binary_column(cells)
-    whole = cells.unify_dictionaries().combine_chunks()
+    if not pa.types.is_dictionary(arrow_column.type) or not len(arrow_column):
+        return binary_column(arrow_column)
+    whole = arrow_column.unify_dictionaries().combine_chunks()
     code = whole.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
     if whole.dictionary.null_count:  # a dictionary may have a null too
         gone = whole.dictionary.is_null().to_numpy(zero_copy_only=False)
@@ -565,13 +572,13 @@ def key_column(cells: pa.ChunkedArray) -> BinaryColumn | CodedColumn:
     return CodedColumn(binary_column(pa.chunked_array([whole.dictionary])), code)
 
 
-def binary_column(cells: pa.ChunkedArray) -> BinaryColumn:
-    """Convert an Arrow column of values (``cells``) to the column class that compiled decoders
-    read.
+def binary_column(arrow_column: pa.ChunkedArray) -> BinaryColumn:
+    """Convert an Arrow column of values (``arrow_column``) to the column class that compiled
+    decoders read.
 
     The bytes are not copied.
     """
-    if not len(cells):
-        return BinaryColumn.of([])
-    whole = cells.combine_chunks()
+    if not len(arrow_column):
+        return BinaryColumn.from_rows([])
+    whole = arrow_column.combine_chunks()
     return BinaryColumn.from_buffers(whole.buffers(), length=len(whole), offset=whole.offset)

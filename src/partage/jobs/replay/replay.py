@@ -28,10 +28,10 @@ from partage.jobs.replay.capture import context_of, open_capture, with_remote_fi
 from partage.jobs.replay.decode import CommitsTable, decode_job, worth_compiling
 from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.engines import (
-    Engine,
     EngineChoice,
+    LazyRows,
     LocalEngine,
-    Rows,
+    ReplayEngine,
     SharedValue,
     SparkEngine,
     choose_engine,
@@ -42,10 +42,10 @@ from partage.jobs.replay.inferred_metadata import inferred_states, with_earlier_
 from partage.jobs.replay.output import (
     Receipt,
     TableWriters,
-    discard,
     is_published,
-    publish,
+    publish_run,
     remove_dead_locks,
+    remove_unpublished_files,
     run_lock,
 )
 from partage.jobs.replay.records import expect_no_duplicates, overlapping_partitions
@@ -60,10 +60,10 @@ from partage.jobs.replay.state_files import (
     state_folder,
 )
 from partage.jobs.replay.streams_settings import read_streams_facts
-from partage.jobs.replay.summary import SimulationTotals, Summary, summarise
-from partage.jobs.replay.tally import Tally
+from partage.jobs.replay.summary import SimulationTotals, Summary, build_summary
+from partage.jobs.replay.tally import RecordTally
 from partage.jobs.spark.failures import job_errors, jvm_errors, write_errors
-from partage.jobs.spark.progress import Progress, Stages
+from partage.jobs.spark.progress import Progress, StageTimes
 from partage.model.validation import expect_local
 from partage.simulation.policies import Policy, default_policies
 
@@ -132,9 +132,9 @@ def replay(
     """
     expect_local(out, "out")
     _expect_arrow()
-    stages = Stages(progress)
+    stages = StageTimes(progress)
     started = _now_ms()
-    with stages.stage("check"):
+    with stages.measure_stage("check"):
         chosen = _parse_policies(policies, strategies)
         source = open_capture(capture, kafka=kafka)
         choice = choose_engine(engine, source, spark=spark, master=master, conf=conf)
@@ -147,33 +147,33 @@ def replay(
         _lock_run(run, opened)
         if choice.name == "local":
             opened.enter_context(write_errors(run.out))
-            running: Engine = opened.enter_context(LocalEngine(count))
+            running: ReplayEngine = opened.enter_context(LocalEngine(count))
         else:
             started_spark = _start_spark_engine(
-                source, run, stages, given=spark, master=master, conf=conf
+                source, run, stages, users_session=spark, master=master, conf=conf
             )
             running, source = opened.enter_context(started_spark)
-        appender = Appender.of(run, source) if append else None
+        appender = Appender.for_run(run, source) if append else None
         try:
             done = run_jobs(running, source, run, stages, appender)
         except StaleStateError as e:
             if appender is None:
                 raise
             _remove(run.out, run.id)
-            appender = appender.full(str(e))
+            appender = appender.without_last_run(str(e))
             done = run_jobs(running, source, run, stages, appender)
-        with stages.stage("publish"):
+        with stages.measure_stage("publish"):
             head = _run_header(source, run, running, choice, done)
-            return _publish(done, head, run, stages, appender)
+            return _publish_results(done, head, run, stages, appender)
 
 
 @contextmanager
 def _start_spark_engine(
-    source: Capture,
+    capture: Capture,
     run: ReplayRun,
-    stages: Stages,
+    stages: StageTimes,
     *,
-    given: SparkSession | None,
+    users_session: SparkSession | None,
     master: str | None,
     conf: Mapping[str, str] | None,
 ) -> Iterator[tuple[SparkEngine, Capture]]:
@@ -182,24 +182,24 @@ def _start_spark_engine(
     The metadata files of a capture in remote storage are downloaded first.
 
     Args:
-        source: the capture.
+        capture: the capture.
         run: the settings of the run.
         stages: measures the run's stages.
-        given: the user's session; None starts one.
+        users_session: the user's session; None starts one.
         master: Spark's master; None for the default.
         conf: the user's Spark settings.
     """
-    from partage.jobs.spark.session import session
+    from partage.jobs.spark.session import spark_session
 
     # Records in files are read by the workers: what Java then does is not worth compiling well.
-    brief = source.table is None
+    brief = capture.table is None
     with jvm_errors(), ExitStack() as opened:
-        with stages.stage("start Spark"):
-            started = session(given, brief=brief, master=master, conf=conf)
+        with stages.measure_stage("start Spark"):
+            started = spark_session(users_session, is_short=brief, master=master, conf=conf)
             spark = opened.enter_context(started)
-            source = opened.enter_context(with_remote_files(spark, source))
+            capture = opened.enter_context(with_remote_files(spark, capture))
         with job_errors(run.out):
-            yield SparkEngine(spark), source
+            yield SparkEngine(spark), capture
 
 
 def _lock_run(run: ReplayRun, exit_stack: ExitStack) -> None:
@@ -217,11 +217,11 @@ def _lock_run(run: ReplayRun, exit_stack: ExitStack) -> None:
     exit_stack.push(partial(_clear_up, run))
 
 
-def _publish(
+def _publish_results(
     results: JobResults,
     first_fields: dict[str, Any],
     run: ReplayRun,
-    stages: Stages,
+    stages: StageTimes,
     appender: Appender | None,
 ) -> Summary:
     """Publish the output tables and the summary of a replay run, and return the summary.
@@ -233,14 +233,16 @@ def _publish(
         stages: durations of the run's stages.
         appender: has the last run's state, if this run continues it.
     """
-    found, state = summarise(results), None
+    found, state = build_summary(results), None
     if appender is not None:
-        state = appender.state(results)
-        notes = [*first_fields.get("notes", ()), appender.note(results)]
-        first_fields = {**first_fields, "notes": notes, "append": appender.counts(results)}
+        state = appender.build_state(results)
+        notes = [*first_fields.get("notes", ()), appender.append_message(results)]
+        first_fields = {**first_fields, "notes": notes, "append": appender.append_counts(results)}
     results.receipts.append(_write_run_row(run, first_fields, found))
     summary = {**first_fields, "seconds": dict(stages.seconds), **found}
-    publish(run.out, run.id, results.receipts, summary, None if state is None else state.to_json())
+    publish_run(
+        run.out, run.id, results.receipts, summary, None if state is None else state.to_json()
+    )
     remove_stale_state(run.out, state)
     return summary
 
@@ -258,7 +260,7 @@ def _clear_up(run: ReplayRun, error_type: object, *_: object) -> None:
 
 def _remove(out: Path, run_id: str) -> None:
     remove_spill_files(out, run_id)
-    discard(out, run_id)
+    remove_unpublished_files(out, run_id)
     discard_state(out, run_id)
 
 
@@ -304,7 +306,7 @@ def _now_ms() -> int:
 
 
 def _run_header(
-    source: Capture, run: ReplayRun, engine: Engine, choice: EngineChoice, done: JobResults
+    source: Capture, run: ReplayRun, engine: ReplayEngine, choice: EngineChoice, done: JobResults
 ) -> dict[str, Any]:
     from importlib.metadata import version
 
@@ -315,7 +317,7 @@ def _run_header(
     return {
         "run_id": run.id,
         "capture": str(source.folder),
-        **({"selection": run.selection.as_json()} if not run.selection.everything else {}),
+        **({"selection": run.selection.as_json()} if not run.selection.is_unrestricted else {}),
         **({"unmatched_groups": unmatched} if unmatched else {}),
         **({"notes": notes} if notes else {}),
         "engine": {"name": engine.name, "reason": choice.reason},
@@ -337,7 +339,7 @@ def _write_run_row(run: ReplayRun, first_fields: dict[str, Any], summary: Summar
     """
     accounting = summary["accounting"]
     with closing(TableWriters(str(run.out), run.id, "driver")) as writers:
-        writers.add("runs", {
+        writers.write_row("runs", {
             "capture": first_fields["capture"], "started_ms": first_fields["started_ms"],
             "ended_ms": _now_ms(),
             "partage": partage.__version__, "records": accounting["records"],
@@ -345,7 +347,7 @@ def _write_run_row(run: ReplayRun, first_fields: dict[str, Any], summary: Summar
             "settings": json.dumps({"policies": first_fields["asked"], **first_fields["versions"]}),
             "coverage": json.dumps(summary["coverage"]),
         })  # fmt: skip
-        return writers.finish()[0]
+        return writers.close_with_receipts()[0]
 
 
 #: Tasks of the simulation job for each core, by engine: enough for all cores to end at about one
@@ -375,7 +377,7 @@ class JobResults:
         inferred: whether the metadata was inferred from assignments and commits.
         tally: counts of the decoded records.
         receipts: the files that workers wrote.
-        groups: JSON text of each group's totals (`GroupTotals.summary`).
+        groups: JSON text of each group's totals (`GroupTotals.to_summary`).
         simulated: totals of the simulations.
         failed: dict from group to the exception that ended its replay.
         seen: dict from group to its log partitions, and first and last time of its records.
@@ -390,7 +392,7 @@ class JobResults:
     capture: Capture
     states: tuple[Mapping[str, Any], ...] = ()
     inferred: bool = False
-    tally: Tally = field(default_factory=Tally)
+    tally: RecordTally = field(default_factory=RecordTally)
     receipts: list[Receipt] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
     simulated: SimulationTotals = field(default_factory=SimulationTotals)
@@ -403,10 +405,10 @@ class JobResults:
 
 
 def run_jobs(
-    engine: Engine,
+    engine: ReplayEngine,
     source: Capture,
     run: ReplayRun,
-    stages: Stages,
+    stages: StageTimes,
     appender: Appender | None = None,
 ) -> JobResults:
     """Run the three jobs of a replay one after the other: decode records, rebuild histories,
@@ -422,8 +424,8 @@ def run_jobs(
     done = JobResults(source)
     out = str(run.out)
     with ExitStack() as held:
-        with engine.stage(stages, "decode"):
-            decoded = _decode(engine, source, run, done, exit_stack=held, appender=appender)
+        with engine.measure_stage(stages, "decode"):
+            decoded = _decode_capture(engine, source, run, done, exit_stack=held, appender=appender)
             every = decoded if appender is None else appender.metadata_rows(engine, decoded)
             if source.table is not None:
                 source.table.expect_all(done.tally)
@@ -432,13 +434,14 @@ def run_jobs(
                 done.states = with_earlier_states(every, done.tally, source.states)
             else:
                 done.states = inferred_states(every, done.tally)
-        stages.counted("records", done.tally.rows)
-        states = engine.share(tuple(json.dumps(s) for s in done.states))
+        stages.report_count("records", done.tally.rows)
+        states = engine.share_value(tuple(json.dumps(s) for s in done.states))
         held.callback(states.destroy)
-        with engine.stage(stages, "histories"):
-            first_ms, last_ms, _ = done.tally.span()
+        with engine.measure_stage(stages, "histories"):
+            first_ms, last_ms, _ = done.tally.time_range()
             span = None if first_ms is None or last_ms is None else (first_ms, last_ms)
-            around = replace(context_of(source), span=span, clocks=done.tally.clocks())
+            clocks = done.tally.find_wrong_clocks()
+            around = replace(context_of(source), span=span, clocks=clocks)
             done.session_timeout_ms = around.session_timeout_ms
             rows = decoded if appender is None else appender.group_rows(engine, done, around)
             found = histories_job(
@@ -448,14 +451,16 @@ def run_jobs(
             kept = _add_results(found, done)
             if appender is None or appender.past is None:
                 _expect_groups(done, run.selection)
-        stages.counted("rebalances", sum(one.rebalances for one in kept))
+        stages.report_count("rebalances", sum(one.rebalance_count for one in kept))
         if done.tally.bad:
-            with engine.stage(stages, "bad records"):
+            with engine.measure_stage(stages, "bad records"):
                 _add_results(bad_records_job(decoded, out=out, run_id=run.id), done)
-        with engine.stage(stages, "replay"):
+        with engine.measure_stage(stages, "replay"):
             if appender is not None:
                 kept = appender.with_stored_results(kept)
-            streams = engine.share(read_streams_facts(source.beside or source.folder, done.groups))
+            streams = engine.share_value(
+                read_streams_facts(source.beside or source.folder, done.groups)
+            )
             held.callback(streams.destroy)
             _add_results(_simulate(engine, kept, run, (states, streams), appender), done)
             mark_failed(run.out, done)
@@ -465,20 +470,20 @@ def run_jobs(
     return done
 
 
-def _decode(
-    engine: Engine,
-    source: Capture,
+def _decode_capture(
+    engine: ReplayEngine,
+    capture: Capture,
     run: ReplayRun,
     results: JobResults,
     *,
     exit_stack: ExitStack,
     appender: Appender | None,
-) -> Rows:
+) -> LazyRows:
     """Run the job that decodes all records of the capture, and return its rows.
 
     Args:
         engine: runs the job.
-        source: the capture.
+        capture: the capture.
         run: the settings of the run.
         results: results of the run, to which the counts of records are added.
         exit_stack: exit stack; the rows stay cached until it closes.
@@ -487,14 +492,14 @@ def _decode(
     # If offset ranges of the input overlap, the records are sorted and decoded once more, to detect
     # duplicates.
     raw = CommitsTable(str(run.out), run.id) if run.raw_commits else None
-    unread = source if appender is None else appender.source
+    unread = capture if appender is None else appender.source
 
-    if source.decoded is not None and raw is not None:
+    if capture.decoded is not None and raw is not None:
         what = "is not available for the output of partage watch; replay a capture"
         raise InvalidConfigError("--commits", what, True)
 
-    def decode(*, sort: bool) -> Rows:
-        if source.decoded is None:
+    def decode(*, sort: bool) -> LazyRows:
+        if capture.decoded is None:
             rows = decode_job(engine, unread, run.selection, commits_table=raw, sort=sort)
         else:
             rows = read_stream(engine, unread, run.selection)
@@ -502,17 +507,20 @@ def _decode(
             rows = appender.with_ended_transactions(engine, rows, raw)
         rows = rows.persist()
         exit_stack.callback(rows.unpersist)
-        results.tally, results.receipts = Tally() if appender is None else appender.tally(), []
+        results.tally, results.receipts = (
+            RecordTally() if appender is None else appender.earlier_tally(),
+            [],
+        )
         _add_tallies(rows, results)
         return rows
 
     decoded = decode(sort=False)
     if appender is not None:
         appender.check_input(decoded)
-    if source.decoded is None and overlapping_partitions(results.tally):
+    if capture.decoded is None and overlapping_partitions(results.tally):
         decoded.unpersist()
         decoded = decode(sort=True)
-        expect_no_duplicates(source, results.tally)
+        expect_no_duplicates(capture, results.tally)
     return decoded
 
 
@@ -537,7 +545,7 @@ def _list_unmatched_groups(results: JobResults, selection: Selection) -> dict[st
     if not selection.groups:
         return {}
     known = [json.loads(text)["group"] for text in results.groups]
-    return selection.unmatched(known, results.tally.unselected)
+    return selection.unmatched_patterns(known, results.tally.unselected)
 
 
 def _no_group(near: Sequence[str], when: str = "") -> str:
@@ -545,7 +553,7 @@ def _no_group(near: Sequence[str], when: str = "") -> str:
     return f"no group of the capture{when} has this name{hint}"
 
 
-def _add_tallies(decoded: Rows, results: JobResults) -> None:
+def _add_tallies(decoded: LazyRows, results: JobResults) -> None:
     """Add the record counts of all tasks, and the files that they wrote, to the run's results.
 
     ``decoded`` are the rows of the decode job.
@@ -553,24 +561,24 @@ def _add_tallies(decoded: Rows, results: JobResults) -> None:
     counts = decoded.filter_kinds(DecodedKind.TALLY, DecodedKind.RECEIPT)
     # All at once: an iterator of Spark's computes one part after the other, on one core. A tally
     # of so many thousand records is a few kilobytes.
-    for kind, text in counts.collect("kind", "text"):
+    for kind, text in counts.collect_columns("kind", "text"):
         if kind == DecodedKind.TALLY:
-            results.tally.add(Tally.of_json(text))
+            results.tally.add_tally(RecordTally.of_json(text))
         else:
             results.receipts.append(Receipt(**json.loads(text)))
 
 
 def _simulate(
-    engine: Engine,
+    engine: ReplayEngine,
     kept: list[SpilledHistory],
     run: ReplayRun,
     facts: tuple[SharedValue, SharedValue],
     appender: Appender | None,
-) -> Rows:
-    with_some = [one for one in kept if one.rebalances]
+) -> LazyRows:
+    with_some = [one for one in kept if one.rebalance_count]
     work = work_units(with_some, policies=len(run.policies), cores=engine.cores)
     tasks = _SIMULATION_TASKS_PER_CORE[engine.name] * engine.cores
-    shared = engine.share(pack_tasks(work, tasks=tasks))
+    shared = engine.share_value(pack_tasks(work, tasks=tasks))
     return simulations_job(
         engine, shared, *facts, run.policies,
         selection=run.selection, out=str(run.out), run_id=run.id,
@@ -578,20 +586,20 @@ def _simulate(
     )  # fmt: skip
 
 
-def _add_results(rows: Rows, results: JobResults) -> list[SpilledHistory]:
+def _add_results(rows: LazyRows, results: JobResults) -> list[SpilledHistory]:
     """Add result rows of a job (files, group totals, failures) to the run's results.
 
     Return the positions of the groups' histories in spill files (temporary files for the
     simulation).
     """
     kept = []
-    for what, text in rows.collect("what", "text"):
+    for what, text in rows.collect_columns("what", "text"):
         if what == "file":
             results.receipts.append(Receipt(**json.loads(text)))
         elif what == "group":
             results.groups.append(text)
         elif what == "simulated":
-            results.simulated.merge(text)
+            results.simulated.merge_totals(text)
         elif what == "failed":
             failure = GroupFailure(**json.loads(text))
             results.failed.setdefault(failure.group, failure)
@@ -608,5 +616,5 @@ def _add_results(rows: Rows, results: JobResults) -> list[SpilledHistory]:
             one = json.loads(text)
             results.stored_simulations.setdefault(one["group"], {}).update(one["policies"])
         else:
-            kept.append(SpilledHistory.of(json.loads(text)))
+            kept.append(SpilledHistory.from_json_fields(json.loads(text)))
     return kept

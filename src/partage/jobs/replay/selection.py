@@ -33,8 +33,10 @@ class Selection:
         to_ms: end of the span, exclusive; None for the end of the log.
 
     >>> chosen = Selection(("orders-*",), from_ms=1_000)
-    >>> chosen.group("orders-1"), chosen.group("payments"), chosen.within(999)
-    (True, False, False)
+    >>> [chosen.includes_group(name) for name in ("orders-1", "payments")]
+    [True, False]
+    >>> chosen.is_after_start(999)
+    False
     """
 
     groups: tuple[str, ...] = ()
@@ -51,17 +53,17 @@ class Selection:
         return re.compile("|".join(translate(one) for one in self.groups))
 
     @property
-    def everything(self) -> bool:
+    def is_unrestricted(self) -> bool:
         """Return whether the selection includes all groups and all times."""
         return not self.groups and self.from_ms is None and self.to_ms is None
 
-    def group(self, name: str) -> bool:
+    def includes_group(self, name: str) -> bool:
         """Return whether the group with this id is selected: a pattern matches it, or there are no
         patterns.
         """
         return not self.groups or self._pattern.match(name) is not None
 
-    def unmatched(
+    def unmatched_patterns(
         self, groups: Collection[str], others: Collection[str] = ()
     ) -> dict[str, list[str]]:
         """Return the user's patterns that match no consumer group, with similar group ids as
@@ -74,7 +76,7 @@ class Selection:
         Returns:
             Dict from pattern to at most three similar ids, the most similar first.
 
-        >>> Selection(("billing", "order-*")).unmatched(["billing"], ["orders-1"])
+        >>> Selection(("billing", "order-*")).unmatched_patterns(["billing"], ["orders-1"])
         {'order-*': ['orders-1']}
         """
         found = {}
@@ -84,21 +86,17 @@ class Selection:
                 found[pattern] = get_close_matches(pattern, sorted({*groups, *others}), 3)
         return found
 
-    def within(self, time_ms: int) -> bool:
-        """Return whether a time (ms since the epoch) is in the time span that the user selected."""
-        return self.started(time_ms) and not self.over(time_ms)
-
-    def started(self, time_ms: int) -> bool:
+    def is_after_start(self, time_ms: int) -> bool:
         """Return whether a time (ms since the epoch) is not before the selected time span."""
         return self.from_ms is None or time_ms >= self.from_ms
 
-    def over(self, time_ms: int) -> bool:
+    def is_after_end(self, time_ms: int) -> bool:
         """Return whether a time (ms since the epoch) is after the selected time span, whose end is
         exclusive.
         """
         return self.to_ms is not None and time_ms >= self.to_ms
 
-    def commits(
+    def commit_mask(
         self, pairs: Sequence[tuple[str, str]], pair: NDArray[np.int32], time_ms: NDArray[np.int64]
     ) -> NDArray[np.bool_] | None:
         """Return a mask of the offset commits of selected groups and times; None if all are
@@ -113,7 +111,7 @@ class Selection:
         # before a rebalance.
         if not self.groups and self.to_ms is None:
             return None
-        wanted = np.array([self.group(group) for group, _ in pairs] or [True])
+        wanted = np.array([self.includes_group(group) for group, _ in pairs] or [True])
         high = _HIGHEST if self.to_ms is None else min(self.to_ms, _HIGHEST)
         return wanted[pair] & (time_ms < high)
 
@@ -126,7 +124,7 @@ class Selection:
 EVERYTHING = Selection()
 
 
-def parse_time(text: str, setting: str) -> int:
+def parse_time(time_text: str, setting: str) -> int:
     """Convert the user's time, ISO 8601 or milliseconds since the epoch, to milliseconds.
 
     ISO text without an offset is UTC. ``setting`` is the option's name, for errors.
@@ -137,7 +135,7 @@ def parse_time(text: str, setting: str) -> int:
     >>> parse_time("2026-11-21T12:00", "--from"), parse_time("1795208590312", "--from")
     (1795262400000, 1795208590312)
     """
-    said = text.strip()
+    said = time_text.strip()
     if re.fullmatch(r"[+-]?[0-9]{1,19}", said) and "-" not in said[1:]:
         made = int(said)
     else:
@@ -146,10 +144,10 @@ def parse_time(text: str, setting: str) -> int:
             found = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", said))
         except ValueError:
             what = "must be an ISO time such as 2026-11-21T12:00:00Z, or epoch milliseconds"
-            raise InvalidConfigError(setting, what, text) from None
+            raise InvalidConfigError(setting, what, time_text) from None
         if found.tzinfo is None:
             found = found.replace(tzinfo=timezone.utc)
         made = round(found.timestamp() * 1_000)
     if not _LOWEST <= made <= _HIGHEST:
-        raise InvalidConfigError(setting, "must be within 64 bits of milliseconds", text)
+        raise InvalidConfigError(setting, "must be within 64 bits of milliseconds", time_text)
     return made

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from partage.history.clusters import ClusterHistory
-    from partage.jobs.replay.engines import Engine, Rows, SharedValue
+    from partage.jobs.replay.engines import LazyRows, ReplayEngine, SharedValue
     from partage.simulation.context import SimulationContext
 
 __all__ = ["WorkUnit", "pack_tasks", "simulations_job", "work_units"]
@@ -51,7 +51,7 @@ _MOST_AT_ONCE, _MOST_BYTES_AT_ONCE = 2_048, 8 << 20
 
 
 def simulations_job(
-    engine: Engine,
+    engine: ReplayEngine,
     work: SharedValue,
     states: SharedValue,
     streams: SharedValue,
@@ -61,7 +61,7 @@ def simulations_job(
     out: str,
     run_id: str,
     store: str | None = None,
-) -> Rows:
+) -> LazyRows:
     """Simulate the histories of consumer groups under each policy, and write the output tables.
 
     Return rows with the written files, the totals of the simulations, and with ``store`` also the
@@ -82,7 +82,7 @@ def simulations_job(
     count = len(work.value)
     shared = (work, states, streams)
     job = partial(_simulate_units, shared, tuple(policies), selection, (out, run_id), store=store)
-    return engine.run(job, count, count, RECEIPT_DDL)
+    return engine.run_job(job, count, count, RECEIPT_DDL)
 
 
 def _simulate_units(
@@ -129,18 +129,18 @@ def _simulate_units(
                 simulation = _UnitSimulation(
                     unit, policies, clusters, selection, writers, totals, known
                 )
-                simulation.run()
+                simulation.simulate_unit()
                 simulation.simulate_streams(streams.value)
                 if known is not None:
                     positions += _stored_positions(unit, known)
             except WHOLE_RUN:
                 raise
             except Exception as e:  # noqa: BLE001 - the other groups are published
-                failed[group] = GroupFailure.of(group, e)
+                failed[group] = GroupFailure.from_error(group, e)
                 if block_writer is not None:
-                    block_writer.finish()
-        files = [("file", json.dumps(asdict(r))) for r in writers.finish()]
-        part = ("part", json.dumps({"name": writers.name, "groups": [*names]}))
+                    block_writer.finish_group()
+        files = [("file", json.dumps(asdict(r))) for r in writers.close_with_receipts()]
+        part = ("part", json.dumps({"name": writers.file_name, "groups": [*names]}))
     failures = [("failed", json.dumps(asdict(one))) for one in failed.values()]
     yield receipts_batch([*files, *failures, *positions, part, ("simulated", totals.to_json())])
 
@@ -153,10 +153,15 @@ def _stored_positions(unit: WorkUnit, store: GroupStore) -> list[tuple[str, str]
     whole simulations.
     """
     group = unit.history.group
-    found = [("stored simulations", json.dumps({"group": group, "policies": store.simulations()}))]
+    found = [
+        ("stored simulations", json.dumps({"group": group, "policies": store.stored_simulations()}))
+    ]
     if unit.chunks:
         found.append(
-            ("stored rebalances", json.dumps({"group": group, "blocks": store.rebalances.finish()}))
+            (
+                "stored rebalances",
+                json.dumps({"group": group, "blocks": store.rebalances.list_places()}),
+            )
         )
     return found
 
@@ -179,17 +184,21 @@ class _UnitSimulation:
     totals: SimulationTotals
     store: GroupStore | None
 
-    def run(self) -> None:
+    def simulate_unit(self) -> None:
         """Simulate the unit's rebalances one by one, and the group's whole history under each
         policy.
         """
         unit, history = self.unit, self.unit.history
-        context = history.context(self.clusters)
+        context = history.build_context(self.clusters)
         # Of a group of ordinary size nothing is read twice, and what it costs is looked up once.
-        is_small = history.rebalances <= _MOST_AT_ONCE and history.size <= _MOST_BYTES_AT_ONCE
+        is_small = (
+            history.rebalance_count <= _MOST_AT_ONCE and history.byte_count <= _MOST_BYTES_AT_ONCE
+        )
         everything = tuple(history.rebalance_rows()) if unit.policies and is_small else None
         read = history.rebalance_rows(unit.chunks)
-        for rebalance, row in everything if everything is not None and unit.whole else read:
+        for rebalance, row in (
+            everything if everything is not None and unit.is_whole_group else read
+        ):
             self._simulate_rebalance(rebalance, row, context)
         if unit.policies:
             whole = history.rebalance_rows() if everything is None else everything
@@ -209,10 +218,13 @@ class _UnitSimulation:
         for row in streams_settings_rows(
             history.group, rebalances, self.clusters, capture_data, self.selection.from_ms
         ):
-            self.writers.add("streams_settings", row)
+            self.writers.write_row("streams_settings", row)
 
     def _simulate_rebalance(
-        self, rebalance: RecordedRebalance, row: dict[str, Any], context: SimulationContext
+        self,
+        rebalance: RecordedRebalance,
+        rebalance_row: dict[str, Any],
+        context: SimulationContext,
     ) -> None:
         """Simulate one recorded rebalance under all policies, and write the output rows.
 
@@ -221,23 +233,23 @@ class _UnitSimulation:
 
         Args:
             rebalance: the recorded rebalance.
-            row: its row of table ``rebalances``.
+            rebalance_row: its row of table ``rebalances``.
             context: data of the group that all simulations share, such as commit rates.
         """
         store, known = self.store, None
-        key = "" if store is None else store.key(rebalance)
-        if not self.selection.started(rebalance.generation.timestamp_ms):
+        key = "" if store is None else store.result_key(rebalance)
+        if not self.selection.is_after_start(rebalance.generation.timestamp_ms):
             return
         if store is not None:
-            known = store.rebalances.find(key, rebalance, context)
+            known = store.rebalances.find_result(key, rebalance, context)
         if known is None:
             verdict = check_agreement(rebalance.generation, self.clusters)
             rows = list(simulate_rebalance(rebalance, self.policies, context, agrees=verdict))
             if store is not None:
-                store.rebalances.add(key, verdict, rows)
+                store.rebalances.store_result(key, verdict, rows)
         else:
             verdict, rows = known
-        self.writers.add("rebalances", row | _columns_of_verdict(verdict))
+        self.writers.write_row("rebalances", rebalance_row | _columns_of_verdict(verdict))
         self.totals.add_verdict(self.unit.history.group, rebalance.generation, verdict)
         for found in rows:
             self._write(found)
@@ -253,18 +265,18 @@ class _UnitSimulation:
         policies = [self.policies[number] for number in self.unit.policies]
         continuations = None
         if self.store is not None:
-            if not self.unit.whole:
+            if not self.unit.is_whole_group:
                 for rebalance, _ in self.unit.history.rebalance_rows():
-                    self.store.key(rebalance)
-            continuations = self.store.continuations(policies)
+                    self.store.result_key(rebalance)
+            continuations = self.store.find_continuations(policies)
         selected = _SelectedRebalances(self.selection)
-        recorded = selected.watch(rebalances)
+        recorded = selected.yield_and_mark(rebalances)
         for row in simulate_policies(recorded, policies, context, continuations):
             if (row.incarnation, row.generation) in selected:
                 self._write(row)
 
     def _write(self, row: SimulatedRebalance) -> None:
-        self.writers.add("replays", {"group": self.unit.history.group, **row.row()})
+        self.writers.write_row("replays", {"group": self.unit.history.group, **row.to_row()})
 
 
 class _SelectedRebalances:
@@ -277,12 +289,16 @@ class _SelectedRebalances:
         self._selection = selection
         self._earlier: dict[tuple[int, int], None] = {}
 
-    def watch(self, rebalances: Iterable[RecordedRebalance]) -> Iterator[RecordedRebalance]:
+    def yield_and_mark(
+        self, rebalances: Iterable[RecordedRebalance]
+    ) -> Iterator[RecordedRebalance]:
         """Yield all rebalances unchanged, and store which of them are before the selected times."""
         # Only a limited number of the newest ones is remembered, to bound memory.
         for rebalance in rebalances:
-            if not self._selection.started(rebalance.generation.timestamp_ms):
-                self._earlier[rebalance.generation.incarnation, rebalance.generation.number] = None
+            if not self._selection.is_after_start(rebalance.generation.timestamp_ms):
+                self._earlier[
+                    rebalance.generation.incarnation, rebalance.generation.generation_number
+                ] = None
                 if len(self._earlier) > 4 * _MOST_AT_ONCE:
                     del self._earlier[next(iter(self._earlier))]
             yield rebalance
@@ -332,7 +348,7 @@ class WorkUnit:
     cost: int
 
     @property
-    def whole(self) -> bool:
+    def is_whole_group(self) -> bool:
         """Return whether this unit of work has all rebalances and all policies of its consumer
         group.
         """
@@ -370,22 +386,24 @@ def _estimate_cost(history: SpilledHistory) -> int:
 
     It is the number of rebalances, weighted by their size.
     """
-    return history.rebalances + history.size // _BYTES_OF_A_REBALANCE
+    return history.rebalance_count + history.byte_count // _BYTES_OF_A_REBALANCE
 
 
-def _split_history(history: SpilledHistory, policies: int, share: int) -> list[WorkUnit]:
+def _split_history(
+    history: SpilledHistory, policies: int, rebalances_per_unit: int
+) -> list[WorkUnit]:
     """Divide the rebalances of a large consumer group into units of work for several tasks.
 
     Args:
         history: the group's history.
         policies: number of simulated policies.
-        share: number of rebalances of one unit, weighted by their size.
+        rebalances_per_unit: number of rebalances of one unit, weighted by their size.
     """
     made, chunks, count = [], [], 0
     for i, (_, size, rebalances) in enumerate(history.chunks):
         chunks.append(i)
         count += rebalances + size // _BYTES_OF_A_REBALANCE
-        if count >= share or i + 1 == len(history.chunks):
+        if count >= rebalances_per_unit or i + 1 == len(history.chunks):
             made.append(WorkUnit(history, tuple(chunks), (), count * policies))
             chunks, count = [], 0
     return made

@@ -29,7 +29,7 @@ from partage.history.events import Generation
 from partage.history.pauses import Pause
 from partage.history.state_store import pack_state, unpack_state
 from partage.jobs.replay.stored_results import StoredBlock, StoredSimulation
-from partage.simulation.commit_statistics import CommitStatistics, Rates, rates_array
+from partage.simulation.commit_statistics import CommitStatistics, Rates, rates_by_partition
 from partage.simulation.context import SimulationContext
 from partage.simulation.costs import usual_duration
 from partage.simulation.metrics import Bounds, CachedJudge
@@ -84,17 +84,17 @@ class SpilledHistory:
     stored_simulations: Mapping[str, StoredSimulation] = field(default_factory=dict)
 
     @property
-    def size(self) -> int:
+    def byte_count(self) -> int:
         """Number of bytes of the consumer group's history in the temporary file."""
         return sum(chunk[1] for chunk in self.chunks)
 
     @property
-    def rebalances(self) -> int:
+    def rebalance_count(self) -> int:
         """Number of rebalances of the consumer group."""
         return sum(chunk[2] for chunk in self.chunks)
 
     @classmethod
-    def of(cls, value: dict[str, Any]) -> SpilledHistory:
+    def from_json_fields(cls, value: dict[str, Any]) -> SpilledHistory:
         """Build a `SpilledHistory` from a dict (``value``) of its fields that was read
         from JSON.
         """
@@ -109,14 +109,14 @@ class SpilledHistory:
         for i in range(len(self.chunks)) if chunks is None else chunks:
             yield from _read(self.path, self.chunks[i][0], self.chunks[i][1])
 
-    def context(self, clusters: ClusterHistory) -> SimulationContext:
+    def build_context(self, clusters: ClusterHistory) -> SimulationContext:
         """Read the consumer group's commit statistics, and build the data that its simulations
         share.
 
         ``clusters`` is the cluster metadata over time.
         """
         commits, usual_ms, timeout_ms = _read(self.path, *self.shared)
-        weights = rates_array(commits.rates, clusters.index)
+        weights = rates_by_partition(commits.rates, clusters.index)
         context = SimulationContext(clusters, CachedJudge(), commits, usual_ms, weights)
         return context if timeout_ms is None else replace(context, server_session_ms=timeout_ms)
 
@@ -143,7 +143,7 @@ class SpillWriter:
         """Close the temporary file."""
         self._file.close()
 
-    def add(self, rebalance: SpilledRebalance) -> None:
+    def write_rebalance(self, rebalance: SpilledRebalance) -> None:
         """Add the next rebalance of the current consumer group to the temporary file."""
         self._pending.append(rebalance)
         members = rebalance[0].generation.first.members
@@ -249,13 +249,13 @@ class RebalanceCollector:
         self._rows.append(dict(row))
         self._spill_complete()
 
-    def finish(self, group: str, rates: Rates) -> SpilledHistory:
+    def finish_group(self, group: str, rates: Rates) -> SpilledHistory:
         """Write the remaining rebalances; return the position of the group's history in the
         temporary file.
 
         ``group`` is the group id, ``rates`` has records per second of each partition.
         """
-        self._rebalances.extend(self._builder.finish())
+        self._rebalances.extend(self._builder.finish_rebalances())
         self._spill_complete()
         lengths = (Bounds(*one) for one in zip(self._low, self._high, strict=True))
         return self._writer.finish_group(
@@ -266,11 +266,11 @@ class RebalanceCollector:
     def _spill_complete(self) -> None:
         """Write the complete rebalances to the temporary file, and record their durations."""
         for rebalance, row in self._take_complete():
-            length = self._context.duration(rebalance) if rebalance.pauses else None
+            length = self._context.rebalance_duration(rebalance) if rebalance.pauses else None
             if length is not None:
                 self._low.append(length.low)
                 self._high.append(length.high)
-            self._writer.add((rebalance, row))
+            self._writer.write_rebalance((rebalance, row))
 
     def _take_complete(self) -> Iterator[SpilledRebalance]:
         """Remove and yield the rebalances that are complete, with their pauses and table rows.
@@ -280,7 +280,7 @@ class RebalanceCollector:
         """
         while self._rebalances and self._rows:
             rebalance, row = self._rebalances.popleft(), self._rows.popleft()
-            key = (rebalance.generation.incarnation, rebalance.generation.number)
+            key = (rebalance.generation.incarnation, rebalance.generation.generation_number)
             # A generation that was taken over has the number of its origin, and so its pauses.
             if key != self._written:
                 self._pauses.pop(self._written, None)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from partage.jobs.replay.capture import Capture
-    from partage.jobs.replay.engines import Engine, Rows
+    from partage.jobs.replay.engines import LazyRows, ReplayEngine
 
 __all__ = [
     "STREAM",
@@ -100,7 +100,7 @@ class ReplayState:
         positions: dict from log partition to the highest offset that was read. A stream's folder
             has the newest micro-batch under `STREAM` instead.
         batches: digest of the transactional batches up to these positions; None without the file.
-        tally: counts of the decoded records, as `Tally.to_json` writes them.
+        tally: counts of the decoded records, as `RecordTally.to_json` writes them.
         decoded: files with decoded rows, relative to the output folder.
         open_commits: file with offset commits of open transactions; None without any.
         receipts: the files of the run's tables (`Receipt`).
@@ -150,7 +150,7 @@ class ReplayState:
                     raise StaleStateError(f"{name} differs: it was {was!r}, now it is {value!r}")
         return state
 
-    def paths(self) -> Iterator[str]:
+    def file_paths(self) -> Iterator[str]:
         """Yield the files that this stored state needs, relative to the output folder."""
         yield from self.decoded
         if self.open_commits is not None:
@@ -159,7 +159,7 @@ class ReplayState:
         for group in self.groups.values():
             yield from dict.fromkeys(block[0] for block in group["memo"])
             for one in group["simulations"].values():
-                yield from dict.fromkeys(StoredSimulation.of(one).paths())
+                yield from dict.fromkeys(StoredSimulation.from_json_fields(one).file_paths())
 
 
 def newest_state(out: Path, settings: Mapping[str, Any]) -> tuple[str, ReplayState] | None:
@@ -181,7 +181,7 @@ def newest_state(out: Path, settings: Mapping[str, Any]) -> tuple[str, ReplaySta
     except (OSError, ValueError, RecursionError) as e:
         raise StaleStateError(f"its state cannot be read ({type(e).__name__})") from None
     state = ReplayState.of_json(found, settings)
-    missing = next((path for path in state.paths() if not (out / path).is_file()), None)
+    missing = next((path for path in state.file_paths() if not (out / path).is_file()), None)
     if missing is not None:
         raise StaleStateError(f"its file {missing} is missing")
     return str(run_id), state
@@ -200,7 +200,7 @@ def remove_stale_state(out: Path, state: ReplayState | None) -> None:
     """
     if len([*(out / "running").glob("*.json")]) > 1:
         return
-    needed = set() if state is None else {out / path for path in state.paths()}
+    needed = set() if state is None else {out / path for path in state.file_paths()}
     for path in (out / _FOLDER).glob("*/*"):
         if path not in needed:
             path.unlink(missing_ok=True)
@@ -219,19 +219,19 @@ def discard_state(out: Path, run_id: str) -> None:
 # -- decoded rows ------------------------------------------------------------------------------
 
 
-def group_rows_of(rows: Rows) -> Rows:
+def group_rows_of(rows: LazyRows) -> LazyRows:
     """Return only the group records and offset commits of the decode job's rows."""
     return rows.filter_kinds(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
 
 
-def write_decoded(rows: Rows, out: Path, run_id: str) -> list[str]:
+def write_decoded(rows: LazyRows, out: Path, run_id: str) -> list[str]:
     """Store rows of the decode job, sorted by group, for the next run; return the files' paths.
 
     The paths are relative to the output folder (``out``).
     """
     job = partial(_write_task, str(out), run_id)
-    found = sorted_by_group(group_rows_of(rows)).run(job, RECEIPT_DDL)
-    return sorted(text for _, text in found.collect("what", "text"))
+    found = sorted_by_group(group_rows_of(rows)).apply_job(job, RECEIPT_DDL)
+    return sorted(text for _, text in found.collect_columns("what", "text"))
 
 
 def _write_task(
@@ -254,8 +254,8 @@ def _write_task(
 
 
 def read_decoded(
-    engine: Engine, out: Path, paths: Sequence[str], groups: frozenset[str] | None = None
-) -> Rows:
+    engine: ReplayEngine, out: Path, paths: Sequence[str], groups: frozenset[str] | None = None
+) -> LazyRows:
     """Return rows that decode jobs of earlier runs have stored, as lazy rows.
 
     Args:
@@ -266,7 +266,7 @@ def read_decoded(
     """
     ddl = ", ".join(f"`{name}` {kind}" for name, kind in OUT_COLUMNS.items())
     files = tuple(str(out / path) for path in paths)
-    return engine.run(partial(_read_task, files, groups), len(files), len(files), ddl)
+    return engine.run_job(partial(_read_task, files, groups), len(files), len(files), ddl)
 
 
 def _read_task(
@@ -288,7 +288,7 @@ def _read_task(
                     yield rows
 
 
-def read_stream(engine: Engine, capture: Capture, selection: Selection) -> Rows:
+def read_stream(engine: ReplayEngine, capture: Capture, selection: Selection) -> LazyRows:
     """Read the decoded rows that `partage watch` has written, instead of decoding records.
 
     Rows of micro-batches that an earlier run has read are left out (`Capture.known`).
@@ -303,7 +303,7 @@ def read_stream(engine: Engine, capture: Capture, selection: Selection) -> Rows:
     files = tuple(map(str, capture.decoded or ()))
     after = (capture.known or {}).get(STREAM, -1)
     job = partial(_stream_task, files, after, selection)
-    return engine.run(job, len(files), min(len(files), 4 * engine.cores), ddl)
+    return engine.run_job(job, len(files), min(len(files), 4 * engine.cores), ddl)
 
 
 def _stream_task(
@@ -323,7 +323,7 @@ def _stream_task(
                 rows = some.filter(pc.greater(some.column("batch"), after))
                 if selection.groups:
                     names = rows.column("group").to_pylist()
-                    wanted = [name is None or selection.group(name) for name in names]
+                    wanted = [name is None or selection.includes_group(name) for name in names]
                     rows = rows.filter(pa.array(wanted, pa.bool_()))
                 if rows.num_rows:
                     yield rows.select(list(OUT_COLUMNS))
@@ -348,7 +348,7 @@ _PLACE = {"partition": "log_partition", "offset": "log_offset"}
 _RECORD = ("partition", "offset", "timestamp_ms", "key", "value")
 
 
-def write_open_commits(rows: Rows, out: Path, run_id: str) -> str | None:
+def write_open_commits(rows: LazyRows, out: Path, run_id: str) -> str | None:
     """Store the undecoded offset commits of open transactions, for the next run.
 
     ``rows`` are the decode job's rows. Return the file's path, relative to the output folder
@@ -358,7 +358,7 @@ def write_open_commits(rows: Rows, out: Path, run_id: str) -> str | None:
     from pyarrow import parquet
 
     names = [_PLACE.get(name, name) for name in _RECORD]
-    found = rows.filter_kinds(DecodedKind.OPEN_COMMIT).collect(*names)
+    found = rows.filter_kinds(DecodedKind.OPEN_COMMIT).collect_columns(*names)
     if not found:
         return None
     kinds = (pa.int64(), pa.int64(), pa.int64(), pa.binary(), pa.binary())

@@ -90,13 +90,13 @@ class MetadataDigests:
             joined = self._prefixes[-1] + text.encode()
             self._prefixes.append(blake2b(joined, digest_size=16).digest())
 
-    def until(self, time_ms: int, ahead: int = 0) -> bytes:
-        """Return the digest of all cluster metadata up to a time, and of the next ``ahead``
-        changes.
+    def digest_until(self, time_ms: int, further_changes: int = 0) -> bytes:
+        """Return the digest of all cluster metadata up to a time, and of the next
+        ``further_changes`` changes.
 
         A simulated rebalance may also depend on metadata shortly after it.
         """
-        last = bisect_right(self._times, time_ms) + ahead
+        last = bisect_right(self._times, time_ms) + further_changes
         return self._prefixes[min(last, len(self._prefixes) - 1)]
 
 
@@ -116,11 +116,11 @@ class StoredBlock(NamedTuple):
     keys: tuple[str, ...]
 
     @classmethod
-    def of(cls, value: Sequence[Any]) -> StoredBlock:
+    def from_json_fields(cls, value: Sequence[Any]) -> StoredBlock:
         """Build a `StoredBlock` from the list (``value``) of its fields, read from a JSON file."""
         return cls(value[0], value[1], value[2], tuple(value[3]))
 
-    def read(self, out: Path) -> bytes:
+    def read_bytes(self, out: Path) -> bytes:
         """Read the bytes of this block from its file in the output folder ``out``."""
         with (out / self.path).open("rb") as file:
             file.seek(self.first)
@@ -175,7 +175,7 @@ def _to_stored_row(row: SimulatedRebalance, loads: PlanLoads) -> _StoredRow:
     if not inputs.has_loads:
         return _StoredRow(blank, True, inputs.stops, inputs.extra)
     blank = replace(blank, measured=replace(row.measured, load_spread=None))
-    return _StoredRow(blank, True, inputs.stops, inputs.extra, *loads.loads(inputs))
+    return _StoredRow(blank, True, inputs.stops, inputs.extra, *loads.load_arrays(inputs))
 
 
 def _restore_row(
@@ -193,14 +193,14 @@ def _restore_row(
     row, stops = stored.row, stored.stops
     if not stored.is_recomputed or stops is None:
         return row
-    costs = context.costs(rebalance)
+    costs = context.rebalance_costs(rebalance)
     is_recorded = row.policy == RECORDED
     stopped = costs.stopped_seconds(stops, context.usual_ms)
     return replace(
         row,
         measured=replace(row.measured, load_spread=load_spread(_loads_of(stored), context.weights)),
         stopped=None if stopped is None or stored.extra is None else stopped + stored.extra,
-        reread=costs.reread_as_recorded() if is_recorded else costs.reread(stops),
+        reread=costs.reread_as_recorded() if is_recorded else costs.reread_bounds(stops),
     )
 
 
@@ -233,8 +233,8 @@ def digests_of_rebalance(
     if later:
         of_result.update(pack_state(later, _CLASSES, level=0))
     time_ms = rebalance.generation.timestamp_ms
-    of_result.update(digests.until(time_ms, AHEAD_STATES))
-    of_history.update(digests.until(time_ms))
+    of_result.update(digests.digest_until(time_ms, AHEAD_STATES))
+    of_history.update(digests.digest_until(time_ms))
     return of_result.hexdigest(), of_history.digest()
 
 
@@ -255,7 +255,7 @@ class RebalanceStore:
         #: The block that was read last: rebalances come in order.
         self._loaded: tuple[int, Mapping[str, _Result]] = (-1, {})
 
-    def find(
+    def find_result(
         self, key: str, rebalance: RecordedRebalance, context: SimulationContext
     ) -> tuple[Verdict, list[SimulatedRebalance]] | None:
         """Return the stored simulation results of a rebalance; None if there are none.
@@ -278,7 +278,7 @@ class RebalanceStore:
         self._found.add(key)
         return verdict, [_restore_row(row, rebalance, context) for row in rows]
 
-    def add(self, key: str, verdict: Verdict, rows: Sequence[SimulatedRebalance]) -> None:
+    def store_result(self, key: str, verdict: Verdict, rows: Sequence[SimulatedRebalance]) -> None:
         """Store the simulation results of a rebalance for the next run.
 
         Args:
@@ -289,9 +289,11 @@ class RebalanceStore:
         groups = (one.recompute.group for one in rows if one.recompute is not None)
         if any(member.weight != 1 for group in groups for member in group):
             return  # `load_spread` is for members of weight 1
-        self._writer.add(key, (verdict, tuple(_to_stored_row(row, self._loads) for row in rows)))
+        self._writer.write_result(
+            key, (verdict, tuple(_to_stored_row(row, self._loads) for row in rows))
+        )
 
-    def finish(self) -> list[StoredBlock]:
+    def list_places(self) -> list[StoredBlock]:
         """Return the places of all stored results that the next run may need, old and new.
 
         Blocks of the last run whose results were all used are reused. Used results of other blocks
@@ -303,14 +305,14 @@ class RebalanceStore:
                 kept.append(block)
                 continue
             for key in self._found.intersection(block.keys):
-                self._writer.add(key, self._read(i)[key])
-        return kept + self._writer.finish()
+                self._writer.write_result(key, self._read(i)[key])
+        return kept + self._writer.finish_group()
 
     def _read(self, number: int) -> Mapping[str, _Result]:
         if self._loaded[0] != number:
             block = self._blocks[number]
             try:
-                results = unpack_state(block.read(self._out), _CLASSES)
+                results = unpack_state(block.read_bytes(self._out), _CLASSES)
                 found = dict(zip(block.keys, results, strict=True))
             except (InvalidCaptureError, OSError, ValueError):
                 found = {}  # damaged: these rebalances are simulated again
@@ -330,7 +332,7 @@ class BlockWriter:
         self._blocks: list[StoredBlock] = []
         self._size = 0
 
-    def add(self, key: str, result: _Result) -> None:
+    def write_result(self, key: str, result: _Result) -> None:
         """Write the simulation result of a rebalance of the current consumer group.
 
         ``key`` is a digest of its inputs.
@@ -339,7 +341,7 @@ class BlockWriter:
         if len(self._pending) >= _REBALANCES_OF_BLOCK:
             self._flush()
 
-    def finish(self) -> list[StoredBlock]:
+    def finish_group(self) -> list[StoredBlock]:
         """Write the rest of the current consumer group's results; return the places of its
         blocks.
         """
@@ -354,18 +356,18 @@ class BlockWriter:
             blob = pack_state(list(pending.values()), _CLASSES, level=1)
         except TypeError:
             return  # a plug-in's row has a value that is no plain one: nothing is stored
-        self._blocks.append(self.write(blob, tuple(pending)))
+        self._blocks.append(self.append_bytes(blob, tuple(pending)))
 
-    def write(self, blob: bytes, keys: tuple[str, ...]) -> StoredBlock:
-        """Append bytes with stored results (``blob``) to the file, and return their place.
+    def append_bytes(self, result_bytes: bytes, keys: tuple[str, ...]) -> StoredBlock:
+        """Append bytes with stored results (``result_bytes``) to the file, and return their place.
 
         ``keys`` are the digests of the results' inputs.
         """
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.open("ab") as file:
-            file.write(blob)
-        self._size += len(blob)
-        return StoredBlock(self._path, self._size - len(blob), len(blob), keys)
+            file.write(result_bytes)
+        self._size += len(result_bytes)
+        return StoredBlock(self._path, self._size - len(result_bytes), len(result_bytes), keys)
 
 
 @lru_cache(maxsize=1)
@@ -414,20 +416,20 @@ class StoredSimulation(NamedTuple):
     checkpoints: tuple[StoredCheckpoint, ...] = ()
 
     @classmethod
-    def of(cls, value: Sequence[Any]) -> StoredSimulation:
+    def from_json_fields(cls, value: Sequence[Any]) -> StoredSimulation:
         """Build a `StoredSimulation` from the list (``value``) of its fields, read from a JSON
         file.
         """
         rows, checkpoints = value
         return cls(
-            tuple(map(StoredBlock.of, rows)),
+            tuple(map(StoredBlock.from_json_fields, rows)),
             tuple(
-                StoredCheckpoint(position, chain, blocks, StoredBlock.of(place))
+                StoredCheckpoint(position, chain, blocks, StoredBlock.from_json_fields(place))
                 for position, chain, blocks, place in checkpoints
             ),
         )
 
-    def paths(self) -> Iterator[str]:
+    def file_paths(self) -> Iterator[str]:
         """Yield the files that contain the stored simulation, relative to the output folder."""
         yield from (block.path for block in self.rows)
         yield from (one.place.path for one in self.checkpoints)
@@ -448,7 +450,7 @@ class HistoryChain:
     def __len__(self) -> int:
         return len(self._digests)
 
-    def add(self, rebalance: RecordedRebalance, digest: bytes) -> None:
+    def add_rebalance(self, rebalance: RecordedRebalance, digest: bytes) -> None:
         """Add the consumer group's next rebalance to the digests of its history.
 
         ``digest`` is the second result of `digests_of_rebalance`.
@@ -460,21 +462,21 @@ class HistoryChain:
                 self._evictions.append(at)
         self._digests.append(blake2b(before.encode() + digest, digest_size=16).hexdigest())
 
-    def digest(self, position: int) -> str:
+    def digest_at(self, rebalance_index: int) -> str:
         """Return the digest of a group's history up to a rebalance; "" beyond the end.
 
-        ``position`` is the rebalance's index in the history.
+        ``rebalance_index`` is the rebalance's index in the history.
         """
-        return self._digests[position] if position < len(self._digests) else ""
+        return self._digests[rebalance_index] if rebalance_index < len(self._digests) else ""
 
-    def first_early_eviction_ms(self, after: int, timeout_ms: int | None) -> int | None:
+    def first_early_eviction_ms(self, after_index: int, timeout_ms: int | None) -> int | None:
         """Return the first time (ms) at which a policy would evict a member earlier than recorded.
 
         This happens if the policy's session timeout is shorter than the recorded one. Checkpoints
         after that time are invalid. The result is None if there is no such eviction.
 
         Args:
-            after: index of a rebalance; only later evictions count.
+            after_index: index of a rebalance; only later evictions count.
             timeout_ms: the policy's session timeout; None for the recorded ones.
         """
         if timeout_ms is None:
@@ -482,7 +484,7 @@ class HistoryChain:
         early = (
             gone_ms + timeout_ms
             for position, time_ms, gone_ms in self._evictions
-            if position > after and gone_ms + timeout_ms < time_ms
+            if position > after_index and gone_ms + timeout_ms < time_ms
         )
         return min(early, default=None)
 
@@ -514,7 +516,7 @@ class PolicyStore:
         self._pending: list[StoredRow] = []
         self._is_open = True
 
-    def continuation(self) -> Continuation:
+    def find_continuation(self) -> Continuation:
         """Return the state from which the policy's simulation continues, and the rows before it.
 
         It is the newest checkpoint that is still valid, or the empty state.
@@ -522,10 +524,10 @@ class PolicyStore:
         positions = {len(self._chain) - 1 - behind for behind in _BEHIND}
         for i in reversed(range(len(self._stored.checkpoints))):
             one = self._stored.checkpoints[i]
-            if self._chain.digest(one.position) != one.chain:
+            if self._chain.digest_at(one.position) != one.chain:
                 continue
             early_ms = self._chain.first_early_eviction_ms(one.position, self._policy.timeout_ms)
-            blobs = [self._read(block) for block in self._stored.rows[: one.blocks]]
+            blobs = [self._read_block(block) for block in self._stored.rows[: one.blocks]]
             found = self._checkpoint_at(one)
             if found is None or (early_ms is not None and early_ms <= found.time_ms):
                 continue
@@ -557,11 +559,11 @@ class PolicyStore:
         except TypeError:
             self._is_open = False
             return
-        digest = self._chain.digest(checkpoint.position)
+        digest = self._chain.digest_at(checkpoint.position)
         one = StoredCheckpoint(checkpoint.position, digest, len(self._blocks), place)
         self._checkpoints.append(one)
 
-    def finish(self) -> StoredSimulation:
+    def list_places(self) -> StoredSimulation:
         """Return the places of the rows and checkpoints of the simulation that the next run needs.
 
         For each of several distances from the end of the history, this is the newest checkpoint
@@ -587,7 +589,7 @@ class PolicyStore:
         """Merge several blocks of stored rows into one new block; return None if one cannot be
         read.
         """
-        blobs = [self._read(block) for block in blocks]
+        blobs = [self._read_block(block) for block in blocks]
         if None in blobs:
             return None
         rows = [row for blob in blobs if blob is not None for row in _rows_of(blob)]
@@ -603,20 +605,20 @@ class PolicyStore:
             self._is_open = False
 
     def _write(self, blob: bytes) -> StoredBlock:
-        return self._writer.write(blob, (_digest(blob),))
+        return self._writer.append_bytes(blob, (_digest(blob),))
 
-    def _read(self, block: StoredBlock) -> bytes | None:
+    def _read_block(self, block: StoredBlock) -> bytes | None:
         """Return the bytes of a stored block; None if the file is missing or the bytes are
         damaged.
         """
         try:
-            blob = block.read(self._out)
+            blob = block.read_bytes(self._out)
         except OSError:
             return None
         return blob if _digest(blob) in block.keys else None
 
     def _checkpoint_at(self, one: StoredCheckpoint) -> Checkpoint | None:
-        blob = self._read(one.place)
+        blob = self._read_block(one.place)
         try:
             return None if blob is None else Checkpoint.from_bytes(blob)
         except InvalidCaptureError:
@@ -663,31 +665,31 @@ class GroupStore:
         self._chain = HistoryChain()
         self._simulations: dict[str, PolicyStore] = {}
 
-    def key(self, rebalance: RecordedRebalance) -> str:
+    def result_key(self, rebalance: RecordedRebalance) -> str:
         """Return the key of a rebalance's stored simulation results: a digest of its inputs.
 
         Call it for all rebalances of the group in order, because it also extends the digests of the
         history.
         """
         key, digest = digests_of_rebalance(rebalance, self._digests)
-        self._chain.add(rebalance, digest)
+        self._chain.add_rebalance(rebalance, digest)
         return key
 
-    def continuations(self, policies: Iterable[Policy]) -> dict[str, Continuation]:
+    def find_continuations(self, policies: Iterable[Policy]) -> dict[str, Continuation]:
         """Return the checkpoints from which the simulations continue, as a dict by policy name.
 
-        Call `key` for the whole history first, because its digests decide which checkpoints are
-        valid.
+        Call `result_key` for the whole history first, because its digests decide which checkpoints
+        are valid.
         """
         for policy in policies:
             stored = self._stored.get(policy.name, StoredSimulation())
             self._simulations[policy.name] = PolicyStore(
                 self._out, policy, stored, self._chain, self._writer
             )
-        return {name: one.continuation() for name, one in self._simulations.items()}
+        return {name: one.find_continuation() for name, one in self._simulations.items()}
 
-    def simulations(self) -> dict[str, StoredSimulation]:
+    def stored_simulations(self) -> dict[str, StoredSimulation]:
         """Return the places of each policy's stored simulation, as a dict by policy name, for the
         next run.
         """
-        return {name: one.finish() for name, one in self._simulations.items()}
+        return {name: one.list_places() for name, one in self._simulations.items()}

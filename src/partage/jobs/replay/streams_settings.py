@@ -38,8 +38,8 @@ from partage.simulation.streams.recorded_trace import (
     ClientThread,
     RecordedChange,
     RecordedTrace,
+    apply_trace,
     record_trace,
-    with_trace,
 )
 from partage.simulation.streams.sweep import settings_outcome, settings_to_compare
 from partage.streams.assignment_configs import LONG_MAX, AssignmentConfigs
@@ -48,7 +48,7 @@ from partage.streams.recorded_application import (
     RecordedClient,
     RecordedSubtopology,
     client_name,
-    describe,
+    describe_application,
 )
 from partage.streams.task_ids import ProcessId, TaskId
 from partage.tables.statuses import RECORDED
@@ -106,7 +106,7 @@ def read_streams_facts(folder: str | Path, totals: Iterable[str]) -> StreamsFact
 
     Args:
         folder: the folder of the capture, or a file in it.
-        totals: JSON text of each group's totals (`GroupTotals.summary`).
+        totals: JSON text of each group's totals (`GroupTotals.to_summary`).
 
     Raises:
         InvalidCaptureError: ``topics.parquet`` or ``cluster-config.json`` cannot be read.
@@ -123,7 +123,7 @@ def read_streams_facts(folder: str | Path, totals: Iterable[str]) -> StreamsFact
 def has_streams(totals: Mapping[str, Any]) -> bool:
     """Return whether a group was a Kafka Streams application.
 
-    ``totals`` is the JSON text of its totals (`GroupTotals.summary`).
+    ``totals`` is the JSON text of its totals (`GroupTotals.to_summary`).
     """
     return "streams" in totals["kind"].split("+") or STREAMS_PROTOCOL in totals["claimed"]
 
@@ -239,9 +239,9 @@ def _describe_application(
     if found is None:
         return None
     described, changes, assignor = found
-    application = read_application(describe(described))
+    application = read_application(describe_application(described))
     trace = _derive_trace(group, changes, application, is_server=is_server)
-    return _Described(described, with_trace(application, trace), trace, assignor)
+    return _Described(described, apply_trace(application, trace), trace, assignor)
 
 
 def _select_newest_rebalances(
@@ -458,7 +458,7 @@ def _describe_streams_group(
     last = next((one for one in reversed(changes) if one.clients), None)
     if topology is None or last is None:
         return None
-    cluster: Cluster = clusters.at(last.at_ms)
+    cluster: Cluster = clusters.cluster_at(last.at_ms)
     subtopologies: tuple[RecordedSubtopology, ...] = streams_subtopologies(topology, cluster)
     names: dict[str, RecordedClient] = {}
     for process, threads in last.clients.items():
@@ -469,7 +469,7 @@ def _describe_streams_group(
         {**capture_data.settings, _STANDBYS: settings.get(_STANDBYS, "0")}, cluster,
     )  # fmt: skip
     described = application_of(group, state, capture_data.sizes)
-    return described, changes, described.assignor
+    return described, changes, described.default_assignor
 
 
 # -- rows ------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Totals of a replay: workers count by group and policy, the driver writes ``summary.json``.
 
-`GroupTotals` and `SimulationTotals` are made in the tasks and merged in the driver. `summarise`
+`GroupTotals` and `SimulationTotals` are made in the tasks and merged in the driver. `build_summary`
 makes the summary of them: coverage, record counts, agreement, policies, groups.
 """
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from partage.jobs.replay.capture import Capture
     from partage.jobs.replay.output import Receipt
     from partage.jobs.replay.replay import JobResults
-    from partage.jobs.replay.tally import Tally
+    from partage.jobs.replay.tally import RecordTally
 
 __all__ = [
     "GroupTotals",
     "SimulationTotals",
     "Summary",
-    "account",
-    "summarise",
+    "build_summary",
+    "check_record_counts",
 ]
 
 # -- totals of groups and simulations --------------------------------------------------------------
@@ -80,31 +80,31 @@ class GroupTotals:
         self.seen_ms: tuple[int, int] | None = None
         self.log_partitions: set[int] = set()
 
-    def stored(self) -> dict[str, Any]:
+    def export_state(self) -> dict[str, Any]:
         """Return the consumer group's counts as plain values, which a later run restores."""
         return {n: frozenset(v) if isinstance(v, set) else v for n, v in vars(self).items()}
 
-    def resume(self, state: dict[str, Any]) -> None:
-        """Restore the consumer group's counts from the values (``state``) that `stored`
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Restore the consumer group's counts from the values (``state``) that `export_state`
         returned.
         """
         for name, value in state.items():
             setattr(self, name, set(value) if isinstance(value, frozenset) else value)
 
-    def record(self, kind: str, place: LogPosition, time_ms: int) -> None:
+    def count_record(self, kind: str, log_position: LogPosition, time_ms: int) -> None:
         """Count a log record of the consumer group that is no offset commit.
 
         Args:
             kind: type of the record.
-            place: its position in the log.
+            log_position: its position in the log.
             time_ms: its time.
         """
         if kind not in self._kinds:
             self._kinds.append(kind)
-        self._place = self._place or place
+        self._place = self._place or log_position
         self._records += 1
         self._times = [min([*self._times, time_ms]), max([*self._times, time_ms])]
-        self.extend_span(place.partition, time_ms, time_ms)
+        self.extend_span(log_position.partition, time_ms, time_ms)
 
     def extend_span(self, log_partition: int, first_ms: int, last_ms: int) -> None:
         """Extend the time span of the consumer group's records in a log partition.
@@ -115,38 +115,40 @@ class GroupTotals:
         first, last = self.seen_ms or (first_ms, last_ms)
         self.seen_ms = (min(first, first_ms), max(last, last_ms))
 
-    def set_first_position(self, place: LogPosition) -> None:
-        """Set the group's first log position (``place``) from a commit, unless a record
+    def set_first_position(self, log_position: LogPosition) -> None:
+        """Set the group's first log position (``log_position``) from a commit, unless a record
         has set it.
         """
-        self._place = self._place or place
+        self._place = self._place or log_position
 
-    def set_missing(self, before: int, within: int) -> None:
+    def set_missing(self, before_first: int, within: int) -> None:
         """Store how many generations of the consumer group are missing in the log.
 
         Args:
-            before: number of generations before the group's first record.
+            before_first: number of generations before the group's first record.
             within: number of generations between its records.
         """
-        self._missing = (before, within)
+        self._missing = (before_first, within)
 
-    def rebalance(self, row: dict[str, Any]) -> None:
+    def count_rebalance(self, rebalance_row: dict[str, Any]) -> None:
         """Count a rebalance of the consumer group, given as a row of table ``rebalances``."""
         self._rebalances += 1
-        self._members_max = max(self._members_max, row["members"])
-        self._partitions_max = max(self._partitions_max, row["partitions"])
-        self._replayed += row["replayed"]
-        if row["why_not"] is not None:
-            self._whys[row["why_not"]] = self._whys.get(row["why_not"], 0) + 1
-        if row["strategy"] is not None:
-            self._claimed[row["strategy"]] = self._claimed.get(row["strategy"], 0) + 1
-        self._clients.update(row["clients"])
-        cause = self._causes.setdefault(row["cause_kind"], {"recorded": 0, "inferred": 0})
-        cause[row["cause_source"]] += 1
+        self._members_max = max(self._members_max, rebalance_row["members"])
+        self._partitions_max = max(self._partitions_max, rebalance_row["partitions"])
+        self._replayed += rebalance_row["replayed"]
+        if rebalance_row["why_not"] is not None:
+            self._whys[rebalance_row["why_not"]] = self._whys.get(rebalance_row["why_not"], 0) + 1
+        if rebalance_row["strategy"] is not None:
+            self._claimed[rebalance_row["strategy"]] = (
+                self._claimed.get(rebalance_row["strategy"], 0) + 1
+            )
+        self._clients.update(rebalance_row["clients"])
+        cause = self._causes.setdefault(rebalance_row["cause_kind"], {"recorded": 0, "inferred": 0})
+        cause[rebalance_row["cause_source"]] += 1
 
-    def row(self) -> dict[str, Any]:
+    def to_table_row(self) -> dict[str, Any]:
         """Return the consumer group's counts as its row of table ``groups``, without its name."""
-        status, why = self._status()
+        status, why = self._find_status()
         known = self._rebalances + sum(self._missing)
         return {
             "kind": "+".join(self._kinds) or OFFSETS_ONLY,
@@ -168,7 +170,7 @@ class GroupTotals:
             "partitions_max": self._partitions_max if self._rebalances else None,
         }
 
-    def _status(self) -> tuple[str, str | None]:
+    def _find_status(self) -> tuple[str, str | None]:
         """Return the consumer group's status, and the reason if no rebalance was simulated."""
         if not self._kinds:
             return OFFSETS_ONLY, None
@@ -178,11 +180,11 @@ class GroupTotals:
             (why for why in self._whys if why != "no members"), "no member ever joined"
         )
 
-    def summary(self) -> dict[str, Any]:
+    def to_summary(self) -> dict[str, Any]:
         """Return the consumer group's entry in ``summary.json``."""
         return {
             "group": self.name,
-            **self.row(),
+            **self.to_table_row(),
             "missing_before": self._missing[0],
             "missing_within": self._missing[1],
             "not_replayed": self._whys,
@@ -218,7 +220,7 @@ class SimulationTotals:
         self.not_yet_of: dict[str, dict[str, int]] = {}
 
     @property
-    def verdicts(self) -> dict[str, dict[str, dict[str, int]]]:
+    def verdict_counts(self) -> dict[str, dict[str, dict[str, int]]]:
         """Numbers of recorded assignments that were compared with Partage's, and that were equal.
 
         The result is a dict from kind of comparison to a dict from strategy to the two numbers.
@@ -230,7 +232,7 @@ class SimulationTotals:
         return found
 
     @property
-    def strategies(self) -> dict[str, list[str]]:
+    def simulated_strategies(self) -> dict[str, list[str]]:
         """Names of the assignment strategies that were simulated for each policy in any group.
 
         The policy `own` uses each group's recorded strategy. The keys are "policy|kind of
@@ -295,7 +297,9 @@ class SimulationTotals:
         found = {name: {"counted": 1, "agreed": int(verdict.agrees)}}
         _add_verdicts(of_group.setdefault(f"{generation.protocol}|{kind}", {}), found)
         if not verdict.agrees and verdict.counts:
-            self._list(self.disagreements, group, generation.number, claimed, verdict.why)
+            self._list(
+                self.disagreements, group, generation.generation_number, claimed, verdict.why
+            )
 
     def _add_sums(self, group: str, key: str, sums: Sums) -> None:
         policies = self.groups.setdefault(group, {})
@@ -315,17 +319,17 @@ class SimulationTotals:
                          "why": why})  # fmt: skip
 
     def to_json(self) -> str:
-        """Return this task's sums as JSON text, for `merge`."""
+        """Return this task's sums as JSON text, for `merge_totals`."""
         return json.dumps(vars(self))
 
     def of_group(self, group: str) -> str:
-        """Return the simulation metrics of one consumer group as JSON text, for `merge`."""
+        """Return the simulation metrics of one consumer group as JSON text, for `merge_totals`."""
         parts = vars(self).items()
         return json.dumps({n: {group: of[group]} if group in of else {} for n, of in parts})
 
-    def merge(self, text: str) -> None:
+    def merge_totals(self, totals_json: str) -> None:
         """Add the sums of another task's simulations, given as the JSON text of `to_json`."""
-        other = json.loads(text)
+        other = json.loads(totals_json)
         for group, policies in other["groups"].items():
             for key, sums in policies.items():
                 self._add_sums(group, key, sums)
@@ -344,7 +348,7 @@ class SimulationTotals:
             for key, names in strategies.items():
                 _add_names(self.strategies_of.setdefault(group, {}), key, names)
 
-    def policies(self) -> dict[str, Sums]:
+    def metrics_by_policy(self) -> dict[str, Sums]:
         """Return the metrics of each policy, summed over all groups, and the number of groups.
 
         The keys are "policy|kind of simulation".
@@ -381,7 +385,9 @@ _MOST_LISTED = 200
 Summary = dict[str, Any]
 
 
-def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> dict[str, Any]:
+def check_record_counts(
+    records: int | None, tally: RecordTally, written: Sequence[Receipt]
+) -> dict[str, Any]:
     """Check that each record of the input was decoded or has a row in table ``bad_records``.
 
     Return the counts of records by type and outcome, for the summary.
@@ -398,8 +404,8 @@ def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> di
     counts = {
         **({} if records is None else {"records in the files": records}),
         "records read": tally.rows,
-        "decoded + bad": tally.decoded + tally.bad,
-        "decoded + rows of bad_records": tally.decoded + in_table,
+        "decoded + bad": tally.decoded_records + tally.bad,
+        "decoded + rows of bad_records": tally.decoded_records + in_table,
     }
     if len(set(counts.values())) > 1:
         found = ", ".join(f"{name} {n}" for name, n in counts.items())
@@ -407,16 +413,16 @@ def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> di
     of_commits = sum(tally.commits.values())
     return {
         "records": tally.rows,
-        "decoded": tally.decoded,
+        "decoded": tally.decoded_records,
         "bad": tally.bad,
         "offset_commits": of_commits,
-        "group_records": tally.decoded - of_commits,
+        "group_records": tally.decoded_records - of_commits,
         "commits_by_outcome": dict(sorted(tally.commits.items())),
         "by_type": dict(sorted(tally.types.items(), key=lambda kv: (int(kv[0].split()[0]), kv[0]))),
     }
 
 
-def coverage(results: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def measure_coverage(results: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the time span of the log, and the share of group generations that it still contains.
 
     Compaction removes records of earlier generations.
@@ -433,7 +439,7 @@ def coverage(results: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str,
     statuses: dict[str, int] = {}
     for g in groups:
         statuses[g["status"]] = statuses.get(g["status"], 0) + 1
-    first_ms, last_ms, misdated = tally.span()
+    first_ms, last_ms, misdated = tally.time_range()
     return {
         "first_ms": first_ms,
         "last_ms": last_ms,
@@ -478,7 +484,7 @@ def _transaction_coverage(capture: Capture) -> str:
 INFERRED = "inferred: partition counts from assignments and commits, racks unknown"
 
 
-def _describe_log_partitions(tally: Tally) -> dict[str, dict[str, Any]]:
+def _describe_log_partitions(tally: RecordTally) -> dict[str, dict[str, Any]]:
     """Return the first and last offset and the number of records of each log partition.
 
     Field ``in_order`` says whether tasks have read offset ranges without overlaps.
@@ -496,7 +502,7 @@ def _describe_log_partitions(tally: Tally) -> dict[str, dict[str, Any]]:
     return out
 
 
-def agreement(totals: SimulationTotals) -> dict[str, Any]:
+def count_agreement(totals: SimulationTotals) -> dict[str, Any]:
     """Count the recorded assignments in the totals that Partage's strategies reproduce exactly.
 
     In the result, ``counted`` and ``agreed`` are the numbers of assignments compared and equal, for
@@ -505,7 +511,7 @@ def agreement(totals: SimulationTotals) -> dict[str, Any]:
     """
     by: dict[str, dict[str, dict[str, int]]] = {"by_strategy": {}, "by_dialect": {}, "others": {}}
     protocols: dict[str, dict[str, int]] = {}
-    for key, names in totals.verdicts.items():
+    for key, names in totals.verdict_counts.items():
         protocol, where = key.split("|")
         for name, counts in names.items():
             _add(by[where], name, counts)
@@ -525,28 +531,30 @@ def _add(totals: dict[str, dict[str, int]], name: str, counts: dict[str, int]) -
     totals[name] = add_sums(totals.get(name, {}), counts)
 
 
-def policies(totals: SimulationTotals) -> list[dict[str, Any]]:
+def summarise_policies(totals: SimulationTotals) -> list[dict[str, Any]]:
     """Return each policy's metrics in the simulation totals; recorded assignments come first."""
     rows = []
-    for key, of_key in totals.policies().items():
+    for key, of_key in totals.metrics_by_policy().items():
         policy, _, reading = key.rpartition("|")
-        names = sorted(totals.strategies[key])
+        names = sorted(totals.simulated_strategies[key])
         row = {"policy": policy, "reading": reading, "strategies": names}
         rows.append({**row, "groups": of_key["groups"], **json_metrics(of_key)})
     return sorted(rows, key=lambda r: (READINGS.index(r["reading"]), r["policy"]))
 
 
-def strategies(totals: SimulationTotals) -> dict[str, Any]:
+def summarise_strategies(totals: SimulationTotals) -> dict[str, Any]:
     """Return the entry ``strategies`` of ``summary.json``, computed from the simulation totals.
 
     Field ``run`` has the metrics of each policy. Field ``not_yet`` has the number of rebalances for
     each recorded strategy that Partage does not implement.
     """
-    run = {r["policy"]: r for r in policies(totals) if r["reading"] in (RECORDED, CUMULATIVE)}
+    run = {
+        r["policy"]: r for r in summarise_policies(totals) if r["reading"] in (RECORDED, CUMULATIVE)
+    }
     return {"run": run, "not_yet": dict(sorted(totals.not_yet.items()))}
 
 
-def causes(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
+def count_causes(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
     """Return the number of rebalances by cause, such as a session timeout; most frequent first.
 
     Recorded and inferred causes are counted separately. ``groups`` are the totals of each group.
@@ -558,12 +566,12 @@ def causes(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
     return dict(sorted(totals.items(), key=lambda kv: (-sum(kv[1].values()), kv[0])))
 
 
-def summarise(results: JobResults) -> Summary:
+def build_summary(results: JobResults) -> Summary:
     """Return the content of ``summary.json``, without run times and software versions.
 
     ``results`` has the results of the run's jobs.
     """
-    accounting = account(results.capture.records, results.tally, results.receipts)
+    accounting = check_record_counts(results.capture.records, results.tally, results.receipts)
     known = sorted((json.loads(g) for g in results.groups), key=lambda g: g["group"])
     rows = dict.fromkeys(TABLES, 0) | {"runs": 1}
     for receipt in results.receipts:
@@ -573,12 +581,12 @@ def summarise(results: JobResults) -> Summary:
     ]
     by_size = sorted(known, key=lambda g: (-g["rebalances"], g["group"]))
     return {
-        "coverage": coverage(results, known),
+        "coverage": measure_coverage(results, known),
         "accounting": accounting,
-        "agreement": agreement(results.simulated),
-        "causes": causes(known),
-        "policies": policies(results.simulated),
-        "strategies": strategies(results.simulated),
+        "agreement": count_agreement(results.simulated),
+        "causes": count_causes(known),
+        "policies": summarise_policies(results.simulated),
+        "strategies": summarise_strategies(results.simulated),
         "failures": failures[:_MOST_LISTED],
         "tables": dict(sorted(rows.items())),
         "groups": by_size[:_MOST_GROUPS],

@@ -1,9 +1,9 @@
 """Counts of decoded records, and the detection of brokers with wrong clocks.
 
-Workers send a `Tally` of each slice (row range of a file) to the driver. Within a log partition
-both offsets and times grow, up to differences between brokers' clocks. If times leap by more than
-an hour and back, one side of the leap is wrong: the one with fewer records. A long pause is no
-leap back.
+Workers send a `RecordTally` of each slice (row range of a file) to the driver. Within a log
+partition both offsets and times grow, up to differences between brokers' clocks. If times leap by
+more than an hour and back, one side of the leap is wrong: the one with fewer records. A long pause
+is no leap back.
 
 Workers find each `Strand`, the records between two leaps. The driver joins the strands of all
 slices of a log partition and decides, so that the result does not depend on the files. When
@@ -22,11 +22,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.history.transactions import Outcome
+from partage.history.transactions import TransactionOutcome
 from partage.wire.columns.commits import TOMBSTONE
 from partage.wire.group_log import RECORD_TYPES
 
-__all__ = ["MOST_PARTITIONS", "Clocks", "Strand", "Tally", "find_strands", "find_wrong_clocks"]
+__all__ = [
+    "MOST_PARTITIONS",
+    "ClockCorrections",
+    "RecordTally",
+    "Strand",
+    "find_strands",
+    "find_wrong_clocks",
+]
 
 #: Clocks that differ by less are taken as they are.
 _LEAP_MS = 3_600_000
@@ -81,7 +88,7 @@ def find_strands(offset: _Ints, time_ms: _Ints) -> list[Strand]:
 
 
 @dataclass(frozen=True)
-class Clocks:
+class ClockCorrections:
     """Offset ranges of the log whose timestamps are from a wrong broker clock, with replacement
     times.
 
@@ -96,7 +103,9 @@ class Clocks:
     misdated: int = 0
     span: tuple[int, int] | None = None
 
-    def correct(self, partition: _Ints, offset: _Ints, *times: _Ints) -> NDArray[np.bool_]:
+    def correct_timestamps(
+        self, partition: _Ints, offset: _Ints, *times: _Ints
+    ) -> NDArray[np.bool_]:
         """Replace timestamps from wrong broker clocks in place; return a mask of the changed
         records.
 
@@ -104,7 +113,8 @@ class Clocks:
         has a time for each record (ms).
 
         >>> times = np.array([5, 10**12, 6])
-        >>> Clocks({0: ((8, 9, 5),)}).correct(np.zeros(3, int), np.arange(7, 10), times).tolist()
+        >>> clocks = ClockCorrections({0: ((8, 9, 5),)})
+        >>> clocks.correct_timestamps(np.zeros(3, int), np.arange(7, 10), times).tolist()
         [False, True, False]
         >>> times.tolist()
         [5, 5, 6]
@@ -124,7 +134,7 @@ class Clocks:
         return changed
 
 
-def find_wrong_clocks(strands: Mapping[int, Iterable[Strand]]) -> Clocks:
+def find_wrong_clocks(strands: Mapping[int, Iterable[Strand]]) -> ClockCorrections:
     """Find the log records whose timestamps are from a broker with a wrong clock.
 
     ``strands`` has, by log partition, the records between jumps of the timestamps. A wrong time is
@@ -145,7 +155,7 @@ def find_wrong_clocks(strands: Mapping[int, Iterable[Strand]]) -> Clocks:
         misdated += sum(one.records for one, good in zip(joined, kept, strict=True) if not good)
         if not all(kept):
             wrong[partition] = tuple(_find_wrong_ranges(joined, kept))
-    return Clocks(wrong, misdated, (min(low), max(high)) if low else None)
+    return ClockCorrections(wrong, misdated, (min(low), max(high)) if low else None)
 
 
 def _merge_strands(ordered: list[Strand]) -> list[Strand]:
@@ -224,14 +234,14 @@ _MOST_UNSELECTED = 2_000
 MOST_PARTITIONS = 1_000_000
 
 
-class Tally:
+class RecordTally:
     """Counts of decoded and damaged records of the log, with their types, offsets and times.
 
     Each task counts the records that it reads; the driver adds up the counts.
 
-    >>> a = Tally()
+    >>> a = RecordTally()
     >>> a.types["GROUP_METADATA v3"] += 2
-    >>> Tally.of_json(a.to_json()).decoded
+    >>> RecordTally.of_json(a.to_json()).decoded_records
     2
     """
 
@@ -262,21 +272,23 @@ class Tally:
         self.unselected: list[str] = []
 
     @property
-    def decoded(self) -> int:
+    def decoded_records(self) -> int:
         """Number of records that could be decoded."""
         return sum(self.types.values())
 
-    def count_type(self, number: int, name: str, version: int | None, records: int = 1) -> None:
+    def count_type(
+        self, type_number: int, name: str, version: int | None, records: int = 1
+    ) -> None:
         """Count decoded log records of one record type and value version.
 
         Args:
-            number: number of the record type.
+            type_number: number of the record type.
             name: its name.
             version: version of the value; None for tombstones.
             records: how many records.
         """
         what = "tombstone" if version is None else f"v{version}"
-        self.types[f"{number} {name} {what}"] += records
+        self.types[f"{type_number} {name} {what}"] += records
 
     def commit_types(self, number: NDArray[np.int16], version: NDArray[np.int16]) -> None:
         """Count offset commits by the number of their record type and the versions of key and
@@ -291,17 +303,17 @@ class Tally:
             known = None if value == TOMBSTONE else value
             self.count_type(key, RECORD_TYPES[key], known, int(counted[place]))
 
-    def outcomes(self, outcome: NDArray[np.int8]) -> None:
+    def count_outcomes(self, outcome: NDArray[np.int8]) -> None:
         """Count offset commits by the outcome of their transactions, such as aborted.
 
         ``outcome`` has the outcome of each commit.
         """
-        counted = np.bincount(outcome, minlength=len(Outcome))
-        for one in Outcome:
+        counted = np.bincount(outcome, minlength=len(TransactionOutcome))
+        for one in TransactionOutcome:
             if counted[one]:
                 self.commits[one.name.lower()] += int(counted[one])
 
-    def unselect(self, groups: Iterable[str]) -> None:
+    def store_unselected_groups(self, groups: Iterable[str]) -> None:
         """Store the names of groups that are skipped because the user has not selected them."""
         names = dict.fromkeys(chain(self.unselected, groups))
         self.unselected = list(islice(names, _MOST_UNSELECTED))
@@ -311,10 +323,10 @@ class Tally:
         return json.dumps(vars(self))
 
     @classmethod
-    def of_json(cls, text: str) -> Tally:
+    def of_json(cls, tally_json: str) -> RecordTally:
         """Restore a tally from the JSON text that `to_json` wrote."""
         made = cls()
-        vars(made).update(json.loads(text))
+        vars(made).update(json.loads(tally_json))
         made.types, made.commits = Counter(made.types), Counter(made.commits)
         made.ranges = {int(p): r for p, r in made.ranges.items()}
         made.days = {int(day): of for day, of in made.days.items()}
@@ -322,25 +334,25 @@ class Tally:
         made.strands = {int(p): [Strand(*one) for one in r] for p, r in made.strands.items()}
         return made
 
-    def add(self, other: Tally) -> None:
+    def add_tally(self, other_tally: RecordTally) -> None:
         """Add the record counts of another tally, such as that of another file, to this one."""
-        self.rows += other.rows
-        self.bad += other.bad
-        self.types += other.types
-        self.commits += other.commits
-        self.topic_ids |= other.topic_ids
-        for topic, number in other.highest.items():
+        self.rows += other_tally.rows
+        self.bad += other_tally.bad
+        self.types += other_tally.types
+        self.commits += other_tally.commits
+        self.topic_ids |= other_tally.topic_ids
+        for topic, number in other_tally.highest.items():
             self.highest[topic] = max(self.highest.get(topic, -1), number)
-        for p, ranges in other.ranges.items():
+        for p, ranges in other_tally.ranges.items():
             self.ranges.setdefault(p, []).extend(ranges)
-        for p, found in other.strands.items():
+        for p, found in other_tally.strands.items():
             self.strands.setdefault(p, []).extend(found)
-        for day, of in other.days.items():
+        for day, of in other_tally.days.items():
             self._day(day, *of)
-        self.unselect(other.unselected)
-        self.repeated |= other.repeated  # one task has all rows of a log partition
+        self.store_unselected_groups(other_tally.unselected)
+        self.repeated |= other_tally.repeated  # one task has all rows of a log partition
 
-    def join(self) -> None:
+    def merge_offset_ranges(self) -> None:
         """Merge adjacent offset ranges of each log partition, to save memory.
 
         Records that are added later must have higher offsets.
@@ -350,7 +362,7 @@ class Tally:
             self.ranges[p] = [[lowest, highest, sum(r[2] for r in ranges)]]
         self.strands = {p: _merge_strands(sorted(some)) for p, some in self.strands.items()}
 
-    def times(self, time_ms: NDArray[np.int64]) -> None:
+    def count_times(self, time_ms: NDArray[np.int64]) -> None:
         """Add the timestamps (ms) of log records to the counts by day and to the range of times."""
         if not len(time_ms):
             return
@@ -372,7 +384,7 @@ class Tally:
         if len(self.days) > _MOST_DAYS:  # damage: what there is least of goes
             del self.days[min(self.days, key=lambda one: self.days[one][0])]
 
-    def span(self) -> tuple[int | None, int | None, int]:
+    def time_range(self) -> tuple[int | None, int | None, int]:
         """Return the first and last plausible time of the log records, and the number of
         implausible times.
 
@@ -380,9 +392,9 @@ class Tally:
         neighbouring records. One broker with a wrong clock could otherwise stretch an hour of
         records to fifty years.
 
-        >>> one = Tally()
-        >>> one.times(np.array([0, 1_795_208_600_000, 1_795_208_601_000]))
-        >>> one.span()
+        >>> one = RecordTally()
+        >>> one.count_times(np.array([0, 1_795_208_600_000, 1_795_208_601_000]))
+        >>> one.time_range()
         (1795208600000, 1795208601000, 1)
         """
         if not self.days:
@@ -396,12 +408,12 @@ class Tally:
             high += 1
         outside = sum(self.days[day][0] for day in days[:low] + days[high + 1 :])
         first, last = self.days[days[low]][1], self.days[days[high]][2]
-        clocks = self.clocks()
+        clocks = self.find_wrong_clocks()
         if not clocks.misdated or clocks.span is None:
             return first, last, outside
         inner = max(first, clocks.span[0]), min(last, clocks.span[1])
         return *(inner if inner[0] <= inner[1] else (first, last)), max(outside, clocks.misdated)
 
-    def clocks(self) -> Clocks:
+    def find_wrong_clocks(self) -> ClockCorrections:
         """Find the log positions whose timestamps are from a broker with a wrong clock."""
         return find_wrong_clocks(self.strands)

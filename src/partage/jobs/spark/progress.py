@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["COUNTS", "STAGES", "Progress", "ProgressLine", "Stages", "shown_progress"]
+__all__ = ["COUNTS", "STAGES", "Progress", "ProgressLine", "StageTimes", "shown_progress"]
 
 #: (stage, done, total): tasks of a stage; total is 0 while it is not known, and (1, 1) ends it.
 #: Besides stages there are `COUNTS`, each reported once with its total.
@@ -37,7 +37,7 @@ _SECONDS_BETWEEN = 0.2
 _JOB_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 
-class Stages:
+class StageTimes:
     """Timer and progress reporter for the stages of a run.
 
     Attributes:
@@ -50,20 +50,20 @@ class Stages:
         self.seconds: dict[str, float] = {}
         self.counts: dict[str, int] = {}
 
-    def counted(self, name: str, number: int) -> None:
+    def report_count(self, name: str, total: int) -> None:
         """Report a total of the run (``name``), such as its number of records, before the
         run ends.
         """
         # The progress function sees it as a finished stage.
-        self.counts[name] = number
-        self._progress(name, number, number)
+        self.counts[name] = total
+        self._progress(name, total, total)
 
-    def reached(self, name: str, done: int, total: int) -> None:
+    def report_progress(self, name: str, done: int, total: int) -> None:
         """Report that ``done`` of ``total`` parts of the stage called ``name`` are finished."""
         self._progress(name, done, total)
 
     @contextmanager
-    def stage(self, name: str, spark: SparkSession | None = None) -> Iterator[None]:
+    def measure_stage(self, name: str, spark: SparkSession | None = None) -> Iterator[None]:
         """Measure how long the ``with`` block takes, as a stage of the run with this name.
 
         The start of the stage is reported. With a session (``spark``), the numbers of finished and
@@ -123,14 +123,14 @@ def _tasks(spark: SparkSession, group: str) -> tuple[int, int]:
 class ProgressLine:
     r"""Progress of a run on one line of the terminal, which each update overwrites.
 
-    An instance is a progress function: call it with (stage, done, total), then call `end`.
+    An instance is a progress function: call it with (stage, done, total), then call `finish_line`.
 
     Args:
         stream: text stream to which the line is written.
 
     >>> import io
     >>> line = ProgressLine(io.StringIO())
-    >>> line("decode", 0, 0), line("decode", 3, 8), line.end()
+    >>> line("decode", 0, 0), line("decode", 3, 8), line.finish_line()
     (None, None, None)
     >>> line.stream.getvalue().split("\r")[1]
     'decoding records (0 s)'
@@ -156,7 +156,7 @@ class ProgressLine:
             parts = f": {done:,} of {total:,} parts" if total > 1 else ""
             self._write(f"{STAGES.get(stage, stage)}{parts} ({now - self._began:.0f} s)")
 
-    def end(self, error: BaseException | None = None) -> None:
+    def finish_line(self, error: BaseException | None = None) -> None:
         """Finish the progress line with the result, or with the stage in which ``error``
         occurred.
         """
@@ -208,9 +208,9 @@ def shown_progress(wanted: Progress | bool | None) -> Iterator[Progress | None]:
     try:
         yield line
     except BaseException as e:
-        line.end(e)
+        line.finish_line(e)
         raise
-    line.end()
+    line.finish_line()
 
 
 def _ignore_progress(stage: str, done: int, total: int) -> None:

@@ -23,7 +23,7 @@ from partage.errors import (
     MissingJavaError,
     PartageError,
 )
-from partage.jobs.processes import environment
+from partage.jobs.processes import environment_variables
 from partage.jobs.spark.failures import java_message
 from partage.jobs.spark.shipping import ship_package
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["JAVA_NEEDED", "SQL_SETTINGS", "expect_reachable", "session"]
+__all__ = ["JAVA_NEEDED", "SQL_SETTINGS", "expect_reachable", "spark_session"]
 
 #: The oldest Java that Spark 4 runs on.
 JAVA_NEEDED = 17
@@ -67,20 +67,20 @@ _CLASS_PATH = {
 
 
 @contextmanager
-def session(
-    given: SparkSession | None = None,
+def spark_session(
+    users_session: SparkSession | None = None,
     *,
-    brief: bool = False,
+    is_short: bool = False,
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
     """Yield a Spark session with Partage's settings; stop it afterwards if it was started here.
 
     Args:
-        given: the user's own session; None for the active one, or a new one.
-        brief: whether the job is short. Java's second compiler is then off, as it takes longer than
-            it saves (measured: 9 instead of 19 seconds of CPU time for the sample, 13 instead of 24
-            for 10 M records in files).
+        users_session: the user's own session; None for the active one, or a new one.
+        is_short: whether the job is short. Java's second compiler is then off, as it takes longer
+            than it saves (measured: 9 instead of 19 seconds of CPU time for the sample, 13 instead
+            of 24 for 10 M records in files).
         master: Spark's master, ``local[*]`` (this process) by default. Executors on other nodes are
             sent this version of Partage.
         conf: more settings of Spark; they override Partage's.
@@ -95,13 +95,15 @@ def session(
         from pyspark.sql import SparkSession
     except ImportError:
         raise MissingExtraError("pyspark", extra="spark") from None
-    found = given or SparkSession.getActiveSession()
+    found = users_session or SparkSession.getActiveSession()
     if found is not None:
         _expect_classic(found)
         _expect_master(found, master)
     asked = dict(conf or {})
     with ExitStack() as opened:
-        start = partial(_start, brief=brief, master=master or DEFAULT_MASTER, conf=asked)
+        start = partial(
+            _start_session, is_short=is_short, master=master or DEFAULT_MASTER, conf=asked
+        )
         spark = found or opened.enter_context(start())
         opened.enter_context(_apply_settings(spark, asked))
         ship_package(spark.sparkContext)
@@ -149,10 +151,12 @@ def _apply_settings(spark: SparkSession, user_settings: Mapping[str, str]) -> It
 
 
 @contextmanager
-def _start(*, brief: bool, master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+def _start_session(
+    *, is_short: bool, master: str, conf: Mapping[str, str]
+) -> Iterator[SparkSession]:
     """Start a Spark session, yield it, and stop it at the end of the ``with`` block.
 
-    ``brief`` says whether the job is short, ``master`` is Spark's master, ``conf`` the user's
+    ``is_short`` says whether the job is short, ``master`` is Spark's master, ``conf`` the user's
     settings.
     """
     from pyspark.sql import SparkSession
@@ -167,8 +171,8 @@ def _start(*, brief: bool, master: str, conf: Mapping[str, str]) -> Iterator[Spa
             folder = opened.enter_context(TemporaryDirectory(prefix="partage-workers-"))
             wanted["SPARK_WORKER_DIR"] = folder
         # Workers must be this Python: another one would not have Partage, nor pyarrow.
-        opened.enter_context(environment(wanted))
-        spark = SparkSession(_start_context(brief=brief, master=master, user_settings=conf))
+        opened.enter_context(environment_variables(wanted))
+        spark = SparkSession(_start_context(is_short=is_short, master=master, user_settings=conf))
         try:
             spark.sparkContext.setLogLevel("ERROR")
             yield spark
@@ -176,10 +180,12 @@ def _start(*, brief: bool, master: str, conf: Mapping[str, str]) -> Iterator[Spa
             spark.stop()
 
 
-def _start_context(*, brief: bool, master: str, user_settings: Mapping[str, str]) -> SparkContext:
+def _start_context(
+    *, is_short: bool, master: str, user_settings: Mapping[str, str]
+) -> SparkContext:
     """Start a Spark context whose JVM writes its messages to a file instead of the terminal.
 
-    The messages matter only if Spark does not start. ``brief`` says whether the job is short,
+    The messages matter only if Spark does not start. ``is_short`` says whether the job is short,
     ``master`` is Spark's master, ``user_settings`` the user's settings.
     """
     from py4j.protocol import Py4JError
@@ -194,7 +200,7 @@ def _start_context(*, brief: bool, master: str, user_settings: Mapping[str, str]
     conf.setAll(
         [*_START_SETTINGS.items(), *here.items(), *SQL_SETTINGS.items(), *user_settings.items()]
     )
-    options = ["-XX:TieredStopAtLevel=1"] if brief else []
+    options = ["-XX:TieredStopAtLevel=1"] if is_short else []
     if "spark.driver.extraJavaOptions" in user_settings:
         options.append(user_settings["spark.driver.extraJavaOptions"])
     quiet = Path(str(resources.files("partage.jobs.spark") / "log4j2.properties"))
@@ -210,7 +216,7 @@ def _start_context(*, brief: bool, master: str, user_settings: Mapping[str, str]
     with TemporaryFile() as log:
         try:
             gateway = launch_gateway(conf, {"stderr": log})  # type: ignore[no-untyped-call]  # py4j has no types
-            return _silence(SparkContext(conf=conf, gateway=gateway))
+            return _suppress_accumulator_traceback(SparkContext(conf=conf, gateway=gateway))
         except KeyboardInterrupt as e:
             _kill_launching_jvm(e)
             raise
@@ -261,7 +267,7 @@ def _start_error(reason: str, master: str, user_settings: Mapping[str, str]) -> 
     return MissingJavaError(f"Spark cannot be started: {why}")
 
 
-def _silence(context: SparkContext) -> SparkContext:
+def _suppress_accumulator_traceback(context: SparkContext) -> SparkContext:
     """Suppress the traceback that PySpark's accumulator server prints if the JVM is killed.
 
     ``context`` is the Spark context.

@@ -96,7 +96,7 @@ def load_kernels() -> None:
         read_commits, reduce_commits, reduce_stretches, read_groups, read_payloads,
         fold_minutes, fold_stretches, close_minutes,
     )  # fmt: skip
-    if not all(one.ready for one in needed):
+    if not all(one.is_compiled for one in needed):
         with _lock_node():
             for one in needed:
                 one.compile()

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from partage.capture.connection import ClusterConnection, PartitionRequest
 from partage.capture.metadata_image import cluster_state
 from partage.capture.secrets import hide_secrets, secrets_in
-from partage.capture.security import Properties, connection_settings
+from partage.capture.security import ClientProperties, connection_settings
 from partage.capture.unpacking import crc32c_function
 from partage.errors import (
     InvalidCaptureError,
@@ -35,7 +35,7 @@ from partage.wire.batches import batches_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from partage.jobs.replay.tally import Tally
+    from partage.jobs.replay.tally import RecordTally
 
 __all__ = [
     "PREFIX",
@@ -72,7 +72,7 @@ class SparkTable:
     format: str
     paths: tuple[str, ...] = ()
 
-    def rows(self, spark: SparkSession) -> DataFrame:
+    def read_data_frame(self, spark: SparkSession) -> DataFrame:
         """Read the table with Spark; return a data frame with the columns of a capture's records.
 
         The columns are partition, offset, timestamp_ms, key and value.
@@ -104,7 +104,7 @@ class SparkTable:
             _expect(self.name, name, kinds, kind)
         return found.selectExpr(*(f"cast({n} as {_TYPES[n]}) as {n}" for n in _COLUMNS))
 
-    def expect_all(self, tally: Tally) -> None:
+    def expect_all(self, tally: RecordTally) -> None:
         """Do nothing, since Spark returns all rows of such a table.
 
         `KafkaTable` overrides this method to check that Spark has read all records; ``tally`` has
@@ -181,7 +181,7 @@ class KafkaTable(SparkTable):
     states: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
     configs: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def rows(self, spark: SparkSession) -> DataFrame:
+    def read_data_frame(self, spark: SparkSession) -> DataFrame:
         """Read the records with Spark; return a data frame with the columns of a capture's records.
 
         The columns are partition, offset, timestamp_ms, key and value.
@@ -191,7 +191,7 @@ class KafkaTable(SparkTable):
         """
         return self._load(spark.read, endingOffsets=_offsets(self.ends))
 
-    def stream(self, spark: SparkSession, most_records: int) -> DataFrame:
+    def read_stream(self, spark: SparkSession, most_records: int) -> DataFrame:
         """Return a streaming data frame of the records from the start offsets on, for Spark's
         streaming.
 
@@ -206,9 +206,11 @@ class KafkaTable(SparkTable):
         more = {"maxOffsetsPerTrigger": str(most_records), "failOnDataLoss": "false"}
         return self._load(spark.readStream, **more)
 
-    def connect(self) -> ClusterConnection:
+    def connect_without_spark(self) -> ClusterConnection:
         """Connect to the cluster without Spark; return the connection, for a ``with`` block."""
-        return ClusterConnection(self.bootstrap, connection_settings(Properties(self.properties)))
+        return ClusterConnection(
+            self.bootstrap, connection_settings(ClientProperties(self.properties))
+        )
 
     def _load(self, reader: Any, **more: str) -> DataFrame:
         from py4j.protocol import Py4JJavaError
@@ -235,7 +237,7 @@ class KafkaTable(SparkTable):
             "partition", "offset", "unix_millis(timestamp) as timestamp_ms", "key", "value"
         )
 
-    def expect_all(self, tally: Tally) -> None:
+    def expect_all(self, tally: RecordTally) -> None:
         """Check that Spark has read all records of a Kafka topic between the start and end offsets.
 
         ``tally`` has the counts of records read. If Spark read no record of a partition, its first
@@ -266,10 +268,10 @@ class KafkaTable(SparkTable):
 
         Aborted records do not count.
         """
-        with self.connect() as connection:
-            described = connection.metadata([TOPIC]).topics[0]
+        with self.connect_without_spark() as connection:
+            described = connection.fetch_metadata([TOPIC]).topics[0]
             leader = {p.partition_index: p.leader_id for p in described.partitions}[partition]
-            found, _ = connection.fetch(
+            found, _ = connection.fetch_records(
                 {leader: [PartitionRequest(partition, self.starts[partition])]}, TOPIC,
                 wait_ms=1_000, partition_bytes=1 << 20, most_bytes=1 << 20,
             )  # fmt: skip
@@ -299,17 +301,17 @@ def open_kafka(where: str, properties: Mapping[str, str] | None = None) -> Kafka
     if not bootstrap or "/" in bootstrap or ":" not in bootstrap:
         raise InvalidCaptureError(f"{where}: must be kafka://host:port, with commas for more")
     given = dict(properties or {})
-    settings = connection_settings(Properties(given))
+    settings = connection_settings(ClientProperties(given))
     with ClusterConnection(bootstrap, settings) as connection:
-        described = connection.metadata()
+        described = connection.fetch_metadata()
         state = {**cluster_state(described, ts_ms=0, controller=None), "assumed": True}
-        topic = connection.metadata([TOPIC]).topics[0]
+        topic = connection.fetch_metadata([TOPIC]).topics[0]
         if topic.error_code == 29:  # TOPIC_AUTHORIZATION_FAILED
             raise NotAuthorizedError(f"topic {TOPIC}", "READ and DESCRIBE")
         if topic.error_code:
             raise InvalidCaptureError(f"{where}: the cluster has no topic {TOPIC}")
         numbers = sorted(p.partition_index for p in topic.partitions)
-        starts, ends = connection.bounds(TOPIC, numbers)
+        starts, ends = connection.partition_bounds(TOPIC, numbers)
         configs = connection.broker_config(min(broker["id"] for broker in state["brokers"]))
     if all(ends[p] <= starts[p] for p in numbers):
         raise InvalidCaptureError(f"{where}: {TOPIC} is empty: no group has committed yet")
@@ -334,8 +336,8 @@ def partition_counts(
         InvalidConfigError: a property cannot be used, or there is no such topic.
     """
     try:
-        with ClusterConnection(servers, connection_settings(Properties(kafka))) as connection:
-            described = connection.metadata(list(topics)).topics
+        with ClusterConnection(servers, connection_settings(ClientProperties(kafka))) as connection:
+            described = connection.fetch_metadata(list(topics)).topics
     except MissingExtraError:
         return None
     found: dict[str, tuple[int, ...]] = {

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.capture.manifest import METADATA, Manifest
+from partage.capture.manifest import METADATA, CaptureManifest
 from partage.errors import InvalidCaptureError
 from partage.history.clusters import CoordinatorMove, find_moves
 from partage.history.transactions import Transactions
@@ -78,15 +78,16 @@ class Position(NamedTuple):
         return {"offsets": offsets, "metadata_bytes": self.metadata_bytes}
 
     @classmethod
-    def of_json(cls, value: Mapping[str, Any]) -> Position:
-        """Restore a read position in the captured log from the dict (``value``) of `to_json`.
+    def of_json(cls, json_position: Mapping[str, Any]) -> Position:
+        """Restore a read position in the captured log from the dict (``json_position``) of
+        `to_json`.
 
         >>> position = Position({3: 7}, 90)
         >>> Position.of_json(position.to_json()) == position
         True
         """
-        offsets = {int(p): int(at) for p, at in value["offsets"].items()}
-        return cls(offsets, int(value["metadata_bytes"]))
+        offsets = {int(p): int(at) for p, at in json_position["offsets"].items()}
+        return cls(offsets, int(json_position["metadata_bytes"]))
 
 
 class LogPiece(NamedTuple):
@@ -239,7 +240,7 @@ class CaptureLog:
         """Return whether the capture's folder had any files when it was last listed."""
         return bool(self._listed)
 
-    def refresh(self) -> None:
+    def list_new_files(self) -> None:
         """List the capture's files, and read the offset ranges of each new file.
 
         Raises:
@@ -260,7 +261,7 @@ class CaptureLog:
                     self._read_batches.add(_file_version(path))
                     self._add_batches(path)
 
-    def latest(self, start: Position, most_rows: int | None = None) -> Position:
+    def batch_end(self, start: Position, most_rows: int | None = None) -> Position:
         """Return the position in the log at which the next micro-batch ends.
 
         Without ``most_rows`` this is the end of the log. Otherwise about ``most_rows`` records lie
@@ -292,7 +293,7 @@ class CaptureLog:
             offsets[p] = int(ordered[max(1, int(len(ordered) * share)) - 1]) + 1
         return Position(offsets, whole_lines(self.folder / METADATA))
 
-    def pieces(self, start: Position, end: Position) -> list[LogPiece]:
+    def divide_records(self, start: Position, end: Position) -> list[LogPiece]:
         """Divide the log records between two positions (``start`` and ``end``) into inputs of Spark
         tasks.
         """
@@ -324,13 +325,14 @@ class CaptureLog:
             for number, ranges in enumerate(one.row_groups):
                 yield one.path, number, ranges
 
-    def forget(self, before: Position) -> None:
-        """Forget the transactions that ended before a log position (``before``), to free memory.
+    def forget_transactions(self, before_position: Position) -> None:
+        """Forget the transactions that ended before a log position (``before_position``), to free
+        memory.
 
         Later micro-batches do not read that part of the log again.
         """
         for p, rows in self._transactional.items():
-            at = before.offsets.get(p, 0)
+            at = before_position.offsets.get(p, 0)
             pending = {row["producer_id"]: 0 for row in rows.values()}
             first = at
             for base in sorted(rows, reverse=True):
@@ -343,7 +345,7 @@ class CaptureLog:
                 del rows[base]
 
     def _expect_not_cut(self, start: Position) -> None:
-        manifest = Manifest.load(self.folder)
+        manifest = CaptureManifest.load_manifest(self.folder)
         for p, at in (manifest.positions if manifest is not None else {}).items():
             if at < start.offsets.get(p, 0):
                 what = f"{self.folder}: partition {p} ends at offset {at}, and offsets up to "

@@ -37,7 +37,7 @@ from partage.jobs.replay.group_rows import (
     rebalance_row,
 )
 from partage.jobs.replay.histories import WHOLE_RUN, GroupFailure
-from partage.tables.schemas import SIMULATED_COLUMNS, schema
+from partage.tables.schemas import SIMULATED_COLUMNS, table_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,10 +98,10 @@ def stream_schema(table: str) -> pa.Schema:
         return batch_of_rows([]).schema
     if table != OPENED:
         simulated = SIMULATED_COLUMNS.get(table, ())
-        found = [field for field in schema(table) if field.name != "run_id"]
+        found = [field for field in table_schema(table) if field.name != "run_id"]
         marked = {"filled_by": "partage replay"}
         return pa.schema([f.with_metadata(marked) if f.name in simulated else f for f in found])
-    known = schema("rebalances")
+    known = table_schema("rebalances")
     counts = [pa.field("members_before", pa.int32()), pa.field("moved", pa.int32())]
     return pa.schema([*(known.field(name) for name in _OPENED_COLUMNS), *counts])
 
@@ -185,14 +185,14 @@ def update_history(
     try:
         for one in read_group_inputs(batches):
             rows.process_input(one)
-        found += rows.take(final=True)
+        found += rows.take_rows(final=True)
         history, values = rows.packed(), rows.commit_values()
-        still_open = rows.finished()
-        values |= {"row": rows.totals()[0], "deleted_ms": rows.deleted_ms}
+        still_open = rows.provisional_rows()
+        values |= {"row": rows.group_totals()[0], "deleted_ms": rows.deleted_ms}
     except WHOLE_RUN:
         raise
     except Exception as e:  # noqa: BLE001 - one group's error must not end the others
-        still_open = rows.failed(GroupFailure.of(name, e))
+        still_open = rows.failure_row(GroupFailure.from_error(name, e))
         changed, digests = _select_changed_open_rows(still_open, digests)
         return GroupUpdate(StoredGroup(None, json.dumps(digests)), found + changed)
     changed, digests = _select_changed_open_rows(still_open, digests)
@@ -232,16 +232,16 @@ def update_commits(
     rows.resume_commits(values)
     for one in inputs:
         rows.process_input(one)
-    found += rows.take(final=True)
+    found += rows.take_rows(final=True)
     new = rows.commit_values()
     for old, cells in zip(values["history"][0], new["history"][0], strict=False):
         cells[_WAITING] = old[_WAITING]  # pauses are not restored
     rows.finish_minutes()
-    row = values["row"] | {"commits": rows.totals()[0]["commits"]}
-    rows.add("groups", row)
+    row = values["row"] | {"commits": rows.group_totals()[0]["commits"]}
+    rows.write_row("groups", row)
     digests: dict[str, str] = json.loads(stored.digests)
     ours = {table: digests.pop(table) for table in _COMMIT_TABLES if table in digests}
-    changed, ours = _select_changed_open_rows(rows.take(final=False), ours)
+    changed, ours = _select_changed_open_rows(rows.take_rows(final=False), ours)
     new |= {"row": row, "deleted_ms": values["deleted_ms"]}
     after = stored._replace(digests=json.dumps(digests | ours), commits=_compact(new))
     return GroupUpdate(after, found + changed, values["deleted_ms"])
@@ -254,7 +254,7 @@ _COMMIT_TABLES = ("groups", "commit_rates")
 
 
 def _needs_history(
-    values: Mapping[str, Any], inputs: Sequence[GroupInput], context: LogContext
+    commit_values: Mapping[str, Any], inputs: Sequence[GroupInput], context: LogContext
 ) -> bool:
     """Return whether a consumer group's full history is needed to process its offset commits.
 
@@ -262,12 +262,12 @@ def _needs_history(
     has no log position yet.
 
     Args:
-        values: the part of the group's state that commits change.
+        commit_values: the part of the group's state that commits change.
         inputs: the group's commits.
         context: the broker's session timeout, and the coordinator moves so far.
     """
-    partitions, place = values["history"]
-    if place is None or values["row"]["log_partition"] < 0:
+    partitions, place = commit_values["history"]
+    if place is None or commit_values["row"]["log_partition"] < 0:
         return True
     waiting = {(topic, number) for topic, number, waits, *_ in partitions if waits}
     for one in inputs:
@@ -310,7 +310,7 @@ def close_group(
         return []
     rows = _StreamedRows(name, clusters, context)
     rows.restore(stored)
-    found = [one._replace(final=True) for one in rows.finished()]
+    found = [one._replace(final=True) for one in rows.provisional_rows()]
     return found + [TableRows(table, False, 0, b"") for table in json.loads(stored.digests)]
 
 
@@ -369,7 +369,7 @@ class _CollectedRows:
         self._rows: dict[str, list[Mapping[str, Any]]] = {}
         self._columns: dict[str, list[pa.Table]] = {}
 
-    def add(self, table: str, row: Mapping[str, Any]) -> None:
+    def write_row(self, table: str, row: Mapping[str, Any]) -> None:
         self._rows.setdefault(table, []).append(row)
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
@@ -381,7 +381,7 @@ class _CollectedRows:
             made = pa.Table.from_arrays([columns[name] for name in wanted.names], schema=wanted)
             self._columns.setdefault(table, []).append(made)
 
-    def take(self) -> Iterator[tuple[str, pa.Table]]:
+    def take_rows(self) -> Iterator[tuple[str, pa.Table]]:
         """Yield each output table with the rows collected since the last call."""
         import pyarrow as pa
 
@@ -408,58 +408,60 @@ class _StreamedRows(GroupRows):
         self._announced: LogPosition | None = None
 
     def packed(self) -> bytes:
-        return pack_state((self.stored(), self._announced), STORED_CLASSES, level=1)
+        return pack_state((self.export_state(), self._announced), STORED_CLASSES, level=1)
 
     def restore(self, stored: StoredGroup) -> None:
         state, self._announced = unpack_state(stored.history or b"", STORED_CLASSES)
-        self.resume(state)
+        self.restore_state(state)
         if stored.commits:
             self.resume_commits(json.loads(stored.commits))
 
-    def add(self, table: str, row: Mapping[str, Any]) -> None:
-        self._collected.add(table, row)
+    def write_row(self, table: str, row: Mapping[str, Any]) -> None:
+        self._collected.write_row(table, row)
 
-    def record(self, record: GroupRecord) -> None:
+    def process_record(self, record: GroupRecord) -> None:
         """Process the next log record of the consumer group.
 
         If it begins a new generation, add a row to table ``opened``, which announces generations.
         """
-        super().record(record)
-        found = self._history.opened
+        super().process_record(record)
+        found = self._history.newest_rebalance
         if found is not None and found.position != self._announced:
             self._announced = found.position
-            self._write(OPENED, _opened_row(found, self._history.previous))
+            self._write(OPENED, _opened_row(found, self._history.last_ended_rebalance))
 
     @property
     def deleted_ms(self) -> int | None:
         """Time at which the consumer group was deleted (ms); None if it exists."""
-        deletion = self._history.deletion()
+        deletion = self._history.find_deletion()
         return None if deletion is None else deletion.timestamp_ms
 
-    def take(self, *, final: bool) -> list[TableRows]:
+    def take_rows(self, *, final: bool) -> list[TableRows]:
         """Return the output rows that were added since the last call.
 
         ``final`` says whether they are final: later records cannot change them.
         """
-        return [_table_rows(table, rows, final=final) for table, rows in self._collected.take()]
+        return [
+            _table_rows(table, rows, final=final) for table, rows in self._collected.take_rows()
+        ]
 
-    def finished(self) -> list[TableRows]:
+    def provisional_rows(self) -> list[TableRows]:
         """End the group's history at its last record; return the rows that later records may
         change.
 
         The object cannot be used afterwards.
         """
-        self.finish()
-        return self.take(final=False)
+        self.finish_group()
+        return self.take_rows(final=False)
 
-    def failed(self, failure: GroupFailure) -> list[TableRows]:
+    def failure_row(self, failure: GroupFailure) -> list[TableRows]:
         """Return the output row that marks the consumer group as failed, with the error
         (``failure``).
         """
-        for _ in self._collected.take():
+        for _ in self._collected.take_rows():
             pass
-        self._collected.add("groups", self.totals()[0] | failure.cells())
-        return self.take(final=False)
+        self._collected.write_row("groups", self.group_totals()[0] | failure.column_values())
+        return self.take_rows(final=False)
 
 
 def _opened_row(generation: Generation, previous: Generation | None) -> dict[str, Any]:
@@ -478,7 +480,7 @@ def _opened_row(generation: Generation, previous: Generation | None) -> dict[str
 
 
 def _owners(state: ClassicState) -> dict[tuple[str, int], str]:
-    return {pair: m.owner for m in state.members for pair in assigned_partitions(m)}
+    return {pair: m.owner_identity for m in state.members for pair in assigned_partitions(m)}
 
 
 # --- coordinator moves as text ----------------------------------------------------------------

@@ -87,7 +87,7 @@ class StreamFolder:
         self.metadata = self.path / "cluster.jsonl"
         self._manifests = self.path / "batches"
 
-    def prepare(self) -> None:
+    def create_folders(self) -> None:
         """Create the stream's folder with subfolders for tables and manifests.
 
         Raises:
@@ -102,7 +102,7 @@ class StreamFolder:
             raise InvalidConfigError("--out", what, str(self.path)) from None
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock_folder(self) -> Iterator[None]:
         """Lock the output folder against other processes during the ``with`` block.
 
         The operating system releases the lock of a killed process.
@@ -120,7 +120,7 @@ class StreamFolder:
                 raise InvalidConfigError("--out", what, str(self.path.parent)) from None
             yield
 
-    def publish(self, batch: int, files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    def publish_batch(self, batch: int, files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
         """Publish the output files of a micro-batch, and remove those of an earlier attempt at it.
 
         Return a dict from table to the names of its files.
@@ -140,7 +140,7 @@ class StreamFolder:
                     path.unlink(missing_ok=True)
         return by_table
 
-    def merge(self, batch: int) -> None:
+    def merge_small_files(self, batch: int) -> None:
         """Merge the small output files of earlier micro-batches into larger ones, at every 64th
         micro-batch.
 
@@ -161,11 +161,13 @@ class StreamFolder:
             rows = self._read(table, stored_schema(table), some)
             rows = rows.filter(_current_rows_mask(rows, table, newest))
             if rows.num_rows:
-                files[table] = [_write(str(self.path), last, table, rows, merged=True)]
+                files[table] = [_write_parquet_file(str(self.path), last, table, rows, merged=True)]
         if newest:
             columns = [{"group": g, "table": t, "batch": n} for (g, t), n in sorted(newest.items())]
             rows = _open_rows(columns)
-            files[OPEN_ROWS] = [_write(str(self.path), last, OPEN_ROWS, rows, merged=True)]
+            files[OPEN_ROWS] = [
+                _write_parquet_file(str(self.path), last, OPEN_ROWS, rows, merged=True)
+            ]
         write_json(
             self._manifests / f"{first:08d}-{last:08d}.json", {"batch": last, "files": files}
         )
@@ -285,7 +287,7 @@ def write_changes(
     if replaced:
         tables[OPEN_ROWS] = _open_rows(replaced)
     found = [
-        ("file", json.dumps([table, _write(folder, batch, table, made)]))
+        ("file", json.dumps([table, _write_parquet_file(folder, batch, table, made)]))
         for table, made in tables.items()
     ]
     opened.sort(key=lambda row: (row["time_ms"], row["group"]))
@@ -306,7 +308,9 @@ def _with_batch(table: str, parts: list[tuple[pa.Table, bool]], batch: int) -> p
     return made.append_column("final", pa.array(final)).cast(stored_schema(table))
 
 
-def _write(folder: str, batch: int, table: str, rows: pa.Table, *, merged: bool = False) -> str:
+def _write_parquet_file(
+    folder: str, batch: int, table: str, rows: pa.Table, *, merged: bool = False
+) -> str:
     """Write rows to a new Parquet file of a table, and return the file's name.
 
     Args:
@@ -399,7 +403,7 @@ class LakeTables:
     form: str
     where: str
 
-    def prepare(self) -> None:
+    def create_tables(self) -> None:
         """Create the Delta or Iceberg tables that do not exist.
 
         Raises:
@@ -419,13 +423,13 @@ class LakeTables:
             what = f"cannot be written ({reason[:200]}); Spark needs --conf {_FORMATS[self.form]}"
             raise InvalidConfigError("--tables", what, f"{self.form}:{self.where}") from None
 
-    def publish(self, folder: Path, batch: int, files: Mapping[str, Sequence[str]]) -> None:
+    def merge_batch(self, folder: Path, batch: int, files: Mapping[str, Sequence[str]]) -> None:
         """Merge the output rows of a micro-batch into the Delta or Iceberg tables.
 
         Args:
             folder: the output folder of the stream (`StreamFolder`).
             batch: number of the micro-batch.
-            files: dict from table to the names of its files, see `StreamFolder.publish`.
+            files: dict from table to the names of its files, see `StreamFolder.publish_batch`.
         """
         replaced = self._read(folder, OPEN_ROWS, files)
         groups: dict[str, list[str]] = {}
@@ -434,7 +438,7 @@ class LakeTables:
         for table in STREAM_TABLES:
             if table in files or table in groups:
                 rows = self._read(folder, table, files)
-                self._merge(table, batch, rows, groups.get(table, []))
+                self._merge_rows(table, batch, rows, groups.get(table, []))
 
     @property
     def _is_folder(self) -> bool:
@@ -464,7 +468,9 @@ class LakeTables:
         paths = [str(folder / "tables" / table / name) for name in names]
         return self.spark.read.schema(_spark_schema(table)).parquet(*paths)
 
-    def _merge(self, table: str, batch: int, rows: DataFrame | None, groups: Sequence[str]) -> None:
+    def _merge_rows(
+        self, table: str, batch: int, rows: DataFrame | None, groups: Sequence[str]
+    ) -> None:
         """Add rows to a Delta or Iceberg table and delete provisional ones, in one transaction.
 
         Args:

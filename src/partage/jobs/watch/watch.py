@@ -33,9 +33,9 @@ from partage.history.clusters import ClusterHistory
 from partage.history.transactions import Transactions
 from partage.jobs.replay.capture import LogContext, read_context
 from partage.jobs.replay.decoded_rows import DecodedKind
-from partage.jobs.replay.records import widen
+from partage.jobs.replay.records import cast_record_columns
 from partage.jobs.spark.failures import jvm_errors, worker_errors
-from partage.jobs.spark.session import session
+from partage.jobs.spark.session import spark_session
 from partage.jobs.spark.shipping import load_kernels
 from partage.jobs.spark.tables import PREFIX, KafkaTable, open_kafka
 from partage.jobs.watch.capture_log import (
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["BatchReport", "CaptureSource", "GroupProcessor", "StreamSettings", "watch"]
+__all__ = ["BatchReport", "CaptureSource", "GroupProcessor", "StreamSettings", "watch_groups"]
 
 #: A deleted group's state is dropped after this time without a record.
 _DELETED_MS = 7 * 86_400_000
@@ -148,7 +148,7 @@ class StreamSettings:
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def watch(
+def watch_groups(
     source: str | Path,
     out: str | Path,
     settings: StreamSettings | None = None,
@@ -194,9 +194,9 @@ def watch(
     if topic is None:
         expect_streamable_capture(Path(name))
     expect_stream_folder(folder.path.parent, name)
-    folder.prepare()
+    folder.create_folders()
     with ExitStack() as opened:
-        opened.enter_context(folder.lock())
+        opened.enter_context(folder.lock_folder())
         if topic is not None:
             opened.enter_context(_MetadataRecorder(topic, folder.metadata))
             metadata = folder.metadata
@@ -209,13 +209,13 @@ def watch(
             context = read_context(name)
         opened.enter_context(jvm_errors())
         running = opened.enter_context(
-            session(spark, master=master, conf=_stream_settings(conf, master, spark))
+            spark_session(spark, master=master, conf=_stream_settings(conf, master, spark))
         )
         opened.enter_context(worker_errors())
         lake = None
         if wanted.tables is not None:
             lake = LakeTables(running, *expect_lake(wanted.tables))
-            lake.prepare()
+            lake.create_tables()
         rows = (
             _capture_rows(running, name, wanted)
             if topic is None
@@ -223,11 +223,11 @@ def watch(
         )
         processor = GroupProcessor(str(metadata), context, keeps_decoded=topic is not None)
         publisher = _Publisher(folder, lake, report)
-        _run(rows, processor, publisher, wanted, stop=stop or threading.Event())
+        _run_query(rows, processor, publisher, wanted, stop=stop or threading.Event())
     return folder
 
 
-def _run(
+def _run_query(
     rows: DataFrame,
     processor: GroupProcessor,
     publisher: _Publisher,
@@ -235,15 +235,7 @@ def _run(
     *,
     stop: threading.Event,
 ) -> None:
-    """Start the Spark streaming query of `partage watch`, and wait until it ends or is stopped.
-
-    Args:
-        rows: streaming data frame with the decoded rows of the log.
-        processor: updates the groups' states.
-        publisher: writes each micro-batch.
-        settings: settings of the stream.
-        stop: event that ends the query.
-    """
+    """Start the Spark streaming query of `partage watch`, and wait until it ends or is stopped."""
     changes = (
         rows.selectExpr("coalesce(`group`, '') as `group_key`", "*")
         .groupBy("group_key")
@@ -257,7 +249,7 @@ def _run(
     )
     query = (
         changes.writeStream.outputMode("append")
-        .foreachBatch(publisher.publish)
+        .foreachBatch(publisher.publish_batch)
         .option("checkpointLocation", str(publisher.folder.checkpoint))
         .trigger(**pace)
         .start()
@@ -347,31 +339,32 @@ class _CaptureReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the log position at which the micro-batch that begins at ``start`` ends."""
         at = Position.of_json(start)
         if not self._is_fixed:
-            self._log.refresh()
+            self._log.list_new_files()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        found = self._log.latest(at, None if isinstance(limit, ReadAllAvailable) else most)
+        found = self._log.batch_end(at, None if isinstance(limit, ReadAllAvailable) else most)
         return found.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's
         """List the capture's files once; files that are written later are not read."""
-        self._log.refresh()
+        self._log.list_new_files()
         self._is_fixed = True
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[_Piece]:
         """Return the parts of the log from ``start`` to ``end``, one for each Spark task."""
         if not self._log.is_listed:
-            self._log.refresh()
-        return [_Piece(p) for p in self._log.pieces(Position.of_json(start), Position.of_json(end))]
+            self._log.list_new_files()
+        return [
+            _Piece(p)
+            for p in self._log.divide_records(Position.of_json(start), Position.of_json(end))
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read and decode a part of the log (``partition``); Spark calls this in a worker."""
         return read_piece(partition.piece)  # type: ignore[attr-defined]  # a `_Piece`
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Free data about the log before the position ``end``, after Spark has processed a
-        micro-batch.
-        """
-        self._log.forget(Position.of_json(end))
+        """Free data about the log before ``end``, which Spark has processed."""
+        self._log.forget_transactions(Position.of_json(end))
 
 
 def _capture_rows(spark: SparkSession, path: str, wanted: StreamSettings) -> DataFrame:
@@ -384,12 +377,12 @@ def _stream_kafka_rows(
     spark: SparkSession, topic: KafkaTable, metadata: Path, settings: StreamSettings
 ) -> DataFrame:
     """Return decoded rows of the cluster's ``__consumer_offsets`` as a streaming data frame."""
-    records = topic.stream(spark, settings.most_records)
+    records = topic.read_stream(spark, settings.most_records)
     tasks = max(1, spark.sparkContext.defaultParallelism)
-    return records.coalesce(tasks).mapInArrow(partial(_decode, str(metadata)), _DDL)
+    return records.coalesce(tasks).mapInArrow(partial(_decode_batches, str(metadata)), _DDL)
 
 
-def _decode(metadata: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _decode_batches(metadata: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Decode records of ``__consumer_offsets`` that Spark read from Kafka, in a Spark worker.
 
     Before, wait until the file with the cluster metadata (``metadata``) covers the records' times,
@@ -404,7 +397,7 @@ def _decode(metadata: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
             continue
         newest = pc.max(batch.column("timestamp_ms")).as_py() or 0
         time.sleep(max(0.0, min(SETTLE_MS, newest + SETTLE_MS - time.time() * 1_000)) / 1_000)
-        table = widen(pa.Table.from_batches([batch]))
+        table = cast_record_columns(pa.Table.from_batches([batch]))
         yield from decoded_rows(table, none, whole_lines(Path(metadata)), counts=True)
 
 
@@ -416,7 +409,7 @@ class _MetadataRecorder:
     def __init__(self, topic: KafkaTable, path: Path) -> None:
         self._topic, self._path = topic, path
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread = threading.Thread(target=self._record_metadata, daemon=True)
         self._last: dict[str, Any] = {}
 
     def __enter__(self) -> _MetadataRecorder:  # noqa: PYI034 - typing.Self is of Python 3.11
@@ -436,12 +429,17 @@ class _MetadataRecorder:
         self._stop.set()
         self._thread.join(timeout=10)
 
-    def _follow(self) -> None:
+    def _record_metadata(self) -> None:
         """Record the cluster's metadata until stopped; reconnect if the cluster does not answer."""
         while not self._stop.is_set():
-            with suppress(PartageError, client_error(), OSError), self._topic.connect() as asked:
+            with (
+                suppress(PartageError, client_error(), OSError),
+                self._topic.connect_without_spark() as asked,
+            ):
                 while not self._stop.wait(self._SECONDS):
-                    self._add(cluster_state(asked.metadata(), ts_ms=_now_ms(), controller=None))
+                    self._add(
+                        cluster_state(asked.fetch_metadata(), ts_ms=_now_ms(), controller=None)
+                    )
             self._stop.wait(self._SECONDS)
 
     def _add(self, state: Mapping[str, Any]) -> None:
@@ -524,7 +522,7 @@ class GroupProcessor(StatefulProcessor):
         )
         at = partitions[0] if partitions else -1
         moves = max(texts, key=len, default="" if before is None else before.moves)
-        found = self._update(name, batch, before, (max(sizes), at, moves))
+        found = self._process_group_batch(name, batch, before, (max(sizes), at, moves))
         timer_ms = self._set_removal_timer(
             None if before is None else before.timer_ms, found.deleted_ms,
             timerValues.getCurrentProcessingTimeInMs(),
@@ -534,27 +532,27 @@ class GroupProcessor(StatefulProcessor):
         self._state.update(state)
         yield from _changes(name, found.rows)
 
-    def _update(
+    def _process_group_batch(
         self,
         name: str,
         batch: pa.RecordBatch,
-        before: _StoredState | None,
+        state_so_far: _StoredState | None,
         known: tuple[int, int, str],
     ) -> GroupUpdate:
         """Process a consumer group's micro-batch, and store its history if that has changed.
 
-        ``before`` is its state so far, without history; ``known`` the arguments of
+        ``state_so_far`` is its state so far, without history; ``known`` the arguments of
         `_metadata_and_moves`.
         """
         size, at, moves = known
-        if before is not None:
-            stored = StoredGroup(None, before.digests, before.commits)
+        if state_so_far is not None:
+            stored = StoredGroup(None, state_so_far.digests, state_so_far.commits)
             context = replace(self._settings, moves=moves_of(at, moves))
             quick = update_commits(name, stored, [batch], context)
             if quick is not None:
                 return quick
         around = self._metadata_and_moves(size, at, moves)
-        found = update_history(name, self._stored(before), [batch], *around)
+        found = update_history(name, self._stored_state(state_so_far), [batch], *around)
         self._history.update((found.stored.history,))
         return found
 
@@ -577,7 +575,7 @@ class GroupProcessor(StatefulProcessor):
         clusters, context = self._metadata_and_moves(
             before.metadata_bytes, before.log_partition, before.moves
         )
-        rows = close_group(name, self._stored(before) or StoredGroup(None), clusters, context)
+        rows = close_group(name, self._stored_state(before) or StoredGroup(None), clusters, context)
         self._state.clear()
         self._history.clear()
         yield from _changes(name, rows)
@@ -586,7 +584,7 @@ class GroupProcessor(StatefulProcessor):
         row = self._state.get()
         return None if row is None else _StoredState(*row)
 
-    def _stored(self, state: _StoredState | None) -> StoredGroup | None:
+    def _stored_state(self, state: _StoredState | None) -> StoredGroup | None:
         """Return a consumer group's whole stored state, history included, for `update_history`."""
         row = None if state is None else self._history.get()
         if state is None:
@@ -666,7 +664,7 @@ def _clusters_until(path: str, size: int) -> ClusterHistory:
         data = file.read(size - begin)
     for line in data.splitlines():
         if line.strip():
-            clusters.append(json.loads(line))
+            clusters.append_metadata(json.loads(line))
     _KNOWN[path] = (size, clusters)
     return clusters
 
@@ -682,16 +680,16 @@ class _Publisher:
     lake: LakeTables | None
     report: Callable[[BatchReport], None]
 
-    def publish(self, changes: DataFrame, batch: int) -> None:
+    def publish_batch(self, changes: DataFrame, batch: int) -> None:
         """Write and publish the tables of one micro-batch, which Spark passes as a data frame."""
         began = time.monotonic()
-        self.folder.merge(batch)
+        self.folder.merge_small_files(batch)
         job = partial(write_changes, str(self.folder.path), batch)
         rows = changes.repartition("table").mapInArrow(job, _RECEIPTS_DDL).collect()
         files = [tuple(json.loads(row.text)) for row in rows if row.what == "file"]
         opened = [json.loads(row.text) for row in rows if row.what == "opened"]
         if files:
-            by_table = self.folder.publish(batch, files)
+            by_table = self.folder.publish_batch(batch, files)
             if self.lake is not None:
-                self.lake.publish(self.folder.path, batch, by_table)
+                self.lake.merge_batch(self.folder.path, batch, by_table)
             self.report(BatchReport(batch, opened, time.monotonic() - began))

@@ -11,23 +11,29 @@ Pure; `partage.jobs.audit` reads the topics.
 
 from __future__ import annotations
 
-from partage.keys.audit.evidence import Family, KeyPairs, families
+from partage.keys.audit.evidence import KeyPairs, PartitionerFamily, group_equivalent_partitioners
 from partage.keys.audit.joins import JoinProblem, JoinSide, broken_joins
 from partage.keys.audit.null_keys import NullKeys, null_keys
-from partage.keys.audit.writers import SplitKeys, TopicVerdict, WriterFamily, split_keys, who_wrote
+from partage.keys.audit.writers import (
+    SplitKeys,
+    TopicVerdict,
+    WriterFamily,
+    infer_writers,
+    split_keys,
+)
 
 __all__ = [
-    "Family",
     "JoinProblem",
     "JoinSide",
     "KeyPairs",
     "NullKeys",
+    "PartitionerFamily",
     "SplitKeys",
     "TopicVerdict",
     "WriterFamily",
     "broken_joins",
-    "families",
+    "group_equivalent_partitioners",
+    "infer_writers",
     "null_keys",
     "split_keys",
-    "who_wrote",
 ]

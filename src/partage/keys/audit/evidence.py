@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError
 
-__all__ = ["Family", "KeyPairs", "KeyPart", "Place", "families", "log_chance"]
+__all__ = [
+    "KeyPairs",
+    "KeyPart",
+    "PartitionerFamily",
+    "Place",
+    "group_equivalent_partitioners",
+    "log_chance",
+]
 
 
 def log_chance(hits: int, tries: int, chance: float) -> float:
@@ -56,7 +63,7 @@ class KeyPairs:
     Raises:
         InvalidProblemError: the columns differ in length, or a partition is negative.
 
-    >>> seen = KeyPairs.of([(b"a", 1), (b"b", 0), (b"a", 1)])
+    >>> seen = KeyPairs.from_rows([(b"a", 1), (b"b", 0), (b"a", 1)])
     >>> seen.keys, seen.records.tolist()
     ([b'a', b'b'], [2, 1])
     """
@@ -83,7 +90,7 @@ class KeyPairs:
         return len(self.keys)
 
     @classmethod
-    def of(cls, records: Sequence[tuple[bytes, int] | tuple[bytes, int, int]]) -> KeyPairs:
+    def from_rows(cls, records: Sequence[tuple[bytes, int] | tuple[bytes, int, int]]) -> KeyPairs:
         """Collect the distinct (key, partition) pairs of a topic from its records, in any order.
 
         A record is (key, partition) or (key, partition, timestamp in ms).
@@ -123,25 +130,25 @@ class KeyPart(Enum):
     SESSION = (16, "the key without its session (16 bytes)")
 
     @property
-    def tail(self) -> int:
+    def window_bytes(self) -> int:
         """Number of bytes at the end of a Kafka Streams key (its window) that are not hashed."""
         return self.value[0]
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Description of the key bytes that a partitioner hashes, such as "the whole key"."""
         return self.value[1]
 
-    def cut(self, keys: Sequence[bytes]) -> Sequence[bytes]:
+    def remove_window(self, keys: Sequence[bytes]) -> Sequence[bytes]:
         """Remove the window from Kafka Streams keys; the rest is what a partitioner hashes.
 
         The result is empty for a key that is too short.
         """
-        return keys if not self.tail else [key[: -self.tail] for key in keys]
+        return keys if not self.window_bytes else [key[: -self.window_bytes] for key in keys]
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class PartitionerFamily:
     """Equivalent partitioners: all of them place every key in the same partition.
 
     Attributes:
@@ -162,29 +169,31 @@ class Family:
         return first if self.part is KeyPart.WHOLE else f"{first}, {self.part.name.lower()}"
 
 
-def families(names: Iterable[str], place: Place, *, windowed: Sequence[str] = ()) -> list[Family]:
+def group_equivalent_partitioners(
+    names: Iterable[str], place_keys: Place, *, windowed: Sequence[str] = ()
+) -> list[PartitionerFamily]:
     """Group partitioners into families whose members place every test key in the same partition.
 
     Args:
         names: names of partitioners that decide by the key alone.
-        place: function (name, keys, partition count) -> partitions, which runs the named
+        place_keys: function (name, keys, partition count) -> partitions, which runs the named
             partitioner.
         windowed: names of partitioners that may have hashed a windowed key without its window.
 
     >>> def place(name, keys, n):
     ...     return np.array([len(k) * (3 if name == "c" else 1) % n for k in keys], np.int32)
-    >>> [f.partitioners for f in families(["a", "b", "c"], place)]
+    >>> [f.partitioners for f in group_equivalent_partitioners(["a", "b", "c"], place)]
     [('a', 'b'), ('c',)]
     """
     probes = _fixed_test_keys()
     alike: dict[bytes, list[str]] = {}
     for name in names:
-        placed = b"".join(place(name, probes, n).tobytes() for n in _PROBE_COUNTS)
+        placed = b"".join(place_keys(name, probes, n).tobytes() for n in _PROBE_COUNTS)
         alike.setdefault(placed, []).append(name)
-    found = [Family(tuple(some)) for some in alike.values()]
+    found = [PartitionerFamily(tuple(some)) for some in alike.values()]
     parts = [part for part in KeyPart if part is not KeyPart.WHOLE]
     return found + [
-        Family(family.partitioners, part)
+        PartitionerFamily(family.partitioners, part)
         for family in found
         if set(windowed) & set(family.partitioners)
         for part in parts

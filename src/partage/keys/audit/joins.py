@@ -161,16 +161,16 @@ class JoinSide:
     verdict: TopicVerdict
     counted: bool = True
 
-    def surely_differs(self, other: JoinSide) -> bool:
+    def surely_differs(self, other_side: JoinSide) -> bool:
         """Return whether this topic and the other topic of a join certainly have different
         partition counts.
 
         A count may be only a lower bound: "at least 8" differs from 4 but not from 12.
         """
-        if self.counted and other.counted:
-            return self.partitions != other.partitions
-        if self.counted or other.counted:
-            known, least = (self, other) if self.counted else (other, self)
+        if self.counted and other_side.counted:
+            return self.partitions != other_side.partitions
+        if self.counted or other_side.counted:
+            known, least = (self, other_side) if self.counted else (other_side, self)
             return least.partitions > known.partitions
         return False
 
@@ -202,7 +202,7 @@ def broken_joins(sides: Sequence[JoinSide]) -> list[JoinProblem]:
     result is empty if all can be joined. A pair of topics without a common key and with unknown
     partitioners is not reported.
 
-    >>> seen = KeyPairs.of([(b"k", 0)])
+    >>> seen = KeyPairs.from_rows([(b"k", 0)])
     >>> import numpy as np
     >>> few = TopicVerdict("too few keys", (), 0.0, 1, np.zeros((0, 1), np.bool_))
     >>> [b.words for b in broken_joins([JoinSide("a", 3, seen, few), JoinSide("b", 4, seen, few)])]
@@ -229,7 +229,7 @@ def _compare(first: JoinSide, second: JoinSide) -> Iterator[JoinProblem]:
     examples = tuple((k, placed[k], k, placed_2[k]) for k in apart[:_EXAMPLES])
     writers = _describe_different_writers(first, second)
     if writers is not None:
-        families = (*first.verdict.families, *second.verdict.families)
+        families = (*first.verdict.writer_families, *second.verdict.writer_families)
         names = tuple(dict.fromkeys(family.partitioners for family in families))
         yield JoinProblem("partitioners", topics, writers, examples, names)
     elif apart and not counts_differ:
@@ -252,7 +252,7 @@ def _describe_different_writers(first: JoinSide, second: JoinSide) -> str | None
     Return None if they agree or are unknown.
     """
     sides = (first, second)
-    found, found_2 = ({family.name for family in side.verdict.families} for side in sides)
+    found, found_2 = ({family.name for family in side.verdict.writer_families} for side in sides)
     rivals, rivals_2 = (
         {rival.name for writer in side.verdict.writers for rival in writer.rivals} for side in sides
     )
@@ -267,8 +267,8 @@ def _describe_different_writers(first: JoinSide, second: JoinSide) -> str | None
 
 def _writer_labels(side: JoinSide) -> list[str]:
     return [
-        label_clients(clients_of(f.partitioners), hash_name(f.partitioners), f.part.words)
-        for f in side.verdict.families
+        label_clients(clients_of(f.partitioners), hash_name(f.partitioners), f.part.description)
+        for f in side.verdict.writer_families
     ]
 
 

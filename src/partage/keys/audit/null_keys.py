@@ -51,23 +51,23 @@ class NullKeys:
 
 
 def null_keys(
-    partition: NDArray[np.int32], partitions: int, at: NDArray[np.int64] | None = None
+    partition: NDArray[np.int32], partitions: int, record_times: NDArray[np.int64] | None = None
 ) -> NullKeys:
     """Classify how a producer spread records without a key: sticky, round robin, at random, etc.
 
     Args:
         partition: int32[n], the partition of each record.
         partitions: number of partitions of the topic.
-        at: int64[n], times of the records in ms, ascending; None if the records are in order. Of
-            many records in one millisecond, which have no known order, only one counts.
+        record_times: int64[n], times of the records in ms, ascending; None if the records are in
+            order. Of many records in one millisecond, which have no known order, only one counts.
 
     >>> null_keys(np.arange(100, dtype=np.int32) % 7, 7).behaviour
     'round robin'
     >>> null_keys(np.repeat(np.arange(20, dtype=np.int32) * 5 % 7, 20), 7).behaviour
     'sticky'
     """
-    if at is not None and len(at):
-        partition, whole = _partitions_in_known_order(partition, at), partition
+    if record_times is not None and len(record_times):
+        partition, whole = _partitions_in_known_order(partition, record_times), partition
         if partitions > 1 and len(whole) >= FEWEST_RECORDS and (whole == whole[0]).all():
             partition = whole
     n = len(partition)

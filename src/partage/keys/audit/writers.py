@@ -16,7 +16,7 @@ from math import ceil, log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.keys.audit.evidence import Family, KeyPairs, Place, log_chance
+from partage.keys.audit.evidence import KeyPairs, PartitionerFamily, Place, log_chance
 
 __all__ = [
     "FEWEST_KEYS",
@@ -24,8 +24,8 @@ __all__ = [
     "SplitKeys",
     "TopicVerdict",
     "WriterFamily",
+    "infer_writers",
     "split_keys",
-    "who_wrote",
 ]
 
 #: Fewest distinct keys for a statement.
@@ -61,7 +61,7 @@ class WriterFamily:
         rivals: families that cannot be ruled out as the writer of those pairs.
     """
 
-    family: Family
+    family: PartitionerFamily
     partitions: int
     pairs: int
     only: int
@@ -69,12 +69,12 @@ class WriterFamily:
     log10_chance: float
     first_ms: int
     last_ms: int
-    rivals: tuple[Family, ...]
+    rivals: tuple[PartitionerFamily, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopicVerdict:
-    """Result of `who_wrote`: the client partitioners that most likely wrote a topic.
+    """Result of `infer_writers`: the client partitioners that most likely wrote a topic.
 
     A partitioner explains a (key, partition) pair if it would place the key in that partition.
 
@@ -96,7 +96,7 @@ class TopicVerdict:
     explains: _Bools
 
     @property
-    def families(self) -> tuple[Family, ...]:
+    def writer_families(self) -> tuple[PartitionerFamily, ...]:
         """Distinct families of equivalent partitioners that wrote the topic, in order of time."""
         return tuple(dict.fromkeys(w.family for w in self.writers))
 
@@ -110,47 +110,51 @@ class _Candidate:
         fits: bool[n], whether it is the observed partition.
     """
 
-    family: Family
+    family: PartitionerFamily
     partitions: int
     placed: NDArray[np.int32]
     fits: _Bools
 
 
-def who_wrote(
-    seen: KeyPairs, counts: Sequence[int], families: Sequence[Family], place: Place
+def infer_writers(
+    observed_pairs: KeyPairs,
+    counts: Sequence[int],
+    families: Sequence[PartitionerFamily],
+    place_keys: Place,
 ) -> TopicVerdict:
     """Infer which client partitioners wrote a topic, from the partition of each key.
 
     The result is the fewest families of equivalent partitioners that place the keys as observed.
 
     Args:
-        seen: the observed distinct (key, partition) pairs of the topic.
+        observed_pairs: the observed distinct (key, partition) pairs of the topic.
         counts: the topic's partition counts over time. Earlier, smaller counts help to find
             partitioners of records from before the topic grew.
         families: families that may have written the topic.
-        place: function (name, keys, partition count) -> partitions, which runs the named
+        place_keys: function (name, keys, partition count) -> partitions, which runs the named
             partitioner.
 
     >>> def place(name, keys, n):
     ...     return np.array([(k[0] if name == "first" else k[-1]) % n for k in keys], np.int32)
     >>> keys = [bytes([a, b]) for a in range(10) for b in range(10)]
-    >>> seen = KeyPairs.of([(k, k[0] % 4) for k in keys])
-    >>> who_wrote(seen, [4], [Family(("first",)), Family(("last",))], place).families[0].name
+    >>> seen = KeyPairs.from_rows([(k, k[0] % 4) for k in keys])
+    >>> families = [PartitionerFamily(("first",)), PartitionerFamily(("last",))]
+    >>> infer_writers(seen, [4], families, place).writer_families[0].name
     'first'
     """
-    keys = len(set(seen.keys))
-    none = np.zeros((0, len(seen)), np.bool_)
+    keys = len(set(observed_pairs.keys))
+    none = np.zeros((0, len(observed_pairs)), np.bool_)
     useful = sorted({n for n in counts if n > 1})
     if not useful:
         return TopicVerdict("one partition", (), 1.0, keys, none)
     if keys < FEWEST_KEYS:
         return TopicVerdict("too few keys", (), 0.0, keys, none)
-    candidates = _evaluate_candidates(seen, useful, families, place)
-    chosen = _choose_writers(seen, candidates)
+    candidates = _evaluate_candidates(observed_pairs, useful, families, place_keys)
+    chosen = _choose_writers(observed_pairs, candidates)
     if not chosen:
         return TopicVerdict("no partitioner fits", (), 0.0, keys, none)
     explains = np.stack([g.fits for g, _ in chosen])
-    writers = [_writer(i, chosen, explains, seen, candidates) for i in range(len(chosen))]
+    writers = [_writer(i, chosen, explains, observed_pairs, candidates) for i in range(len(chosen))]
     order = sorted(range(len(writers)), key=lambda i: (writers[i].first_ms, i))
     several = len({w.family for w in writers}) > 1
     return TopicVerdict(
@@ -163,12 +167,12 @@ def who_wrote(
 
 
 def _evaluate_candidates(
-    seen: KeyPairs, counts: Sequence[int], families: Sequence[Family], place: Place
+    seen: KeyPairs, counts: Sequence[int], families: Sequence[PartitionerFamily], place: Place
 ) -> list[_Candidate]:
     made = []
     for family in families:
-        keys = family.part.cut(seen.keys)
-        long_enough = np.array([len(k) > family.part.tail for k in seen.keys])
+        keys = family.part.remove_window(seen.keys)
+        long_enough = np.array([len(k) > family.part.window_bytes for k in seen.keys])
         for n in counts:
             placed = place(family.partitioners[0], keys, n)
             made.append(_Candidate(family, n, placed, (placed == seen.partition) & long_enough))
@@ -176,30 +180,30 @@ def _evaluate_candidates(
 
 
 def _choose_writers(
-    seen: KeyPairs, candidates: Sequence[_Candidate]
+    observed_pairs: KeyPairs, candidates: Sequence[_Candidate]
 ) -> list[tuple[_Candidate, float]]:
     """Choose the fewest partitioners that place a topic's keys as observed (greedy set cover).
 
     Args:
-        seen: the observed (key, partition) pairs.
+        observed_pairs: the observed (key, partition) pairs.
         candidates: the partitioners to choose from, each with a partition count.
 
     Returns:
         the chosen candidates, each with the logarithm of the probability that it fits as well by
             chance.
     """
-    left = np.ones(len(seen), np.bool_)
+    left = np.ones(len(observed_pairs), np.bool_)
     chosen: list[tuple[_Candidate, float]] = []
     enough = log(FALSE_ALARM / _MOST_WRITERS) - log(len(candidates))
     while len(chosen) < _MOST_WRITERS and left.any():
         best, chance = None, 0.0
         for candidate in candidates:
             # It cannot have written pairs of other partitions.
-            pairs = left & (seen.partition < candidate.partitions)
+            pairs = left & (observed_pairs.partition < candidate.partitions)
             hits, tries = int((candidate.fits & pairs).sum()), int(pairs.sum())
             if log_chance(hits, tries, 1 / candidate.partitions) >= chance:
                 continue
-            now = log_chance(hits, tries, _match_probability(candidate, seen, pairs))
+            now = log_chance(hits, tries, _match_probability(candidate, observed_pairs, pairs))
             if now < chance:
                 best, chance = candidate, now
         if best is None or chance > enough:
@@ -209,19 +213,19 @@ def _choose_writers(
     return chosen
 
 
-def _match_probability(candidate: _Candidate, seen: KeyPairs, pairs: _Bools) -> float:
+def _match_probability(candidate: _Candidate, observed_pairs: KeyPairs, pairs: _Bools) -> float:
     """Return the probability that a wrong partitioner places a key as observed by chance.
 
     For example, it is 1 / n for a good hash and n partitions.
 
     Args:
         candidate: the wrong partitioner.
-        seen: the observed (key, partition) pairs.
+        observed_pairs: the observed (key, partition) pairs.
         pairs: mask of the pairs to use.
     """
     # The probability is higher if most keys are in few partitions and the hash maps keys to just
     # these (multiples of 8, repeated letters).
-    where, times = np.unique(seen.partition[pairs], return_counts=True)
+    where, times = np.unique(observed_pairs.partition[pairs], return_counts=True)
     placed_in = np.sort(candidate.placed[pairs])
     same = np.searchsorted(placed_in, where, "right") - np.searchsorted(placed_in, where, "left")
     return max(1 / candidate.partitions, float(times @ same) / float(pairs.sum()) ** 2)
@@ -251,28 +255,28 @@ def _writer(
     )
 
 
-def _time_range(seen: KeyPairs, pairs: _Bools, by_chance: float) -> tuple[int, int]:
+def _time_range(observed_pairs: KeyPairs, pairs: _Bools, by_chance: float) -> tuple[int, int]:
     """Return the times (ms) of the first and last record that a partitioner placed, without
     outliers.
 
     Args:
-        seen: the observed (key, partition) pairs with times.
+        observed_pairs: the observed (key, partition) pairs with times.
         pairs: mask of the pairs that the partitioner matches.
         by_chance: expected number of pairs that it matches only by chance.
     """
     # A record with an explicit partition may match by chance, years before the first record that
     # the partitioner placed. So at least ``by_chance`` pairs are skipped at each end.
-    first, last = np.sort(seen.first_ms[pairs]), np.sort(seen.last_ms[pairs])
+    first, last = np.sort(observed_pairs.first_ms[pairs]), np.sort(observed_pairs.last_ms[pairs])
     skipped = min(ceil(by_chance + 3 * sqrt(by_chance)), (len(first) - 1) // 2)
     return int(first[skipped]), int(last[len(last) - 1 - skipped])
 
 
 def _rivals(
     candidate: _Candidate, pairs: _Bools, others: Sequence[_Candidate]
-) -> tuple[Family, ...]:
+) -> tuple[PartitionerFamily, ...]:
     tries = int(pairs.sum())
     own = tries * log(1 - _NOISE + _NOISE / candidate.partitions)
-    out: dict[Family, None] = {}
+    out: dict[PartitionerFamily, None] = {}
     for other in others:
         hits = int((other.fits & pairs).sum())
         hit, miss = 1 - _NOISE + _NOISE / other.partitions, _NOISE / other.partitions
@@ -318,19 +322,20 @@ class SplitKeys:
     examples: tuple[SplitExample, ...]
 
 
-def split_keys(seen: KeyPairs, verdict: TopicVerdict) -> SplitKeys:
+def split_keys(observed_pairs: KeyPairs, verdict: TopicVerdict) -> SplitKeys:
     """Count a topic's keys with records in several partitions, by cause.
 
-    A cause is a changed partition count, two different partitioners, or unexplained. ``seen`` has
-    the topic's (key, partition) pairs, ``verdict`` the partitioners that `who_wrote` found.
+    A cause is a changed partition count, two different partitioners, or unexplained.
+    ``observed_pairs`` has the topic's (key, partition) pairs, ``verdict`` the partitioners that
+    `infer_writers` found.
 
     >>> import numpy as np
-    >>> seen = KeyPairs.of([(b"a", 0), (b"a", 1), (b"b", 0)])
+    >>> seen = KeyPairs.from_rows([(b"a", 0), (b"a", 1), (b"b", 0)])
     >>> split_keys(seen, TopicVerdict("too few keys", (), 0.0, 2, np.zeros((0, 3), np.bool_))).keys
     1
     """
     rows: dict[bytes, list[int]] = {}
-    for i, key in enumerate(seen.keys):
+    for i, key in enumerate(observed_pairs.keys):
         rows.setdefault(key, []).append(i)
     several = {key: at for key, at in rows.items() if len(at) > 1}
     reasons = {key: _reason(at, verdict) for key, at in several.items()}
@@ -338,7 +343,9 @@ def split_keys(seen: KeyPairs, verdict: TopicVerdict) -> SplitKeys:
     examples = []
     for reason in dict.fromkeys(found):  # some of each reason
         of_it = [key for key, r in reasons.items() if r == reason]
-        examples += [_example(key, reason, several[key], seen) for key in of_it[:_EXAMPLES]]
+        examples += [
+            _example(key, reason, several[key], observed_pairs) for key in of_it[:_EXAMPLES]
+        ]
     return SplitKeys(
         len(several), len(rows), found.count("the topic grew"), found.count("two writers"),
         found.count("unexplained"), tuple(examples),
@@ -349,7 +356,7 @@ def _reason(rows: list[int], verdict: TopicVerdict) -> str:
     explains = verdict.explains[:, rows]
     if not len(explains) or not explains.any(axis=0).all():
         return "unexplained"
-    for family in verdict.families:
+    for family in verdict.writer_families:
         own = [i for i, w in enumerate(verdict.writers) if w.family == family]
         if explains[own].any(axis=0).all():
             return "the topic grew"

@@ -21,11 +21,11 @@ from partage.keys.partitioner import (
     Int64Array,
     KeyRule,
     Partitioner,
-    State,
+    PartitionerState,
     StateMachine,
     check_batch_size,
     draw_below,
-    fraction,
+    draw_fraction,
 )
 
 __all__ = [
@@ -55,7 +55,7 @@ class _ClientDefaults:
     machine: StateMachine
     refusal: Callable[[int, int], str]
 
-    def describe(
+    def describe_partitioner(
         self,
         name: str,
         summary: str,
@@ -92,9 +92,11 @@ class _ClientDefaults:
 # --- Sarama ----------------------------------------------------------------------------------
 
 
-def _choose_random(state: State, sizes: Int64Array, partitions: int) -> tuple[Int32Array, State]:
+def _choose_random(
+    state: PartitionerState, sizes: Int64Array, partitions: int
+) -> tuple[Int32Array, PartitionerState]:
     # As Go's Intn.
-    pool, draws = state.pool(partitions), state.draws
+    pool, draws = state.choosable_partitions(partitions), state.draws
     out = np.empty(len(sizes), np.int32)
     for i in range(len(out)):
         place, draws = draw_below(draws, len(pool))
@@ -103,7 +105,7 @@ def _choose_random(state: State, sizes: Int64Array, partitions: int) -> tuple[In
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundRobinPosition(State):
+class RoundRobinPosition(PartitionerState):
     """State of Sarama's round-robin partitioner: the partition for the next record.
 
     Attributes:
@@ -118,7 +120,7 @@ def _choose_in_turn(
 ) -> tuple[Int32Array, RoundRobinPosition]:
     # The turn restarts at the first partition after the last one, or if fewer partitions have a
     # leader.
-    pool = np.array(state.pool(partitions), np.int32)
+    pool = np.array(state.choosable_partitions(partitions), np.int32)
     if not len(sizes):
         return np.zeros(0, np.int32), state
     first = state.on if state.on < len(pool) else 0
@@ -134,12 +136,12 @@ def _sarama_refusal(partition: int, partitions: int) -> str:
 
 
 _ROUND_ROBIN = StateMachine(RoundRobinPosition, _choose_in_turn, "by turns")
-_RANDOM = StateMachine(State, _choose_random, "by chance")
+_RANDOM = StateMachine(PartitionerState, _choose_random, "by chance")
 _SARAMA = _ClientDefaults("sarama", "sarama.{} v1.61.1", _RANDOM, _sarama_refusal)
 
 SARAMA = (
     # ``NewCustomHashPartitioner(fnv.New32a)`` is the same.
-    _SARAMA.describe(
+    _SARAMA.describe_partitioner(
         "hash",
         "FNV-1a as a signed int, its remainder's absolute value; null keys by chance. The default.",
         "NewHashPartitioner",
@@ -147,7 +149,7 @@ SARAMA = (
         aliases=("sarama",),
     ),
     # Also ``NewCustomPartitioner(WithAbsFirst())``. The hash is still not Java's.
-    _SARAMA.describe(
+    _SARAMA.describe_partitioner(
         "reference",
         "FNV-1a with the sign bit masked as Java does: ``NewReferenceHashPartitioner``.",
         "NewReferenceHashPartitioner",
@@ -155,30 +157,30 @@ SARAMA = (
     ),
     # Also ``NewCustomPartitioner(WithHashUnsigned(), WithCustomHashFunction(crc32.NewIEEE))``. An
     # empty key is hashed here; librdkafka's ``consistent_random`` places it by chance.
-    _SARAMA.describe(
+    _SARAMA.describe_partitioner(
         "crc32",
         "CRC32, unsigned, as librdkafka's default: ``NewConsistentCRCHashPartitioner``.",
         "NewConsistentCRCHashPartitioner",
         KeyRule(CRC32, "unsigned"),
     ),
-    _SARAMA.describe(
+    _SARAMA.describe_partitioner(
         "murmur2",
         "As Java hashes keys: ``NewMurmur2Partitioner``.",
         "NewMurmur2Partitioner",
         MURMUR2_MASKED,
     ),
-    _SARAMA.describe(
+    _SARAMA.describe_partitioner(
         "random",
         "Each message by chance, whatever its key: ``NewRandomPartitioner``, Go's ``Intn``.",
         "NewRandomPartitioner",
     ),
-    _SARAMA.describe(
+    _SARAMA.describe_partitioner(
         "roundrobin",
         "Each message to the next partition that has a leader: ``NewRoundRobinPartitioner``.",
         "NewRoundRobinPartitioner",
         machine=_ROUND_ROBIN,
     ),
-    _SARAMA.describe(
+    _SARAMA.describe_partitioner(
         "manual",
         "The partition that the message names, 0 if it names none: ``NewManualPartitioner``.",
         "NewManualPartitioner",
@@ -191,7 +193,7 @@ SARAMA = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StickyTopicPartitioner(State):
+class StickyTopicPartitioner(PartitionerState):
     """State of franz-go's ``stickyTopicPartitioner`` for one topic: its partition, and the open
     batch.
 
@@ -223,7 +225,7 @@ def _choose_sticky(
     """
     check_batch_size(state.batch_size)
     # Records stay in the current partition until one does not fit into its batch.
-    pool = state.pool(partitions)
+    pool = state.choosable_partitions(partitions)
     out = np.empty(len(sizes), np.int32)
     for i, size in enumerate(sizes.tolist()):
         if state.filled and state.filled + size > state.batch_size:
@@ -238,7 +240,7 @@ def _choose_sticky(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UniformBytes(State):
+class UniformBytes(PartitionerState):
     """State of franz-go's ``uniformBytesTopicPartitioner`` for one topic.
 
     It chooses another partition after a given number of bytes.
@@ -275,7 +277,7 @@ def draw_next_partition(state: UniformBytes, count: int) -> UniformBytes:
     total = 0.0
     for place in places:
         total += 1 / (buffered[place] + 1)
-    drawn, draws = fraction(state.draws)
+    drawn, draws = draw_fraction(state.draws)
     pick = drawn * total
     for place in places:
         pick -= 1 / (buffered[place] + 1)
@@ -288,7 +290,7 @@ def _choose_uniform_bytes(
     state: UniformBytes, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, UniformBytes]:
     check_batch_size(state.limit, "limit")
-    pool = state.pool(partitions)
+    pool = state.choosable_partitions(partitions)
     out = np.empty(len(sizes), np.int32)
     for i, size in enumerate(sizes.tolist()):
         produced = state.produced + size
@@ -312,7 +314,7 @@ _UNIFORM = StateMachine(UniformBytes, _choose_uniform_bytes, "sticky for 64 KiB"
 _FRANZ_GO = _ClientDefaults("franz-go", "kgo.{} v1.22.2", _STICKY, _franz_go_refusal)
 
 FRANZ_GO = (
-    _FRANZ_GO.describe(
+    _FRANZ_GO.describe_partitioner(
         "uniform-bytes",
         "As Java hashes keys; null keys stay for 64 KiB: ``UniformBytesPartitioner``. The default.",
         "UniformBytesPartitioner",
@@ -320,30 +322,30 @@ FRANZ_GO = (
         machine=_UNIFORM,
         aliases=("franz-go",),
     ),
-    _FRANZ_GO.describe(
+    _FRANZ_GO.describe_partitioner(
         "sticky-key",
         "As Java hashes keys; null keys stay with a partition a batch: ``StickyKeyPartitioner``.",
         "StickyKeyPartitioner",
         MURMUR2_MASKED,
     ),
-    _FRANZ_GO.describe(
+    _FRANZ_GO.describe_partitioner(
         "sarama-compat",
         "As Sarama's default: ``StickyKeyPartitioner(SaramaCompatHasher(fnv32a))``.",
         "SaramaCompatHasher",
         KeyRule(FNV1A, "absolute"),
     ),
-    _FRANZ_GO.describe(
+    _FRANZ_GO.describe_partitioner(
         "sticky",
         "All records stay with one partition a batch, whatever their keys: ``StickyPartitioner``.",
         "StickyPartitioner",
     ),
-    _FRANZ_GO.describe(
+    _FRANZ_GO.describe_partitioner(
         "roundrobin",
         "Each record to the next partition that can be written to: ``RoundRobinPartitioner``.",
         "RoundRobinPartitioner",
         machine=_ROUND_ROBIN,
     ),
-    _FRANZ_GO.describe(
+    _FRANZ_GO.describe_partitioner(
         "manual",
         "The partition that the record names, 0 if it names none: ``ManualPartitioner``.",
         "ManualPartitioner",

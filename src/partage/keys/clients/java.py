@@ -17,11 +17,11 @@ from partage.keys.partitioner import (
     Int64Array,
     KeyRule,
     Partitioner,
-    State,
+    PartitionerState,
     StateMachine,
     check_batch_size,
+    clear_sign_bit,
     draw_from,
-    positive,
 )
 
 __all__ = [
@@ -50,7 +50,7 @@ MURMUR2_MASKED = KeyRule(MURMUR2, "masked")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counter(State):
+class Counter(PartitionerState):
     """State of a Java producer's round-robin partitioner: a counter of the records without a key.
 
     Attributes:
@@ -81,7 +81,7 @@ def _choose_by_counter(
         return np.zeros(0, np.int32), state
     if counter is None:
         counter, draws = draws.next_int()
-    pool = np.array(state.pool(partitions), np.int32)
+    pool = np.array(state.choosable_partitions(partitions), np.int32)
     turn = (np.arange(count, dtype=np.int64) + counter) & 0x7FFFFFFF
     after = _advance_counter(counter, count)
     return pool[turn % len(pool)], replace(state, counter=after, draws=draws)
@@ -123,17 +123,17 @@ def _choose_round_robin(
     check_batch_size(state.batch_size)
     # With ``state.asked_again`` (producers 2.4 to 3.9), a record that needs a new batch advances
     # the counter twice, and so skips a partition (KAFKA-9965).
-    pool = state.pool(partitions)
+    pool = state.choosable_partitions(partitions)
     filled = list(state.filled) or [0] * partitions
     if len(filled) != partitions:
         raise InvalidConfigError("filled", f"must have {partitions} numbers", state.filled)
     counter = state.counter or 0
     out = np.empty(len(sizes), np.int32)
     for i, size in enumerate(sizes.tolist()):
-        partition = pool[positive(counter) % len(pool)]
+        partition = pool[clear_sign_bit(counter) % len(pool)]
         counter = _advance_counter(counter, 1)
         if not filled[partition] or filled[partition] + size > state.batch_size:
-            partition = pool[positive(counter) % len(pool)]
+            partition = pool[clear_sign_bit(counter) % len(pool)]
             counter = _advance_counter(counter, 1)
         fits = filled[partition] + size <= state.batch_size
         filled[partition] = filled[partition] + size if fits else size
@@ -145,7 +145,7 @@ def _choose_round_robin(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StickyCache(State):
+class StickyCache(PartitionerState):
     """State of Java's ``StickyPartitionCache`` for one topic, and how full the current batch is.
 
     Attributes:
@@ -189,7 +189,7 @@ def draw_sticky_partition(
     if old is not None and old != previous:
         return old, state
     draws = state.draws
-    pool = state.pool(partitions)
+    pool = state.choosable_partitions(partitions)
     if state.available == ():
         new, draws = draw_from(pool, draws)
     elif len(set(pool)) == 1:
@@ -230,7 +230,7 @@ def _choose_cached(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adaptive(State):
+class Adaptive(PartitionerState):
     """State of Java's ``BuiltInPartitioner`` for one topic (KIP-794).
 
     Attributes:
@@ -293,10 +293,10 @@ def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
     """
     if not state.table:
         # Without queue lengths, all available partitions are equally likely.
-        chosen, draws = draw_from(state.pool(partitions), state.draws)
+        chosen, draws = draw_from(state.choosable_partitions(partitions), state.draws)
         return chosen, replace(state, draws=draws)
     number, draws = state.draws.next_int()
-    weighted = positive(number) % state.table[-1]
+    weighted = clear_sign_bit(number) % state.table[-1]
     return state.ids[bisect_right(state.table, weighted)], replace(state, draws=draws)
 
 

@@ -19,7 +19,7 @@ from partage.keys.partitioner import (
     Int64Array,
     KeyRule,
     Partitioner,
-    State,
+    PartitionerState,
     StateMachine,
     check_batch_size,
     draw_from,
@@ -29,7 +29,7 @@ __all__ = ["LIBRDKAFKA", "Lingering"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lingering(State):
+class Lingering(PartitionerState):
     """State of librdkafka's random partitioners for records without a key.
 
     Several records go to the same partition before another one is drawn.
@@ -48,7 +48,7 @@ class Lingering(State):
 def _choose(state: Lingering, sizes: Int64Array, partitions: int) -> tuple[Int32Array, Lingering]:
     # Partitions without a leader are drawn only if none has a leader.
     check_batch_size(state.hold, "hold")
-    pool, draws = state.pool(partitions), state.draws
+    pool, draws = state.choosable_partitions(partitions), state.draws
     partition, held = state.partition, state.held
     out = np.empty(len(sizes), np.int32)
     done = 0

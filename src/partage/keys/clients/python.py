@@ -11,7 +11,7 @@ from partage.keys.partitioner import (
     Int32Array,
     Int64Array,
     Partitioner,
-    State,
+    PartitionerState,
     StateMachine,
     check_batch_size,
     draw_from,
@@ -22,7 +22,7 @@ __all__ = ["PYTHON", "Pinned"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pinned(State):
+class Pinned(PartitionerState):
     """State of kafka-python's ``StickyPartitioner`` for one topic: its current partition and batch.
 
     Attributes:
@@ -37,7 +37,7 @@ class Pinned(State):
 
 
 def _pin(state: Pinned, partitions: int, avoid: int | None) -> tuple[int, Pinned]:
-    pool = list(state.pool(partitions))
+    pool = list(state.choosable_partitions(partitions))
     if len(pool) > 1 and state.available != () and avoid is not None:
         pool = [one for one in pool if one != avoid] or pool
     if len(pool) == 1:
@@ -51,7 +51,7 @@ def _choose_sticky(state: Pinned, sizes: Int64Array, partitions: int) -> tuple[I
     # partition has lost its leader.
     check_batch_size(state.batch_size)
     out = np.empty(len(sizes), np.int32)
-    pool = set(state.pool(partitions))
+    pool = set(state.choosable_partitions(partitions))
     for i, size in enumerate(sizes.tolist()):
         partition = state.partition
         if partition is None or partition not in pool:

@@ -18,16 +18,16 @@ from partage.keys.partitioner import (
     Int64Array,
     KeyRule,
     Partitioner,
-    State,
+    PartitionerState,
     StateMachine,
-    positive,
+    clear_sign_bit,
 )
 
 __all__ = ["SCALA", "SendCache", "forget_partition"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendCache(State):
+class SendCache(PartitionerState):
     """State of Kafka's Scala producer for one topic: the partition of records without a key.
 
     Kafka's name for it is ``sendPartitionPerTopicCache``.
@@ -67,7 +67,7 @@ def _choose_for_null_keys(
     """
     partition, draws = state.partition, state.draws
     if partition is None and len(sizes):
-        pool = state.pool(partitions)
+        pool = state.choosable_partitions(partitions)
         if state.available == ():
             raise InvalidConfigError("available", "No leader for any partition in topic", ())
         number, draws = draws.next_int()
@@ -80,7 +80,7 @@ def _choose_0_8_1(
     state: SendCache, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, SendCache]:
     # Utils.abs of 0.8.0 and 0.8.1 masks the sign bit.
-    return _choose_for_null_keys(state, sizes, partitions, positive)
+    return _choose_for_null_keys(state, sizes, partitions, clear_sign_bit)
 
 
 def _choose_0_8_2(

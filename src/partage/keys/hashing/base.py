@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from partage.errors import InvalidKeysError
 from partage.kernels import Kernel
 
-__all__ = ["Each", "Hash", "Int64Array", "UInt8Array", "UInt32Array", "hash_all"]
+__all__ = ["Hash", "Int64Array", "KeyHashKernel", "UInt8Array", "UInt32Array", "hash_all"]
 
 UInt8Array = NDArray[np.uint8]
 UInt32Array = NDArray[np.uint32]
@@ -41,10 +41,10 @@ _LANE_WORDS_A_STEP = 50
 _GATHERED_AT_ONCE = 1 << 22
 
 
-class Each(Protocol):
+class KeyHashKernel(Protocol):
     """Protocol of a compiled kernel that hashes every key of a column."""
 
-    def pays(self, *, work: int) -> bool:
+    def is_worth_compiling(self, *, work: int) -> bool:
         """Return whether hashing ``work`` bytes of keys takes longer than compiling this kernel.
 
         Only then is the compiled kernel worth its compilation.
@@ -85,7 +85,7 @@ class Hash:
     of_rows: Callable[[UInt8Array], UInt32Array]
     lanes: Callable[[UInt8Array, UInt32Array], None] | None
     lane_kernel: Callable[[int], Kernel | None] | None
-    each: Each
+    each: KeyHashKernel
 
     def __post_init__(self) -> None:
         _HASHES[self.name] = self
@@ -166,7 +166,7 @@ def _hash_chunk(
             "have offsets that do not fit the bytes",
             where=f"keys {first} to {first + len(out) - 1}",
         )
-    if hash_.each.pays(work=(work + count) // 4):
+    if hash_.each.is_worth_compiling(work=(work + count) // 4):
         hash_.each(data, wide, out, work=end - begin)
     else:
         _hash_by_numpy(hash_, data, wide, lengths, out)
@@ -178,7 +178,7 @@ def _hash_in_lanes(hash_: Hash, rows: UInt8Array, out: UInt32Array, *, work: int
     chosen = hash_.lane_kernel(length) if hash_.lane_kernel is not None else None
     if chosen is None or hash_.lanes is None:
         return False
-    if chosen.pays(work=work):
+    if chosen.is_worth_compiling(work=work):
         hash_.lanes(rows, out)
     elif length <= LONGEST_IN_LANES:
         out[:] = hash_.of_rows(rows)

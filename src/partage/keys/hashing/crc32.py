@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 
 from partage.kernels import kernel
-from partage.keys.hashing.base import Each, Hash, Int64Array, UInt8Array, UInt32Array
+from partage.keys.hashing.base import Hash, Int64Array, KeyHashKernel, UInt8Array, UInt32Array
 
 __all__ = ["CRC32", "crc32"]
 
@@ -84,9 +84,9 @@ def _hash_each(data: UInt8Array, starts: Int64Array, tables: Int64Array, out: UI
         out[i] = h ^ 0xFFFFFFFF
 
 
-class _HashEach(Each):
-    def pays(self, *, work: int) -> bool:
-        return _hash_each.pays(work=work)
+class _HashEach(KeyHashKernel):
+    def is_worth_compiling(self, *, work: int) -> bool:
+        return _hash_each.is_worth_compiling(work=work)
 
     def __call__(
         self, data: UInt8Array, starts: Int64Array, out: UInt32Array, /, *, work: int

@@ -10,7 +10,7 @@ import numpy as np
 
 from partage.errors import InvalidKeysError
 from partage.kernels import kernel
-from partage.keys.hashing.base import Each, Hash, Int64Array, UInt8Array, UInt32Array
+from partage.keys.hashing.base import Hash, Int64Array, KeyHashKernel, UInt8Array, UInt32Array
 
 __all__ = ["JAVA_BYTES", "JAVA_STRING", "java_bytes_hash", "java_string_hash"]
 
@@ -106,14 +106,14 @@ def _hash_ascii_strings(
         known[i] = 1 if seen < 0x80 else 0
 
 
-class _StringHasher(Each):
+class _StringHasher(KeyHashKernel):
     """Hasher of every key in a column, with the results of Java's ``String.hashCode``.
 
     A compiled kernel hashes ASCII keys, Python code the others.
     """
 
-    def pays(self, *, work: int) -> bool:
-        return _hash_ascii_strings.pays(work=work)
+    def is_worth_compiling(self, *, work: int) -> bool:
+        return _hash_ascii_strings.is_worth_compiling(work=work)
 
     def __call__(
         self, data: UInt8Array, starts: Int64Array, out: UInt32Array, /, *, work: int

@@ -11,7 +11,7 @@ import struct
 
 import numpy as np
 
-from partage.kernels import Kernel, kernel, piece
+from partage.kernels import Kernel, kernel, kernel_helper
 from partage.keys.hashing.base import (
     LONGEST_IN_LANES,
     Hash,
@@ -112,13 +112,13 @@ def _hash_lanes(words: UInt32Array, tail: UInt32Array, length: int, out: UInt32A
         out[i] = h ^ (h >> 15)
 
 
-@piece
+@kernel_helper
 def _mix_word(word: int) -> int:
     k: int = (word * 0x5BD1E995) & 0xFFFFFFFF
     return ((k ^ (k >> 24)) * 0x5BD1E995) & 0xFFFFFFFF
 
 
-@piece
+@kernel_helper
 def _finalize(h: int) -> int:
     h = ((h ^ (h >> 13)) * 0x5BD1E995) & 0xFFFFFFFF
     return h ^ (h >> 15)
@@ -208,7 +208,7 @@ def _by_lanes(rows: UInt8Array, out: UInt32Array) -> None:
         _hash_word_keys(words, length // 4, np.empty(_BUFFER_WORDS, np.uint32), out, work=rows.size)
 
 
-@piece
+@kernel_helper
 def _mix_word_at(h: int, data: UInt8Array, at: int) -> int:
     k: int = data[at] | data[at + 1] << 8 | data[at + 2] << 16 | data[at + 3] << 24
     k = (k * 0x5BD1E995) & 0xFFFFFFFF
@@ -216,7 +216,7 @@ def _mix_word_at(h: int, data: UInt8Array, at: int) -> int:
     return ((h * 0x5BD1E995) & 0xFFFFFFFF) ^ k
 
 
-@piece
+@kernel_helper
 def _finish_key(h: int, data: UInt8Array, at: int, end: int) -> int:
     """Return the murmur2 hash of one key, given the hash ``h`` of its first bytes.
 

@@ -171,8 +171,8 @@ class SimulatedApplication:
         """The application's Kafka Streams tasks with their source, changelog and internal
         topics.
         """
-        made = TopologyLayout.of(self.topology, self.counts)
-        return TopologyLayout.of(self.topology, {**self.counts, **made.internal})
+        made = TopologyLayout.for_partition_counts(self.topology, self.counts)
+        return TopologyLayout.for_partition_counts(self.topology, {**self.counts, **made.internal})
 
     @cached_property
     def all_counts(self) -> dict[str, int]:

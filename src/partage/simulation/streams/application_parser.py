@@ -22,17 +22,17 @@ from partage.streams import AssignmentConfigs, ProcessId, Subtopology, Topology
 __all__ = [
     "DAY",
     "OF_ONE_REBALANCE",
+    "check_boolean",
     "check_fields",
     "check_int",
+    "check_names",
     "check_number",
     "check_object",
-    "names",
+    "check_seconds_as_ms",
+    "check_text",
     "read_application",
     "read_events",
-    "seconds_to_ms",
-    "switch",
-    "text",
-    "with_settings",
+    "replace_settings",
 ]
 
 _LONGEST_NAME = 200
@@ -84,7 +84,7 @@ def check_number(value: object, path: str, minimum: float, maximum: float) -> fl
     return float(value)  # type: ignore[arg-type]  # real says so
 
 
-def seconds_to_ms(value: object, path: str, minimum: float, maximum: float) -> int:
+def check_seconds_as_ms(value: object, path: str, minimum: float, maximum: float) -> int:
     """Check that a JSON value is a number of seconds within bounds, and return it in milliseconds.
 
     ``minimum`` and ``maximum`` are the bounds in seconds. ``path`` names the value in error
@@ -93,7 +93,7 @@ def seconds_to_ms(value: object, path: str, minimum: float, maximum: float) -> i
     return round(check_number(value, path, minimum, maximum) * 1000)
 
 
-def text(value: object, path: str) -> str:
+def check_text(value: object, path: str) -> str:
     """Check that a JSON value is a non-empty string of bounded length, and return it.
 
     ``path`` names the value in error messages.
@@ -104,17 +104,17 @@ def text(value: object, path: str) -> str:
     return value
 
 
-def names(value: object, path: str) -> tuple[str, ...]:
+def check_names(value: object, path: str) -> tuple[str, ...]:
     """Check that a JSON value is a list of non-empty strings, and return it as a tuple.
 
     ``path`` names the value in error messages.
     """
     if not isinstance(value, list | tuple):
         raise InvalidProblemError("must be a list", path=path, value=value)
-    return tuple(text(one, f"{path}.{place}") for place, one in enumerate(value))
+    return tuple(check_text(one, f"{path}.{place}") for place, one in enumerate(value))
 
 
-def switch(value: object, path: str) -> bool:
+def check_boolean(value: object, path: str) -> bool:
     """Check that a JSON value is a boolean, and return it; ``path`` names it in error messages."""
     if not isinstance(value, bool):
         raise InvalidProblemError("must be true or false", path=path, value=value)
@@ -193,21 +193,23 @@ def _parse_event(
     check_fields(value, path, ("at", "do", *_EVENT_FIELDS[kind]))
     if "at" not in value:
         raise InvalidProblemError("is missing", path=f"{path}.at")
-    at = seconds_to_ms(value["at"], f"{path}.at", 0, length_ms / 1000)
+    at = check_seconds_as_ms(value["at"], f"{path}.at", 0, length_ms / 1000)
     back = value.get("backSeconds")
     event = TraceEvent(
         at,
         kind,
-        disk=switch(value.get("disk", True), f"{path}.disk"),
+        disk=check_boolean(value.get("disk", True), f"{path}.disk"),
         back_ms=None
         if back is None
-        else seconds_to_ms(back, f"{path}.backSeconds", 0.001, 366 * DAY),
-        leaves=switch(value.get("leaves", False), f"{path}.leaves"),
+        else check_seconds_as_ms(back, f"{path}.backSeconds", 0.001, 366 * DAY),
+        leaves=check_boolean(value.get("leaves", False), f"{path}.leaves"),
     )
     if kind == "brokerLag":
         return replace(
             event,
-            for_ms=seconds_to_ms(value.get("seconds", 60), f"{path}.seconds", 0.001, 366 * DAY),
+            for_ms=check_seconds_as_ms(
+                value.get("seconds", 60), f"{path}.seconds", 0.001, 366 * DAY
+            ),
             factor=check_number(value.get("factor", 0), f"{path}.factor", 0, 1),
         )
     if kind == "scaleOut":
@@ -215,8 +217,12 @@ def _parse_event(
     if kind == "rollingRestart":
         return replace(
             event,
-            back_ms=seconds_to_ms(value.get("downSeconds", 30), f"{path}.downSeconds", 0.001, DAY),
-            every_ms=seconds_to_ms(value.get("everySeconds", 300), f"{path}.everySeconds", 0, DAY),
+            back_ms=check_seconds_as_ms(
+                value.get("downSeconds", 30), f"{path}.downSeconds", 0.001, DAY
+            ),
+            every_ms=check_seconds_as_ms(
+                value.get("everySeconds", 300), f"{path}.everySeconds", 0, DAY
+            ),
         )
     return replace(event, clients=(_known(value, "client", path, clients),))
 
@@ -226,7 +232,7 @@ def _known(
 ) -> str:
     if name not in one:
         raise InvalidProblemError("is missing", path=f"{where}.{name}")
-    client = text(one[name], f"{where}.{name}")
+    client = check_text(one[name], f"{where}.{name}")
     if client not in every:
         known = ", ".join(list(every)[:20])
         what = f"is no client; there are {known}"
@@ -301,8 +307,8 @@ def read_application(problem: object) -> SimulatedApplication:
     """
     given = parse_problem(problem)
     check_fields(given, "problem", _FIELDS)
-    name = text(given.get("name", "application"), "name")
-    length = seconds_to_ms(given.get("seconds", 3600), "seconds", 1, _LONGEST)
+    name = check_text(given.get("name", "application"), "name")
+    length = check_seconds_as_ms(given.get("seconds", 3600), "seconds", 1, _LONGEST)
     found = _parse_subtopologies(given, name)
     clients = _clients(given)
     events, clients = read_events(given.get("events", []), clients, length)
@@ -324,10 +330,10 @@ def read_application(problem: object) -> SimulatedApplication:
         raise InvalidProblemError("must make at least one task", path="subtopologies")
     _check_racks(made)
     _check_task_records(made)
-    return with_settings(made, check_object(given.get("settings", {}), "settings"))
+    return replace_settings(made, check_object(given.get("settings", {}), "settings"))
 
 
-def with_settings(
+def replace_settings(
     application: SimulatedApplication, config: Mapping[str, Any]
 ) -> SimulatedApplication:
     """Return a copy of a simulated application in which the given settings are replaced.
@@ -341,7 +347,7 @@ def with_settings(
         InvalidConfigError: as in `partage.streams.AssignmentConfigs`.
 
     >>> app = read_application({"subtopologies": [{"sources": {"in": 1}}], "clients": {"a": {}}})
-    >>> with_settings(app, {"num.standby.replicas": "1"}).settings.num_standby_replicas
+    >>> replace_settings(app, {"num.standby.replicas": "1"}).settings.num_standby_replicas
     1
     """
     check_fields(config, "settings", (*_OF_ASSIGNORS, *_OF_TIME, _GUARANTEE))
@@ -436,7 +442,7 @@ def _subtopology(
         Subtopology(
             place,
             tuple(sources),
-            sinks=names(one.get("sinks", []), f"{where}.sinks"),
+            sinks=check_names(one.get("sinks", []), f"{where}.sinks"),
             repartition={topic: None for topic, count in sources.items() if count is None},
             changelogs=tuple(f"{name}-{store}-changelog" for store in stores),
         )
@@ -488,7 +494,9 @@ def _clients(given: Mapping[str, Any]) -> dict[str, SimulatedClient]:
         what = f"must be 1 to {_MOST_CLIENTS} clients"
         raise InvalidProblemError(what, path="clients", value=len(named))
     made = {
-        text(name, "clients"): _parse_client(name, place, check_object(one, f"clients.{name}"))
+        check_text(name, "clients"): _parse_client(
+            name, place, check_object(one, f"clients.{name}")
+        )
         for place, (name, one) in enumerate(named.items(), 1)
     }
     processes = [one.process for one in made.values()]
@@ -498,18 +506,19 @@ def _clients(given: Mapping[str, Any]) -> dict[str, SimulatedClient]:
     return made
 
 
-def _parse_client(name: str, place: int, fields: Mapping[str, Any]) -> SimulatedClient:
+def _parse_client(name: str, client_position: int, fields: Mapping[str, Any]) -> SimulatedClient:
     """Parse the client called ``name`` of a Streams application from the fields of its JSON object.
 
-    ``place`` is its position in the list of clients, from which a default process id is made.
+    ``client_position`` is its position in the list of clients, from which a default process id is
+    made.
     """
     where = f"clients.{name}"
     check_fields(fields, where, (*_CLIENT_FIELDS, *OF_ONE_REBALANCE))
     tags = check_object(fields.get("tags", {}), f"{where}.tags")
     rack = fields.get("rack")
-    process = ProcessId(0, place)
+    process = ProcessId(0, client_position)
     if "process" in fields:
-        given = text(fields["process"], f"{where}.process")
+        given = check_text(fields["process"], f"{where}.process")
         try:
             process = ProcessId.parse(given)
         except InvalidProblemError:
@@ -520,8 +529,8 @@ def _parse_client(name: str, place: int, fields: Mapping[str, Any]) -> Simulated
         name,
         process,
         check_int(fields.get("threads", 1), f"{where}.threads", 1, _MOST_THREADS),
-        None if rack is None else text(rack, f"{where}.rack"),
-        {key: text(fields, f"{where}.tags.{key}") for key, fields in tags.items()},
+        None if rack is None else check_text(rack, f"{where}.rack"),
+        {key: check_text(fields, f"{where}.tags.{key}") for key, fields in tags.items()},
         check_number(
             fields.get("restoreBytesPerSecond", 50_000_000),
             f"{where}.restoreBytesPerSecond",
@@ -542,7 +551,8 @@ def _parse_racks(fields: Mapping[str, Any]) -> dict[str, tuple[frozenset[str], .
             what = "must be a list with the racks of each partition"
             raise InvalidProblemError(what, path=f"racks.{topic}", value=rows)
         made[topic] = tuple(
-            frozenset(names(row, f"racks.{topic}.{number}")) for number, row in enumerate(rows)
+            frozenset(check_names(row, f"racks.{topic}.{number}"))
+            for number, row in enumerate(rows)
         )
     return made
 

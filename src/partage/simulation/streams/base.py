@@ -45,14 +45,14 @@ class StreamsSimulation(ABC):
         self._lost_disks = 0
         self._lag_factors: list[float] = []
 
-    def run(self) -> SimulationResult:
+    def run_simulation(self) -> SimulationResult:
         """Run the simulation to its end and return the result."""
-        self.clock.schedule_at(0, self._begin)
+        self.clock.schedule_at(0, self._start_initial_clients)
         for event in self.app.events:
-            self.schedule(event.at_ms, lambda event=event: self._apply_event(event))  # type: ignore[misc]  # a default binds it
-        self.clock.run()
-        self.state.advance(self.app.length_ms)
-        self._recorder.end(self.app.length_ms)
+            self.schedule_action(event.at_ms, lambda event=event: self._apply_event(event))  # type: ignore[misc]  # a default binds it
+        self.clock.run_scheduled()
+        self.state.advance_to(self.app.length_ms)
+        self._recorder.close_intervals(self.app.length_ms)
         return self.result
 
     # -- group protocol ------------------------------------------------------------------------
@@ -70,10 +70,10 @@ class StreamsSimulation(ABC):
         """
 
     @abstractmethod
-    def remove_consumers(self, name: str, consumers: Sequence[str], how: str) -> None:
+    def remove_consumers(self, name: str, consumers: Sequence[str], reason: str) -> None:
         """Remove consumers of the client ``name`` from the group (subclasses implement it).
 
-        ``how`` is the reason: they left or were evicted.
+        ``reason`` is the reason: they left or were evicted.
         """
 
     @abstractmethod
@@ -89,7 +89,9 @@ class StreamsSimulation(ABC):
 
     # -- time ----------------------------------------------------------------------------------
 
-    def schedule(self, at_ms: int, action: Callable[[], bool | None], *, rank: int = 0) -> None:
+    def schedule_action(
+        self, at_ms: int, action: Callable[[], bool | None], *, rank: int = 0
+    ) -> None:
         """Schedule a function (``action``) to run at a simulated time, with task state restored up
         to then.
 
@@ -101,7 +103,7 @@ class StreamsSimulation(ABC):
             return
 
         def run_action() -> None:
-            self.state.advance(self.clock.now_ms)
+            self.state.advance_to(self.clock.now_ms)
             if action() is not False:
                 self._start_restored_tasks()
 
@@ -113,7 +115,7 @@ class StreamsSimulation(ABC):
         The next call is scheduled for when the next restoration completes.
         """
         due_ms = self.state.start_restored_tasks()
-        self._recorder.record(self.clock.now_ms, self.state.activities())
+        self._recorder.record_activities(self.clock.now_ms, self.state.list_activities())
         self._settled += 1
         mark = self._settled
         if due_ms is None or due_ms >= self.app.length_ms:
@@ -121,18 +123,18 @@ class StreamsSimulation(ABC):
 
         def catch_up() -> None:
             if mark == self._settled:  # later changes have scheduled their own moment
-                self.state.advance(self.clock.now_ms)
+                self.state.advance_to(self.clock.now_ms)
                 self._start_restored_tasks()
 
         self.clock.schedule_at(due_ms, catch_up, rank=-1)
 
     # -- clients -------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def _start_initial_clients(self) -> None:
         """Start the Streams clients that run from the beginning, and form their group."""
         for client in self.app.clients.values():
             if client.starts:
-                self._start(client)
+                self._start_client(client)
         self.form_group()
         if self.app.caught_up:
             self.state.complete_all_copies()
@@ -146,7 +148,7 @@ class StreamsSimulation(ABC):
         if event.kind == "brokerLag":
             self._lag_factors.append(event.factor)
             self.state.factor = min(self._lag_factors)
-            self.schedule(now + event.for_ms, lambda: self._end_broker_lag(event.factor))
+            self.schedule_action(now + event.for_ms, lambda: self._end_broker_lag(event.factor))
         # A rolling restart takes the clients that run when it begins, the oldest first.
         is_rolling = event.kind == "rollingRestart"
         clients = tuple(self.state.up) if is_rolling else event.clients
@@ -157,12 +159,12 @@ class StreamsSimulation(ABC):
                 if name in self.state.up:
                     self.request_rebalance(name)
             elif is_rolling:
-                self.schedule(
+                self.schedule_action(
                     now + place * event.every_ms,
-                    lambda name=name: self._stop(name, event),  # type: ignore[misc]  # a default binds it
+                    lambda name=name: self._stop_client(name, event),  # type: ignore[misc]  # a default binds it
                 )
             else:
-                self._stop(name, event)
+                self._stop_client(name, event)
 
     def _end_broker_lag(self, factor: float) -> None:
         self._lag_factors.remove(factor)
@@ -171,10 +173,10 @@ class StreamsSimulation(ABC):
     def _start_and_join(self, name: str) -> None:
         """Start the client ``name`` and let it join its group; do nothing if it is running."""
         if name not in self.state.up:
-            self._start(self.app.clients[name])
+            self._start_client(self.app.clients[name])
             self.add_client(self.state.up[name])
 
-    def _start(self, client: SimulatedClient) -> None:
+    def _start_client(self, client: SimulatedClient) -> None:
         """Start a simulated Streams client, with the task state that its disk still has."""
         self._starts[client.name] += 1
         starts = self._starts[client.name]
@@ -185,11 +187,11 @@ class StreamsSimulation(ABC):
         running = RunningClient(client, process, consumers, self.clock.now_ms)
         if before:
             running.disk = before.disk
-            self.clean_up_later(running, list(running.disk))
+            self.schedule_state_cleanup(running, list(running.disk))
         self.state.add_client(running)
-        self._recorder.up(self.clock.now_ms, client.name)
+        self._recorder.record_client_start(self.clock.now_ms, client.name)
 
-    def _stop(self, name: str, event: TraceEvent) -> None:
+    def _stop_client(self, name: str, event: TraceEvent) -> None:
         """Stop or crash the client ``name``, and schedule its return; do nothing if it is not
         running.
 
@@ -199,7 +201,7 @@ class StreamsSimulation(ABC):
         if stopped is None:
             return
         now = self.clock.now_ms
-        self._recorder.down(now, name)
+        self._recorder.record_client_stop(now, name)
         stopped.closed = {}  # a stopped client cleans nothing up
         if not event.disk:
             stopped.disk = {}
@@ -207,7 +209,7 @@ class StreamsSimulation(ABC):
             # Kafka Streams draws a new process id where it finds none on disk.
             stopped.process = ProcessId(1, self._lost_disks)
         elif event.kind == "crash" and self.app.exactly_once:
-            stopped.disk = stopped.closed_cleanly()
+            stopped.disk = stopped.copies_closed_cleanly()
         self._down[name] = stopped
         if event.kind == "leave" or event.leaves:
             self.remove_consumers(name, stopped.consumers, "left")
@@ -215,11 +217,11 @@ class StreamsSimulation(ABC):
             for consumer in stopped.consumers:
                 times_out_ms = self.last_heartbeat_ms(consumer) + self._session_timeout_ms
                 self.undetected[consumer] = (times_out_ms, name)
-                self.schedule(times_out_ms, self._evict, rank=-1)
+                self.schedule_action(times_out_ms, self._evict_dead_consumers, rank=-1)
         if event.back_ms is not None:
-            self.schedule(now + event.back_ms, lambda: self._start_and_join(name))
+            self.schedule_action(now + event.back_ms, lambda: self._start_and_join(name))
 
-    def _evict(self) -> None:
+    def _evict_dead_consumers(self) -> None:
         """Evict dead consumers from the simulated group when their session timeout has passed."""
         now = self.clock.now_ms
         evicted: dict[str, list[str]] = {}
@@ -230,7 +232,7 @@ class StreamsSimulation(ABC):
         for name, consumers in evicted.items():
             self.remove_consumers(name, consumers, "was missed")
 
-    def clean_up_later(self, client: RunningClient, tasks: list[TaskId]) -> None:
+    def schedule_state_cleanup(self, client: RunningClient, tasks: list[TaskId]) -> None:
         """Schedule the removal of state on a client's disk, for tasks that the client no longer
         has.
 
@@ -248,4 +250,4 @@ class StreamsSimulation(ABC):
 
         if tasks:
             runs = (now + delay - client.since_ms) // delay + 1
-            self.schedule(client.since_ms + runs * delay, clean_up)
+            self.schedule_action(client.since_ms + runs * delay, clean_up)

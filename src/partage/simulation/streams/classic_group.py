@@ -20,7 +20,7 @@ from partage.streams import (
     TaskAssignor,
     TaskId,
     TaskPlan,
-    rebalance,
+    compute_group_assignment,
 )
 from partage.streams.assignment_configs import LONG_MAX
 from partage.streams.registry import EARLY_RELEASES, Kip441Proposal
@@ -82,7 +82,7 @@ class ClassicGroupSimulation(StreamsSimulation):
     def form_group(self) -> None:
         """Form the group from the clients that run when the simulation begins."""
         if self.state.up:
-            self._request("start", *self.state.up.values())
+            self._add_rebalance_cause("start", *self.state.up.values())
 
     def add_client(self, client: RunningClient) -> None:
         """Let the threads of a started client join the group.
@@ -93,21 +93,21 @@ class ClassicGroupSimulation(StreamsSimulation):
             self._has_newcomers = True
         elif not self._since:
             self._delay_first_rebalance(_REBALANCE_TIMEOUT_MS)
-        self._request(f"{client.name} joined", client)
+        self._add_rebalance_cause(f"{client.name} joined", client)
 
-    def remove_consumers(self, name: str, consumers: Sequence[str], how: str) -> None:
+    def remove_consumers(self, name: str, consumers: Sequence[str], reason: str) -> None:
         """Remove members (``consumers``) of the client ``name`` from the group; begin a rebalance.
 
-        ``how`` is the reason: they left or were evicted.
+        ``reason`` is the reason: they left or were evicted.
         """
         for consumer in consumers:
             self._since.pop(consumer, None)
             self._joined.pop(consumer, None)
-        self._request(f"{name} {how}")
+        self._add_rebalance_cause(f"{name} {reason}")
 
     def request_rebalance(self, name: str) -> None:
         """Let the members of the client ``name`` rejoin, because it has requested a rebalance."""
-        self._request(f"{name} asked", self.state.up[name])
+        self._add_rebalance_cause(f"{name} asked", self.state.up[name])
 
     def last_heartbeat_ms(self, consumer: str) -> int:
         """Return the time (ms) of the last heartbeat that the group received from a dead
@@ -133,7 +133,7 @@ class ClassicGroupSimulation(StreamsSimulation):
             self._is_delayed = False
             self._complete_if_all_joined()
 
-        self.schedule(self.clock.now_ms + wait, end_delay, rank=1)
+        self.schedule_action(self.clock.now_ms + wait, end_delay, rank=1)
 
     # -- joining -------------------------------------------------------------------------------
 
@@ -153,9 +153,11 @@ class ClassicGroupSimulation(StreamsSimulation):
             locked |= {(self._client_of[consumer].name, task): consumer for task in tasks}
         for consumer, tasks in revoked.items():
             self._begin_rebalance("follow-up")
-            self._join(self._client_of[consumer], consumer, tasks, locked)
+            self._join_rebalance(self._client_of[consumer], consumer, tasks, locked)
         # It takes a poll, during which other members join as well.
-        self.schedule(self.clock.now_ms + self.app.runtime.poll_ms, self._complete_if_all_joined)
+        self.schedule_action(
+            self.clock.now_ms + self.app.runtime.poll_ms, self._complete_if_all_joined
+        )
 
     def rejoin_after(
         self,
@@ -186,12 +188,12 @@ class ClassicGroupSimulation(StreamsSimulation):
                 return False
             self._begin_rebalance(cause)
             for consumer in missing:
-                self._join(clients[consumer], consumer)
+                self._join_rebalance(clients[consumer], consumer)
             return self._complete_if_all_joined() or self.eager
 
-        self.schedule(self.clock.now_ms + wait_ms, rejoin)
+        self.schedule_action(self.clock.now_ms + wait_ms, rejoin)
 
-    def _request(self, cause: str, *clients: RunningClient) -> None:
+    def _add_rebalance_cause(self, cause: str, *clients: RunningClient) -> None:
         """Begin a rebalance for a cause, or add the cause to the rebalance that is under way.
 
         ``clients`` rejoin at once because they requested it.
@@ -199,7 +201,7 @@ class ClassicGroupSimulation(StreamsSimulation):
         self._begin_rebalance(cause)
         for client in clients:
             for consumer in client.consumers:
-                self._join(client, consumer)
+                self._join_rebalance(client, consumer)
         self._complete_if_all_joined()
 
     def _begin_rebalance(self, cause: str) -> None:
@@ -241,12 +243,12 @@ class ClassicGroupSimulation(StreamsSimulation):
                 return False
             for consumer in consumers:
                 if consumer in clients and consumer not in self._joined:
-                    self._join(clients[consumer], consumer)
+                    self._join_rebalance(clients[consumer], consumer)
             return self._complete_if_all_joined() or self.eager
 
-        self.schedule(at_ms, join)
+        self.schedule_action(at_ms, join)
 
-    def _join(
+    def _join_rebalance(
         self,
         client: RunningClient,
         consumer: str,
@@ -267,7 +269,7 @@ class ClassicGroupSimulation(StreamsSimulation):
         """
         self._since.setdefault(consumer, self.clock.now_ms)
         on_disk = client.disk.keys() - client.unopened
-        owner = client.assigned
+        owner = client.consumer_of_task
         tasks = {task for task in on_disk if owner.get(task) == consumer or task in revoked}
         reported = {
             task
@@ -280,7 +282,7 @@ class ClassicGroupSimulation(StreamsSimulation):
             for task in on_disk - owner.keys() - reported
             if (locked or {}).get((client.name, task), consumer) == consumer
         }
-        self._joined[consumer] = self.state.subscription(client, consumer, sorted(tasks))
+        self._joined[consumer] = self.state.build_subscription(client, consumer, sorted(tasks))
         if self.eager:
             self.state.stopped.add(consumer)
 
@@ -304,12 +306,14 @@ class ClassicGroupSimulation(StreamsSimulation):
         self.state.stopped.clear()
         self._since = dict.fromkeys(consumers, self.clock.now_ms)
         if self._since:
-            self._complete(joined, causes)
+            self._complete_rebalance(joined, causes)
         return True
 
     # -- assignment of tasks ---------------------------------------------------------------------
 
-    def _complete(self, joined: dict[str, StreamsMember], causes: tuple[str, ...]) -> None:
+    def _complete_rebalance(
+        self, joined: dict[str, StreamsMember], causes: tuple[str, ...]
+    ) -> None:
         """Assign the Streams tasks to the joined members, and schedule the rebalances that follow.
 
         ``joined`` are the members' subscriptions, ``causes`` describe the rebalance.
@@ -329,7 +333,7 @@ class ClassicGroupSimulation(StreamsSimulation):
         assignment = self._compute_assignment(members, leader)
         if assignment.plan is None:
             raise UnsupportedProblemError(f"{self._assignor.name}: {assignment.error}")
-        closed = self._assign(assignment, assignment.plan)
+        closed = self._apply_assignment(assignment, assignment.plan)
         self._record(assignment, assignment.plan, causes)
         revoking = {
             one: closed[one]
@@ -352,7 +356,7 @@ class ClassicGroupSimulation(StreamsSimulation):
             end_offsets=self.state.end_offsets() if self.state.factor > 0 else None,
             racks=self._racks,
         )
-        return rebalance(
+        return compute_group_assignment(
             application,
             members,
             leader=leader.process,
@@ -375,11 +379,11 @@ class ClassicGroupSimulation(StreamsSimulation):
             for consumer in client.consumers:
                 for task in joined[consumer].offset_sums:
                     thread = observed.reporters.get((client.name, task))
-                    if thread is None or task in client.assigned:
+                    if thread is None or task in client.consumer_of_task:
                         tasks[consumer].append(task)
                     else:
                         tasks[client.consumers[thread]].append(task)
-            found |= {one: self.state.subscription(client, one, tasks[one]) for one in tasks}
+            found |= {one: self.state.build_subscription(client, one, tasks[one]) for one in tasks}
         return found
 
     def _store_reporters(self, joined: dict[str, StreamsMember]) -> None:
@@ -396,7 +400,9 @@ class ClassicGroupSimulation(StreamsSimulation):
                 if task not in client.active and task not in client.standby
             }
 
-    def _assign(self, assignment: StreamsGroupAssignment, plan: TaskPlan) -> dict[str, set[TaskId]]:
+    def _apply_assignment(
+        self, assignment: StreamsGroupAssignment, plan: TaskPlan
+    ) -> dict[str, set[TaskId]]:
         """Give all Streams clients their new tasks; return the stateful tasks that each member
         closed.
 
@@ -422,8 +428,8 @@ class ClassicGroupSimulation(StreamsSimulation):
             for task, one in (*client.active.items(), *client.standby.items()):
                 if task in client.disk and one not in {active.get(task), standby.get(task)}:
                     closed[one].add(task)
-            unneeded = self.state.assign(client, active, standby, its_warmups)
-            self.clean_up_later(client, unneeded)
+            unneeded = self.state.assign_tasks(client, active, standby, its_warmups)
+            self.schedule_state_cleanup(client, unneeded)
         return closed
 
     def _record(
@@ -511,7 +517,7 @@ class ClassicGroupSimulation(StreamsSimulation):
             return True
         clients = self.state.up.values()
         members = [
-            self.state.subscription(client, one, client.disk if place == 0 else ())
+            self.state.build_subscription(client, one, client.disk if place == 0 else ())
             for client in clients
             for place, one in enumerate(client.consumers)
         ]

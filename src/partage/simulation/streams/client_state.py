@@ -53,7 +53,7 @@ class StateCopy:
     rate: float = 0.0
 
     @property
-    def behind(self) -> bool:
+    def lacks_records(self) -> bool:
         """Return whether this copy of a task's state lacks records of the changelog topic."""
         return self.lag > _ROUNDING
 
@@ -81,7 +81,9 @@ def share_bandwidth(copies: Iterable[StateCopy], bandwidth: float) -> None:
         for copy in restoring:
             copy.rate = bandwidth / len(restoring)
         return
-    wanted = [bandwidth if copy.behind else copy.writes * copy.record_bytes for copy in every]
+    wanted = [
+        bandwidth if copy.lacks_records else copy.writes * copy.record_bytes for copy in every
+    ]
     for copy, share in zip(every, fair_shares(wanted, bandwidth), strict=True):
         copy.rate = share
 
@@ -109,7 +111,7 @@ def millis_until_caught_up(copy: StateCopy) -> float | None:
     9000.0
     """
     gain = copy.rate / copy.record_bytes - copy.writes
-    if not copy.behind or gain <= _ROUNDING:
+    if not copy.lacks_records or gain <= _ROUNDING:
         return None
     return copy.lag / gain * 1000
 
@@ -175,11 +177,11 @@ class RunningClient:
         return self.client.name
 
     @property
-    def assigned(self) -> dict[TaskId, str]:
+    def consumer_of_task(self) -> dict[TaskId, str]:
         """Dict from each assigned task (active, standby, warm-up) to the consumer that has it."""
         return {**self.active, **self.standby}
 
-    def closed_cleanly(self) -> dict[TaskId, StateCopy]:
+    def copies_closed_cleanly(self) -> dict[TaskId, StateCopy]:
         """Return the copies of task state that survive a client's crash under ``exactly_once_v2``.
 
         These are copies that were not open. A store that was open may hold uncommitted records, so
@@ -189,7 +191,7 @@ class RunningClient:
         ``ProcessorStateManager.initializeStoreOffsets`` (other persistent stores, without a
         checkpoint), ``StateDirectory.initializeStartupStores`` 4.3.1.
         """
-        opened = self.assigned
+        opened = self.consumer_of_task
         return {task: copy for task, copy in self.disk.items() if task not in opened}
 
 
@@ -222,7 +224,7 @@ class ApplicationState:
 
     # -- time ----------------------------------------------------------------------------------
 
-    def advance(self, now_ms: int) -> None:
+    def advance_to(self, now_ms: int) -> None:
         """Advance to the simulated time ``now_ms``: changelogs grow, and copies of task state
         restore.
         """
@@ -249,7 +251,7 @@ class ApplicationState:
             gained = min(copy.rate * elapsed / 1000 / copy.record_bytes, end - copy.position)
             copy.position += gained
             read = gained * copy.record_bytes
-            if copy.behind:
+            if copy.lacks_records:
                 self._result.restored_bytes += read
             else:
                 self._result.followed_bytes += read
@@ -311,7 +313,7 @@ class ApplicationState:
         """Start those active tasks of a client whose state is completely restored."""
         for task, consumer in client.active.items():
             copy = client.disk.get(task)
-            if self.running.get(task) is client or (copy is not None and copy.behind):
+            if self.running.get(task) is client or (copy is not None and copy.lacks_records):
                 continue
             if consumer in self.stopped:
                 continue
@@ -335,14 +337,14 @@ class ApplicationState:
             if (
                 runner is not client
                 and (copy.active or task in client.standby)
-                and (copy.behind or not copy.active)
+                and (copy.lacks_records or not copy.active)
             ):
                 copies.append(copy)
         share_bandwidth(copies, client.client.restore_bytes_per_second * self.factor)
         waits = (millis_until_caught_up(copy) for copy in copies)
         return [wait for wait in waits if wait is not None]
 
-    def assign(
+    def assign_tasks(
         self,
         client: RunningClient,
         active: dict[TaskId, str],
@@ -363,7 +365,7 @@ class ApplicationState:
                 client.disk[task] = copy
                 client.unopened.add(task)
                 self._update_lag(task, copy)
-        now = client.assigned
+        now = client.consumer_of_task
         unneeded = [task for task in before if task in client.disk and task not in now]
         client.closed |= dict.fromkeys(unneeded, self._now)
         return sorted(unneeded)
@@ -403,7 +405,7 @@ class ApplicationState:
         offsets = {one: 0 for every in changelogs.values() for one in every}
         return offsets | {changelogs[task][0]: math.floor(end) for task, end in self._ends.items()}
 
-    def subscription(
+    def build_subscription(
         self, client: RunningClient, consumer: str, tasks: Iterable[TaskId]
     ) -> StreamsMember:
         """Return the subscription that a client's consumer sends when it joins its group.
@@ -429,11 +431,11 @@ class ApplicationState:
         state is.
         """
         copy = client.disk[task]
-        is_running = task in client.active and not copy.behind
+        is_running = task in client.active and not copy.lacks_records
         is_running = is_running and (client.name, task) not in self._restoring
         return LATEST_OFFSET if is_running else math.floor(copy.position)
 
-    def activities(self) -> dict[tuple[str, TaskId], Kind]:
+    def list_activities(self) -> dict[tuple[str, TaskId], Kind]:
         """Return the activity of each client on each task: running, restoring, stopped, standby,
         warm-up.
 

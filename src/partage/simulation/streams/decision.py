@@ -16,8 +16,8 @@ from partage.simulation.streams.application import SimulatedApplication
 from partage.simulation.streams.application_parser import (
     OF_ONE_REBALANCE,
     check_int,
+    check_names,
     check_object,
-    names,
     read_application,
 )
 from partage.streams import (
@@ -206,7 +206,7 @@ def _parse_tasks(
     where = f"clients.{client}.{field}"
     return tuple(
         _task(application, text, f"{where}.{place}")
-        for place, text in enumerate(names(fields.get(field, []), where))
+        for place, text in enumerate(check_names(fields.get(field, []), where))
     )
 
 

@@ -28,7 +28,7 @@ from partage.simulation.streams.application import (
 from partage.streams.recorded_application import client_name
 from partage.streams.task_ids import ProcessId
 
-__all__ = ["ClientThread", "RecordedChange", "RecordedTrace", "record_trace", "with_trace"]
+__all__ = ["ClientThread", "RecordedChange", "RecordedTrace", "apply_trace", "record_trace"]
 
 #: ``group.initial.rebalance.delay.ms`` and its counterpart of streams groups.
 _INITIAL_DELAY_MS = 3_000
@@ -52,7 +52,7 @@ class ClientThread:
     tags: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def order(self) -> tuple[int, str]:
+    def sort_key(self) -> tuple[int, str]:
         """Sort key of stream threads: the thread number in the client id, then the member id."""
         found = _THREAD_NUMBER.search(self.client_id)
         return int(found[1]) if found else 0, self.member
@@ -211,18 +211,18 @@ def _ids(threads: Iterable[ClientThread]) -> set[str]:
     return {one.member for one in threads}
 
 
-def _find_stop(now: RecordedChange, members: Iterable[str]) -> tuple[int, bool]:
+def _find_stop(next_rebalance: RecordedChange, members: Iterable[str]) -> tuple[int, bool]:
     """Return the time at which a Streams client stopped, and whether its session timed out.
 
     If the rebalance does not show it, the client left with a LeaveGroup.
 
     Args:
-        now: the first recorded rebalance without the client.
+        next_rebalance: the first recorded rebalance without the client.
         members: member ids of its threads.
     """
-    known = [now.stopped[one] for one in members if one in now.stopped]
+    known = [next_rebalance.stopped[one] for one in members if one in next_rebalance.stopped]
     if not known:
-        return now.at_ms, False
+        return next_rebalance.at_ms, False
     return min(at_ms for at_ms, _ in known), any(expired for _, expired in known)
 
 
@@ -247,7 +247,7 @@ def _list_events(
 def _names(application: str, runs: Mapping[ProcessId, Sequence[_Run]]) -> dict[ProcessId, str]:
     names: dict[ProcessId, str] = {}
     for process, of_client in runs.items():
-        first = min(of_client[0].threads, key=lambda one: one.order)
+        first = min(of_client[0].threads, key=lambda one: one.sort_key)
         names[process] = client_name(application, first.client_id, names.values())
     return names
 
@@ -269,7 +269,7 @@ def _list_clients(
         threads = max(len(run.threads) for run in of_client)
         consumers: list[tuple[str, ...]] = []
         for run in of_client:
-            ordered = sorted(run.threads, key=lambda one: one.order)
+            ordered = sorted(run.threads, key=lambda one: one.sort_key)
             ids = tuple(one.member for one in ordered)
             if len(ids) != threads or any(set(ids) & set(earlier) for earlier in consumers):
                 break
@@ -282,7 +282,7 @@ def _list_clients(
     return found
 
 
-def with_trace(application: SimulatedApplication, trace: RecordedTrace) -> SimulatedApplication:
+def apply_trace(application: SimulatedApplication, trace: RecordedTrace) -> SimulatedApplication:
     """Return a copy of an application with the clients and events of its recorded trace."""
     return replace(
         application,

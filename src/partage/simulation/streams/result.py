@@ -16,8 +16,8 @@ __all__ = [
     "StreamsMetrics",
     "StreamsRebalance",
     "TaskInterval",
-    "measure",
-    "outages",
+    "find_outages",
+    "measure_streams_result",
 ]
 
 #: What a client does with a task. running: active with all its state; restoring: active without;
@@ -141,7 +141,7 @@ class IntervalRecorder:
         self._open: dict[tuple[str, TaskId], tuple[Kind, int]] = {}
         self._up: dict[str, int] = {}
 
-    def record(self, now_ms: int, activities: Mapping[tuple[str, TaskId], Kind]) -> None:
+    def record_activities(self, now_ms: int, activities: Mapping[tuple[str, TaskId], Kind]) -> None:
         """Start new intervals for all activities that have changed at the simulated time
         ``now_ms``.
 
@@ -155,19 +155,19 @@ class IntervalRecorder:
         for key, kind in activities.items():
             self._open.setdefault(key, (kind, now_ms))
 
-    def up(self, now_ms: int, client: str) -> None:
+    def record_client_start(self, now_ms: int, client: str) -> None:
         """Record that a Streams client has started, at simulated time ``now_ms``."""
         self._up[client] = now_ms
 
-    def down(self, now_ms: int, client: str) -> None:
+    def record_client_stop(self, now_ms: int, client: str) -> None:
         """Record that a Streams client has stopped or crashed, at simulated time ``now_ms``."""
         self._result.present.setdefault(client, []).append((self._up.pop(client), now_ms))
 
-    def end(self, now_ms: int) -> None:
+    def close_intervals(self, now_ms: int) -> None:
         """Close all open intervals of task activity at the end of the simulation (``now_ms``)."""
-        self.record(now_ms, {})
+        self.record_activities(now_ms, {})
         for client in list(self._up):
-            self.down(now_ms, client)
+            self.record_client_stop(now_ms, client)
 
 
 # -- metrics -----------------------------------------------------------------------------------
@@ -212,12 +212,13 @@ class StreamsMetrics:
         return asdict(self)
 
 
-def measure(result: SimulationResult) -> StreamsMetrics:
+def measure_streams_result(result: SimulationResult) -> StreamsMetrics:
     """Compute the metrics of a finished Streams simulation.
 
     >>> from partage.streams import TaskId
     >>> present = {"a": [(0, 5000)]}
-    >>> found = measure(SimulationResult(5000, (TaskId(0, 0),), {"a": 1}, present=present))
+    >>> result = SimulationResult(5000, (TaskId(0, 0),), {"a": 1}, present=present)
+    >>> found = measure_streams_result(result)
     >>> found.unavailable_seconds, found.rebalances
     ({'0_0': 5.0}, 0)
     """
@@ -245,7 +246,7 @@ def measure(result: SimulationResult) -> StreamsMetrics:
     )
 
 
-def outages(result: SimulationResult) -> list[int]:
+def find_outages(result: SimulationResult) -> list[int]:
     """Return each time span in which a Streams task had no owner with all its state, in ms.
 
     Time in which no client runs does not count: no settings shorten it.
@@ -255,7 +256,7 @@ def outages(result: SimulationResult) -> list[int]:
     >>> spans = [TaskInterval("a", task, "running", 0, 1000),
     ...          TaskInterval("b", task, "running", 4000, 5000)]
     >>> present = {"a": [(0, 1000)], "b": [(3000, 5000)]}
-    >>> outages(SimulationResult(5000, (task,), {"a": 1, "b": 1}, spans, present))
+    >>> find_outages(SimulationResult(5000, (task,), {"a": 1, "b": 1}, spans, present))
     [1000]
     """
     running: dict[TaskId, list[tuple[int, int]]] = {task: [] for task in result.tasks}

@@ -117,7 +117,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         self._request_target("start")
         self._compute_target()
         for member in self._members.values():
-            self._reconcile(member)
+            self._reconcile_member(member)
 
     def add_client(self, client: RunningClient) -> None:
         """Let the threads of a client join the group as new members, one after the other."""
@@ -129,15 +129,15 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._process_heartbeat(self._members[consumer], joining=True)
             self._slots = timeline_slots(len(self._members), self._slots)
 
-    def remove_consumers(self, name: str, consumers: Sequence[str], how: str) -> None:
+    def remove_consumers(self, name: str, consumers: Sequence[str], reason: str) -> None:
         """Remove members (``consumers``) of the client ``name``; request a new task assignment.
 
-        ``how`` is the reason: they left or were evicted.
+        ``reason`` is the reason: they left or were evicted.
         """
         for consumer in consumers:
             del self._members[consumer]
         if self._members:
-            self._request_target(f"{name} {how}")
+            self._request_target(f"{name} {reason}")
         else:
             self._causes.clear()
 
@@ -171,7 +171,7 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._compute_target_if_due()
 
         wait = self._runtime.streams_initial_rebalance_delay_ms
-        self.schedule(self.clock.now_ms + wait, end_delay, rank=1)
+        self.schedule_action(self.clock.now_ms + wait, end_delay, rank=1)
 
     # -- target assignments --------------------------------------------------------------------
 
@@ -297,7 +297,7 @@ class StreamsGroupSimulation(StreamsSimulation):
                 return self._process_heartbeat(member)
             return False
 
-        self.schedule(due_ms, heartbeat)
+        self.schedule_action(due_ms, heartbeat)
 
     def _process_heartbeat(self, member: _Member, *, joining: bool = False) -> bool:
         """Process a member's heartbeat; return whether the member's tasks have changed.
@@ -307,7 +307,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         was_revoking = member.is_revoking
         member.due_ms, member.since_ms = None, self.clock.now_ms
         self._compute_target_if_due(member if joining else None)
-        is_changed = self._reconcile(member)
+        is_changed = self._reconcile_member(member)
         if is_changed:
             # It acknowledges new tasks, and confirms revoked ones, without waiting.
             self._schedule_heartbeat_at(member, self.clock.now_ms + self._runtime.poll_ms)
@@ -315,7 +315,7 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._schedule_heartbeat(member)
         return is_changed or was_revoking
 
-    def _reconcile(self, member: _Member) -> bool:
+    def _reconcile_member(self, member: _Member) -> bool:
         """Let a member revoke tasks outside of its target assignment, or else take free tasks of
         it.
 
@@ -336,7 +336,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         new = (set(), set()) if member.is_revoking else self._free_tasks(member)
         member.active = active | new[0]
         member.standby = (standby | demoted | new[1]) - new[0]
-        self._assign(member.client)
+        self._apply_assignment(member.client)
         return bool(member.is_revoking or demoted or any(new))
 
     def _tasks_of_process_peers(self, member: _Member) -> set[TaskId]:
@@ -371,14 +371,14 @@ class StreamsGroupSimulation(StreamsSimulation):
         }
         return active, standby
 
-    def _assign(self, client: RunningClient) -> None:
+    def _apply_assignment(self, client: RunningClient) -> None:
         """Give a Streams client the tasks that its members own, except for those they must
         revoke.
         """
         members = [self._members[one] for one in client.consumers if one in self._members]
         active = {task: one.id for one in members for task in sorted(one.kept[0])}
         standby = {task: one.id for one in members for task in sorted(one.kept[1])}
-        self.clean_up_later(client, self.state.assign(client, active, standby, set()))
+        self.schedule_state_cleanup(client, self.state.assign_tasks(client, active, standby, set()))
 
 
 def _by_subtopology(tasks: Iterable[TaskId]) -> dict[str, list[int]]:

@@ -18,14 +18,14 @@ from statistics import mean
 
 from partage.errors import InvalidConfigError, UnknownStrategyError
 from partage.simulation.streams.application import SimulatedApplication
-from partage.simulation.streams.application_parser import with_settings
+from partage.simulation.streams.application_parser import replace_settings
 from partage.simulation.streams.classic_group import ClassicGroupSimulation
 from partage.simulation.streams.client_state import ObservedState
 from partage.simulation.streams.result import (
     SimulationResult,
     StreamsMetrics,
-    measure,
-    outages,
+    find_outages,
+    measure_streams_result,
 )
 from partage.simulation.streams.streams_group import StreamsGroupSimulation
 from partage.streams import TaskAssignor, find_assignor
@@ -39,7 +39,7 @@ __all__ = [
     "apply_cell",
     "settings_outcome",
     "settings_to_compare",
-    "simulate",
+    "simulate_application",
     "simulate_cell",
     "standby_gain",
     "sweep_cells",
@@ -49,7 +49,7 @@ _MOST_CELLS = 10_000
 _BALANCE_FACTOR = "balance_factor"
 
 
-def simulate(
+def simulate_application(
     application: SimulatedApplication,
     assignor: TaskAssignor | ServerSticky,
     observed: Sequence[ObservedState] = (),
@@ -74,13 +74,13 @@ def simulate(
     >>> app = read_application({"seconds": 60, "subtopologies": [{"sources": {"in": 2}}],
     ...             "clients": {"a": {}, "b": {}}})
     >>> from partage.streams import HighAvailability
-    >>> spans = simulate(app, HighAvailability()).spans
+    >>> spans = simulate_application(app, HighAvailability()).spans
     >>> [(span.client, str(span.task), span.to_ms) for span in spans]
     [('a', '0_0', 60000), ('b', '0_1', 60000)]
     """
     if isinstance(assignor, ServerSticky):
-        return StreamsGroupSimulation(application, assignor).run()
-    return ClassicGroupSimulation(application, assignor, observed).run()
+        return StreamsGroupSimulation(application, assignor).run_simulation()
+    return ClassicGroupSimulation(application, assignor, observed).run_simulation()
 
 
 @dataclass(frozen=True)
@@ -128,11 +128,11 @@ def simulate_cell(
     Return the result and its metrics.
 
     Raises:
-        PartageError: as in `with_settings` and `simulate`.
+        PartageError: as in `replace_settings` and `simulate_application`.
     """
     settings, assignor = apply_cell(application, cell)
-    result = simulate(settings, assignor)
-    return result, measure(result)
+    result = simulate_application(settings, assignor)
+    return result, measure_streams_result(result)
 
 
 def apply_cell(
@@ -156,7 +156,7 @@ def apply_cell(
         if not (factor.isascii() and factor.isdigit()):
             raise InvalidConfigError(_BALANCE_FACTOR, "must be a whole number >= 1", factor)
         assignor = assignor.with_balance_factor(int(factor[:9]))
-    return with_settings(application, config), assignor
+    return replace_settings(application, config), assignor
 
 
 def _find_assignor(name: str) -> TaskAssignor | ServerSticky:
@@ -217,7 +217,7 @@ def standby_gain(application: SimulatedApplication, assignor: str) -> StandbyGai
         assignor: name of the task assignor.
 
     Raises:
-        PartageError: as in `simulate`.
+        PartageError: as in `simulate_application`.
 
     >>> from partage.simulation.streams.application_parser import read_application
     >>> app = read_application({
@@ -344,7 +344,7 @@ def settings_outcome(
     for i in range(phases):
         delayed = _delay_events(application, i * interval_ms // phases)
         result, metrics = simulate_cell(delayed, cell)
-        lengths = outages(result)
+        lengths = find_outages(result)
         rows.append((
             metrics.rebalances, metrics.moved, len(lengths), sum(lengths) / 1_000,
             max(lengths, default=0) / 1_000, metrics.restored_bytes, metrics.standby_bytes,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from partage.errors import ProblemTooLargeError
 from partage.solve.assignment.even_loads import find_even_loads
-from partage.solve.assignment.network import UNBOUNDED, IntArray, Network
+from partage.solve.assignment.network import UNBOUNDED, FlowNetwork, IntArray
 from partage.solve.assignment.problem import SubscriptionClasses
 from partage.solve.assignment.weighted_plan import FloatArray
 
@@ -27,8 +27,8 @@ __all__ = [
     "WeightedProblem",
     "densest_topics",
     "fractional_loads",
-    "largest_bound",
     "largest_bound_within_moves",
+    "largest_load_bound",
     "overload_bound",
 ]
 
@@ -86,7 +86,7 @@ class WeightedProblem:
     capacity: NDArray[np.float64]
     spilled: float
 
-    def supply(self) -> NDArray[np.float64]:
+    def total_weight_by_class(self) -> NDArray[np.float64]:
         """Return the total weight of the partitions of all topics with equal subscribers.
 
         The result has one sum for each class of such topics (float64[topic classes]).
@@ -106,16 +106,16 @@ class WeightedProblem:
         of = self.classes.member[mine]
         return np.bincount(of, values[mine], len(self.classes.size)).astype(float)
 
-    def members(self, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def members_of_topics(self, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return a mask of the members that subscribe to at least one of the given topics
         (bool[members]).
 
         ``topics`` is a mask of topic classes (bool[topic classes]; a class has equal subscribers).
         """
-        subscribe: NDArray[np.bool_] = np.append(self.subscribers(topics), False)
+        subscribe: NDArray[np.bool_] = np.append(self.subscribers_by_class(topics), False)
         return subscribe[self.classes.member]
 
-    def subscribed(self, excluded: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def topics_with_subscribers(self, excluded: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return a mask of the topics that keep a subscriber if some members are excluded.
 
         Args:
@@ -131,7 +131,7 @@ class WeightedProblem:
         out[self.classes.arc_topic[there[self.classes.arc_member]]] = True
         return out
 
-    def subscribers(self, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def subscribers_by_class(self, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return a mask of the members that subscribe to some of the given topics, by class.
 
         Args:
@@ -159,14 +159,14 @@ def densest_topics(problem: WeightedProblem, share: NDArray[np.float64]) -> NDAr
     Returns:
         bool[topic classes], one element for each class of topics with equal subscribers.
     """
-    supply = problem.supply()
+    supply = problem.total_weight_by_class()
     total = float(supply.sum())
     classes, topics, members = problem.classes, len(supply), len(share)
     if total <= 0:
         return np.zeros(topics, bool)
     whole = np.rint(supply * (_SCALE / total)).astype(np.int64)
     room = np.minimum(np.rint(share * (_SCALE / total)), float(UNBOUNDED)).astype(np.int64)
-    network = Network(
+    network = FlowNetwork(
         topics + members + 2,
         np.concatenate([np.full(topics, topics + members), classes.arc_topic,
                         topics + np.arange(members)]),
@@ -175,12 +175,12 @@ def densest_topics(problem: WeightedProblem, share: NDArray[np.float64]) -> NDAr
         np.concatenate([whole, np.full(len(classes.arc_topic), UNBOUNDED), room]),
         source=topics + members, sink=topics + members + 1,
     )  # fmt: skip
-    network.augment()
+    network.maximise_flow()
     left = np.flatnonzero(network.left[0 : 2 * topics : 2] > 0)
-    return network.reachable(left)[:topics]
+    return network.reachable_nodes(left)[:topics]
 
 
-def largest_bound(problem: WeightedProblem) -> Bound:
+def largest_load_bound(problem: WeightedProblem) -> Bound:
     """Return the best lower bound that can be proven for the largest relative load of a member.
 
     The relative load is a member's load divided by its share, the fraction of all load that it
@@ -189,12 +189,12 @@ def largest_bound(problem: WeightedProblem) -> Bound:
     """
     speed = problem.by_member_class(problem.speed)
     everything = np.ones(len(problem.classes.supply), bool)
-    best = _cut_bound(problem, everything, speed)
+    best = _load_bound_of_topics(problem, everything, speed)
     if len(speed) > 1:
         cut = everything
         for _ in range(_MOST_ROUNDS):
             cut = densest_topics(problem, best.value * speed)
-            found = _cut_bound(problem, cut, speed)
+            found = _load_bound_of_topics(problem, cut, speed)
             if not cut.any() or found.value <= best.value * (1 + 1e-12):
                 break
             best = found
@@ -206,7 +206,7 @@ def largest_bound(problem: WeightedProblem) -> Bound:
     return max([best, *others], key=lambda bound: bound.value)
 
 
-def _cut_bound(
+def _load_bound_of_topics(
     problem: WeightedProblem, topics: NDArray[np.bool_], speed: NDArray[np.float64]
 ) -> Bound:
     """Return a lower bound of the largest relative load: topic weight divided by subscribers'
@@ -221,8 +221,8 @@ def _cut_bound(
         speed: float64[member classes], the share of each class of members with equal subscriptions.
     """
     # Only the subscribers may own these topics, so one of them has at least this relative load.
-    able = float(speed[problem.subscribers(topics)].sum())
-    weight = float(problem.supply()[topics].sum()) - problem.spilled
+    able = float(speed[problem.subscribers_by_class(topics)].sum())
+    weight = float(problem.total_weight_by_class()[topics].sum()) - problem.spilled
     return Bound(weight / able if able > 0 and weight > 0 else 0.0, "cut", topics)
 
 
@@ -260,7 +260,7 @@ def _pigeonhole_bound(problem: WeightedProblem, topics: NDArray[np.bool_]) -> Bo
         problem: weights of the partitions and shares of the members.
         topics: bool[topic classes], mask of the topic classes whose partitions are considered.
     """
-    members = problem.members(topics) & (problem.speed > 0)
+    members = problem.members_of_topics(topics) & (problem.speed > 0)
     count, fastest = int(members.sum()), float(problem.speed[members].max(initial=0.0))
     weight = np.sort(problem.weight[topics[problem.kind]])[::-1]
     if problem.spilled > 0 or not count or fastest <= 0 or len(weight) <= count:
@@ -282,8 +282,8 @@ def overload_bound(problem: WeightedProblem) -> Bound:
     """
     capacity = problem.by_member_class(problem.capacity)
     cut = densest_topics(problem, capacity)
-    room = float(capacity[problem.subscribers(cut)].sum())
-    return Bound(max(0.0, float(problem.supply()[cut].sum()) - room), "cut", cut)
+    room = float(capacity[problem.subscribers_by_class(cut)].sum())
+    return Bound(max(0.0, float(problem.total_weight_by_class()[cut].sum()) - room), "cut", cut)
 
 
 def largest_bound_within_moves(
@@ -331,7 +331,7 @@ def fractional_loads(problem: WeightedProblem) -> FloatArray | None:
     Returns:
         float64[members], exact except for rounding; None if the computation would take too long.
     """
-    supply = problem.supply()
+    supply = problem.total_weight_by_class()
     total = float(supply.sum())
     able = (problem.classes.member >= 0) & (problem.speed > 0)
     if total <= 0 or not able.any():

@@ -22,7 +22,7 @@ _MOST_NODES_FOR_TOPICS = 5_000
 #: Items of the largest problem that is searched.
 MOST_ITEMS = 16
 
-#: Misplaced items (see `WeightedPlan.misplaced`); overload; relative loads, largest first; cost;
+#: Misplaced items (`WeightedPlan.count_misplaced`); overload; relative loads, largest first; cost;
 #: moves; sum of squared counts by topic and member. Less is better, the first before the next.
 Score = tuple["float | int | tuple[float, ...]", ...]
 
@@ -57,19 +57,19 @@ def solve_exactly(
     """
     if len(known_owners) > MOST_ITEMS:
         return list(known_owners)
-    search = _Search(items, members, most_moves, topic)
-    search.best, search.owner = search.score(list(known_owners)), list(known_owners)
+    search = _BranchAndBound(items, members, most_moves, topic)
+    search.best, search.owner = search.score_assignment(list(known_owners)), list(known_owners)
     if topic:
         search.nodes, search.ceiling = (
             _MOST_NODES_FOR_TOPICS,
             search.relative_loads(list(known_owners)),
         )
-    search.descend(0, [-1] * len(known_owners))
+    search.search_assignments(0, [-1] * len(known_owners))
     return search.owner
 
 
 @dataclass(slots=True, eq=False)
-class _Search:
+class _BranchAndBound:
     """Branch-and-bound search for the best assignment of weighted partitions to members.
 
     An item is a partition, or several that must have one owner.
@@ -119,7 +119,7 @@ class _Search:
                     homes = self.items.homes.get(i, {})
                     self._may[i] = [m for m in may if m not in draining or m in homes]
 
-    def score(self, owner: list[int]) -> Score:
+    def score_assignment(self, owner: list[int]) -> Score:
         """Return a tuple that ranks a complete assignment; a lower tuple is better.
 
         The criteria are, most important first: items on members that should own nothing, overload,
@@ -130,7 +130,7 @@ class _Search:
             misplaced += m in self._misplacing[i]
             cost += self._cost(i, m)
             moves += self._moves(i, m)
-        over, relative = self._loads(self._loads_of(owner))
+        over, relative = self._load_scores(self._loads_of(owner))
         return misplaced, over, relative, cost, moves, self._squares(owner)
 
     def relative_loads(self, owner: list[int]) -> tuple[float, ...]:
@@ -138,7 +138,7 @@ class _Search:
 
         ``owner`` is the member that owns each item.
         """
-        return self._loads(self._loads_of(owner))[1]
+        return self._load_scores(self._loads_of(owner))[1]
 
     def _loads_of(self, owner: list[int]) -> list[float]:
         load = [0.0] * len(self._load)
@@ -161,7 +161,7 @@ class _Search:
         # Partitions of the item that change owner.
         return int(self.items.owned[i]) - self.items.homes.get(i, {}).get(m, 0)
 
-    def _loads(self, load: list[float]) -> tuple[float, tuple[float, ...]]:
+    def _load_scores(self, load: list[float]) -> tuple[float, tuple[float, ...]]:
         """Return the total load above the members' capacities, and the sorted relative loads.
 
         ``load`` is the load of each member. A relative load is a load divided by the member's
@@ -171,11 +171,11 @@ class _Search:
         relative = [x / s for x, s in zip(load, self.members.speed.tolist(), strict=True)]
         return sum(max(0.0, x - c) for x, c in limits), tuple(sorted(relative, reverse=True))
 
-    def descend(
+    def search_assignments(
         self,
-        at: int,
+        item_count: int,
         owner: list[int],
-        cost: int = 0,
+        rack_cost: int = 0,
         moves: int = 0,
         misplaced: int = 0,
         *,
@@ -186,10 +186,10 @@ class _Search:
         The best complete assignment is stored in ``self.owner`` and its score in ``self.best``.
 
         Args:
-            at: number of items that have an owner (an item is a partition, or several with one
-                owner).
+            item_count: number of items that have an owner (an item is a partition, or several with
+                one owner).
             owner: the member of each item, -1 for none yet.
-            cost: total rack cost of the items with an owner.
+            rack_cost: total rack cost of the items with an owner.
             moves: number of their partitions that changed their owner.
             misplaced: number of them on members that should own nothing.
             squares: sum of squared counts by topic and member.
@@ -198,16 +198,16 @@ class _Search:
         self.nodes -= 1
         if self.nodes <= 0 or moves > self.most_moves:
             return
-        over, relative = self._loads(self._load)
-        score = (misplaced, over, relative, cost, moves, squares)
+        over, relative = self._load_scores(self._load)
+        score = (misplaced, over, relative, rack_cost, moves, squares)
         if score >= self.best:
             return
         if self.ceiling and any(x > y for x, y in zip(relative, self.ceiling, strict=True)):
             return
-        if at == len(owner):
+        if item_count == len(owner):
             self.best, self.owner = score, list(owner)
             return
-        i = self._order[at]
+        i = self._order[item_count]
         weight = float(self.items.weight[i])
         t = self.topic[i] if self.topic else -1
         tried: set[tuple[object, ...]] = set()
@@ -225,8 +225,8 @@ class _Search:
                 # A square grows from n * n to (n + 1) * (n + 1).
                 more = 2 * self._count[m][t] + 1
                 self._count[m][t] += 1
-            self.descend(
-                at + 1, owner, cost + self._cost(i, m), moves + self._moves(i, m),
+            self.search_assignments(
+                item_count + 1, owner, rack_cost + self._cost(i, m), moves + self._moves(i, m),
                 misplaced + (m in self._misplacing[i]), squares=squares + more,
             )  # fmt: skip
             self._load[m] -= weight

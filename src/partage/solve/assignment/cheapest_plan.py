@@ -27,19 +27,19 @@ from partage.errors import InvalidProblemError, ProblemTooLargeError
 from partage.solve.assignment.network import (
     LARGEST_NETWORK,
     UNBOUNDED,
+    FlowNetwork,
     IntArray,
-    Network,
     sum_by_position,
 )
-from partage.solve.assignment.staircase import Steps, fit_in_order
+from partage.solve.assignment.staircase import LoadLimitSteps, fit_in_order
 
 __all__ = [
     "CheapestPlan",
-    "Layout",
+    "FlowNetworkLayout",
     "TransportProblem",
+    "add_flow_of_kept_partitions",
     "build_network",
     "find_cheapest_plan",
-    "push_kept",
 ]
 
 
@@ -118,29 +118,32 @@ def find_cheapest_plan(problem: TransportProblem) -> CheapestPlan:
     >>> found.kept.tolist(), found.received.tolist()
     ([2], [0, 1])
     """
-    layout = Layout.of(problem)
+    layout = FlowNetworkLayout.for_problem(problem)
     if layout.arcs > LARGEST_NETWORK:
         raise ProblemTooLargeError(
             f"the cheapest plan needs a network of {layout.arcs} arcs, the limit is "
             f"{LARGEST_NETWORK}"
         )
     network, arcs = build_network(problem, layout)
-    push_kept(problem, layout, network, arcs)
+    add_flow_of_kept_partitions(problem, layout, network, arcs)
     from_source = arcs["supply"]
-    network.augment()
+    network.maximise_flow()
     while network.left[2 * from_source].any():
         if not network.raise_prices():
             raise InvalidProblemError("no plan has loads as good as these", path="loads")
-        network.augment()
-    flow = network.flow()
+        network.maximise_flow()
+    flow = network.flow_by_arc()
     price = np.where(layout.unit >= 0, network.price[layout.first_unit + layout.unit], 0)
     return CheapestPlan(
-        flow[arcs["keep"]], flow[arcs["free"]], layout.shared(flow[arcs["within"]]), price
+        flow[arcs["keep"]],
+        flow[arcs["free"]],
+        layout.divide_among_members(flow[arcs["within"]]),
+        price,
     )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layout:
+class FlowNetworkLayout:
     """Node numbers of the flow network that finds the cheapest assignment of partitions to members.
 
     Interchangeable members share a node, called a unit. A member that may keep partitions is a
@@ -159,7 +162,7 @@ class Layout:
     unit: IntArray
     size: IntArray
     group: IntArray
-    steps: Steps
+    steps: LoadLimitSteps
     first_group: int
     first_unit: int
     first_step: int
@@ -167,12 +170,12 @@ class Layout:
     arcs: int
 
     @property
-    def sink(self) -> int:
+    def sink_node(self) -> int:
         """Number of the sink node, where all flow of the network ends."""
         return self.source + 1
 
     @property
-    def drain(self) -> int:
+    def drain_node(self) -> int:
         """Number of the extra node through which flow lowers the largest member loads.
 
         Only a network built with ``with_drain=True`` has this node.
@@ -180,7 +183,9 @@ class Layout:
         return self.source + 2
 
     @classmethod
-    def of(cls, problem: TransportProblem, steps: Steps | None = None) -> Layout:
+    def for_problem(
+        cls, problem: TransportProblem, steps: LoadLimitSteps | None = None
+    ) -> FlowNetworkLayout:
         """Number the nodes of the flow network that finds the cheapest assignment.
 
         Args:
@@ -202,7 +207,7 @@ class Layout:
         size = np.concatenate([np.ones(len(single), np.int64), there[merged]])
         group = np.concatenate([problem.group[single], merged]).astype(np.int64)
         if steps is None:
-            steps = Steps.of(np.asarray(problem.loads, np.int64))
+            steps = LoadLimitSteps.from_loads(np.asarray(problem.loads, np.int64))
         first_group = len(problem.supply)
         first_unit = first_group + problem.groups
         first_step = first_unit + len(size)
@@ -211,7 +216,7 @@ class Layout:
         return cls(unit, size, group, steps, first_group, first_unit, first_step,
                    first_step + len(steps), arcs)  # fmt: skip
 
-    def shared(self, received: IntArray) -> IntArray:
+    def divide_among_members(self, received: IntArray) -> IntArray:
         """Divide the partitions of each group of interchangeable members evenly among its members.
 
         Args:
@@ -232,8 +237,8 @@ class Layout:
 
 
 def build_network(
-    problem: TransportProblem, layout: Layout, *, with_drain: bool = False
-) -> tuple[Network, dict[str, IntArray]]:
+    problem: TransportProblem, layout: FlowNetworkLayout, *, with_drain: bool = False
+) -> tuple[FlowNetwork, dict[str, IntArray]]:
     """Build the flow network whose cheapest flow is the cheapest assignment of partitions to
     members.
 
@@ -270,31 +275,35 @@ def build_network(
             (layout.size[:, None] * steps.width).reshape(-1), None,
         ),
         "step": (
-            step_nodes, np.full(len(steps), layout.sink), steps.reaching * steps.width, None,
+            step_nodes, np.full(len(steps), layout.sink_node), steps.reaching * steps.width, None,
         ),
     }  # fmt: skip
     if with_drain:
         # Arcs of capacity 0 lead from the drain to every step; `limited_moves` widens them.
         kinds["drain"] = (
-            np.full(len(steps), layout.drain), step_nodes, np.zeros(len(steps), np.int64), None,
+            np.full(len(steps), layout.drain_node), step_nodes, np.zeros(len(steps), np.int64),
+            None,
         )  # fmt: skip
     ends = np.cumsum([len(row[1]) for row in kinds.values()]).tolist()
     starts = [0, *ends[:-1]]
     arcs = {k: np.arange(a, b) for k, a, b in zip(kinds, starts, ends, strict=True)}
     costs = [np.zeros(len(r[1]), np.int64) if r[3] is None else r[3] for r in kinds.values()]
-    price = np.zeros(layout.sink + 1 + with_drain, np.int64)
+    price = np.zeros(layout.sink_node + 1 + with_drain, np.int64)
     # The initial dual price of each partition class is the least cost of its arcs.
     price[classes] = best
     tail, head, capacity = (np.concatenate([row[i] for row in kinds.values()]) for i in range(3))
-    network = Network(
-        len(price), tail, head, capacity, source=layout.source, sink=layout.sink,
+    network = FlowNetwork(
+        len(price), tail, head, capacity, source=layout.source, sink=layout.sink_node,
         cost=np.concatenate(costs), price=price,
     )  # fmt: skip
     return network, arcs
 
 
-def push_kept(
-    problem: TransportProblem, layout: Layout, network: Network, arcs: dict[str, IntArray]
+def add_flow_of_kept_partitions(
+    problem: TransportProblem,
+    layout: FlowNetworkLayout,
+    network: FlowNetwork,
+    arcs: dict[str, IntArray],
 ) -> None:
     """Add flow to the network that leaves partitions with previous owners where that is cheapest.
 
@@ -312,12 +321,12 @@ def push_kept(
     good = np.flatnonzero((problem.keep_cost == price) & sole[problem.keep_class])
     unit, most = layout.unit[problem.keep_member[good]], problem.keep_most[good]
     left = sum_by_position(unit, most, len(layout.size))
-    climbs = layout.steps.climb(left)
+    climbs = layout.steps.divide_among_steps(left)
     stays = fit_in_order(unit, most, climbs.sum(axis=1))
     for kind, flow in (
         ("supply", sum_by_position(problem.keep_class[good], stays, len(problem.supply))),
         ("climb", climbs.reshape(-1)),
         ("step", climbs.sum(axis=0)),
     ):
-        network.push(arcs[kind], flow)
-    network.push(arcs["keep"][good], stays)
+        network.add_flow(arcs[kind], flow)
+    network.add_flow(arcs["keep"][good], stays)

@@ -22,15 +22,15 @@ from partage.errors import ProblemTooLargeError
 from partage.solve.assignment.network import (
     LARGEST_NETWORK,
     UNBOUNDED,
-    Budget,
+    FlowNetwork,
     IntArray,
-    Network,
+    WorkBudget,
     proportional_flow,
     sum_by_position,
 )
 from partage.solve.assignment.problem import Eligibility, SubscriptionClasses, find_classes
 
-__all__ = ["BestLoads", "assign_members", "find_even_loads", "least_majorised"]
+__all__ = ["BestLoads", "assign_members", "find_even_loads", "find_most_even_assignment"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +91,7 @@ class _Subproblem:
     arcs: IntArray
 
 
-def least_majorised(eligibility: Eligibility) -> BestLoads:
+def find_most_even_assignment(eligibility: Eligibility) -> BestLoads:
     """Return the most even assignment of all partitions to the members that may own them.
 
     "Most even" means least-majorised: the largest load is as small as possible, then the second
@@ -102,7 +102,7 @@ def least_majorised(eligibility: Eligibility) -> BestLoads:
             searching it would take more than some seconds.
 
     >>> eligibility = Eligibility(np.array([4, 2]), np.array([0, 1, 3]), np.array([0, 0, 1]))
-    >>> best = least_majorised(eligibility)
+    >>> best = find_most_even_assignment(eligibility)
     >>> best.load.tolist(), best.topic_level.tolist()
     ([3, 3], [3, 3])
     """
@@ -132,7 +132,7 @@ def find_even_loads(classes: SubscriptionClasses) -> tuple[IntArray, IntArray, I
         np.zeros(len(classes.supply), np.int64),
         np.zeros(len(classes.arc_topic), np.int64),
     )
-    budget = Budget()
+    budget = WorkBudget()
     parts = [
         _Subproblem(
             np.arange(len(classes.supply)),
@@ -160,7 +160,7 @@ def _share_evenly(classes: SubscriptionClasses, total: IntArray) -> IntArray:
 
 
 def _solve_or_split(
-    classes: SubscriptionClasses, part: _Subproblem, result: _Result, budget: Budget
+    classes: SubscriptionClasses, subproblem: _Subproblem, result: _Result, budget: WorkBudget
 ) -> list[_Subproblem]:
     """Divide topics evenly among their subscribers, or split the problem in two by a minimum cut.
 
@@ -168,64 +168,73 @@ def _solve_or_split(
 
     Args:
         classes: all classes of topics and members.
-        part: topics and members of the problem to solve.
+        subproblem: topics and members of the problem to solve.
         result: the partition counts; filled in if the problem is solved.
         budget: limit of the work of network searches.
 
     Returns:
         the smaller problems; none if this problem is solved.
     """
-    supply, size = classes.supply[part.topics], classes.size[part.members]
+    supply, size = classes.supply[subproblem.topics], classes.size[subproblem.members]
     k = int(supply.sum() // size.sum())
-    network, to_sink = _build_network(classes, part, k, budget)
-    network.augment()
-    if int(network.flow()[to_sink].sum()) < k * int(size.sum()):
-        above, below = _split(classes, part, _nodes_without_room(network, len(supply)))
+    network, to_sink = _build_network(classes, subproblem, k, budget)
+    network.maximise_flow()
+    if int(network.flow_by_arc()[to_sink].sum()) < k * int(size.sum()):
+        above, below = _split(
+            classes, subproblem, _source_side_of_minimum_cut(network, len(supply))
+        )
         return [above, below]
     if int(supply.sum()) > k * int(size.sum()):
-        network.widen(to_sink, size)
-        network.augment()
-    found = network.flow()[to_sink]
+        network.increase_capacities(to_sink, size)
+        network.maximise_flow()
+    found = network.flow_by_arc()[to_sink]
     higher = np.flatnonzero(found > k * size) + len(supply)
     # Topics that the residual network reaches from a member with k + 1 have level k + 1.
-    at_higher_level = network.reachable(higher)[: len(supply)]
-    stuck = _nodes_without_room(network, len(supply))
+    at_higher_level = network.reachable_nodes(higher)[: len(supply)]
+    stuck = _source_side_of_minimum_cut(network, len(supply))
     settled_topics = ~stuck[: len(supply)]
     settled_members = ~stuck[len(supply) : len(supply) + len(size)]
-    result.level[part.topics[settled_topics]] = k + at_higher_level[settled_topics]
-    result.total[part.members[settled_members]] = found[settled_members]
+    result.level[subproblem.topics[settled_topics]] = k + at_higher_level[settled_topics]
+    result.total[subproblem.members[settled_members]] = found[settled_members]
     # No settled topic sends flow to the stuck topics' members, or it would be stuck too.
     # The flow of stuck topics is written again with their own subproblem.
-    result.share[part.arcs] = network.flow()[: len(part.arcs)]
+    result.share[subproblem.arcs] = network.flow_by_arc()[: len(subproblem.arcs)]
     # The subscribers of topics without room at k + 1 get that much or more.
-    return [_split(classes, part, stuck)[0]] if stuck.any() else []
+    return [_split(classes, subproblem, stuck)[0]] if stuck.any() else []
 
 
 def _build_network(
-    classes: SubscriptionClasses, part: _Subproblem, k: int, budget: Budget
-) -> tuple[Network, IntArray]:
-    """Build a flow network in which each member of a consumer group can get ``k`` partitions.
+    classes: SubscriptionClasses, subproblem: _Subproblem, max_partitions: int, budget: WorkBudget
+) -> tuple[FlowNetwork, IntArray]:
+    """Build a flow network in which each member of a consumer group can get ``max_partitions``
+    partitions.
 
     A flow from topics to members is an assignment. The network already contains a first flow.
 
     Args:
         classes: all classes of topics and members.
-        part: topics and members of the problem to solve.
-        k: largest number of partitions of a member.
+        subproblem: topics and members of the problem to solve.
+        max_partitions: largest number of partitions of a member.
         budget: limit of the work of network searches.
 
     Returns:
         the network, and the indices of the arcs into its sink.
     """
-    topics, members, arcs = len(part.topics), len(part.members), len(part.arcs)
+    topics, members, arcs = len(subproblem.topics), len(subproblem.members), len(subproblem.arcs)
     topic_at = np.full(len(classes.supply), -1, np.int64)
-    topic_at[part.topics] = np.arange(topics)
+    topic_at[subproblem.topics] = np.arange(topics)
     member_at = np.full(len(classes.size), -1, np.int64)
-    member_at[part.members] = np.arange(members)
-    row, column = topic_at[classes.arc_topic[part.arcs]], member_at[classes.arc_member[part.arcs]]
-    supply, room = classes.supply[part.topics], classes.size[part.members] * k
+    member_at[subproblem.members] = np.arange(members)
+    row, column = (
+        topic_at[classes.arc_topic[subproblem.arcs]],
+        member_at[classes.arc_member[subproblem.arcs]],
+    )
+    supply, room = (
+        classes.supply[subproblem.topics],
+        classes.size[subproblem.members] * max_partitions,
+    )
     source, sink = topics + members, topics + members + 1
-    network = Network(
+    network = FlowNetwork(
         topics + members + 2,
         np.concatenate([row, np.full(topics, source), topics + np.arange(members)]),
         np.concatenate([topics + column, np.arange(topics), np.full(members, sink)]),
@@ -235,9 +244,9 @@ def _build_network(
         budget=budget,
     )
     # A proportional flow costs about as much as a sweep over all arcs.
-    budget.spend(2 * arcs)
+    budget.subtract_work(2 * arcs)
     amount = proportional_flow(row, column, supply, room)
-    network.push(
+    network.add_flow(
         np.arange(arcs + topics + members),
         np.concatenate(
             [
@@ -250,7 +259,7 @@ def _build_network(
     return network, arcs + topics + np.arange(members)
 
 
-def _nodes_without_room(network: Network, topics: int) -> NDArray[np.bool_]:
+def _source_side_of_minimum_cut(network: FlowNetwork, topics: int) -> NDArray[np.bool_]:
     """Return a mask of the nodes on the source side of a minimum cut (bool[nodes]).
 
     They are the topics with unassigned partitions, and all nodes reachable from them.
@@ -262,7 +271,7 @@ def _nodes_without_room(network: Network, topics: int) -> NDArray[np.bool_]:
     from_source = network.out[network.start[network.source] : network.start[network.source + 1]]
     unplaced = network.head[from_source[network.left[from_source] > 0]]
     # No more flow can leave these nodes, so they are one side of a minimum cut.
-    return network.reachable(unplaced[unplaced < topics])
+    return network.reachable_nodes(unplaced[unplaced < topics])
 
 
 def _split(
@@ -292,13 +301,14 @@ def _split(
 
 
 def assign_partitions(
-    classes: SubscriptionClasses, share: IntArray, load: IntArray
+    classes: SubscriptionClasses, partition_counts: IntArray, load: IntArray
 ) -> NDArray[np.int32]:
     """Choose an owner for each partition so that every member gets its given number of partitions.
 
     Args:
         classes: classes of topics with equal subscribers, and of members with equal subscriptions.
-        share: int64[A], partitions that go from each class of topics to each class of members.
+        partition_counts: int64[A], partitions that go from each class of topics to each class of
+            members.
         load: int64[members], number of partitions of each member.
 
     Returns:
@@ -306,7 +316,7 @@ def assign_partitions(
     """
     topic = np.repeat(classes.topic, classes.partitions)
     owner = np.full(len(topic), -1, np.int64)
-    assign_members(owner, topic, classes, share, load[classes.member >= 0])
+    assign_members(owner, topic, classes, partition_counts, load[classes.member >= 0])
     return owner.astype(np.int32)
 
 

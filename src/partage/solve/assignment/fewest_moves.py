@@ -28,8 +28,8 @@ from partage.solve.assignment.even_loads import assign_members
 from partage.solve.assignment.network import (
     LARGEST_NETWORK,
     UNBOUNDED,
+    FlowNetwork,
     IntArray,
-    Network,
     sum_by_position,
 )
 from partage.solve.assignment.problem import (
@@ -40,16 +40,16 @@ from partage.solve.assignment.problem import (
     classify_claims,
     find_classes,
 )
-from partage.solve.assignment.staircase import Steps, fit_in_order
+from partage.solve.assignment.staircase import LoadLimitSteps, fit_in_order
 
 __all__ = [
     "FewestMoves",
     "MovesNetwork",
     "PlanFlows",
-    "arcs_needed",
     "assign_owners",
     "build_network",
-    "fewest_moves",
+    "estimate_arc_count",
+    "find_fewest_moves",
 ]
 
 
@@ -74,7 +74,7 @@ class FewestMoves:
     price: IntArray
 
 
-def fewest_moves(
+def find_fewest_moves(
     eligibility: Eligibility, ownership: Ownership, loads: NDArray[np.integer]
 ) -> FewestMoves:
     """Return the assignment with the fewest moves among all that are at least as even as given
@@ -95,7 +95,7 @@ def fewest_moves(
 
     >>> eligibility = Eligibility(np.array([3]), np.array([0, 1, 2]), np.array([0, 0]))
     >>> had_all = Ownership(np.zeros(3, int), np.ones(3, bool), np.arange(4), np.zeros(3, int))
-    >>> fewest_moves(eligibility, had_all, np.array([2, 1])).moves
+    >>> find_fewest_moves(eligibility, had_all, np.array([2, 1])).moves
     1
     """
     wanted: IntArray = np.asarray(loads, np.int64)
@@ -104,8 +104,8 @@ def fewest_moves(
         what = f"must sum to the {int(classes.supply.sum())} partitions that a member may own"
         raise InvalidProblemError(what, path="loads", value=int(wanted.sum()))
     claims = classify_claims(classes, ownership)
-    steps = Steps.of(wanted)
-    arcs = arcs_needed(classes, claims, steps)
+    steps = LoadLimitSteps.from_loads(wanted)
+    arcs = estimate_arc_count(classes, claims, steps)
     if arcs > LARGEST_NETWORK:
         raise ProblemTooLargeError(
             f"the fewest moves need a network of {arcs} arcs, the limit is {LARGEST_NETWORK}: "
@@ -115,7 +115,7 @@ def fewest_moves(
     moves_network = build_network(classes, claims, steps)
     _augment_at_minimum_cost(moves_network.network)
     kept = PlanFlows(
-        *(moves_network.flow(kind) for kind in ("claim", "contested", "free", "within"))
+        *(moves_network.flow_of_arcs(kind) for kind in ("claim", "contested", "free", "within"))
     )
     moves = int(claims.owned.sum() - kept.claim.sum() - kept.contested.sum())
     price = moves_network.network.price[moves_network.member_nodes]
@@ -124,19 +124,19 @@ def fewest_moves(
     )
 
 
-def _augment_at_minimum_cost(network: Network) -> None:
+def _augment_at_minimum_cost(network: FlowNetwork) -> None:
     """Send as much flow as possible from source to sink at minimum cost; change the network in
     place.
 
     The algorithm is successive shortest paths (primal-dual).
     """
     from_source = network.out[network.start[network.source] : network.start[network.source + 1]]
-    network.augment()
+    network.maximise_flow()
     while network.left[from_source].any():
         if not network.raise_prices():
             what = "no assignment has loads as good as these"
             raise InvalidProblemError(what, path="loads")
-        network.augment()
+        network.maximise_flow()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,31 +150,33 @@ class MovesNetwork:
         member_nodes: range of the members' nodes.
     """
 
-    network: Network
+    network: FlowNetwork
     arcs: dict[str, slice]
     member_nodes: slice
 
-    def flow(self, kind: str) -> IntArray:
+    def flow_of_arcs(self, arc_type: str) -> IntArray:
         """Return how many partitions flow over each arc of one type.
 
         Args:
-            kind: arc type, for example "claim" (a partition stays with its owner) or "free" (it
+            arc_type: arc type, for example "claim" (a partition stays with its owner) or "free" (it
                 moves).
         """
-        return self.network.flow()[self.arcs[kind]]
+        return self.network.flow_by_arc()[self.arcs[arc_type]]
 
-    def positions(self, kind: str) -> IntArray:
+    def arc_indices(self, arc_type: str) -> IntArray:
         """Return the indices of all network arcs of one type.
 
         Args:
-            kind: arc type, for example "claim" (a partition stays with its owner) or "free" (it
+            arc_type: arc type, for example "claim" (a partition stays with its owner) or "free" (it
                 moves).
         """
-        where = self.arcs[kind]
+        where = self.arcs[arc_type]
         return np.arange(where.start, where.stop)
 
 
-def arcs_needed(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> int:
+def estimate_arc_count(
+    classes: SubscriptionClasses, claims: ClaimClasses, steps: LoadLimitSteps
+) -> int:
     """Estimate the number of arcs in the flow network that minimises moved partitions.
 
     Callers reject problems whose network would be too large.
@@ -189,7 +191,9 @@ def arcs_needed(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps
     return len(classes.arc_topic) + climbing + claiming
 
 
-def build_network(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> MovesNetwork:
+def build_network(
+    classes: SubscriptionClasses, claims: ClaimClasses, steps: LoadLimitSteps
+) -> MovesNetwork:
     """Build the flow network whose cheapest flow is an assignment with the fewest moved partitions.
 
     Args:
@@ -215,13 +219,13 @@ def build_network(classes: SubscriptionClasses, claims: ClaimClasses, steps: Ste
     # From a class of which a partition can stay, the shortest path to the sink costs -1.
     price[claims.arc_topic] = price[nodes.contested] = -1
     price[nodes.source] = price.min(initial=0)
-    network = Network(
+    network = FlowNetwork(
         nodes.sink + 1, tail, head, capacity,
         source=nodes.source, sink=nodes.sink, cost=cost, price=price,
     )  # fmt: skip
     first = nodes.first_member
     moves_network = MovesNetwork(network, arcs, slice(first, first + len(classes.member)))
-    _push_kept(moves_network, claims, steps, np.flatnonzero(classes.member >= 0))
+    _add_flow_of_kept_partitions(moves_network, claims, steps, np.flatnonzero(classes.member >= 0))
     return moves_network
 
 
@@ -241,7 +245,9 @@ class _Nodes:
     sink: int
 
     @classmethod
-    def of(cls, classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> _Nodes:
+    def of(
+        cls, classes: SubscriptionClasses, claims: ClaimClasses, steps: LoadLimitSteps
+    ) -> _Nodes:
         # ``claims`` are the previous owners, ``steps`` the limit on sorted loads.
         sizes = [len(classes.supply), len(claims.class_topic), len(classes.member),
                  len(classes.size), len(steps), 1]  # fmt: skip
@@ -257,7 +263,7 @@ _Kind = tuple["IntArray | int", IntArray, "IntArray | int", int]
 
 
 def _arcs(
-    classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps, nodes: _Nodes
+    classes: SubscriptionClasses, claims: ClaimClasses, steps: LoadLimitSteps, nodes: _Nodes
 ) -> dict[str, _Kind]:
     everyone = np.flatnonzero(classes.member >= 0)
     member = nodes.first_member + everyone
@@ -283,8 +289,8 @@ def _arcs(
     }  # fmt: skip
 
 
-def _push_kept(
-    moves_network: MovesNetwork, claims: ClaimClasses, steps: Steps, everyone: IntArray
+def _add_flow_of_kept_partitions(
+    moves_network: MovesNetwork, claims: ClaimClasses, steps: LoadLimitSteps, everyone: IntArray
 ) -> None:
     """Add flow to the network in which members keep the partitions that only they owned.
 
@@ -299,7 +305,7 @@ def _push_kept(
     # The search would find the same flow, with one path for each such member and class.
     members = moves_network.member_nodes.stop - moves_network.member_nodes.start
     left = sum_by_position(claims.arc_member, claims.arc_supply, members)[everyone]
-    climbs = steps.climb(left)
+    climbs = steps.divide_among_steps(left)
     keeps = np.zeros(members, np.int64)
     keeps[everyone] = climbs.sum(axis=1)
     stays = fit_in_order(claims.arc_member, claims.arc_supply, keeps)
@@ -310,7 +316,7 @@ def _push_kept(
         ("climb", climbs.reshape(-1)),
         ("step", climbs.sum(axis=0)),
     ):
-        moves_network.network.push(moves_network.positions(kind), amount)
+        moves_network.network.add_flow(moves_network.arc_indices(kind), amount)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

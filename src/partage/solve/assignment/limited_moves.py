@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError, ProblemTooLargeError
 from partage.solve.assignment.cheapest_plan import (
-    Layout,
+    FlowNetworkLayout,
     TransportProblem,
+    add_flow_of_kept_partitions,
     build_network,
     find_cheapest_plan,
-    push_kept,
 )
-from partage.solve.assignment.network import LARGEST_NETWORK, Budget, IntArray, Network
-from partage.solve.assignment.staircase import Steps
+from partage.solve.assignment.network import LARGEST_NETWORK, FlowNetwork, IntArray, WorkBudget
+from partage.solve.assignment.staircase import LoadLimitSteps
 
 __all__ = ["LimitedLoads", "find_limited_loads"]
 
@@ -75,39 +75,39 @@ def find_limited_loads(problem: TransportProblem, least_kept: int) -> LimitedLoa
     """
     members = int(np.count_nonzero(problem.group >= 0))
     top = _least_maximum_load(problem, least_kept, members)
-    steps = Steps(np.full(top, members), np.ones(top, np.int64))
-    layout = Layout.of(problem, steps)
+    steps = LoadLimitSteps(np.full(top, members), np.ones(top, np.int64))
+    layout = FlowNetworkLayout.for_problem(problem, steps)
     if layout.arcs > LARGEST_NETWORK:
         raise ProblemTooLargeError(
             f"the best loads within the limit need a network of {layout.arcs} arcs, the limit is "
             f"{LARGEST_NETWORK}"
         )
     network, arcs = build_network(problem, layout, with_drain=True)
-    network.budget = Budget(_MOST_WORK)
-    push_kept(problem, layout, network, arcs)
+    network.budget = WorkBudget(_MOST_WORK)
+    add_flow_of_kept_partitions(problem, layout, network, arcs)
     _augment_at_minimum_cost(network, arcs["supply"])
-    network.source = layout.drain
-    spare = int(network.flow()[arcs["keep"]].sum()) - least_kept
+    network.source = layout.drain_node
+    spare = int(network.flow_by_arc()[arcs["keep"]].sum()) - least_kept
     top_price = int(problem.supply.sum()) + 1
-    found = _LevelLowering(network, layout, arcs["step"], arcs["drain"], spare, top_price)
-    found.run()
+    found = _LargestLoadReduction(network, layout, arcs["step"], arcs["drain"], spare, top_price)
+    found.lower_largest_loads()
     reaching = network.left[2 * arcs["step"]] + network.left[2 * arcs["step"] + 1]
     loads = (reaching[None, :] >= np.arange(1, members + 1)[:, None]).sum(axis=1)
     return LimitedLoads(loads.astype(np.int64), tuple(found.proofs))
 
 
-def _augment_at_minimum_cost(network: Network, supply: IntArray) -> None:
+def _augment_at_minimum_cost(network: FlowNetwork, supply: IntArray) -> None:
     """Send all flow that fits from source to sink at minimum cost (successive shortest paths).
 
     Args:
         network: the network; changed in place.
         supply: indices of the arcs that leave the source.
     """
-    network.augment()
+    network.maximise_flow()
     while network.left[2 * supply].any():
         if not network.raise_prices():
             raise InvalidProblemError("no plan has loads as good as these", path="loads")
-        network.augment()
+        network.maximise_flow()
 
 
 def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int) -> int:
@@ -126,7 +126,7 @@ def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int
     middle = max(low, int(most.max(initial=0)))
     while low < high:
         middle = min(middle, high - 1)
-        if _most_kept(problem, middle, members) >= least_kept:
+        if _max_kept_partitions(problem, middle, members) >= least_kept:
             high = middle
         else:
             low = middle + 1
@@ -134,7 +134,7 @@ def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int
     return low
 
 
-def _most_kept(problem: TransportProblem, max_load: int, members: int) -> int:
+def _max_kept_partitions(problem: TransportProblem, max_load: int, members: int) -> int:
     """Return how many partitions can stay with previous owners if loads are limited.
 
     Args:
@@ -151,7 +151,7 @@ def _most_kept(problem: TransportProblem, max_load: int, members: int) -> int:
 
 
 @dataclass(slots=True, eq=False)
-class _LevelLowering:
+class _LargestLoadReduction:
     """State of the algorithm that moves partitions away from the most loaded members.
 
     The number of moves is limited. Load level k stands for the members with at least k partitions;
@@ -167,8 +167,8 @@ class _LevelLowering:
         _stuck: bool[nodes], nodes that the current levels reach if none can be lowered; else None.
     """
 
-    network: Network
-    layout: Layout
+    network: FlowNetwork
+    layout: FlowNetworkLayout
     step: IntArray
     drain: IntArray
     spare: int
@@ -176,7 +176,7 @@ class _LevelLowering:
     proofs: list[tuple[int, IntArray]] = field(default_factory=list)
     _stuck: NDArray[np.bool_] | None = None
 
-    def run(self) -> None:
+    def lower_largest_loads(self) -> None:
         """Lower the largest loads, then the next largest, until no move lowers them further."""
         higher, at, size = 0, len(self.step), 1
         # Several levels are lowered together: such a block doubles after each success and is halved
@@ -219,8 +219,8 @@ class _LevelLowering:
         network.left[2 * step] = np.maximum(down_to - flow, 0)
         network.left[2 * step + 1] = 0
         network.left[2 * drain] = wanted
-        network.price[layout.drain] = network.price[layout.first_step + block].min()
-        self._push(drain)
+        network.price[layout.drain_node] = network.price[layout.first_step + block].min()
+        self._move_to_less_loaded(drain)
         short = network.left[2 * drain].copy()
         network.left[2 * drain] = network.left[2 * drain + 1] = 0
         # Paths from other steps of the block may have used free capacity of this step.
@@ -231,7 +231,7 @@ class _LevelLowering:
         # low as possible.
         return not short.any()
 
-    def _push(self, drain: IntArray) -> None:
+    def _move_to_less_loaded(self, drain: IntArray) -> None:
         """Move partitions from highly loaded to less loaded members until no allowed move is left.
 
         A move is flow along a shortest path. ``drain`` has the indices of the arcs that belong to
@@ -239,7 +239,7 @@ class _LevelLowering:
         """
         network, self._stuck = self.network, None
         while network.left[2 * drain].any():
-            each = int(network.price[self.layout.drain])
+            each = int(network.price[self.layout.drain_node])
             wanted = network.left[2 * drain].copy()
             total = int(wanted.sum())
             most = min(total, self.spare // each) if each > 0 else total
@@ -248,7 +248,7 @@ class _LevelLowering:
                 return
             if most < total:
                 network.left[2 * drain] = most
-            network.augment()
+            network.maximise_flow()
             pushed = int(min(total, most) - network.left[2 * drain].sum())
             if most < total:
                 network.left[2 * drain] = total - pushed
@@ -257,7 +257,7 @@ class _LevelLowering:
                 return
             if pushed < total and not network.raise_prices():
                 full = network.head[2 * drain[network.left[2 * drain] > 0]]
-                self._stuck = network.reachable(full)
+                self._stuck = network.reachable_nodes(full)
                 return
 
     def _dual_prices(self) -> IntArray:

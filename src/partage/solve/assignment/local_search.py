@@ -6,10 +6,10 @@ lower, in this order: the load beyond capacities; the larger, then the smaller, 
 loads; rack cost; moves. Each step lowers the loads sorted from the largest, so that the search
 ends. A limit of counted work ends it earlier (`WeightedPlan.work`).
 
-`keep_claimed` leaves items with their claimants (members that owned partitions of the item).
-`shed_excess` removes items from members above their fractional share. `assign_unowned` assigns
-items without owner, heaviest first, to the least loaded member. `regain_claims` swaps items of a
-fresh plan back to their claimants.
+`assign_to_previous_owners` leaves items with their claimants (members that owned partitions of the
+item). `remove_excess_partitions` removes items from members above their fractional share.
+`assign_unowned` assigns items without owner, heaviest first, to the least loaded member.
+`return_to_previous_owners` swaps items of a fresh plan back to their claimants.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from partage.solve.assignment.weighted_plan import (
 
 __all__ = [
     "SearchResult",
+    "assign_to_previous_owners",
     "assign_unowned",
     "improve_plan",
-    "keep_claimed",
-    "regain_claims",
-    "shed_excess",
+    "remove_excess_partitions",
+    "return_to_previous_owners",
 ]
 
 
-def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
+def assign_to_previous_owners(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
     """Assign partitions to their previous owners, as the initial assignment of a local search.
 
     Partitions that must have one owner go together to the member that may keep most of them.
@@ -75,7 +75,7 @@ def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
         if i not in found and plan.open[items.kind[i], m]:
             found[i] = m
     for i in sorted(found):
-        plan.put(i, found[i])
+        plan.assign_item(i, found[i])
 
 
 def assign_unowned(plan: WeightedPlan) -> None:
@@ -106,11 +106,11 @@ def assign_unowned(plan: WeightedPlan) -> None:
             keys.append(np.maximum(load + w - room, 0.0) - np.maximum(load - room, 0.0))
         keys.append((load + w) / speed[to])
         if plan.costly:
-            keys.append(plan.cost(np.array(i), to))
+            keys.append(plan.rack_cost(np.array(i), to))
         at = np.arange(len(to))
         for key in keys:
             at = at[key[at] == key[at].min()]
-        plan.put(i, int(to[at[0]]))
+        plan.assign_item(i, int(to[at[0]]))
 
 
 def _fill_interchangeable(plan: WeightedPlan, items: IntArray, members: IntArray) -> None:
@@ -130,11 +130,11 @@ def _fill_interchangeable(plan: WeightedPlan, items: IntArray, members: IntArray
     weight = plan.items.weight[items].tolist()
     for i, w in zip(items.tolist(), weight, strict=True):
         load, m = heap[0]
-        plan.put(i, m)
+        plan.assign_item(i, m)
         heapreplace(heap, (load + w, m))
 
 
-def shed_excess(plan: WeightedPlan, share: FloatArray) -> None:
+def remove_excess_partitions(plan: WeightedPlan, fair_loads: FloatArray) -> None:
     """Remove the heaviest partitions of each member that has more than its fair share.
 
     No member falls below its fair share.
@@ -142,30 +142,30 @@ def shed_excess(plan: WeightedPlan, share: FloatArray) -> None:
     Args:
         plan: the assignment, in which members own only partitions that they owned before; changed
             in place.
-        share: float64[members], the load that each member would have if partitions could be
+        fair_loads: float64[members], the load that each member would have if partitions could be
             divided.
     """
     weight, kind = plan.items.weight, plan.items.kind
     leaves = plan.open.sum(axis=1) > 1
-    for m in np.flatnonzero(plan.load > share + plan.tolerance * plan.members.speed).tolist():
+    for m in np.flatnonzero(plan.load > fair_loads + plan.tolerance * plan.members.speed).tolist():
         mine = np.array(plan.content[m], np.int64)
         mine = mine[leaves[kind[mine]] & (weight[mine] > 0)]
-        excess = float(plan.load[m] - share[m])
+        excess = float(plan.load[m] - fair_loads[m])
         for i in mine[np.argsort(-weight[mine], kind="stable")].tolist():
             if weight[i] <= excess:
-                plan.take(i)
+                plan.remove_item(i)
                 excess -= float(weight[i])
 
 
-def regain_claims(plan: WeightedPlan) -> None:
+def return_to_previous_owners(plan: WeightedPlan) -> None:
     """Swap partitions back to their previous owners where that does not raise the largest load.
 
     Partitions that must have one owner are swapped together. ``plan`` is changed in place.
     """
     weight, kind, speed = plan.items.weight, plan.items.kind, plan.members.speed
-    ceiling = float(plan.relative.max(initial=0.0)) * (1 + 1e-12)
+    ceiling = float(plan.relative_loads.max(initial=0.0)) * (1 + 1e-12)
     all_items = np.arange(len(weight))
-    away = np.flatnonzero(plan.moves_to(all_items, plan.owner) > 0)
+    away = np.flatnonzero(plan.count_moves(all_items, plan.owner) > 0)
     for i in away[np.argsort(-weight[away], kind="stable")].tolist():
         b = int(plan.owner[i])
         for a in plan.items.homes.get(i, {}):
@@ -180,11 +180,11 @@ def regain_claims(plan: WeightedPlan) -> None:
             theirs, change = theirs[fits], change[fits]
             if not len(theirs):
                 continue
-            saved = plan.moves_to(theirs, a) - plan.moves_to(theirs, b)
+            saved = plan.count_moves(theirs, a) - plan.count_moves(theirs, b)
             good = np.flatnonzero(saved >= 0)
             if len(good):
                 best = good[np.lexsort((np.abs(change[good]), -saved[good]))[0]]
-                plan.swap(i, int(theirs[best]))
+                plan.swap_owners(i, int(theirs[best]))
                 break
 
 
@@ -218,7 +218,7 @@ def improve_plan(
     hints: Mapping[int, int] | None = None,
     most_moves: float = float("inf"),
     tolerance: float = 0.0,
-    share: FloatArray | None = None,
+    fractional_loads: FloatArray | None = None,
 ) -> SearchResult:
     """Return an assignment by weight that no single transfer or swap improves (local search).
 
@@ -231,7 +231,7 @@ def improve_plan(
         hints: dict from item to the member that gets it first if no previous owner keeps it.
         most_moves: maximum number of moves; raised if every plan has more moves.
         tolerance: least decrease of a relative load (load divided by share) that counts as a gain.
-        share: float64[members], loads of the best fractional plan; None if not known.
+        fractional_loads: float64[members], loads of the best fractional plan; None if not known.
 
     >>> items = Items(np.array([3.0, 2.0, 2.0]), np.zeros(3, int), [[0]], np.zeros((1, 1), int),
     ...               np.zeros(3, int), np.zeros(3, int), {})
@@ -240,40 +240,42 @@ def improve_plan(
     [0, 1, 1]
     """
     plan = WeightedPlan(items, members, most_moves, tolerance, work=MOST_WORK)
-    keep_claimed(plan, hints or {})
-    if np.isinf(most_moves) and share is not None:
+    assign_to_previous_owners(plan, hints or {})
+    if np.isinf(most_moves) and fractional_loads is not None:
         # Shed items are moves, and are counted when they have an owner again.
-        shed_excess(plan, share)
+        remove_excess_partitions(plan, fractional_loads)
     assign_unowned(plan)
     _recount(plan)
-    complete = descend(plan)
-    if not np.isinf(most_moves) or not items.homes or (complete and _near(plan, share)):
+    complete = improve_by_local_search(plan)
+    if not np.isinf(most_moves) or not items.homes or (complete and _near(plan, fractional_loads)):
         return SearchResult(plan, complete)
     # The search began at the claims. A fresh plan that regains claims may end lower.
     other = WeightedPlan(items, members, most_moves, tolerance, work=MOST_WORK // 2)
     assign_unowned(other)
     _recount(other)
-    regain_claims(other)
-    done = descend(other)
-    better = other.score() < plan.score() and _largest(other) <= _largest(plan) - tolerance
+    return_to_previous_owners(other)
+    done = improve_by_local_search(other)
+    better = (
+        other.plan_score() < plan.plan_score() and _largest(other) <= _largest(plan) - tolerance
+    )
     return SearchResult(other, done) if better else SearchResult(plan, complete)
 
 
-def _near(plan: WeightedPlan, share: FloatArray | None) -> bool:
-    if share is None:
+def _near(plan: WeightedPlan, fractional_loads: FloatArray | None) -> bool:
+    if fractional_loads is None:
         return False
-    return _largest(plan) <= float((share / plan.members.speed).max(initial=0.0)) * _NEAR
+    return _largest(plan) <= float((fractional_loads / plan.members.speed).max(initial=0.0)) * _NEAR
 
 
 def _largest(plan: WeightedPlan) -> float:
-    return float(plan.relative[plan.members.group >= 0].max(initial=0.0))
+    return float(plan.relative_loads[plan.members.group >= 0].max(initial=0.0))
 
 
 def _recount(plan: WeightedPlan) -> None:
-    plan.moves = int(plan.moves_to(np.arange(len(plan.owner)), plan.owner).sum())
+    plan.moves = int(plan.count_moves(np.arange(len(plan.owner)), plan.owner).sum())
 
 
-def descend(plan: WeightedPlan) -> bool:
+def improve_by_local_search(plan: WeightedPlan) -> bool:
     """Improve a weighted assignment by transfers and swaps of partitions until none helps.
 
     ``plan`` is changed in place.
@@ -293,7 +295,7 @@ def descend(plan: WeightedPlan) -> bool:
 def _lower_loads(plan: WeightedPlan) -> None:
     settled: NDArray[np.bool_] = plan.members.group < 0
     while plan.work > 0:
-        relative = plan.relative
+        relative = plan.relative_loads
         full = (plan.load > plan.members.capacity) & ~settled
         a = int(np.where(full if full.any() else ~settled, relative, -1.0).argmax())
         if settled[a]:
@@ -310,7 +312,7 @@ def _lower_loads(plan: WeightedPlan) -> None:
 def _targets(plan: WeightedPlan, a: int, mine: IntArray) -> IntArray:
     # The least loaded member comes first.
     open_to = plan.open[np.unique(plan.items.kind[mine])]
-    relative = plan.relative
+    relative = plan.relative_loads
     reach: NDArray[np.bool_] = open_to.any(axis=0)  # type: ignore[assignment]  # of an axis
     reach[a] = False
     if plan.load[a] <= plan.members.capacity[a]:
@@ -339,10 +341,10 @@ def _transfer_best(plan: WeightedPlan, a: int) -> int:
     i, b = i[good], b[good]
     if not len(i):
         return -1
-    at = plan.gains(i, b).best()
+    at = plan.exchange_gains(i, b).best_exchange()
     if at < 0:
         return -1
-    plan.transfer(int(i[at]), int(b[at]))
+    plan.transfer_item(int(i[at]), int(b[at]))
     return int(b[at])
 
 
@@ -352,8 +354,8 @@ def _swap_best(plan: WeightedPlan, a: int) -> int:
     if not len(mine):
         return -1
     to = _targets(plan, a, mine)[:_PARTNERS]
-    lowest = float(plan.relative[to].min(initial=np.inf))
-    if not plan.costly and float(plan.relative[a]) - lowest <= plan.tolerance:
+    lowest = float(plan.relative_loads[to].min(initial=np.inf))
+    if not plan.costly and float(plan.relative_loads[a]) - lowest <= plan.tolerance:
         return -1
     theirs = np.array([j for b in to.tolist() for j in sorted(plan.content[b])], np.int64)
     theirs = theirs[plan.open[plan.items.kind[theirs], a]]
@@ -366,10 +368,10 @@ def _swap_best(plan: WeightedPlan, a: int) -> int:
     i, j, b = i[good], j[good], b[good]
     if not len(i):
         return -1
-    at = plan.gains(i, b, j).best()
+    at = plan.exchange_gains(i, b, j).best_exchange()
     if at < 0:
         return -1
-    plan.swap(int(i[at]), int(j[at]))
+    plan.swap_owners(int(i[at]), int(j[at]))
     return int(b[at])
 
 
@@ -380,9 +382,9 @@ def _swap_equal_weights(plan: WeightedPlan) -> None:
     first = np.searchsorted(weight[order], weight, side="left")
     last = np.searchsorted(weight[order], weight, side="right")
     everything = np.arange(len(weight))
-    worth = plan.moves_to(everything, plan.owner) > 0
+    worth = plan.count_moves(everything, plan.owner) > 0
     if plan.costly:
-        worth |= plan.cost(everything, plan.owner) > 0
+        worth |= plan.rack_cost(everything, plan.owner) > 0
     for i in np.flatnonzero(worth & (last - first > 1)).tolist():
         if plan.work <= 0:
             return
@@ -391,6 +393,8 @@ def _swap_equal_weights(plan: WeightedPlan) -> None:
         good = plan.open[kind[i], plan.owner[alike]] & plan.open[kind[alike], a]
         alike = alike[good & (plan.owner[alike] != a)]
         if len(alike):
-            at = plan.gains(np.full(len(alike), i), plan.owner[alike], alike).best()
+            at = plan.exchange_gains(
+                np.full(len(alike), i), plan.owner[alike], alike
+            ).best_exchange()
             if at >= 0:
-                plan.swap(i, int(alike[at]))
+                plan.swap_owners(i, int(alike[at]))

@@ -1,8 +1,9 @@
 """Maximum flow by Dinic's algorithm and minimum-cost flow by the primal-dual method, on arrays.
 
 E. A. Dinic (1970); Ahuja, Magnanti and Orlin, "Network Flows" (1993), section 9.8 (primal-dual form
-of successive shortest paths). Node prices are dual variables: `Network.raise_prices` keeps all
-reduced costs at zero or more, and `Network.augment` fills the arcs whose reduced cost is zero.
+of successive shortest paths). Node prices are dual variables: `FlowNetwork.raise_prices` keeps all
+reduced costs at zero or more, and `FlowNetwork.maximise_flow` fills the arcs whose reduced cost is
+zero.
 
 The networks are wide and shallow (topics, members, steps of load). Breadth-first sweeps therefore
 run as NumPy operations. Only augmentation visits single arcs in Python, on the small part of the
@@ -22,9 +23,9 @@ __all__ = [
     "LARGEST_NETWORK",
     "MOST_WORK",
     "UNBOUNDED",
-    "Budget",
+    "FlowNetwork",
     "IntArray",
-    "Network",
+    "WorkBudget",
     "csr_positions",
     "proportional_flow",
     "sum_by_position",
@@ -48,11 +49,11 @@ LARGEST_NETWORK = 2_000_000
 MOST_WORK = 150_000_000
 
 
-class Budget:
+class WorkBudget:
     """Limit of the work of flow searches, so that too large problems end with an error.
 
-    >>> budget = Budget(10)
-    >>> budget.spend(8), budget.left
+    >>> budget = WorkBudget(10)
+    >>> budget.subtract_work(8), budget.left
     (None, 2)
     """
 
@@ -61,7 +62,7 @@ class Budget:
     def __init__(self, whole: int = MOST_WORK) -> None:
         self.whole = self.left = whole
 
-    def spend(self, work: int) -> None:
+    def subtract_work(self, work: int) -> None:
         """Subtract work from the budget of a flow search, and raise an error when it is exhausted.
 
         Args:
@@ -94,7 +95,7 @@ def csr_positions(start: IntArray, rows: IntArray) -> IntArray:
     return np.arange(total, dtype=np.int64) + shift
 
 
-class Network:
+class FlowNetwork:
     """A flow network on arrays, with maximum-flow and minimum-cost-flow searches.
 
     Arc ``2i`` is the i-th given arc, and ``2i + 1`` is its reverse:
@@ -124,10 +125,10 @@ class Network:
         sink: int,
         cost: IntArray | None = None,
         price: IntArray | None = None,
-        budget: Budget | None = None,
+        budget: WorkBudget | None = None,
     ) -> None:
-        self.budget = Budget() if budget is None else budget
-        self.budget.spend(2 * len(tail))
+        self.budget = WorkBudget() if budget is None else budget
+        self.budget.subtract_work(2 * len(tail))
         self.nodes, self.source, self.sink = nodes, source, sink
         self.tail = np.stack([tail, head], axis=1).reshape(-1)
         self.head = np.stack([head, tail], axis=1).reshape(-1)
@@ -140,12 +141,12 @@ class Network:
         counts = np.bincount(self.tail, minlength=nodes)
         self.start = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
-    def flow(self) -> IntArray:
+    def flow_by_arc(self) -> IntArray:
         """Return the current flow over each arc of the network (int64[arcs])."""
         flow: IntArray = self.left[1::2].copy()
         return flow
 
-    def push(self, arcs: IntArray, amount: IntArray) -> None:
+    def add_flow(self, arcs: IntArray, amount: IntArray) -> None:
         """Add flow to some arcs of the network, without checking capacities or flow conservation.
 
         Args:
@@ -155,7 +156,7 @@ class Network:
         self.left[2 * arcs] -= amount
         self.left[2 * arcs + 1] += amount
 
-    def widen(self, arcs: IntArray, amount: IntArray) -> None:
+    def increase_capacities(self, arcs: IntArray, amount: IntArray) -> None:
         """Increase the capacities of some arcs of the flow network, in place.
 
         Args:
@@ -164,7 +165,7 @@ class Network:
         """
         self.left[2 * arcs] += amount
 
-    def reachable(self, nodes: IntArray) -> NDArray[np.bool_]:
+    def reachable_nodes(self, nodes: IntArray) -> NDArray[np.bool_]:
         """Return which nodes can be reached from given nodes over arcs with free capacity
         (bool[nodes]).
 
@@ -181,7 +182,7 @@ class Network:
         seen[[self.source, self.sink]] = False
         return seen
 
-    def augment(self) -> None:
+    def maximise_flow(self) -> None:
         """Send as much flow as possible from source to sink along arcs with reduced cost zero
         (Dinic).
         """
@@ -190,7 +191,7 @@ class Network:
         else:
             free = np.ones(len(self.head), bool)
         while True:
-            level = self._levels(free)
+            level = self._distances_to_sink(free)
             if level[self.source] < 0:
                 return
             self._block(level, free)
@@ -208,7 +209,7 @@ class Network:
         nodes = np.array([self.sink], np.int64)
         while len(nodes):
             back = self.out[csr_positions(self.start, nodes)] ^ 1
-            self.budget.spend(len(back) + _SWEEP_OVERHEAD)
+            self.budget.subtract_work(len(back) + _SWEEP_OVERHEAD)
             back = back[self.left[back] > 0]
             nearer = distance[self.head[back]] + reduced[back]
             before = self.tail[back]
@@ -221,7 +222,7 @@ class Network:
         self.price += np.minimum(distance, distance[self.source])
         return True
 
-    def _levels(self, free: NDArray[np.bool_]) -> IntArray:
+    def _distances_to_sink(self, free: NDArray[np.bool_]) -> IntArray:
         """Return each node's distance to the sink in the flow network, counted in arcs.
 
         Args:
@@ -237,7 +238,7 @@ class Network:
         while len(nodes) and level[self.source] < 0:
             depth += 1
             back = self.out[csr_positions(self.start, nodes)] ^ 1
-            self.budget.spend(len(back) + _SWEEP_OVERHEAD)
+            self.budget.subtract_work(len(back) + _SWEEP_OVERHEAD)
             before = self.tail[back[(self.left[back] > 0) & free[back]]]
             nodes = np.unique(before[level[before] < 0])
             level[nodes] = depth
@@ -248,7 +249,7 @@ class Network:
         nodes = np.array([self.source], np.int64)
         while len(nodes) and nodes[0] != self.sink:
             out = self.out[csr_positions(self.start, nodes)]
-            self.budget.spend(len(out) + _SWEEP_OVERHEAD)
+            self.budget.subtract_work(len(out) + _SWEEP_OVERHEAD)
             down = level[self.head[out]] == level[self.tail[out]] - 1
             out = out[down & (self.left[out] > 0) & free[out]]
             arcs.append(out)
@@ -327,7 +328,7 @@ def sum_by_position(position: IntArray, amount: IntArray, size: int) -> IntArray
 
 
 def proportional_flow(
-    row: IntArray, column: IntArray, supply: IntArray, room: IntArray
+    row: IntArray, column: IntArray, supply: IntArray, capacity: IntArray
 ) -> IntArray:
     """Divide the supply of each source among its targets in proportion to the room of the targets.
 
@@ -337,7 +338,7 @@ def proportional_flow(
         row: int64[A], the row of each arc, ascending.
         column: int64[A], the column of each arc.
         supply: int64[rows], at most 2**30 each.
-        room: int64[columns], the capacity of each column; at most 2**31 in all.
+        capacity: int64[columns], the capacity of each column; at most 2**31 in all.
 
     Returns:
         int64[A], the amount on each arc.
@@ -349,14 +350,14 @@ def proportional_flow(
     """
     amount = np.zeros(len(row), np.int64)
     by_column = np.argsort(column, kind="stable")
-    supply, room = supply.copy(), room.copy()
+    supply, capacity = supply.copy(), capacity.copy()
     for _ in range(_ROUNDS):
-        step = _clipped(_shares(row, column, supply, room), column, by_column, room)
+        step = _clipped(_shares(row, column, supply, capacity), column, by_column, capacity)
         if not step.any():
             break
         amount += step
         supply -= sum_by_position(row, step, len(supply))
-        room -= sum_by_position(column, step, len(room))
+        capacity -= sum_by_position(column, step, len(capacity))
     return amount
 
 

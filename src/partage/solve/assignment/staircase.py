@@ -21,11 +21,11 @@ import numpy as np
 
 from partage.solve.assignment.network import IntArray
 
-__all__ = ["Steps", "fit_in_order"]
+__all__ = ["LoadLimitSteps", "fit_in_order"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Steps:
+class LoadLimitSteps:
     """Upper limits of the sorted loads of a consumer group's members, as ranges of equal limits.
 
     For loads of 3, 3 and 1 partitions, three members may have a first partition, and two members a
@@ -35,7 +35,7 @@ class Steps:
         reaching: int64[ranges], number of members that may reach each range.
         width: int64[ranges], number of partitions in each range.
 
-    >>> steps = Steps.of(np.array([5, 2, 2, 0]))
+    >>> steps = LoadLimitSteps.from_loads(np.array([5, 2, 2, 0]))
     >>> steps.reaching.tolist(), steps.width.tolist()
     ([3, 1], [2, 3])
     """
@@ -44,7 +44,7 @@ class Steps:
     width: IntArray
 
     @classmethod
-    def of(cls, loads: IntArray) -> Steps:
+    def from_loads(cls, loads: IntArray) -> LoadLimitSteps:
         """Return the upper limits of sorted member loads for given loads (partition counts, any
         order).
         """
@@ -55,14 +55,15 @@ class Steps:
     def __len__(self) -> int:
         return len(self.width)
 
-    def climb(self, load: IntArray) -> IntArray:
+    def divide_among_steps(self, load: IntArray) -> IntArray:
         """Divide each load among the ranges of equal limits, lowest range first (int64[n, ranges]).
 
         Args:
             load: int64[n], the loads (partition counts); partitions beyond the limits are dropped,
                 from later loads first.
 
-        >>> Steps.of(np.array([2, 1])).climb(np.array([2, 2])).tolist()
+        >>> steps = LoadLimitSteps.from_loads(np.array([2, 1]))
+        >>> steps.divide_among_steps(np.array([2, 2])).tolist()
         [[1, 1], [1, 0]]
         """
         left = load

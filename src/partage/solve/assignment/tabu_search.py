@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.solve.assignment.local_search import descend
+from partage.solve.assignment.local_search import improve_by_local_search
 from partage.solve.assignment.network import IntArray
 from partage.solve.assignment.weighted_plan import FloatArray, WeightedPlan
 
@@ -76,7 +76,7 @@ def lower_largest_load(plan: WeightedPlan, bound: float) -> WeightedPlan:
         return plan
     search = _TabuSearch(plan, min(_MOST_WORK, _LEAST_WORK + _WORK_PER_CELL * cells))
     least_gain = max(plan.tolerance, 1e-4 * bound)
-    largest, low, found = float(plan.relative.max()), bound, plan.owner
+    largest, low, found = float(plan.relative_loads.max()), bound, plan.owner
     tries = 0
     while search.work > 0 and largest - bound > least_gain:
         if largest - low <= max(least_gain, _RESTART_GAP * largest):
@@ -85,12 +85,12 @@ def lower_largest_load(plan: WeightedPlan, bound: float) -> WeightedPlan:
         target = (low + largest) / 2
         tries += 1
         start = found if tries % _ALTERNATION else search.owners_with_fewest_moves()
-        better = search.reach(target, start, largest)
+        better = search.lower_largest_load(target, start, largest)
         if better is not None:
-            found, largest = better, float(search.relative(better).max())
+            found, largest = better, float(search.relative_loads(better).max())
         if largest > target:
             low = target
-    if float(plan.relative.max()) - largest <= plan.tolerance:
+    if float(plan.relative_loads.max()) - largest <= plan.tolerance:
         return plan
     return _even_out_loads(plan, found)
 
@@ -104,9 +104,9 @@ def _even_out_loads(plan: WeightedPlan, owner: IntArray) -> WeightedPlan:
     """
     out = WeightedPlan(plan.items, plan.members, plan.most_moves, plan.tolerance)
     for i, m in enumerate(owner.tolist()):
-        out.put(i, m)
-    out.moves = int(out.moves_to(np.arange(len(owner)), owner).sum())
-    descend(out)
+        out.assign_item(i, m)
+    out.moves = int(out.count_moves(np.arange(len(owner)), owner).sum())
+    improve_by_local_search(out)
     return out
 
 
@@ -144,7 +144,7 @@ class _TabuSearch:
     def __post_init__(self) -> None:
         plan = self.plan
         item, member = np.arange(len(plan.owner)), np.arange(len(plan.load))
-        self.moves_to = np.array(plan.moves_to(item[:, None], member[None, :]), np.int64)
+        self.moves_to = np.array(plan.count_moves(item[:, None], member[None, :]), np.int64)
         self.move_cost = np.where(plan.open[plan.items.kind], self.moves_to.astype(float), np.inf)
 
     def owners_with_fewest_moves(self) -> IntArray:
@@ -158,7 +158,7 @@ class _TabuSearch:
         closer = self.move_cost[every_item, home] < self.move_cost[every_item, self.plan.owner]
         return np.where(closer, home, self.plan.owner)
 
-    def relative(self, owner: IntArray) -> FloatArray:
+    def relative_loads(self, owner: IntArray) -> FloatArray:
         """Return each member's load divided by its share in an assignment (float64[members]).
 
         ``owner`` is the member of each item (a partition, or several with one owner).
@@ -167,31 +167,33 @@ class _TabuSearch:
         out: FloatArray = load / self.plan.members.speed
         return out
 
-    def reach(self, target: float, start: IntArray, below: float) -> IntArray | None:
-        """Search for an assignment whose largest relative load is at most ``target``.
+    def lower_largest_load(
+        self, target_load: float, start: IntArray, current_largest: float
+    ) -> IntArray | None:
+        """Search for an assignment whose largest relative load is at most ``target_load``.
 
         The search ends when it reaches the target within the limit of moves, or after 120 steps.
         Return the owners in the best assignment within the limit, or None if its largest relative
-        load is not below ``below``.
+        load is not below ``current_largest``.
 
         Args:
-            target: the largest relative load (load divided by share) to reach.
+            target_load: the largest relative load (load divided by share) to reach.
             start: int64[n], the owners to start from.
-            below: the largest relative load to improve on.
+            current_largest: the largest relative load to improve on.
         """
-        self._start_at(start, target)
+        self._start_at(start, target_load)
         members = self.plan.members
         found: IntArray | None = None
         for step in range(1, _MOST_STEPS + 1):
             if self.work <= 0:
                 break
-            if step % _DIVERSIFICATION == 0 or not self._advance(step):
+            if step % _DIVERSIFICATION == 0 or not self._make_best_exchange(step):
                 self._transfer_random_item(step)
             is_beyond_limit = self.moves > self.plan.most_moves
             if not is_beyond_limit and bool((self.load <= members.capacity).all()):
                 largest = float((self.load / members.speed).max())
-                if largest < below:
-                    below, found = largest, self.owner.copy()
+                if largest < current_largest:
+                    current_largest, found = largest, self.owner.copy()
             if not is_beyond_limit and not bool((self.load > self.ceiling).any()):
                 break
             self._adapt_penalty(is_beyond_limit=is_beyond_limit)
@@ -233,9 +235,9 @@ class _TabuSearch:
             self.seed = (self.seed * _MULTIPLIER + _INCREMENT) & _MASK
             # The lowest bits of such a generator repeat soon.
             i, to = pairs[(self.seed >> 8) % len(pairs)].tolist()
-            self._move(int(item[i]), to, step)
+            self._transfer_partition(int(item[i]), to, step)
 
-    def _advance(self, step: int) -> bool:
+    def _make_best_exchange(self, step: int) -> bool:
         """Make the transfer or swap of partitions that improves most and that the tabu list allows.
 
         ``step`` is the number of the current iteration. Return False if no such change exists.
@@ -252,27 +254,27 @@ class _TabuSearch:
         if min(gain, swap_gain) == np.inf:
             return False
         if gain <= swap_gain:
-            self._move(i, to, step)
+            self._transfer_partition(i, to, step)
         else:
             a, b = int(self.owner[k]), int(self.owner[j])
-            self._move(k, b, step)
-            self._move(j, a, step)
+            self._transfer_partition(k, b, step)
+            self._transfer_partition(j, a, step)
         return True
 
-    def _move(self, i: int, to: int, step: int) -> None:
+    def _transfer_partition(self, item: int, new_owner: int, step: int) -> None:
         """Transfer a partition to another member, and forbid its return for some iterations.
 
         Args:
-            i: index of the item (a partition, or several that must have one owner).
-            to: the new member.
+            item: index of the item (a partition, or several that must have one owner).
+            new_owner: the new member.
             step: number of the current iteration, for the tabu list.
         """
-        weight, a = self.plan.items.weight[i], int(self.owner[i])
+        weight, a = self.plan.items.weight[item], int(self.owner[item])
         self.load[a] -= weight
-        self.load[to] += weight
-        self.moves += int(self.moves_to[i, to] - self.moves_to[i, a])
-        self.owner[i] = to
-        self.tabu_until[i, a] = step + _TENURE + step % _VARIATION
+        self.load[new_owner] += weight
+        self.moves += int(self.moves_to[item, new_owner] - self.moves_to[item, a])
+        self.owner[item] = new_owner
+        self.tabu_until[item, a] = step + _TENURE + step % _VARIATION
 
     def _best_transfer(
         self, rows: IntArray, overloaded: NDArray[np.bool_], move_cost: FloatArray
@@ -315,7 +317,7 @@ class _TabuSearch:
         if not len(rows):
             return np.inf, -1, -1
         over = self.load - self.ceiling
-        others = self._partners(len(rows), over)
+        others = self._swap_candidates(len(rows), over)
         self.work -= len(rows) * len(others)
         weight, a, b = self.plan.items.weight, self.owner[rows], self.owner[others]
         now = np.maximum(over, 0.0)
@@ -328,17 +330,17 @@ class _TabuSearch:
         row, column = divmod(int(change.argmin()), len(others))
         return float(change[row, column]), int(rows[row]), int(others[column])
 
-    def _partners(self, item_count: int, over: FloatArray) -> IntArray:
+    def _swap_candidates(self, item_count: int, overload: FloatArray) -> IntArray:
         """Return the items that the tabu search tries to swap with the ``item_count`` items to be
         moved.
 
-        ``over`` is the load of each member above its limit (float64[members]).
+        ``overload`` is the load of each member above its limit (float64[members]).
         """
         most = max(1, _MOST_PAIRS // item_count)
         if most >= len(self.owner):
             return np.arange(len(self.owner))
         # Beyond 30,000 pairs only items of the least loaded members are tried.
-        return np.sort(np.argsort(over[self.owner], kind="stable")[:most])
+        return np.sort(np.argsort(overload[self.owner], kind="stable")[:most])
 
     def _penalty_of_moves(self, added_moves: FloatArray) -> FloatArray:
         """Return how candidate changes would change the number of moves beyond the limit (float64).

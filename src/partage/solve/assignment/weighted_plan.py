@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from partage.solve.assignment.network import IntArray
 
-__all__ = ["MOST_WORK", "Gains", "Items", "Members", "WeightedPlan"]
+__all__ = ["MOST_WORK", "ExchangeGains", "Items", "Members", "WeightedPlan"]
 
 #: Candidate steps that one search may evaluate: about two seconds on one core.
 MOST_WORK = 20_000_000
@@ -75,7 +75,7 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Gains:
+class ExchangeGains:
     """Changes of loads, cost and moves for candidate transfers or swaps of partitions.
 
     Negative values are improvements. Candidates are compared by the first attribute, on ties by the
@@ -96,7 +96,7 @@ class Gains:
     moves: IntArray
     allowed: NDArray[np.bool_]
 
-    def best(self) -> int:
+    def best_exchange(self) -> int:
         """Return the index of the best transfer or swap of partitions, -1 if none is an
         improvement.
         """
@@ -165,7 +165,7 @@ class WeightedPlan:
             self._claimant[i, : len(homes)] = list(homes)
             self._claimed_count[i, : len(homes)] = list(homes.values())
 
-    def cost(self, item: IntArray, member: IntArray) -> IntArray:
+    def rack_cost(self, item: IntArray, member: IntArray) -> IntArray:
         """Return the rack cost of assigning partitions to members, for pairs of both (int64).
 
         Args:
@@ -175,7 +175,7 @@ class WeightedPlan:
         found: IntArray = self.items.cost[self.items.profile[item], self._column[member]]
         return found
 
-    def moves_to(self, item: IntArray, member: IntArray | int) -> IntArray:
+    def count_moves(self, item: IntArray, member: IntArray | int) -> IntArray:
         """Return how many partitions change owner if items go to given members (int64).
 
         Args:
@@ -190,7 +190,7 @@ class WeightedPlan:
         return out
 
     @property
-    def relative(self) -> FloatArray:
+    def relative_loads(self) -> FloatArray:
         """Load of each member divided by its share; local search makes these values even.
 
         The result is float64[members].
@@ -198,50 +198,52 @@ class WeightedPlan:
         out: FloatArray = self.load / self.members.speed
         return out
 
-    def put(self, i: int, m: int) -> None:
+    def assign_item(self, item: int, member: int) -> None:
         """Assign a partition (or several that must have one owner) to a member.
 
         Args:
-            i: index of the item, which has no owner yet.
-            m: index of the member.
+            item: index of the item, which has no owner yet.
+            member: index of the member.
         """
-        self.owner[i] = m
-        self.load[m] += self.items.weight[i]
-        self.content[m].append(i)
+        self.owner[item] = member
+        self.load[member] += self.items.weight[item]
+        self.content[member].append(item)
 
-    def take(self, i: int) -> None:
+    def remove_item(self, item: int) -> None:
         """Remove a partition (or several that must have one owner) from its owner.
 
-        ``i`` is the index of the item.
+        ``item`` is the index of the item.
         """
-        m = int(self.owner[i])
-        self.owner[i] = -1
-        self.load[m] -= self.items.weight[i]
-        self.content[m].remove(i)
+        m = int(self.owner[item])
+        self.owner[item] = -1
+        self.load[m] -= self.items.weight[item]
+        self.content[m].remove(item)
 
-    def transfer(self, i: int, m: int) -> None:
+    def transfer_item(self, item: int, member: int) -> None:
         """Move a partition (or several that must have one owner) to another member.
 
         Args:
-            i: index of the item.
-            m: index of the new member.
+            item: index of the item.
+            member: index of the new member.
         """
-        homes = self.items.homes.get(i)
+        homes = self.items.homes.get(item)
         if homes:
-            self.moves += homes.get(int(self.owner[i]), 0) - homes.get(m, 0)
-        self.take(i)
-        self.put(i, m)
+            self.moves += homes.get(int(self.owner[item]), 0) - homes.get(member, 0)
+        self.remove_item(item)
+        self.assign_item(item, member)
 
-    def swap(self, i: int, j: int) -> None:
+    def swap_owners(self, item: int, other_item: int) -> None:
         """Exchange the owners of two partitions (or sets of partitions that must have one owner).
 
-        ``i`` and ``j`` are the indices of the items.
+        ``item`` and ``other_item`` are the indices of the items.
         """
-        a, b = int(self.owner[i]), int(self.owner[j])
-        self.transfer(i, b)
-        self.transfer(j, a)
+        a, b = int(self.owner[item]), int(self.owner[other_item])
+        self.transfer_item(item, b)
+        self.transfer_item(other_item, a)
 
-    def gains(self, item: IntArray, receiver: IntArray, returned: IntArray | None = None) -> Gains:
+    def exchange_gains(
+        self, item: IntArray, receiver: IntArray, returned: IntArray | None = None
+    ) -> ExchangeGains:
         """Return how candidate transfers or swaps of partitions would change loads, rack cost and
         moves.
 
@@ -253,17 +255,17 @@ class WeightedPlan:
         self.work -= len(item) + _CALL_OVERHEAD
         members, a = self.members, self.owner[item]
         shift = self.items.weight[item]
-        moves = self.moves_to(item, receiver) - self.moves_to(item, a)
+        moves = self.count_moves(item, receiver) - self.count_moves(item, a)
         cost = (
-            self.cost(item, receiver) - self.cost(item, a)
+            self.rack_cost(item, receiver) - self.rack_cost(item, a)
             if self.costly
             else np.zeros(len(item), np.int64)
         )
         if returned is not None:
             shift = shift - self.items.weight[returned]
-            moves = moves + self.moves_to(returned, a) - self.moves_to(returned, receiver)
+            moves = moves + self.count_moves(returned, a) - self.count_moves(returned, receiver)
             if self.costly:
-                cost = cost + self.cost(returned, a) - self.cost(returned, receiver)
+                cost = cost + self.rack_cost(returned, a) - self.rack_cost(returned, receiver)
         la, lb, ca, cb = (
             self.load[a],
             self.load[receiver],
@@ -281,9 +283,9 @@ class WeightedPlan:
             larger = np.where((larger > 0) | (-larger > self.tolerance), larger, 0.0)
             smaller = np.where((smaller > 0) | (-smaller > self.tolerance), smaller, 0.0)
         allowed = (moves <= 0) | (self.moves + moves <= self.most_moves)
-        return Gains(over, larger, smaller, cost, moves, allowed)
+        return ExchangeGains(over, larger, smaller, cost, moves, allowed)
 
-    def score(self) -> tuple[object, ...]:
+    def plan_score(self) -> tuple[object, ...]:
         """Return a tuple that ranks assignments of partitions; a lower tuple is better.
 
         The criteria are, most important first: partitions on members that should own nothing,
@@ -291,11 +293,11 @@ class WeightedPlan:
         """
         over = float(np.maximum(self.load - self.members.capacity, 0.0).sum())
         there = self.members.group >= 0
-        relative = tuple(np.sort(self.relative[there])[::-1].tolist())
-        owned_by = self.cost(np.arange(len(self.owner)), self.owner)
-        return self.misplaced(), over, relative, int(owned_by.sum()), self.moves
+        relative = tuple(np.sort(self.relative_loads[there])[::-1].tolist())
+        owned_by = self.rack_cost(np.arange(len(self.owner)), self.owner)
+        return self.count_misplaced(), over, relative, int(owned_by.sum()), self.moves
 
-    def misplaced(self) -> int:
+    def count_misplaced(self) -> int:
         """Return how many items are on members of weight 0 although other members could own them.
 
         An item is a partition, or several that must have one owner.

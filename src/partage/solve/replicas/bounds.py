@@ -34,13 +34,13 @@ from partage.kernels import (
     Int64Rows,
     Int64s,
     kernel,
-    piece,
+    kernel_helper,
 )
 from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, LEAVE, RANKS, STAY
 from partage.solve.replicas.problem import UNBOUNDED, Bools, Floats
 
-__all__ = ["CheapestChoices", "bound_of_moves", "find_dual_prices", "prices_of_brokers"]
+__all__ = ["CheapestChoices", "find_dual_prices", "moved_bytes_bound", "prices_of_brokers"]
 
 #: The gap, as a part of the figure, at which the search ends.
 _CLOSE = 0.002
@@ -59,7 +59,7 @@ _PAIRS_A_STEP = 30
 
 
 def find_dual_prices(
-    task: ReplicaTask, figures: Mapping[str, int], *, name: str, rounds: int
+    task: ReplicaTask, known_costs: Mapping[str, int], *, name: str, rounds: int
 ) -> Floats:
     """Return dual prices of broker and rack limits that prove a high lower bound of a plan's cost.
 
@@ -69,13 +69,14 @@ def find_dual_prices(
 
     Args:
         task: brokers, partitions and rules of the reassignment.
-        figures: dict from cost name to the cost of the best known plan, which no bound can exceed.
+        known_costs: dict from cost name to the cost of the best known plan, which no bound can
+            exceed.
         name: the cost to bound.
         rounds: maximum number of iterations.
     """
     # Prices of brokers prove nothing about copies between the disks of one broker.
-    seen = "between brokers" if name == "moved" and "between brokers" in figures else name
-    dual, reached = _Dual(task, figures, name), float(figures[seen])
+    seen = "between brokers" if name == "moved" and "between brokers" in known_costs else name
+    dual, reached = _LagrangianBound(task, known_costs, name), float(known_costs[seen])
     first = dual.initial_prices()
     starts = [first, np.zeros_like(first)] if first.any() else [first]
     best, best_prices = -np.inf, first
@@ -89,15 +90,15 @@ def find_dual_prices(
     return best_prices
 
 
-def bound_of_moves(
-    task: ReplicaTask, figures: Mapping[str, int], prices: Floats, total: float
+def moved_bytes_bound(
+    task: ReplicaTask, max_imbalance: Mapping[str, int], prices: Floats, total: float
 ) -> float:
     """Return the lower bound of the bytes moved that the given dual prices prove.
 
     Args:
         task: brokers, partitions and rules of the reassignment.
-        figures: dict from a measure of imbalance, such as "replicas", to the most that a plan may
-            have.
+        max_imbalance: dict from a measure of imbalance, such as "replicas", to the most that a plan
+            may have.
         prices: float64[4, brokers + racks], the dual price of one unit of each resource (capacity,
             replicas, bytes, load) on each broker and rack.
         total: the least bytes moved plus dual prices of chosen brokers, summed over partitions.
@@ -107,7 +108,7 @@ def bound_of_moves(
     value = total - float(np.where(prices > 0, prices * high, prices * task.low).sum())
     for k, kind in enumerate(KINDS):
         for name, part in ((kind, prices[k, :brokers]), (f"rack {kind}", prices[k, brokers:])):
-            value -= float(np.abs(part).max(initial=0.0)) * figures.get(name, 0)
+            value -= float(np.abs(part).max(initial=0.0)) * max_imbalance.get(name, 0)
     return value
 
 
@@ -121,13 +122,13 @@ def prices_of_brokers(task: ReplicaTask, prices: Floats) -> Floats:
     """
     brokers = len(task.alive)
     out: Floats = prices[:, :brokers].copy()
-    if task.zones:
-        out += prices[:, brokers:][:, task.cluster.rack]
+    if task.balanced_rack_count:
+        out += prices[:, brokers:][:, task.cluster.rack_of_broker]
     return out
 
 
 def _maximise_bound(
-    dual: _Dual, start: Floats, reached: float, close: float, rounds: int
+    dual: _LagrangianBound, start: Floats, reached: float, close: float, rounds: int
 ) -> tuple[float, Floats]:
     """Maximise a Lagrangian lower bound by subgradient ascent; return it and its dual prices.
 
@@ -165,11 +166,11 @@ def _maximise_bound(
         if size == 0.0:
             break
         step = length * max(reached - value, 1e-3 * abs(reached)) / size
-        prices = dual.allowed(prices + step * direction * dual.scale)
+        prices = dual.limit_prices(prices + step * direction * dual.scale)
     return best, best_prices
 
 
-class _Dual:
+class _LagrangianBound:
     """Lagrangian dual of a reassignment: a lower bound of a plan's cost as a function of dual
     prices.
 
@@ -217,11 +218,11 @@ class _Dual:
         worth = float(task.cost.mean()) if self.moves else float(mean[kind])
         scale = (max(worth, 1e-9) ** 0.5 / mean)[:, None]
         sizes = np.ones(task.low.shape[1])
-        sizes[self.brokers :] = np.bincount(task.cluster.rack)[: task.zones]
+        sizes[self.brokers :] = np.bincount(task.cluster.rack_of_broker)[: task.balanced_rack_count]
         out: Floats = scale / sizes
         return out
 
-    def allowed(self, prices: Floats) -> Floats:
+    def limit_prices(self, prices: Floats) -> Floats:
         """Limit dual prices to the range in which they prove a bound; change and return the array.
 
         A broker or rack without an upper balance limit may have no price above 0.
@@ -266,7 +267,7 @@ class _Dual:
             for added, start in product(tries, starts):
                 tried = start.copy()
                 tried[k] += added * _BELOW_COST
-                value = self.value(self.allowed(tried))[0]
+                value = self.value(self.limit_prices(tried))[0]
                 if value > best_value:
                     best, best_value = tried, value
         return best
@@ -288,7 +289,9 @@ class _Dual:
 
     def value(self, prices: Floats) -> tuple[float, Floats]:
         whole = prices_of_brokers(self.task, prices)
-        total, held, _ = self.choices.solve(whole, per_byte=1.0 if self.moves else 0.0)
+        total, held, _ = self.choices.choose_cheapest_brokers(
+            whole, per_byte=1.0 if self.moves else 0.0
+        )
         value = total - float(np.where(prices > 0, prices * self.high, prices * self.low).sum())
         for k, part, figure, _ in self.parts:
             if self.figures[figure] and figure != self.name:
@@ -297,8 +300,8 @@ class _Dual:
 
     def _with_racks(self, held: Floats) -> Floats:
         # float64[4, B] becomes float64[4, B + Z].
-        rack = self.task.cluster.rack
-        sums = [np.bincount(rack, weights=row)[: self.task.zones] for row in held]
+        rack = self.task.cluster.rack_of_broker
+        sums = [np.bincount(rack, weights=row)[: self.task.balanced_rack_count] for row in held]
         return np.concatenate([held, np.array(sums).reshape(len(held), -1)], axis=1)
 
     def subgradient(self, prices: Floats, use: Floats) -> Floats:
@@ -366,8 +369,9 @@ class CheapestChoices:
         self.task, cluster = task, task.cluster
         largest, rack_demand = len(task.rack_low), task.rack_low.sum(axis=1)
         self._arrays = ChoiceArrays(
-            task.start, cluster.start, cluster.replica, task.fate, task.weight, task.cost,
-            np.zeros((len(KINDS), len(task.alive))), cluster.rack, task.rack_low, task.rack_high,
+            task.first_replica, cluster.start, cluster.replica, task.fate, task.weight, task.cost,
+            np.zeros((len(KINDS), len(task.alive))), cluster.rack_of_broker, task.rack_low,
+            task.rack_high,
             rack_demand, task.receives.view(np.uint8), np.zeros(len(task.alive)),
             np.zeros(largest), np.zeros(largest, np.int64),
         )  # fmt: skip
@@ -375,7 +379,9 @@ class CheapestChoices:
         self.is_one_a_rack = not rack_demand[np.unique(task.factor)].any()
         self._pairs = 0
 
-    def solve(self, prices: Floats, *, per_byte: float) -> tuple[float, Floats, NDArray[np.int32]]:
+    def choose_cheapest_brokers(
+        self, prices: Floats, *, per_byte: float
+    ) -> tuple[float, Floats, NDArray[np.int32]]:
         """Choose the cheapest valid brokers of each partition for given dual prices.
 
         Args:
@@ -390,10 +396,10 @@ class CheapestChoices:
         task = self.task
         pairs = len(task.cost) * len(task.alive)
         self._pairs += pairs
-        if self.is_one_a_rack and not _choose.pays(work=self._pairs // _PAIRS_A_STEP):
+        if self.is_one_a_rack and not _choose.is_worth_compiling(work=self._pairs // _PAIRS_A_STEP):
             return self._solve_on_arrays(prices, per_byte)
         held = np.zeros((len(KINDS), len(task.alive)))
-        chosen = np.full(int(task.start[-1]), -1, np.int32)
+        chosen = np.full(int(task.first_replica[-1]), -1, np.int32)
         arrays = self._arrays._replace(prices=prices)
         total = _choose(arrays, per_byte, held, chosen, work=10 * pairs)
         return float(total), held, chosen
@@ -408,8 +414,8 @@ class CheapestChoices:
         """
         task, brokers = self.task, len(self.task.alive)
         held, total = np.zeros((len(KINDS), brokers)), 0.0
-        chosen = np.full(int(task.start[-1]), -1, np.int32)
-        rack = task.cluster.rack
+        chosen = np.full(int(task.first_replica[-1]), -1, np.int32)
+        rack = task.cluster.rack_of_broker
         is_rack_a_broker = len(np.unique(rack)) == brokers
         size = max(1, _BLOCK // max(brokers, 1))
         for begin in range(0, len(task.factor), size):
@@ -421,7 +427,7 @@ class CheapestChoices:
                 b = price.argmin(axis=1)
                 cost = price[partitions, b]
                 taken = (i < factor) & (cost < np.inf)
-                chosen[task.start[begin + partitions[taken]] + i] = b[taken]
+                chosen[task.first_replica[begin + partitions[taken]] + i] = b[taken]
                 stays = np.isneginf(cost)
                 total += float(np.where(stays, asked[partitions, b], cost)[taken].sum())
                 for k in range(len(KINDS)):
@@ -432,12 +438,12 @@ class CheapestChoices:
         return total, held, chosen
 
     def _broker_costs(
-        self, part: slice, weight: Floats, prices: Floats, per_byte: float
+        self, partitions: slice, weight: Floats, prices: Floats, per_byte: float
     ) -> tuple[Floats, Floats, Bools]:
         """Return what a replica of each of several partitions costs on each broker.
 
         Args:
-            part: the partitions (P).
+            partitions: the partitions (P).
             weight: float64[4, partitions], amount of each resource that a replica needs.
             prices: float64[4, brokers], the dual price of a unit of each resource on each broker.
             per_byte: the cost of a byte that is copied.
@@ -447,15 +453,15 @@ class CheapestChoices:
                 stay), and a mask of the partitions with such a replica.
         """
         task, cluster = self.task, self.task.cluster
-        old = slice(int(cluster.start[part.start]), int(cluster.start[part.stop]))
-        row, at, fate = task.old_owner[old] - part.start, cluster.replica[old], task.fate[old]
+        old = slice(int(cluster.start[partitions.start]), int(cluster.start[partitions.stop]))
+        row, at, fate = task.old_owner[old] - partitions.start, cluster.replica[old], task.fate[old]
         asked: Floats = weight.T @ prices
-        price = asked + per_byte * task.cost[part, None]
+        price = asked + per_byte * task.cost[partitions, None]
         price[:, ~task.receives] = np.inf
         price[row, at] = np.where(fate == LEAVE, np.inf, asked[row, at])
         stays = fate == STAY
         price[row[stays], at[stays]] = -np.inf
-        forced = np.zeros(part.stop - part.start, bool)
+        forced = np.zeros(partitions.stop - partitions.start, bool)
         forced[row[stays]] = True
         return asked, price, forced
 
@@ -478,11 +484,13 @@ def _choose(arrays, per_byte, held, chosen):
             # Current brokers are mostly the cheapest: seen first, they rule out most others.
             for o in range(old_start[p], old_start[p + 1]):
                 if least[old[o]] < 1e290:
-                    n = _insert(best, best_at, rack, forced, factor, n, old[o], least[old[o]])
+                    n = _insert_into_cheapest(
+                        best, best_at, rack, forced, factor, n, old[o], least[old[o]]
+                    )
                     least[old[o]] = 1e300
             for b in range(len(rack) if factor > 0 else 0):
                 if least[b] < 1e290 and (n < factor or least[b] < best[n - 1]):
-                    n = _insert(best, best_at, rack, forced, factor, n, b, least[b])
+                    n = _insert_into_cheapest(best, best_at, rack, forced, factor, n, b, least[b])
         for i in range(n):
             b, price = best_at[i], best[i]
             chosen[start[p] + i] = b
@@ -496,7 +504,7 @@ def _choose(arrays, per_byte, held, chosen):
     return total
 
 
-@piece
+@kernel_helper
 def _price_brokers(arrays, per_byte, p):
     # The costs are written to ``arrays.least``. The result is whether a replica of p must stay.
     prices, weight, least, fate = arrays.prices, arrays.weight, arrays.least, arrays.fate
@@ -518,59 +526,60 @@ def _price_brokers(arrays, per_byte, p):
     return forced
 
 
-@piece
-def _insert(best, best_at, rack, several, factor, n, b, price):
-    """Insert broker ``b`` into a sorted list of the cheapest brokers; return the list's new length.
+@kernel_helper
+def _insert_into_cheapest(best, best_at, rack, several, max_length, length, broker, broker_price):
+    """Insert broker ``broker`` into a sorted list of the cheapest brokers; return the list's new
+    length.
 
     Args:
         best: the price of each broker in the list; changed in place.
         best_at: the number of each broker in the list; changed in place.
         rack: the rack of each broker.
         several: whether a rack may have several brokers in the list; otherwise only its cheapest.
-        factor: maximum length of the list.
-        n: current length of the list.
-        b: the broker to insert.
-        price: its price.
+        max_length: maximum length of the list.
+        length: current length of the list.
+        broker: the broker to insert.
+        broker_price: its price.
     """
     same = -1
     if not several:
-        for i in range(n):
-            if rack[best_at[i]] == rack[b]:
+        for i in range(length):
+            if rack[best_at[i]] == rack[broker]:
                 same = i
     if same >= 0:
-        if best[same] <= price:
-            return n
-        for i in range(same, n - 1):
+        if best[same] <= broker_price:
+            return length
+        for i in range(same, length - 1):
             best[i] = best[i + 1]
             best_at[i] = best_at[i + 1]
-        n -= 1
-    elif n == factor:
-        n -= 1
-    at = n
-    while at > 0 and best[at - 1] > price:
+        length -= 1
+    elif length == max_length:
+        length -= 1
+    at = length
+    while at > 0 and best[at - 1] > broker_price:
         best[at] = best[at - 1]
         best_at[at] = best_at[at - 1]
         at -= 1
-    best[at] = price
-    best_at[at] = b
-    return n + 1
+    best[at] = broker_price
+    best_at[at] = broker
+    return length + 1
 
 
-@piece
-def _choose_by_racks(least, rack, rack_low, rack_high, best, best_at, factor):
+@kernel_helper
+def _choose_by_racks(broker_prices, rack, rack_low, rack_high, best, best_at, replica_count):
     """Choose a partition's cheapest brokers in a cluster with fewer racks than replicas.
 
     Each rack first gets the least number of replicas that the rack rule requires, on its cheapest
     brokers. Then the cheapest other brokers of racks below their upper limits follow.
 
     Args:
-        least: the price of each broker.
+        broker_prices: the price of each broker.
         rack: the rack of each broker.
         rack_low: least number of replicas in each rack.
         rack_high: largest number of replicas in each rack.
         best: price of each chosen broker; filled in place.
         best_at: number of each chosen broker; filled in place.
-        factor: number of replicas.
+        replica_count: number of replicas.
 
     Returns:
         the number of chosen brokers.
@@ -578,18 +587,20 @@ def _choose_by_racks(least, rack, rack_low, rack_high, best, best_at, factor):
     n = 0
     for needed in (1, 0):
         more = 1
-        while more and n < factor:
+        while more and n < replica_count:
             more, cheapest, at = 0, 1e290, -1
             for b in range(len(rack)):
-                if least[b] < cheapest:
+                if broker_prices[b] < cheapest:
                     count, r = 0, rack[b]
                     for i in range(n):
                         count += rack[best_at[i]] == r
-                    if count < (rack_low[factor, r] if needed else rack_high[factor, r]):
-                        cheapest, at, more = least[b], b, 1
+                    if count < (
+                        rack_low[replica_count, r] if needed else rack_high[replica_count, r]
+                    ):
+                        cheapest, at, more = broker_prices[b], b, 1
             if more:
                 best[n] = cheapest
                 best_at[n] = at
-                least[at] = 1e300
+                broker_prices[at] = 1e300
                 n += 1
     return n

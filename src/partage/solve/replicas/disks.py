@@ -46,7 +46,7 @@ def place_on_disks(task: ReplicaTask, replica: _Int32s) -> _Int32s | None:
     old = np.where(current >= 0, disks.old[current], -1) if len(disks.old) else current
     out: _Int32s = old.astype(np.int32)
     held = _held(task, replica)
-    bands = [disks.band(k, held[k]) for k in range(len(KINDS))]
+    bands = [disks.balance_limits(k, held[k]) for k in range(len(KINDS))]
     order = np.argsort(replica, kind="stable")
     begin = np.searchsorted(replica[order], np.arange(len(task.alive) + 1))
     for b in np.flatnonzero(np.diff(disks.start)).tolist():
@@ -60,7 +60,7 @@ def place_on_disks(task: ReplicaTask, replica: _Int32s) -> _Int32s | None:
         high[0] = np.where(disks.room[part] >= 0, disks.room[part], _UNBOUNDED)
         disk = np.where(old[slots] >= 0, old[slots] - part.start, -1).astype(np.int32)
         free = (current[slots] >= 0) & disks.free[np.maximum(current[slots], 0)]
-        owner = task.owner[slots]
+        owner = task.partition_of_replica[slots]
         weight = np.ascontiguousarray(task.weight[:, owner])
         broker = _BrokerDisks(disk, free, task.cost[owner], weight, low, high)
         if not broker.is_settled():
@@ -168,7 +168,7 @@ def _current_replica(task: ReplicaTask, replica: _Int32s) -> Ints:
     # -1 for a new replica.
     brokers = len(task.alive)
     old_key = task.old_owner * brokers + task.cluster.replica
-    key = task.owner * brokers + replica
+    key = task.partition_of_replica * brokers + replica
     order = np.argsort(old_key)
     if not len(order):
         return np.full(len(key), -1, np.int64)
@@ -178,7 +178,7 @@ def _current_replica(task: ReplicaTask, replica: _Int32s) -> Ints:
 
 
 def _held(task: ReplicaTask, replica: _Int32s) -> Ints:
-    return sum_by_broker_and_rack(task, task.owner, replica)[:, : len(task.alive)]
+    return sum_by_broker_and_rack(task, task.partition_of_replica, replica)[:, : len(task.alive)]
 
 
 def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -> list[Floats]:
@@ -200,7 +200,9 @@ def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -
     nothing = np.zeros((2, len(KINDS), len(disks.part)))
     if name != "moved":
         k = KINDS.index(name.removeprefix("disk "))
-        above, below = _excess_and_shortage(disks, disk, task.weight[k][task.owner], k, held[k])
+        above, below = _excess_and_shortage(
+            disks, disk, task.weight[k][task.partition_of_replica], k, held[k]
+        )
         nothing[0, k], nothing[1, k] = above > 0, below > 0
         return [nothing]
     out = []
@@ -216,7 +218,7 @@ def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -
 
 
 def _excess_and_shortage(
-    disks: Disks, disk: _Int32s, weight: Ints, k: int, broker_amount: Ints
+    disks: Disks, disk: _Int32s, weight: Ints, resource: int, broker_amount: Ints
 ) -> tuple[Ints, Ints]:
     """Return how far each disk is above, and how far below, its balance limits (two int64[disks]).
 
@@ -224,31 +226,33 @@ def _excess_and_shortage(
         disks: the disks and their limits.
         disk: int32[n], the disk of each replica, -1 for none.
         weight: int64[n], amount of the resource that each replica needs.
-        k: index of the resource (capacity, replicas, bytes, load).
+        resource: index of the resource (capacity, replicas, bytes, load).
         broker_amount: int64[brokers], total of the resource on each broker.
     """
     on_disks = np.zeros(len(disks.part), np.int64)
     np.add.at(on_disks, disk[disk >= 0], weight[disk >= 0])
-    low, high = disks.band(k, broker_amount)
+    low, high = disks.balance_limits(resource, broker_amount)
     return np.maximum(on_disks - high, 0), np.maximum(low - on_disks, 0)
 
 
-def _marginal_cost(task: ReplicaTask, disks: Disks, over: Bools, k: int, excess: int) -> float:
+def _marginal_cost(
+    task: ReplicaTask, disks: Disks, is_above_limit: Bools, resource: int, excess: int
+) -> float:
     """Return the fewest bytes to copy to remove the last unit of an imbalance between disks.
 
     Args:
         task: brokers, disks, partitions and rules of the reassignment.
         disks: the disks and their limits.
-        over: whether each disk is above its limits. Only replicas on such disks count, or all
-            replicas if there are none.
-        k: index of the resource (capacity, replicas, bytes, load).
+        is_above_limit: whether each disk is above its limits. Only replicas on such disks count, or
+            all replicas if there are none.
+        resource: index of the resource (capacity, replicas, bytes, load).
         excess: total imbalance of the resource.
     """
     on = np.flatnonzero((disks.old >= 0) & disks.free)
-    if over.any():
-        on = on[over[disks.old[on]]]
+    if is_above_limit.any():
+        on = on[is_above_limit[disks.old[on]]]
     owner = task.old_owner[on]
-    weight = task.weight[k][owner].astype(np.float64)
+    weight = task.weight[resource][owner].astype(np.float64)
     owner, weight = owner[weight > 0], weight[weight > 0]
     if not len(owner):
         return 0.0

@@ -24,7 +24,7 @@ from partage.model import ReplicaTask
 from partage.solve.replicas.dual import DUAL_SIMPLEX, Boxstep, DualPlan
 from partage.solve.replicas.problem import Ints
 
-__all__ = ["dive"]
+__all__ = ["plan_by_diving"]
 
 #: Least size of a partition whose choices are tried, as a part of a broker's mean bytes: half the
 #: width of the default band. Measured on Pareto(1.2) sizes: trials of smaller ones gain nothing.
@@ -50,10 +50,10 @@ _WHOLE = 0.999
 _TRYING_BOX, _BOX = 1.0, 0.3
 
 
-def dive(
+def plan_by_diving(
     task: ReplicaTask,
-    figures: Mapping[str, int],
-    found: DualPlan,
+    max_imbalance: Mapping[str, int],
+    dual_solution: DualPlan,
     plans: Sequence[NDArray[np.int32]],
 ) -> DualPlan:
     """Turn the linear relaxation of a reassignment into a plan by fixing its large partitions in
@@ -63,19 +63,19 @@ def dive(
 
     Args:
         task: brokers, partitions and rules of the reassignment.
-        figures: dict from a measure of imbalance, such as "replicas", to the most that a plan may
-            have.
-        found: solution of the relaxation; its linear programme is changed.
+        max_imbalance: dict from a measure of imbalance, such as "replicas", to the most that a plan
+            may have.
+        dual_solution: solution of the relaxation; its linear programme is changed.
         plans: int32[replicas] each, the brokers of all replicas in known plans. Partitions that may
             make only unavoidable moves keep to the first.
 
     Returns:
         the plan, and dual prices for the partitions that were not fixed.
     """
-    return _Dive(task, figures, found, plans).run()
+    return _DivingSearch(task, max_imbalance, dual_solution, plans).run()
 
 
-class _Dive:
+class _DivingSearch:
     """State of the diving heuristic, which fixes large partitions of a linear programme in turn.
 
     Attributes:
@@ -91,37 +91,39 @@ class _Dive:
         self.search = Boxstep(found.master, figures, found.prices, plans[0])
         self.left = _MOST_ITERATIONS
         for plan in plans:
-            found.master.add(plan)
+            found.master.add_columns(plan)
 
     def run(self) -> DualPlan:
         master = self.search.master
         tried, most = (self._count_of_size(part) for part in (_TRIED_SIZE, _FIXED_SIZE))
-        if all(self._is_whole(single) for single in range(most)):
+        if all(self._has_single_broker_set(single) for single in range(most)):
             return self.found
         self.search.box = _BOX
         for _ in range(_MOST_BATCHES):
-            fractional = [single for single in range(most) if not self._is_whole(single)]
+            fractional = [
+                single for single in range(most) if not self._has_single_broker_set(single)
+            ]
             if not fractional:
                 break
             is_tried = fractional[0] < tried
             batch = fractional[: 1 if is_tried else -(-len(fractional) // _BATCH_PART)]
-            self._fix(batch, is_tried=is_tried)
-            self.search.run(_ROUNDS, _STOPPING_GAP)
-        self.search.run(_LAST_ROUNDS, _STOPPING_GAP)
+            self._fix_large_partitions(batch, is_tried=is_tried)
+            self.search.improve_prices(_ROUNDS, _STOPPING_GAP)
+        self.search.improve_prices(_LAST_ROUNDS, _STOPPING_GAP)
         return replace(
-            self.found, prices=self.search.prices, replica=master.rounded(self.plans[0]),
+            self.found, prices=self.search.prices, replica=master.round_optimum(self.plans[0]),
             choice=self.search.choice, reachable=self.search.value,
         )  # fmt: skip
 
-    def _count_of_size(self, part: float) -> int:
-        """Return how many large partitions have more than the fraction ``part`` of a broker's mean
-        bytes.
+    def _count_of_size(self, fraction: float) -> int:
+        """Return how many large partitions have more than the fraction ``fraction`` of a broker's
+        mean bytes.
         """
         task = self.task
         mean = float(task.cost @ task.factor) / max(int(task.receives.sum()), 1)
-        return int((task.cost[self.search.master.single] > part * mean).sum())
+        return int((task.cost[self.search.master.single] > fraction * mean).sum())
 
-    def _is_whole(self, single: int) -> bool:
+    def _has_single_broker_set(self, single: int) -> bool:
         """Return whether the last optimum gives a partition exactly one set of brokers.
 
         ``single`` is the number of a large partition, which has its own variables.
@@ -129,7 +131,7 @@ class _Dive:
         sets = self.search.master.likely_sets(single, 1)
         return bool(sets) and self.search.master.values_of(single)[sets[0]].min() > _WHOLE
 
-    def _fix(self, singles: Sequence[int], *, is_tried: bool) -> None:
+    def _fix_large_partitions(self, singles: Sequence[int], *, is_tried: bool) -> None:
         """Fix large partitions to the set of brokers that the last optimum favours.
 
         With ``is_tried`` each likely set is tried first; the set with the lowest optimum is fixed.
@@ -143,7 +145,7 @@ class _Dive:
             is_open = is_tried and self.left > 0
             chosen.append((single, self._best_by_trial(single, sets) if is_open else sets[0]))
         for single, brokers in chosen:
-            self.search.fix(single, brokers)
+            self.search.fix_brokers(single, brokers)
 
     def _best_by_trial(self, single: int, sets: list[Ints]) -> Ints:
         """Return the set of brokers whose linear programme has the lowest optimum (strong
@@ -154,23 +156,25 @@ class _Dive:
             sets: the sets of brokers to try.
         """
         master, partition = self.search.master, int(self.search.master.single[single])
-        slots = slice(int(self.task.start[partition]), int(self.task.start[partition + 1]))
+        slots = slice(
+            int(self.task.first_replica[partition]), int(self.task.first_replica[partition + 1])
+        )
         # A known plan comes first: its optimum lets the others end early. The likeliest set of two
         # equal ones stays the one that is tried.
         known = [np.sort(plan[slots]).astype(np.int64) for plan in self.plans]
         tried = {tuple(one.tolist()): one for one in [*known, *sets]}
         before = master.iterations
         found: list[tuple[float, Ints]] = []
-        if master.solve(self.search.center, _TRYING_BOX) is None:
+        if master.solve_in_box(self.search.center, _TRYING_BOX) is None:
             return sets[0]
         basis, values = master.highs.getBasis(), master.values
         for brokers in tried.values():
-            master.fix(single, brokers)
+            master.fix_brokers(single, brokers)
             least = min((optimum for optimum, _ in found), default=np.inf)
             solution = master.solve_again(DUAL_SIMPLEX, least * (1 + _TIE))
             if solution is not None:
                 found.append((solution[1], brokers))
-            master.release(single)
+            master.release_brokers(single)
             master.highs.setBasis(basis)
         master.values = values
         self.left -= master.iterations - before

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, STAY
-from partage.solve.replicas.bounds import CheapestChoices, bound_of_moves, prices_of_brokers
+from partage.solve.replicas.bounds import CheapestChoices, moved_bytes_bound, prices_of_brokers
 from partage.solve.replicas.problem import UNBOUNDED, Bools, Floats, Ints, is_moved
 
 __all__ = [
@@ -48,7 +48,7 @@ _FIRST_BOX, _SMALLEST_BOX = 0.05, 0.003
 _GROWTH, _SHRINKAGE = 1.5, 0.7
 #: The part of the expected gain that makes a round a good one.
 _GOOD_ROUND = 0.5
-#: The first cost of an elastic column; `RestrictedMaster.solve` replaces it by the box.
+#: The first cost of an elastic column; `RestrictedMaster.solve_in_box` replaces it by the box.
 _ELASTIC_COST = 1e4
 #: Scaled use of elastic columns below which the box no longer binds.
 _ELASTIC_TOLERANCE = 1e-6
@@ -91,7 +91,7 @@ class DualPlan:
 
 def solve_dual(
     task: ReplicaTask,
-    figures: Mapping[str, int],
+    max_imbalance: Mapping[str, int],
     start: Floats,
     plan: NDArray[np.int32],
 ) -> DualPlan | None:
@@ -101,8 +101,8 @@ def solve_dual(
 
     Args:
         task: brokers, partitions and rules of the reassignment.
-        figures: dict from a measure of imbalance, such as "replicas", to the most that a plan may
-            have.
+        max_imbalance: dict from a measure of imbalance, such as "replicas", to the most that a plan
+            may have.
         start: float64[4, brokers + racks], the first dual price of each resource on each broker and
             rack.
         plan: int32[replicas], the broker of each replica in a plan with these figures.
@@ -111,12 +111,12 @@ def solve_dual(
         import highspy
     except ImportError:
         return None
-    search = Boxstep(RestrictedMaster(highspy, task, figures), figures, start, plan)
-    search.run(_MOST_ROUNDS, _STOPPING_GAP)
+    search = Boxstep(RestrictedMaster(highspy, task, max_imbalance), max_imbalance, start, plan)
+    search.improve_prices(_MOST_ROUNDS, _STOPPING_GAP)
     master = search.master
     if master.values is None:
         return None
-    return DualPlan(search.prices, master.rounded(plan), search.choice, master, search.value)
+    return DualPlan(search.prices, master.round_optimum(plan), search.choice, master, search.value)
 
 
 class Boxstep:
@@ -143,12 +143,12 @@ class Boxstep:
         self.master, self.figures, self.plan, self.box = master, figures, plan, _FIRST_BOX
         self.fixed: dict[int, Ints] = {}
         self._choices = CheapestChoices(master.task)
-        self.prices, self.center = start, master.scaled(start)
-        self.value, self.choice = self._evaluate(start)
-        master.add(plan)
-        master.add(self.choice)
+        self.prices, self.center = start, master.scale_prices(start)
+        self.value, self.choice = self._evaluate_prices(start)
+        master.add_columns(plan)
+        master.add_columns(self.choice)
 
-    def run(self, rounds: int, gap: float) -> float:
+    def improve_prices(self, rounds: int, gap: float) -> float:
         """Improve the dual prices until their bound is near the optimum of the linear programme.
 
         Return the optimum, infinity if there is none.
@@ -159,14 +159,14 @@ class Boxstep:
         """
         growing, optimum = 0, np.inf
         for _ in range(rounds):
-            solution = self.master.solve(self.center, self.box)
+            solution = self.master.solve_in_box(self.center, self.box)
             if solution is None:
                 return np.inf
             scaled, optimum, elastic = solution
-            tried = self.master.prices(scaled)
-            value, chosen = self._evaluate(tried)
+            tried = self.master.unscale_prices(scaled)
+            value, chosen = self._evaluate_prices(tried)
             missing = optimum - self.value
-            self.master.add(chosen)
+            self.master.add_columns(chosen)
             if value > self.value:
                 if value - self.value > _GOOD_ROUND * missing:
                     self.box *= _GROWTH
@@ -181,13 +181,13 @@ class Boxstep:
                 self.box = max(2 * self.box, _FIRST_BOX)
         return optimum
 
-    def fix(self, single: int, brokers: Ints) -> None:
+    def fix_brokers(self, single: int, brokers: Ints) -> None:
         """Fix the brokers of a single (large partition); later bounds hold only for such plans."""
-        self.master.fix(single, brokers)
+        self.master.fix_brokers(single, brokers)
         self.fixed[single] = brokers
-        self.value, self.choice = self._evaluate(self.prices)
+        self.value, self.choice = self._evaluate_prices(self.prices)
 
-    def _evaluate(self, prices: Floats) -> tuple[float, NDArray[np.int32]]:
+    def _evaluate_prices(self, prices: Floats) -> tuple[float, NDArray[np.int32]]:
         """Return the lower bound that dual prices prove, and each partition's cheapest brokers
         (int32[replicas]).
         """
@@ -196,11 +196,11 @@ class Boxstep:
         whole = prices_of_brokers(task, prices)
         for single, brokers in self.fixed.items():
             p = int(master.single[single])
-            slots = slice(int(task.start[p]), int(task.start[p + 1]))
+            slots = slice(int(task.first_replica[p]), int(task.first_replica[p + 1]))
             cost = task.weight[:, p] @ whole + task.cost[p] * ~master.is_current[single]
             total += float(cost[brokers].sum() - cost[chosen[slots]].sum())
             chosen[slots] = brokers
-        return bound_of_moves(task, self.figures, prices, total), chosen
+        return moved_bytes_bound(task, self.figures, prices, total), chosen
 
 
 def _choose_cheapest(
@@ -212,10 +212,12 @@ def _choose_cheapest(
     the brokers of ``plan``: those that may make only unavoidable moves, and those for which the
     rack rule leaves too few brokers. ``choices`` solves all others.
     """
-    total, _, chosen = choices.solve(prices_of_brokers(task, prices), per_byte=1.0)
+    total, _, chosen = choices.choose_cheapest_brokers(
+        prices_of_brokers(task, prices), per_byte=1.0
+    )
     keeps_plan = task.closed.copy()
-    keeps_plan[task.owner[chosen < 0]] = True
-    return total, np.where(keeps_plan[task.owner], plan, chosen).astype(np.int32)
+    keeps_plan[task.partition_of_replica[chosen < 0]] = True
+    return total, np.where(keeps_plan[task.partition_of_replica], plan, chosen).astype(np.int32)
 
 
 class RestrictedMaster:
@@ -289,11 +291,11 @@ class RestrictedMaster:
         return out
 
     def _prepare_arcs(self) -> None:
-        task, brokers, rack = self.task, len(self.task.alive), self.task.cluster.rack
+        task, brokers, rack = self.task, len(self.task.alive), self.task.cluster.rack_of_broker
         self.arc: Ints = np.full((self.singles, brokers), -1, np.int64)
         self.is_fixed: Bools = np.zeros(self.singles, bool)
-        self._slots = np.flatnonzero(self.group[task.owner] < self.singles)
-        self._rest = np.flatnonzero(self.group[task.owner] >= self.singles)
+        self._slots = np.flatnonzero(self.group[task.partition_of_replica] < self.singles)
+        self._rest = np.flatnonzero(self.group[task.partition_of_replica] >= self.singles)
         # Whether a broker has a replica of a single now, and whether that replica must stay.
         old = self.group[task.old_owner]
         at = np.flatnonzero(old < self.singles)
@@ -329,16 +331,16 @@ class RestrictedMaster:
             np.repeat(np.arange(bands), 2), np.tile([-1.0, 1.0], bands),
         )  # fmt: skip
 
-    def _add_slacks(self, figures: Mapping[str, int]) -> int:
+    def _add_slacks(self, imbalance: Mapping[str, int]) -> int:
         """Add slack columns for the balance limits that the known plan misses; return how many.
 
-        ``figures`` has the plan's total imbalance by measure.
+        ``imbalance`` has the plan's total imbalance by measure.
         """
         highs, brokers, added = self.highs, len(self.task.alive), 0
         for k in self.kinds:
             for name, part in ((KINDS[k], slice(None, brokers)),
                                (f"rack {KINDS[k]}", slice(brokers, None))):  # fmt: skip
-                allowed = figures.get(name, 0)
+                allowed = imbalance.get(name, 0)
                 rows = self.row[k, part]
                 rows = rows[rows >= 0]
                 if not allowed or not len(rows):
@@ -362,18 +364,21 @@ class RestrictedMaster:
             begin.astype(np.int32), row.astype(np.int32), value.astype(np.float64),
         )  # fmt: skip
 
-    def add(self, chosen: NDArray[np.int32]) -> None:
+    def add_columns(self, placement: NDArray[np.int32]) -> None:
         """Add each group's brokers in a known placement to the linear programme, as new columns.
 
-        ``chosen`` is the broker of each replica (int32[replicas]).
+        ``placement`` is the broker of each replica (int32[replicas]).
         """
-        self._add_arcs(chosen)
-        self._add_groups(chosen)
-        self.history.append(chosen)
+        self._add_arcs(placement)
+        self._add_groups(placement)
+        self.history.append(placement)
 
     def _add_arcs(self, chosen: NDArray[np.int32]) -> None:
         task, bands = self.task, len(self.kind)
-        single, broker = self.group[task.owner[self._slots]], chosen[self._slots].astype(np.int64)
+        single, broker = (
+            self.group[task.partition_of_replica[self._slots]],
+            chosen[self._slots].astype(np.int64),
+        )
         open_ones = ~self.is_fixed[single]
         single, broker = single[open_ones], broker[open_ones]
         self._widen_rack_limits(single, broker)
@@ -388,8 +393,8 @@ class RestrictedMaster:
             weight = task.weight[k][partition] / self.mean[k]
             rows.append(self.row[k, broker])
             values.append(weight)
-            if task.zones and k:
-                rows.append(self.row[k, len(task.alive) + task.cluster.rack[broker]])
+            if task.balanced_rack_count and k:
+                rows.append(self.row[k, len(task.alive) + task.cluster.rack_of_broker[broker]])
                 values.append(weight)
         if self._rack is not None:
             rows.append(self._rack_row[single, self._rack[broker]])
@@ -429,15 +434,13 @@ class RestrictedMaster:
                 )  # fmt: skip
 
     def _add_rack_rows(self, singles: Ints) -> None:
-        """Add rows for the rack rule of singles (large partitions) whose variables could break
-        it.
-        """
+        """Add rows for the rack rule of large partitions whose variables could break it."""
         begin: list[int] = []
         index, lower, upper, size = [], [], [], 0
         first = self.highs.getNumRow()
         for s in singles.tolist():
             brokers = np.flatnonzero(self.arc[s] >= 0)
-            rack = self.task.cluster.rack[brokers]
+            rack = self.task.cluster.rack_of_broker[brokers]
             for r in np.unique(rack).tolist():
                 here = self.arc[s, brokers[rack == r]]
                 low, high = self.rack_low[s, r], self.rack_high[s, r]
@@ -457,9 +460,9 @@ class RestrictedMaster:
 
     def _add_groups(self, chosen: NDArray[np.int32]) -> None:
         task, bands, slots = self.task, len(self.kind), self._rest
-        group = self.group[task.owner[slots]]
+        group = self.group[task.partition_of_replica[slots]]
         is_new = is_moved(task, chosen)[slots]
-        moves = np.where(is_new, task.cost[task.owner[slots]], 0) / self.unit
+        moves = np.where(is_new, task.cost[task.partition_of_replica[slots]], 0) / self.unit
         cost = np.bincount(group, weights=moves, minlength=self.groups)
         key, value = self._entries(chosen)
         begin = np.searchsorted(key // bands, np.arange(self.groups + 1))
@@ -485,20 +488,22 @@ class RestrictedMaster:
     def _entries(self, chosen: NDArray[np.int32]) -> tuple[Ints, Floats]:
         # Keys are group * bands + row.
         task, bands, brokers, slots = self.task, len(self.kind), len(self.task.alive), self._rest
-        owner, chosen = task.owner[slots], chosen[slots]
+        owner, chosen = task.partition_of_replica[slots], chosen[slots]
         group, keys, values = self.group[owner], [], []
         for k in self.kinds:
             weight = task.weight[k][owner] / self.mean[k]
             keys.append(group * bands + self.row[k, chosen])
             values.append(weight)
-            if task.zones and k:
-                keys.append(group * bands + self.row[k, brokers + task.cluster.rack[chosen]])
+            if task.balanced_rack_count and k:
+                keys.append(
+                    group * bands + self.row[k, brokers + task.cluster.rack_of_broker[chosen]]
+                )
                 values.append(weight)
         key, at = np.unique(np.concatenate(keys), return_inverse=True)
         value = np.asarray(np.bincount(at, weights=np.concatenate(values)), np.float64)
         return key, value
 
-    def solve(
+    def solve_in_box(
         self, center: Floats, box: float, method: int = PRIMAL_SIMPLEX
     ) -> tuple[Floats, float, float] | None:
         """Solve the linear programme with dual prices limited to a box around ``center``.
@@ -518,16 +523,18 @@ class RestrictedMaster:
         self.highs.changeColsCost(2 * bands, np.arange(2 * bands, dtype=np.int32), cost)
         return self.solve_again(method)
 
-    def solve_again(self, method: int, most: float = np.inf) -> tuple[Floats, float, float] | None:
+    def solve_again(
+        self, method: int, max_bytes: float = np.inf
+    ) -> tuple[Floats, float, float] | None:
         """Solve the linear programme again with the same limits as the last `solve`, after other
         changes.
 
-        The search stops without a result once the optimum is known to exceed ``most`` bytes.
+        The search stops without a result once the optimum is known to exceed ``max_bytes`` bytes.
         ``method`` is HiGHS's number of the simplex method.
         """
         bands = len(self.kind)
-        self.highs.setOptionValue("objective_bound", most / self.unit)
-        self._run(method)
+        self.highs.setOptionValue("objective_bound", max_bytes / self.unit)
+        self._run_simplex(method)
         if self.highs.getModelStatus() != self._optimal_status:
             return None
         solution = self.highs.getSolution()
@@ -538,7 +545,7 @@ class RestrictedMaster:
         optimum = float(self.highs.getInfo().objective_function_value) * self.unit
         return -dual[:bands], optimum, float(values[: 2 * bands].sum())
 
-    def _run(self, method: int) -> None:
+    def _run_simplex(self, method: int) -> None:
         """Solve the linear programme from the last basis by a simplex method (HiGHS's number of
         it).
 
@@ -566,7 +573,7 @@ class RestrictedMaster:
             out[is_known] = self.values[column[is_known]]
         return out
 
-    def fix(self, single: int, brokers: NDArray[np.integer]) -> None:
+    def fix_brokers(self, single: int, brokers: NDArray[np.integer]) -> None:
         """Fix the brokers of a single (large partition); each must have a variable."""
         column = self.arc[single]
         known = np.flatnonzero(column >= 0)
@@ -574,8 +581,8 @@ class RestrictedMaster:
         self.highs.changeColsBounds(len(known), column[known].astype(np.int32), value, value)
         self.is_fixed[single] = True
 
-    def release(self, single: int) -> None:
-        """Undo `fix`: allow any brokers again for a large partition (a single)."""
+    def release_brokers(self, single: int) -> None:
+        """Undo `fix_brokers`: allow any brokers again for a large partition (a single)."""
         column = self.arc[single]
         known = np.flatnonzero(column >= 0)
         least = self._stays[single, known].astype(np.float64)
@@ -585,32 +592,26 @@ class RestrictedMaster:
         self.is_fixed[single] = False
 
     def keeps_rack_rule(self, single: int, brokers: Ints) -> bool:
-        """Return whether a set of brokers is within the rack limits of a single (large
-        partition).
-        """
+        """Return whether a set of brokers is within the rack limits of a large partition."""
         if self._rack is None:
             return True
         count = np.bincount(self._rack[brokers], minlength=self.rack_low.shape[1])
         low, high = self.rack_low[single], self.rack_high[single]
         return bool(((count >= low) & (count <= high)).all())
 
-    def prices(self, scaled: Floats) -> Floats:
-        """Convert scaled dual prices of the linear programme to prices of one unit (float64[4, B +
-        Z]).
-        """
+    def unscale_prices(self, scaled: Floats) -> Floats:
+        """Convert scaled dual prices to prices of one unit (float64[4, brokers + racks])."""
         out = np.zeros(self.task.low.shape)
         out[self.kind, self.place] = scaled * self.unit / self.scale
         out[(self.task.high >= UNBOUNDED) & (out > 0)] = 0.0
         return out
 
-    def scaled(self, prices: Floats) -> Floats:
-        """Convert dual prices of one unit (float64[4, brokers + racks]) to the programme's
-        scale.
-        """
+    def scale_prices(self, prices: Floats) -> Floats:
+        """Convert dual prices of one unit (float64[4, brokers + racks]) to the scaled form."""
         out: Floats = prices[self.kind, self.place] * self.scale / self.unit
         return out
 
-    def rounded(self, plan: NDArray[np.int32]) -> NDArray[np.int32]:
+    def round_optimum(self, plan: NDArray[np.int32]) -> NDArray[np.int32]:
         """Round the last optimum to one choice of brokers for each partition (int32[replicas]).
 
         Partitions choose in order of size. Each takes the choice that leaves the smallest sum of
@@ -623,8 +624,11 @@ class RestrictedMaster:
         task, error = self.task, np.zeros(len(self.kind))
         used = self._used_choices(self.values)
         for p in np.argsort(-task.cost, kind="stable").tolist():
-            slots, g = slice(int(task.start[p]), int(task.start[p + 1])), int(self.group[p])
-            sets, target = self._options(p, used[g])
+            slots, g = (
+                slice(int(task.first_replica[p]), int(task.first_replica[p + 1])),
+                int(self.group[p]),
+            )
+            sets, target = self._broker_sets_of_optimum(p, used[g])
             if len(sets) == 1 and g >= self.singles:
                 out[slots] = sets[0]
             elif sets:
@@ -633,7 +637,9 @@ class RestrictedMaster:
                 error, out[slots] = after[best], sets[best]
         return out
 
-    def _options(self, partition: int, used: list[tuple[float, int]]) -> tuple[list[Ints], Floats]:
+    def _broker_sets_of_optimum(
+        self, partition: int, used: list[tuple[float, int]]
+    ) -> tuple[list[Ints], Floats]:
         """Return the sets of brokers among which the optimum divides a partition, and its resource
         use.
 
@@ -645,7 +651,7 @@ class RestrictedMaster:
             brokers = np.flatnonzero(value > _LEAST_PART)
             target = self._use_of(partition, brokers, value[brokers])
             return self.likely_sets(g, _MOST_SETS), target
-        slots = slice(int(task.start[partition]), int(task.start[partition + 1]))
+        slots = slice(int(task.first_replica[partition]), int(task.first_replica[partition + 1]))
         sets: dict[tuple[int, ...], Ints] = {}
         target = np.zeros(len(self.kind))
         for part, number in used:
@@ -662,29 +668,31 @@ class RestrictedMaster:
                 out[group].append((float(value), number))
         return out
 
-    def _use_of(self, partition: int, brokers: NDArray[np.integer], part: Floats) -> Floats:
+    def _use_of(self, partition: int, brokers: NDArray[np.integer], fraction: Floats) -> Floats:
         """Return what fractions of replicas on some brokers use of each balance limit (float64[n]).
 
-        ``part`` is the fraction of a replica of ``partition`` on each of ``brokers``.
+        ``fraction`` is the fraction of a replica of ``partition`` on each of ``brokers``.
         """
         task, out = self.task, np.zeros(len(self.kind))
         for k in self.kinds:
-            weight = task.weight[k, partition] / self.mean[k] * part
+            weight = task.weight[k, partition] / self.mean[k] * fraction
             np.add.at(out, self.row[k, brokers], weight)
-            if task.zones and k:
-                np.add.at(out, self.row[k, len(task.alive) + task.cluster.rack[brokers]], weight)
+            if task.balanced_rack_count and k:
+                np.add.at(
+                    out, self.row[k, len(task.alive) + task.cluster.rack_of_broker[brokers]], weight
+                )
         return out
 
-    def likely_sets(self, single: int, most: int) -> list[Ints]:
+    def likely_sets(self, single: int, max_sets: int) -> list[Ints]:
         """Return the sets of brokers with the largest values in the last optimum for a large
         partition.
 
-        At most ``most`` sets that keep the rack rule of the partition ``single`` are returned, each
-        as int64[factor], ascending.
+        At most ``max_sets`` sets that keep the rack rule of the partition ``single`` are returned,
+        each as int64[factor], ascending.
         """
         value, factor = self.values_of(single), int(self.task.factor[self.single[single]])
         brokers = np.flatnonzero(value > _LEAST_PART)
         brokers = np.sort(brokers[np.argsort(-value[brokers], kind="stable")][: factor + _SPARE])
         sets = [np.array(one, np.int64) for one in combinations(brokers.tolist(), factor)]
         sets = [one for one in sets if self.keeps_rack_rule(single, one)]
-        return sorted(sets, key=lambda one: -float(value[one].sum()))[:most]
+        return sorted(sets, key=lambda one: -float(value[one].sum()))[:max_sets]

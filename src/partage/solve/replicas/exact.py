@@ -68,7 +68,7 @@ def is_installed() -> bool:
 
 def solve_exactly(
     task: ReplicaTask,
-    figures: Mapping[str, int],
+    max_imbalance: Mapping[str, int],
     plan: NDArray[np.int32],
     limits: RackLimits,
     margin: float = 0.0,
@@ -83,8 +83,8 @@ def solve_exactly(
 
     Args:
         task: brokers, partitions and rules of the reassignment.
-        figures: dict from a measure of imbalance, such as "replicas", to the most that a plan may
-            have.
+        max_imbalance: dict from a measure of imbalance, such as "replicas", to the most that a plan
+            may have.
         plan: int32[replicas], the broker of each replica in a plan to begin with.
         limits: the rack rule, relaxed as far as necessary.
         margin: how much balance limits are narrowed against rounding, in units of a mean replica.
@@ -100,7 +100,7 @@ def solve_exactly(
         import highspy
     except ImportError:
         return None
-    programme = MoveProgramme(task, figures, limits, margin, capacity_only=capacity_only)
+    programme = MoveProgramme(task, max_imbalance, limits, margin, capacity_only=capacity_only)
     binaries = len(programme.partition)
     if not 0 < binaries <= MOST_BINARIES:
         return None
@@ -108,9 +108,9 @@ def solve_exactly(
         highspy, mip_rel_gap=gap, mip_abs_gap=1e-9, mip_feasibility_tolerance=1e-9,
         mip_max_nodes=max(nodes // binaries, 1),
     )  # fmt: skip
-    highs.passModel(programme.model(highspy))
+    highs.passModel(programme.build_highs_model(highspy))
     first = highspy.HighsSolution()
-    first.col_value = programme.values(plan)
+    first.col_value = programme.plan_to_variables(plan)
     highs.setSolution(first)
     highs.run()
     info = highs.getInfo()
@@ -118,11 +118,11 @@ def solve_exactly(
     if not len(values) or info.primal_solution_status != 2:
         return None
     bound = float(info.mip_dual_bound) * programme.unit
-    return ExactPlan(programme.plan(values), bound, int(info.simplex_iteration_count))
+    return ExactPlan(programme.variables_to_plan(values), bound, int(info.simplex_iteration_count))
 
 
 def relaxed_prices(
-    task: ReplicaTask, figures: Mapping[str, int], limits: RackLimits
+    task: ReplicaTask, max_imbalance: Mapping[str, int], limits: RackLimits
 ) -> Floats | None:
     """Return the dual prices of the balance limits in the linear relaxation (float64[4, brokers +
     racks]).
@@ -132,19 +132,19 @@ def relaxed_prices(
 
     Args:
         task: brokers, partitions and rules of the reassignment.
-        figures: dict from a measure of imbalance, such as "replicas", to the most that a plan may
-            have.
+        max_imbalance: dict from a measure of imbalance, such as "replicas", to the most that a plan
+            may have.
         limits: the rack rule, relaxed as far as necessary.
     """
     try:
         import highspy
     except ImportError:
         return None
-    programme = MoveProgramme(task, figures, limits)
+    programme = MoveProgramme(task, max_imbalance, limits)
     if not 0 < len(programme.partition) <= MOST_BINARIES:
         return None
     highs = _highs(highspy)
-    model = programme.model(highspy)
+    model = programme.build_highs_model(highspy)
     model.integrality_ = []
     highs.passModel(model)
     highs.run()
@@ -222,9 +222,9 @@ class MoveProgramme:
             self._add_partition(int(p), with_racks=not capacity_only)
         for k, kind in enumerate(KINDS[:1] if capacity_only else KINDS):
             self._add_bands(k, range(brokers), self.broker, figures[kind])
-            if task.zones and k:
-                racks = range(brokers, brokers + task.zones)
-                at = brokers + task.cluster.rack[self.broker]
+            if task.balanced_rack_count and k:
+                racks = range(brokers, brokers + task.balanced_rack_count)
+                at = brokers + task.cluster.rack_of_broker[self.broker]
                 self._add_bands(k, racks, at, figures[f"rack {kind}"])
 
     def _add_row(
@@ -237,7 +237,7 @@ class MoveProgramme:
         # Constraints on the number of the partition's replicas: in total, on each rack, and moved.
         task, columns = self.task, np.flatnonzero(self.partition == p)
         self._add_row(float(task.factor[p]), float(task.factor[p]), columns)
-        rack = task.cluster.rack[self.broker[columns]]
+        rack = task.cluster.rack_of_broker[self.broker[columns]]
         for r in range(task.rack_low.shape[1] if with_racks else 0):
             low, high = self._limits.low[p, r], self._limits.high[p, r]
             if low > 0 or high < (rack == r).sum():
@@ -247,17 +247,17 @@ class MoveProgramme:
             self._add_row(0.0, float(self._limits.newcomers[p]), new)
 
     def _add_bands(
-        self, k: int, places: range, place_of_variable: NDArray[Any], allowed: int
+        self, resource: int, places: range, place_of_variable: NDArray[Any], allowed: int
     ) -> None:
         """Add the constraints that keep one resource of brokers or racks within its balance limits.
 
         Args:
-            k: index of the resource (capacity, replicas, bytes, load).
+            resource: index of the resource (capacity, replicas, bytes, load).
             places: numbers of the brokers or racks.
             place_of_variable: the broker or rack of each binary variable.
             allowed: total imbalance of the resource that a plan may have.
         """
-        weight = self.task.weight[k]
+        weight = self.task.weight[resource]
         if not weight.any():
             return
         scale = float(weight.mean()) or 1.0
@@ -265,7 +265,7 @@ class MoveProgramme:
         for place in places:
             columns = np.flatnonzero((place_of_variable == place) & (weight[self.partition] > 0))
             value = weight[self.partition[columns]] / scale
-            low, high = self._band(k, place, scale)
+            low, high = self._band(resource, place, scale)
             rows = len(self.rows)
             if allowed:
                 slack = np.array([len(self.partition) + self._slacks])
@@ -275,7 +275,9 @@ class MoveProgramme:
                 self._add_row(-np.inf, high, both, np.append(value, -1.0))
             elif len(columns) or low > 0:
                 self._add_row(low, high, columns, value)
-            self.bands += [_Band(row, k, place, scale) for row in range(rows, len(self.rows))]
+            self.bands += [
+                _Band(row, resource, place, scale) for row in range(rows, len(self.rows))
+            ]
         if allowed:
             slacks = np.arange(first, len(self.partition) + self._slacks)
             self._add_row(-np.inf, float(allowed) / scale + 1e-9, slacks)
@@ -293,7 +295,7 @@ class MoveProgramme:
             low = high = (low + high) / 2
         return low, high
 
-    def model(self, highspy: Any) -> Any:
+    def build_highs_model(self, highspy: Any) -> Any:
         """Return the integer programme in HiGHS's own form (`highspy.HighsLp`)."""
         binaries = len(self.partition)
         columns = binaries + self._slacks
@@ -313,17 +315,17 @@ class MoveProgramme:
         lp.integrality_ = [kinds.kInteger] * binaries + [kinds.kContinuous] * self._slacks
         return lp
 
-    def values(self, plan: NDArray[np.int32]) -> Floats:
+    def plan_to_variables(self, plan: NDArray[np.int32]) -> Floats:
         """Return the value of each variable of the integer programme for a given plan.
 
         Slacks are 0, because HiGHS computes them.
         """
         brokers = len(self.task.cluster.brokers)
         pairs = self.partition * brokers + self.broker
-        chosen = np.isin(pairs, self.task.owner * brokers + plan)
+        chosen = np.isin(pairs, self.task.partition_of_replica * brokers + plan)
         return np.concatenate([chosen.astype(float), np.zeros(self._slacks)])
 
-    def plan(self, values: Floats) -> NDArray[np.int32]:
+    def variables_to_plan(self, values: Floats) -> NDArray[np.int32]:
         """Return the broker of each replica in a solution of the integer programme
         (int32[replicas]).
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.kernels import Bytes, Int32s, Int64s, kernel, piece
+from partage.kernels import Bytes, Int32s, Int64s, kernel, kernel_helper
 from partage.model import ReplicaTask
 from partage.solve.replicas.problem import Floats, Ints, is_moved
 
@@ -46,27 +46,27 @@ def balance_leaders(
     """
     ordered = _keep_positions(task, replica)
     balancer = _LeaderBalancer(task, ordered)
-    brokers, zones = len(task.alive), task.zones
+    brokers, zones = len(task.alive), task.balanced_rack_count
     low, high = task.lead_low, task.lead_high
     own_racks = np.arange(brokers, dtype=np.int32)
     nothing, anything = np.zeros(brokers, np.int64), np.full(brokers, len(ordered) + 1, np.int64)
     prices = {"leaders": np.zeros(brokers + zones)}
     for sign in (1, -1):
         bands = low[:brokers], high[:brokers]
-        reached, _ = balancer.balance((nothing - 1, anything), own_racks, bands, sign)
+        reached, _ = balancer.balance_leaders((nothing - 1, anything), own_racks, bands, sign)
         prices["leaders"][:brokers] += sign * reached
     if zones:
         prices["rack leaders"] = np.zeros(brokers + zones)
-        rack = task.cluster.rack
+        rack = task.cluster.rack_of_broker
         # Brokers stay within their bands, or as far outside them as they are.
         count = balancer.count
         within = np.minimum(low[:brokers], count), np.maximum(high[:brokers], count)
         for sign in (1, -1):
             bands = low[brokers:], high[brokers:]
-            reached, full = balancer.balance(within, rack, bands, sign)
+            reached, full = balancer.balance_leaders(within, rack, bands, sign)
             prices["rack leaders"][:brokers] += sign * (reached - full[rack])
             prices["rack leaders"][brokers:] += sign * full
-    _move_leaders_first(task.start, ordered, balancer.slot, work=len(ordered))
+    _move_leaders_first(task.first_replica, ordered, balancer.slot, work=len(ordered))
     return ordered, prices
 
 
@@ -88,17 +88,17 @@ class _LeaderBalancer:
         self.slots_of_broker = np.argsort(ordered, kind="stable").astype(np.int64)
         numbers = np.arange(self.brokers + 1)
         self.first = np.searchsorted(ordered[self.slots_of_broker], numbers).astype(np.int64)
-        self.slot = task.start[:-1].copy()
+        self.slot = task.first_replica[:-1].copy()
         counted = (task.factor > 0) & task.counted
         led = ordered[self.slot[counted]]
         self.count = np.bincount(led, minlength=self.brokers).astype(np.int64)
         # A closed partition that changes anyway may change its leader too.
-        changed = task.factor != task.cluster.factor
-        changed[task.owner[is_moved(task, ordered)]] = True
+        changed = task.factor != task.cluster.replication_factors
+        changed[task.partition_of_replica[is_moved(task, ordered)]] = True
         free = (task.lead_free | (task.closed & changed)) & task.counted
         self.free = free.view(np.uint8)
 
-    def balance(
+    def balance_leaders(
         self, limits: tuple[Ints, Ints], rack: NDArray[np.int32], bands: tuple[Ints, Ints],
         sign: int,
     ) -> tuple[Floats, Floats]:  # fmt: skip
@@ -126,11 +126,12 @@ class _LeaderBalancer:
         # Each search looks at every broker, and at some slots of the brokers on its way.
         work = len(self.ordered) + 4 * self.brokers * int(off.sum())
         arrays = LeaderArrays(
-            self.task.start, self.ordered, self.task.owner, self.free, self.slot, self.count,
+            self.task.first_replica, self.ordered, self.task.partition_of_replica, self.free,
+            self.slot, self.count,
             limits[0].copy(), limits[1].copy(), rack, sums, bands[0].copy(), bands[1].copy(),
             self.slots_of_broker, self.first, parent, queue, reached, full,
         )  # fmt: skip
-        _balance(arrays, sign, work=work)
+        _pass_leadership_along_paths(arrays, sign, work=work)
         return reached.astype(np.float64), full.astype(np.float64)
 
 
@@ -178,7 +179,7 @@ class LeaderArrays(NamedTuple):
 
 
 @kernel("int64(LeaderArrays, int64)", LeaderArrays)
-def _balance(arrays, sign):
+def _pass_leadership_along_paths(arrays, sign):
     """Pass leadership between racks along shortest paths of brokers; return the number of paths.
 
     ``arrays`` is changed in place. ``sign`` is 1 to unload racks above their maximum, -1 to load
@@ -204,7 +205,7 @@ def _balance(arrays, sign):
     return paths
 
 
-@piece
+@kernel_helper
 def _search(arrays, r, sign):
     # Without a path the result is -1 - n, where n is the number of brokers reached, which are at
     # the front of ``queue``.
@@ -241,7 +242,7 @@ def _search(arrays, r, sign):
     return -1 - tail
 
 
-@piece
+@kernel_helper
 def _begin_paths(arrays, r, sign):
     tail = 0
     for b in range(len(arrays.led)):
@@ -253,7 +254,7 @@ def _begin_paths(arrays, r, sign):
     return tail
 
 
-@piece
+@kernel_helper
 def _may_give(arrays, b, sign):
     # With ``sign`` -1: whether it may lead one more.
     if sign > 0:
@@ -261,7 +262,7 @@ def _may_give(arrays, b, sign):
     return arrays.led[b] < arrays.high[b]
 
 
-@piece
+@kernel_helper
 def _pass_through_rack(arrays, tail, c, sign):
     """Continue the search for a path at the other brokers of the rack of broker ``c``.
 
@@ -286,7 +287,7 @@ def _pass_through_rack(arrays, tail, c, sign):
     return tail
 
 
-@piece
+@kernel_helper
 def _pass_leadership(arrays, b, sign):
     broker, lead, led, rack = arrays.broker, arrays.lead, arrays.led, arrays.rack
     sums, parent = arrays.sums, arrays.parent
@@ -309,7 +310,7 @@ def _keep_positions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np
     out: NDArray[np.int32] = replica.copy()
     cluster = task.cluster
     _write_chosen_brokers(
-        task.start, out, cluster.start, cluster.replica, replica.copy(), work=8 * len(out)
+        task.first_replica, out, cluster.start, cluster.replica, replica.copy(), work=8 * len(out)
     )
     return out
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.model import ReplicaTask
-from partage.model.replicas import STAY, among
+from partage.model.replicas import STAY, is_among
 from partage.solve.replicas.penalties import MANY_REPLICAS, Penalties, penalty_schedule
 from partage.solve.replicas.problem import (
     SearchState,
@@ -19,8 +19,13 @@ from partage.solve.replicas.problem import (
     outside_bands,
     sum_by_broker_and_rack,
 )
-from partage.solve.replicas.swaps import Swaps
-from partage.solve.replicas.sweeps import MoveCandidates, SweepArrays, place_initially, sweep
+from partage.solve.replicas.swaps import ReplicaSwaps
+from partage.solve.replicas.sweeps import (
+    MoveCandidates,
+    SweepArrays,
+    place_initially,
+    sweep_partitions,
+)
 
 __all__ = ["LocalSearch", "improve_placement", "place_replicas"]
 
@@ -46,8 +51,8 @@ def place_replicas(task: ReplicaTask) -> NDArray[np.int32]:
         NoFeasiblePlanError: a partition has fewer brokers than it is to have replicas.
     """
     search = LocalSearch(task)
-    search.construct()
-    return search.run()
+    search.place_greedily()
+    return search.search_placement()
 
 
 def improve_placement(task: ReplicaTask, plan: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -61,8 +66,8 @@ def improve_placement(task: ReplicaTask, plan: NDArray[np.int32]) -> NDArray[np.
         plan: int32[replicas], the broker of each replica.
     """
     search = LocalSearch(task)
-    search.load(plan)
-    return search.improve()
+    search.start_from_plan(plan)
+    return search.improve_plan()
 
 
 class LocalSearch:
@@ -76,19 +81,19 @@ class LocalSearch:
     """
 
     def __init__(self, task: ReplicaTask) -> None:
-        self.task, self.state = task, SearchState.empty(task)
+        self.task, self.state = task, SearchState.without_replicas(task)
         self.schedule = penalty_schedule(task)
         self.candidates = MoveCandidates(self.state)
-        self.swaps = Swaps(self.state)
-        self._work_arrays = SweepArrays.of(task)
+        self.swaps = ReplicaSwaps(self.state)
+        self._work_arrays = SweepArrays.for_task(task)
         self._work = 0
 
-    def construct(self) -> None:
+    def place_greedily(self) -> None:
         """Place all replicas greedily, at the penalties of the last round, to start the search."""
         self.set_penalties(self.schedule[-1])
         place_initially(self.state)
 
-    def load(self, plan: NDArray[np.int32]) -> None:
+    def start_from_plan(self, plan: NDArray[np.int32]) -> None:
         """Start the search from a given placement.
 
         ``plan`` is the broker of each replica (int32[replicas]).
@@ -96,14 +101,16 @@ class LocalSearch:
         task, state, brokers = self.task, self.state, len(self.task.alive)
         state.broker[:] = plan
         old = task.old_owner * brokers + task.cluster.replica
-        state.fixed[:] = among(task.owner * brokers + plan, old[task.fate == STAY])
-        state.held += sum_by_broker_and_rack(task, task.owner, plan)
+        state.fixed[:] = is_among(
+            task.partition_of_replica * brokers + plan, old[task.fate == STAY]
+        )
+        state.held += sum_by_broker_and_rack(task, task.partition_of_replica, plan)
 
     def set_penalties(self, penalties: Penalties) -> None:
         """Set the penalties (costs of imbalance of brokers and racks) for all steps that follow."""
-        self.state.penalty[:] = penalties.vector
+        self.state.penalty[:] = penalties.to_array
 
-    def run(self) -> NDArray[np.int32]:
+    def search_placement(self) -> NDArray[np.int32]:
         """Run the local search with penalties that rise each round; return each replica's broker
         (int32[replicas]).
         """
@@ -116,14 +123,14 @@ class LocalSearch:
                 continue
             self.set_penalties(penalties)
             for _ in range(_SWEEPS):
-                moved = self.sweep()
+                moved = self.sweep_partitions()
                 if not moved:
                     break
         self.set_penalties(last)
         self._sweep_until_idle()
         return self._finish()
 
-    def improve(self) -> NDArray[np.int32]:
+    def improve_plan(self) -> NDArray[np.int32]:
         """Improve a placement by the last rounds of the search, and return each replica's broker
         (int32[replicas]).
 
@@ -134,30 +141,34 @@ class LocalSearch:
         for penalties in rising[-_ROUNDS_OF_IMPROVEMENT:]:
             self.set_penalties(penalties)
             for _ in range(_SWEEPS):
-                self.sweep()
+                self.sweep_partitions()
             self._swap()
-            self.swaps.return_moved()
+            self.swaps.swap_back_moved_replicas()
         self.set_penalties(last)
         self._sweep_until_nothing_moves()
         return self._finish()
 
-    def sweep(self) -> int:
+    def sweep_partitions(self) -> int:
         """Move each replica to its cheapest broker where that lowers the cost; return how many
         moved.
         """
-        partitions = self.candidates.partitions()
+        partitions = self.candidates.find_candidates()
         if not len(partitions):
             return 0
         # The sum over all sweeps: compiling pays once there is enough to do for it.
         self._work += 8 * len(partitions) * len(self.task.alive)
-        return int(sweep(self.state.arrays(), self._work_arrays, partitions, work=self._work))
+        return int(
+            sweep_partitions(
+                self.state.kernel_arrays(), self._work_arrays, partitions, work=self._work
+            )
+        )
 
     def _sweep_until_idle(self) -> None:
         # With many replicas, it ends when few move and their number hardly falls.
         count = len(self.state.broker)
         before = count
         for _ in range(_LAST_SWEEPS):
-            moved = self.sweep()
+            moved = self.sweep_partitions()
             idle = count >= MANY_REPLICAS and moved < count // 200 and moved > 0.9 * before
             if not moved or idle:
                 break
@@ -165,7 +176,7 @@ class LocalSearch:
 
     def _sweep_until_nothing_moves(self) -> None:
         for _ in range(_LAST_SWEEPS):
-            if not self.sweep():
+            if not self.sweep_partitions():
                 break
 
     def _finish(self) -> NDArray[np.int32]:
@@ -178,7 +189,7 @@ class LocalSearch:
     def _settle(self) -> None:
         # Ends as soon as hardly any swap lowers the cost.
         for _ in range(_SETTLING_TURNS):
-            swapped = self._swap() + self.swaps.return_moved()
+            swapped = self._swap() + self.swaps.swap_back_moved_replicas()
             if swapped <= len(self.state.broker) // _REPLICAS_A_SWAP:
                 break
             self._sweep_until_nothing_moves()
@@ -188,10 +199,10 @@ class LocalSearch:
         n, done = len(self.task.alive), 0
         for k in (0, 2, 3, 1):
             if outside_bands(self.task, self.state.held)[k, :n].any():
-                done += self.swaps.between_brokers(k)
+                done += self.swaps.swap_between_brokers(k)
         for k in (2, 3, 1):
             if outside_bands(self.task, self.state.held)[k, n:].any():
-                done += self.swaps.between_racks(k)
+                done += self.swaps.swap_between_racks(k)
         return done
 
     def _repair_replica_counts(self) -> None:
@@ -202,33 +213,39 @@ class LocalSearch:
         """
         state, last = self.state, self.schedule[-1]
         for _ in range(_LOOSE_TURNS):
-            known, broker, held = self._rank(), state.broker.copy(), state.held.copy()
+            known, broker, held = self._rank_plan(), state.broker.copy(), state.held.copy()
             if not outside_bands(self.task, held)[1].any():
                 return
             self.set_penalties(last.with_loose_bytes())
             for _ in range(_SWEEPS):
-                self.sweep()
+                self.sweep_partitions()
             self.set_penalties(last)
             self._sweep_until_nothing_moves()
             self._settle()
-            if self._rank() >= known:
+            if self._rank_plan() >= known:
                 state.broker[:], state.held[:] = broker, held
                 return
 
-    def _rank(self) -> tuple[float, ...]:
+    def _rank_plan(self) -> tuple[float, ...]:
         """Return a tuple that ranks placements, lower is better: imbalances by importance, then
         bytes moved.
         """
         task, broker, n = self.task, self.state.broker, len(self.task.alive)
         off, racks = outside_bands(task, self.state.held), task.rack_low.shape[1]
-        pairs, count = np.unique(task.owner * racks + task.cluster.rack[broker], return_counts=True)
+        pairs, count = np.unique(
+            task.partition_of_replica * racks + task.cluster.rack_of_broker[broker],
+            return_counts=True,
+        )
         factor = task.factor[pairs // racks]
         over = np.maximum(count - task.rack_high[factor, pairs % racks], 0)
         filled = np.minimum(count, task.rack_low[factor, pairs % racks])
         ranks = [off[0, :n].sum(), over.sum() - filled.sum()]
         for k in (1, 2, 3):
             ranks += [off[k, :n].sum(), off[k, n:].sum()]
-        return (*map(float, ranks), float(task.cost[task.owner[is_moved(task, broker)]].sum()))
+        return (
+            *map(float, ranks),
+            float(task.cost[task.partition_of_replica[is_moved(task, broker)]].sum()),
+        )
 
     def _can_skip_round(self, penalties: Penalties) -> bool:
         """Return whether a round with the given penalties can be skipped, because no move lowers
@@ -240,5 +257,5 @@ class LocalSearch:
         off = outside_bands(self.task, self.state.held)
         brokers, racks = off[:, :n].any(axis=1), off[:, n:].any(axis=1)
         matters = np.concatenate([brokers, [True], racks])
-        vector = penalties.vector
+        vector = penalties.to_array
         return bool((vector[matters] == now[matters]).all()) and bool((vector >= now).all())

@@ -23,12 +23,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partage.kernels import piece
+from partage.kernels import kernel_helper
 from partage.model import ReplicaTask
 from partage.solve.replicas.problem import Floats
 
 __all__ = [
-    "MANY_REPLICAS", "Penalties", "add_replica", "current_fate", "has_replica",
+    "MANY_REPLICAS", "Penalties", "add_replica", "fate_of_current_replica", "has_replica",
     "penalty_change", "penalty_schedule", "rack_penalty_change", "rack_rule_change",
 ]  # fmt: skip
 
@@ -63,7 +63,7 @@ class Penalties:
     rack: Floats
 
     @property
-    def vector(self) -> Floats:
+    def to_array(self) -> Floats:
         """All penalties as one array for compiled kernels (float64[9]).
 
         Brokers are at 0 to 3, the rack rule at 4, racks at 5 to 8.
@@ -94,7 +94,7 @@ def _rising_penalties(task: ReplicaTask) -> list[Penalties]:
     mean = _mean_weight(task)
     total = float(task.cost.sum())
     last, first = _LAST * dearest, cheapest * _FIRST
-    rise = _RISE if int(task.start[-1]) < MANY_REPLICAS else _RISE_OF_MANY
+    rise = _RISE if int(task.first_replica[-1]) < MANY_REPLICAS else _RISE_OF_MANY
     steps = max(1, int(np.ceil(np.log(last / cheapest) / np.log(rise))))
     # A byte outside its band costs as much as one or two moved bytes. The penalties of a replica
     # and of a unit of load follow from the bytes that a move costs.
@@ -141,27 +141,27 @@ def _with_racks(
     return Penalties(broker, rack_rule, _RACK_PART * broker)
 
 
-@piece
-def _outside_band(amount, low, high, k, place, change):
+@kernel_helper
+def _outside_band(amount, low, high, resource, place, change):
     """Return how far a broker or rack will be outside its balance limits after a change.
 
     Args:
         amount: total of each resource on each broker and rack.
         low: lower balance limits of these totals.
         high: upper balance limits of these totals.
-        k: index of the resource (capacity, replicas, bytes, load).
+        resource: index of the resource (capacity, replicas, bytes, load).
         place: index of the broker or rack.
         change: amount that is added.
     """
-    now = amount[k, place] + change
-    if now > high[k, place]:
-        return now - high[k, place]
-    if now < low[k, place]:
-        return low[k, place] - now
+    now = amount[resource, place] + change
+    if now > high[resource, place]:
+        return now - high[resource, place]
+    if now < low[resource, place]:
+        return low[resource, place] - now
     return 0
 
 
-@piece
+@kernel_helper
 def penalty_change(arrays, place, p, sign, first):
     """Return how much the penalty of a broker or rack rises if it gets or loses a replica.
 
@@ -184,7 +184,7 @@ def penalty_change(arrays, place, p, sign, first):
     return total
 
 
-@piece
+@kernel_helper
 def rack_penalty_change(arrays, r, p, sign):
     """Return how much the penalty of rack ``r`` rises if it gets or loses a replica of partition
     ``p``.
@@ -198,8 +198,8 @@ def rack_penalty_change(arrays, r, p, sign):
     return 0.0
 
 
-@piece
-def current_fate(old_start, old, fate, p, b):
+@kernel_helper
+def fate_of_current_replica(old_start, old, fate, p, b):
     """Return whether a partition's current replica on a broker may move, must stay or must leave.
 
     Args:
@@ -218,7 +218,7 @@ def current_fate(old_start, old, fate, p, b):
     return -1
 
 
-@piece
+@kernel_helper
 def has_replica(start, broker, p, b):
     """Return whether partition ``p`` has a planned replica on broker ``b``.
 
@@ -230,7 +230,7 @@ def has_replica(start, broker, p, b):
     return False
 
 
-@piece
+@kernel_helper
 def _distance(count, low, high):
     if count > high:
         return count - high
@@ -239,7 +239,7 @@ def _distance(count, low, high):
     return 0
 
 
-@piece
+@kernel_helper
 def rack_rule_change(arrays, p, from_rack, to_rack):
     """Return how many more breaches of the rack rule partition ``p`` has if a replica changes
     racks.
@@ -269,7 +269,7 @@ def rack_rule_change(arrays, p, from_rack, to_rack):
     return change
 
 
-@piece
+@kernel_helper
 def add_replica(totals, weight, rack, p, b, sign):
     """Add a replica of partition p to the totals of broker b and its rack, or subtract it.
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from partage.kernels import Bytes, Float64s, Int8s, Int32s, Int64Rows, Int64s
 from partage.model import ReplicaTask
-from partage.model.replicas import KINDS, among
+from partage.model.replicas import KINDS, is_among
 
 __all__ = [
     "UNBOUNDED",
@@ -104,9 +104,9 @@ class SearchState:
     penalty: Floats
 
     @classmethod
-    def empty(cls, task: ReplicaTask) -> SearchState:
+    def without_replicas(cls, task: ReplicaTask) -> SearchState:
         """Return the state of a search for ``task`` in which no replica has a broker yet."""
-        count = int(task.start[-1])
+        count = int(task.first_replica[-1])
         return cls(
             task,
             np.full(count, -1, np.int32),
@@ -122,12 +122,13 @@ class SearchState:
         """
         return self.fixed.view(np.bool_)
 
-    def arrays(self) -> SearchArrays:
+    def kernel_arrays(self) -> SearchArrays:
         """Return the state as a tuple of arrays for compiled kernels, without copies."""
         task, cluster = self.task, self.task.cluster
         return SearchArrays(
-            task.start, self.broker, cluster.start, cluster.replica, task.fate, self.fixed,
-            self.held, task.low, task.high, task.weight, task.cost, self.penalty, cluster.rack,
+            task.first_replica, self.broker, cluster.start, cluster.replica, task.fate, self.fixed,
+            self.held, task.low, task.high, task.weight, task.cost, self.penalty,
+            cluster.rack_of_broker,
             task.rack_low, task.rack_high, task.receives.view(np.uint8),
             task.closed.view(np.uint8),
         )  # fmt: skip
@@ -148,8 +149,10 @@ def sum_by_broker_and_rack(
     held = np.zeros(task.low.shape, np.int64)
     for k, weight in enumerate(task.weight):
         np.add.at(held[k], broker, weight[partition])
-        if task.zones:
-            np.add.at(held[k], len(task.alive) + task.cluster.rack[broker], weight[partition])
+        if task.balanced_rack_count:
+            np.add.at(
+                held[k], len(task.alive) + task.cluster.rack_of_broker[broker], weight[partition]
+            )
     return held
 
 
@@ -174,4 +177,4 @@ def is_moved(task: ReplicaTask, broker: NDArray[np.integer]) -> Bools:
     """
     brokers = len(task.alive)
     current = task.old_owner * brokers + task.cluster.replica
-    return ~among(task.owner * brokers + broker, current)
+    return ~is_among(task.partition_of_replica * brokers + broker, current)

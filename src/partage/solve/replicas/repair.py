@@ -1,9 +1,9 @@
 """Small neighbourhoods of a plan: fix-and-optimise, and enumeration on tiny clusters.
 
 Fix-and-optimise: the dual's prices show how much more each partition costs than its cheapest
-choice. `select_free` frees the partitions with the largest excess, and some large and small ones so
-that bands can be kept. `restrict` makes a task of them in which all others stay. `exact` solves
-that task, and a plan that moves fewer bytes replaces the one before.
+choice. `select_free_partitions` frees the partitions with the largest excess, and some large and
+small ones so that bands can be kept. `restrict_to_partitions` makes a task of them in which all
+others stay. `exact` solves that task, and a plan that moves fewer bytes replaces the one before.
 
 Source: Y. Pochet, L. A. Wolsey, "Production Planning by Mixed Integer Programming", Springer 2006
 (relax-and-fix and fix-and-optimise heuristics).
@@ -29,13 +29,13 @@ from partage.solve.replicas.problem import (
     sum_by_broker_and_rack,
 )
 
-__all__ = ["neighbours", "restrict", "select_free"]
+__all__ = ["restrict_to_partitions", "select_free_partitions", "yield_neighbour_plans"]
 
 #: Pairs of partition and broker in one programme: a second or two of HiGHS.
 _PAIRS = 1_800
 
 
-def select_free(
+def select_free_partitions(
     task: ReplicaTask,
     prices: Floats,
     plan: NDArray[np.int32],
@@ -76,7 +76,7 @@ def _partition_costs(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32])
     ``task`` is the reassignment, ``prices`` is float64[4, brokers + racks], and the result is
     float64[partitions].
     """
-    owner, whole = task.owner, prices_of_brokers(task, prices)
+    owner, whole = task.partition_of_replica, prices_of_brokers(task, prices)
     paid = np.zeros(len(plan))
     for k, row in enumerate(task.weight):
         paid += row[owner] * whole[k, plan]
@@ -86,7 +86,7 @@ def _partition_costs(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32])
     return out
 
 
-def restrict(
+def restrict_to_partitions(
     task: ReplicaTask, partitions: Ints, plan: NDArray[np.int32]
 ) -> tuple[ReplicaTask, Bools]:
     """Return a smaller reassignment in which only some partitions may change.
@@ -103,9 +103,11 @@ def restrict(
     cluster = task.cluster
     is_free = np.zeros(len(task.factor), bool)
     is_free[partitions] = True
-    slot, old = is_free[task.owner], is_free[task.old_owner]
-    held = sum_by_broker_and_rack(task, task.owner[~slot], plan[~slot])
-    start = np.concatenate([[0], np.cumsum(cluster.factor[partitions])]).astype(np.int64)
+    slot, old = is_free[task.partition_of_replica], is_free[task.old_owner]
+    held = sum_by_broker_and_rack(task, task.partition_of_replica[~slot], plan[~slot])
+    start = np.concatenate([[0], np.cumsum(cluster.replication_factors[partitions])]).astype(
+        np.int64
+    )
     part = replace(
         cluster, topic=cluster.topic[partitions], number=cluster.number[partitions], start=start,
         replica=cluster.replica[old], leader=cluster.leader[partitions],
@@ -123,8 +125,8 @@ def restrict(
     return small, slot
 
 
-def neighbours(
-    task: ReplicaTask, plan: NDArray[np.int32], *, most: int
+def yield_neighbour_plans(
+    task: ReplicaTask, plan: NDArray[np.int32], *, max_plans: int
 ) -> Iterator[NDArray[np.int32]]:
     """Yield all plans that differ from ``plan`` in the broker of one replica, then those of two.
 
@@ -133,27 +135,29 @@ def neighbours(
     Args:
         task: brokers, partitions and rules of the reassignment.
         plan: int32[replicas], the broker of each replica.
-        most: maximum number of plans of each kind; a kind with more is left out.
+        max_plans: maximum number of plans of each kind; a kind with more is left out.
     """
     moves = list(_single_moves(task, plan))
-    if len(moves) <= most:
+    if len(moves) <= max_plans:
         for s, b in moves:
             yield _with_moves(plan, (s, b))
-    if len(moves) * (len(moves) - 1) // 2 <= most:
+    if len(moves) * (len(moves) - 1) // 2 <= max_plans:
         for i, (s, b) in enumerate(moves):
             for t, c in moves[i + 1 :]:
-                if s != t and (task.owner[s] != task.owner[t] or b != c):
+                if s != t and (
+                    task.partition_of_replica[s] != task.partition_of_replica[t] or b != c
+                ):
                     yield _with_moves(plan, (s, b), (t, c))
 
 
 def _single_moves(task: ReplicaTask, plan: NDArray[np.int32]) -> Iterator[tuple[int, int]]:
     cluster = task.cluster
-    for s, p in enumerate(task.owner.tolist()):
+    for s, p in enumerate(task.partition_of_replica.tolist()):
         old = slice(int(cluster.start[p]), int(cluster.start[p + 1]))
         fates = dict(zip(cluster.replica[old].tolist(), task.fate[old].tolist(), strict=True))
         if fates.get(int(plan[s])) == STAY:
             continue
-        taken = set(plan[task.start[p] : task.start[p + 1]].tolist())
+        taken = set(plan[task.first_replica[p] : task.first_replica[p + 1]].tolist())
         for b in range(len(task.alive)):
             may = fates[b] != LEAVE if b in fates else bool(task.receives[b])
             if may and b not in taken:

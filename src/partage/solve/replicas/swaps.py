@@ -14,7 +14,7 @@ from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, LEAVE
 from partage.solve.replicas.problem import Bools, Floats, Ints, SearchState
 
-__all__ = ["Swaps"]
+__all__ = ["ReplicaSwaps"]
 
 #: Partners of a broker outside its band: those with most room, and those of its own rack.
 _PARTNERS, _RACK_PARTNERS = 16, 8
@@ -35,7 +35,7 @@ _BATCH = 512
 _LEAST_GAIN = 1e-6
 
 
-class Swaps:
+class ReplicaSwaps:
     """Step of the local search that exchanges pairs of replicas between brokers.
 
     It helps where no single move lowers the cost. It changes the search state in place.
@@ -47,36 +47,36 @@ class Swaps:
         self.kinds = [k for k in range(len(KINDS)) if self.task.weight[k].any()]
         self._pairs_looked_at = 0
 
-    def between_brokers(self, k: int) -> int:
+    def swap_between_brokers(self, resource: int) -> int:
         """Swap replicas of brokers with too much or too little of a resource; return the number of
         swaps.
 
-        ``k`` is the index of the resource: capacity, replicas, bytes or load.
+        ``resource`` is the index of the resource: capacity, replicas, bytes or load.
         """
         n, done = len(self.task.alive), 0
-        index = _ReplicaIndex(self.task, self.state.broker, self.task.weight[k])
-        for b in np.flatnonzero(self._outside(k, np.arange(n), 0)).tolist():
+        index = _ReplicaIndex(self.task, self.state.broker, self.task.weight[resource])
+        for b in np.flatnonzero(self._outside(resource, np.arange(n), 0)).tolist():
             for _ in range(_TRIES):
-                pair = self._best_pair(index, k, b, self._excess(k, b))
+                pair = self._best_pair(index, resource, b, self._amount_above_limit(resource, b))
                 if pair is None:
                     break
                 self._exchange(*pair)
                 done += 1
         return done
 
-    def between_racks(self, k: int) -> int:
+    def swap_between_racks(self, resource: int) -> int:
         """Swap replicas of racks with too much or too little of a resource; return the number of
         swaps.
 
-        ``k`` is the index of the resource: capacity, replicas, bytes or load.
+        ``resource`` is the index of the resource: capacity, replicas, bytes or load.
         """
         n, done = len(self.task.alive), 0
-        index = _ReplicaIndex(self.task, self.state.broker, self.task.weight[k])
+        index = _ReplicaIndex(self.task, self.state.broker, self.task.weight[resource])
         places = np.arange(n, self.state.held.shape[1])
-        for r in np.flatnonzero(self._outside(k, places, 0)).tolist():
-            brokers = np.flatnonzero(self.task.cluster.rack == r).tolist()
+        for r in np.flatnonzero(self._outside(resource, places, 0)).tolist():
+            brokers = np.flatnonzero(self.task.cluster.rack_of_broker == r).tolist()
             for _ in range(_TRIES * len(brokers)):
-                pair = self._best_pair_of_rack(index, k, n + r, brokers)
+                pair = self._best_pair_of_rack(index, resource, n + r, brokers)
                 if pair is None:
                     break
                 self._exchange(*pair)
@@ -89,7 +89,7 @@ class Swaps:
         # ``brokers`` are the rack's; the list is sorted in place, those with the most to spare
         # first.
         held, task = self.state.held, self.task
-        excess = self._excess(k, place)
+        excess = self._amount_above_limit(k, place)
         if not excess:
             return None
         spare = (held - task.low if excess > 0 else task.high - held)[k]
@@ -102,30 +102,30 @@ class Swaps:
                 return pair
         return None
 
-    def _excess(self, k: int, place: int) -> int:
+    def _amount_above_limit(self, resource: int, place: int) -> int:
         """Return how far a broker or rack is above its balance limits for one resource.
 
         The result is negative below the limits, 0 within.
 
         Args:
-            k: index of the resource (capacity, replicas, bytes, load).
+            resource: index of the resource (capacity, replicas, bytes, load).
             place: index of the broker or rack.
         """
-        over = int(self.state.held[k, place] - self.task.high[k, place])
+        over = int(self.state.held[resource, place] - self.task.high[resource, place])
         if over > 0:
             return over
-        return -max(int(self.task.low[k, place] - self.state.held[k, place]), 0)
+        return -max(int(self.task.low[resource, place] - self.state.held[resource, place]), 0)
 
-    def return_moved(self) -> int:
+    def swap_back_moved_replicas(self) -> int:
         """Swap moved replicas back to a former broker, against replicas that are cheaper to move.
 
         Return the number of swaps.
         """
         task, state, done = self.task, self.state, 0
         index = _ReplicaIndex(task, state.broker, task.cost)
-        moved = self._current_fate(task.owner, state.broker) < 0
+        moved = self._current_fate(task.partition_of_replica, state.broker) < 0
         slots = np.flatnonzero(moved & ~state.is_fixed)
-        largest = max(int(task.cluster.factor.max(initial=1)), 1)
+        largest = max(int(task.cluster.replication_factors.max(initial=1)), 1)
         size = max(1, _CHUNK // (2 * _SUBSTITUTES * largest))
         pairs = [
             self._best_substitutes(index, slots[i : i + size]) for i in range(0, len(slots), size)
@@ -133,7 +133,7 @@ class Swaps:
         if not pairs:
             return 0
         s, t = (np.concatenate(side) for side in zip(*pairs, strict=True))
-        order = np.argsort(self.price(s, t), kind="stable")
+        order = np.argsort(self.swap_cost_change(s, t), kind="stable")
         for i in range(0, len(order), _BATCH):
             done += self._exchange_all(s[order[i : i + _BATCH]], t[order[i : i + _BATCH]])
         return done
@@ -141,56 +141,71 @@ class Swaps:
     def _exchange_all(self, s: Ints, t: Ints) -> int:
         task, done = self.task, 0
         while len(s):
-            price = self.price(s, t)
-            good = np.flatnonzero(price < -_LEAST_GAIN * (1.0 + task.cost[task.owner[s]]))
+            price = self.swap_cost_change(s, t)
+            good = np.flatnonzero(
+                price < -_LEAST_GAIN * (1.0 + task.cost[task.partition_of_replica[s]])
+            )
             s, t = (side[good[np.argsort(price[good], kind="stable")]] for side in (s, t))
-            first = self._independent(s, t)
+            first = self._select_independent_swaps(s, t)
             for i, j in zip(s[first].tolist(), t[first].tolist(), strict=True):
                 self._exchange(i, j)
             done += int(first.sum())
             s, t = s[~first], t[~first]
         return done
 
-    def _independent(self, s: Ints, t: Ints) -> Bools:
+    def _select_independent_swaps(self, first_replica: Ints, second_replica: Ints) -> Bools:
         """Select swaps of replicas that can all be made because they do not affect each other
         (bool[n]).
 
-        A selected swap shares no broker, partition or rack with an earlier selected one. ``s`` and
-        ``t`` have the two replicas of each swap.
+        A selected swap shares no broker, partition or rack with an earlier selected one.
+        ``first_replica`` and ``second_replica`` have the two replicas of each swap.
         """
-        task, rack = self.task, self.task.cluster.rack
+        task, rack = self.task, self.task.cluster.rack_of_broker
         n = len(task.alive)
-        brokers = [self.state.broker[side].astype(np.int64) for side in (s, t)]
-        touched_by_pair = [*brokers, *(n + task.owner[side] for side in (s, t))]
-        if task.zones > 0:
+        brokers = [
+            self.state.broker[side].astype(np.int64) for side in (first_replica, second_replica)
+        ]
+        touched_by_pair = [
+            *brokers,
+            *(n + task.partition_of_replica[side] for side in (first_replica, second_replica)),
+        ]
+        if task.balanced_rack_count > 0:
             same = rack[brokers[0]] == rack[brokers[1]]
             first, held = n + len(task.factor), self.state.held
-            most = np.abs(task.weight[:, task.owner[t]] - task.weight[:, task.owner[s]]).sum(axis=1)
+            most = np.abs(
+                task.weight[:, task.partition_of_replica[second_replica]]
+                - task.weight[:, task.partition_of_replica[first_replica]]
+            ).sum(axis=1)
             spare = np.minimum(held - task.low, task.high - held)[:, n:]
             calm = np.ones(int(rack.max()) + 1, bool)
-            calm[: task.zones] = (spare >= most[:, None]).all(axis=0)
+            calm[: task.balanced_rack_count] = (spare >= most[:, None]).all(axis=0)
             touched_by_pair += [
                 np.where(same | calm[rack[b]], -1, first + rack[b]) for b in brokers
             ]
         touched: set[int] = set()
-        out = np.zeros(len(s), bool)
+        out = np.zeros(len(first_replica), bool)
         for i, keys in enumerate(np.array(touched_by_pair).T.tolist()):
             if touched.isdisjoint(keys):
                 out[i] = True
                 touched.update(key for key in keys if key >= 0)
         return out
 
-    def price(self, s: Ints, t: Ints) -> Floats:
+    def swap_cost_change(self, first_replica: Ints, second_replica: Ints) -> Floats:
         """Return how much the cost changes if replicas swap brokers (float64[n]).
 
-        ``s`` and ``t`` have the two replicas of each swap. The change is infinite if a rule forbids
-        it.
+        ``first_replica`` and ``second_replica`` have the two replicas of each swap. The change is
+        infinite if a rule forbids it.
         """
         task, state = self.task, self.state
-        p, q, b, c = task.owner[s], task.owner[t], state.broker[s], state.broker[t]
+        p, q, b, c = (
+            task.partition_of_replica[first_replica],
+            task.partition_of_replica[second_replica],
+            state.broker[first_replica],
+            state.broker[second_replica],
+        )
         p_into, q_into = self._current_fate(p, c), self._current_fate(q, b)
         p_kept, q_kept = self._current_fate(p, b) >= 0, self._current_fate(q, c) >= 0
-        bad = state.is_fixed[s] | state.is_fixed[t] | (b == c)
+        bad = state.is_fixed[first_replica] | state.is_fixed[second_replica] | (b == c)
         bad |= (p_into == LEAVE) | (q_into == LEAVE)
         bad |= (p_into < 0) & (~task.receives[c] | (task.closed[p] & p_kept))
         bad |= (q_into < 0) & (~task.receives[b] | (task.closed[q] & q_kept))
@@ -198,13 +213,13 @@ class Swaps:
         out = np.asarray(task.cost[p] * ((p_into < 0) - 1.0 * ~p_kept), np.float64)
         out += task.cost[q] * ((q_into < 0) - 1.0 * ~q_kept)
         out += self._penalty_change(p, q, b, c, 0)
-        racks = task.cluster.rack
+        racks = task.cluster.rack_of_broker
         apart = np.flatnonzero((racks[b] != racks[c]) & ~bad)
         if len(apart):
             p, q, b, c = p[apart], q[apart], racks[b[apart]], racks[c[apart]]
             breaches = self._breach_change(p, b, c) + self._breach_change(q, c, b)
             out[apart] += state.penalty[len(KINDS)] * breaches
-            if task.zones:
+            if task.balanced_rack_count:
                 n = len(task.alive)
                 out[apart] += self._penalty_change(p, q, b + n, c + n, len(KINDS) + 1)
         out[bad] = np.inf
@@ -215,35 +230,49 @@ class Swaps:
     ) -> tuple[int, int] | None:
         if not excess or self._pairs_looked_at > _MOST_PAIRS:
             return None
-        s, t = self._pairs(index, k, b, excess, to_other_racks=to_other_racks)
+        s, t = self._find_swap_pairs(index, k, b, excess, to_other_racks=to_other_racks)
         self._pairs_looked_at += len(s)
         if len(s) > _PRICED:
-            best = self._cheapest_roughly(s, t, to_other_racks=to_other_racks)
+            best = self._select_cheapest_estimates(s, t, to_other_racks=to_other_racks)
             s, t = s[best], t[best]
         if not len(s):
             return None
-        price = self.price(s, t)
+        price = self.swap_cost_change(s, t)
         i = int(price.argmin())
         return (int(s[i]), int(t[i])) if price[i] < -_LEAST_GAIN else None
 
-    def _pairs(
-        self, index: _ReplicaIndex, k: int, b: int, excess: int, *, to_other_racks: bool
+    def _find_swap_pairs(
+        self,
+        index: _ReplicaIndex,
+        resource: int,
+        first_broker: int,
+        excess: int,
+        *,
+        to_other_racks: bool,
     ) -> tuple[Ints, Ints]:
         """Return pairs of replicas whose swap would lower a resource of broker b by about
         ``excess``.
 
         Args:
             index: index of the replicas by size.
-            k: index of the resource (capacity, replicas, bytes, load).
-            b: the broker, which has the first replica of each pair.
+            resource: index of the resource (capacity, replicas, bytes, load).
+            first_broker: the broker, which has the first replica of each pair.
             excess: by how much the second replica should be smaller.
             to_other_racks: whether the second replica must be in another rack.
         """
-        weight, broker, owner = self.task.weight[k], self.state.broker, self.task.owner
-        own = index.of(b)
-        own = own[(broker[own] == b) & ~self.state.is_fixed[own]]
+        weight, broker, owner = (
+            self.task.weight[resource],
+            self.state.broker,
+            self.task.partition_of_replica,
+        )
+        own = index.of(first_broker)
+        own = own[(broker[own] == first_broker) & ~self.state.is_fixed[own]]
         pairs = [(own[:0], own[:0])]
-        partners = self._partners(k, b, excess, to_other_racks=to_other_racks) if len(own) else ()
+        partners = (
+            self._partners(resource, first_broker, excess, to_other_racks=to_other_racks)
+            if len(own)
+            else ()
+        )
         for c in partners:
             theirs = index.of(c)
             near = np.searchsorted(weight[owner[theirs]], weight[owner[own]] - excess)
@@ -258,7 +287,7 @@ class Swaps:
 
     def _partners(self, k: int, b: int, excess: int, *, to_other_racks: bool) -> list[int]:
         # The brokers with most room for b's excess, or with most to spare if b lacks some.
-        task, held, rack = self.task, self.state.held, self.task.cluster.rack
+        task, held, rack = self.task, self.state.held, self.task.cluster.rack_of_broker
         n = len(task.alive)
         room = (task.high - held if excess > 0 else held - task.low)[k, :n].astype(np.float64)
         room[rack == rack[b] if to_other_racks else b] = -np.inf
@@ -267,15 +296,22 @@ class Swaps:
         chosen = np.concatenate([order[:_PARTNERS], near])
         return list(np.unique(chosen[np.isfinite(room[chosen])]).tolist())
 
-    def _cheapest_roughly(self, s: Ints, t: Ints, *, to_other_racks: bool) -> Ints:
+    def _select_cheapest_estimates(
+        self, first_replica: Ints, second_replica: Ints, *, to_other_racks: bool
+    ) -> Ints:
         """Return the indices of the 4096 swaps of replicas with the lowest estimated cost.
 
-        The estimate assumes that both replicas are copied and that no rule forbids the swap. ``s``
-        and ``t`` have the two replicas of each swap. With ``to_other_racks`` only swaps between
-        racks count.
+        The estimate assumes that both replicas are copied and that no rule forbids the swap.
+        ``first_replica`` and ``second_replica`` have the two replicas of each swap. With
+        ``to_other_racks`` only swaps between racks count.
         """
-        task, broker, rack = self.task, self.state.broker, self.task.cluster.rack
-        p, q, b, c = task.owner[s], task.owner[t], broker[s], broker[t]
+        task, broker, rack = self.task, self.state.broker, self.task.cluster.rack_of_broker
+        p, q, b, c = (
+            task.partition_of_replica[first_replica],
+            task.partition_of_replica[second_replica],
+            broker[first_replica],
+            broker[second_replica],
+        )
         rough = self._penalty_change(p, q, b, c, 0) + task.cost[p] + task.cost[q]
         if to_other_racks:
             n = len(task.alive)
@@ -284,11 +320,11 @@ class Swaps:
 
     def _best_substitutes(self, index: _ReplicaIndex, slots: Ints) -> tuple[Ints, Ints]:
         task, cluster = self.task, self.task.cluster
-        owner = task.owner[slots]
+        owner = task.partition_of_replica[slots]
         steps = np.concatenate([np.arange(_SUBSTITUTES), -1 - np.arange(_SUBSTITUTES)])
         returning, substitutes = [slots[:0]], [slots[:0]]
-        for o in range(int(cluster.factor[owner].max(initial=0))):
-            exists = o < cluster.factor[owner]
+        for o in range(int(cluster.replication_factors[owner].max(initial=0))):
+            exists = o < cluster.replication_factors[owner]
             place = np.where(exists, cluster.start[owner] + o, 0)
             exists &= task.fate[place] != LEAVE
             target = cluster.replica[place]
@@ -300,8 +336,10 @@ class Swaps:
             substitutes.append(index.slots[at[fits]])
             returning.append(np.broadcast_to(slots[:, None], at.shape)[fits])
         s, t = np.concatenate(returning), np.concatenate(substitutes)
-        price = self.price(s, t)
-        good = np.flatnonzero(price < -_LEAST_GAIN * (1.0 + task.cost[task.owner[s]]))
+        price = self.swap_cost_change(s, t)
+        good = np.flatnonzero(
+            price < -_LEAST_GAIN * (1.0 + task.cost[task.partition_of_replica[s]])
+        )
         good = good[np.lexsort((price[good], s[good]))]
         good = good[np.diff(s[good], prepend=-1) != 0]
         return s[good], t[good]
@@ -309,12 +347,15 @@ class Swaps:
     def _exchange(self, s: int, t: int) -> None:
         task, state = self.task, self.state
         b, c = state.broker[[s, t]].tolist()
-        more = task.weight[:, task.owner[t]] - task.weight[:, task.owner[s]]
-        n, rack = len(task.alive), task.cluster.rack
+        more = (
+            task.weight[:, task.partition_of_replica[t]]
+            - task.weight[:, task.partition_of_replica[s]]
+        )
+        n, rack = len(task.alive), task.cluster.rack_of_broker
         state.broker[[s, t]] = c, b
         for at, sign in ((b, 1), (c, -1)):
             state.held[:, at] += sign * more
-            if task.zones:
+            if task.balanced_rack_count:
                 state.held[:, n + rack[at]] += sign * more
 
     def _outside(self, k: int, place: NDArray[np.integer], more: Ints | int) -> Ints:
@@ -348,7 +389,7 @@ class Swaps:
         # FREE (may move), STAY or LEAVE (is removed); -1 without a replica.
         task, cluster = self.task, self.task.cluster
         out = np.full(len(p), -1, np.int8)
-        begin, factor = cluster.start[p], cluster.factor[p]
+        begin, factor = cluster.start[p], cluster.replication_factors[p]
         for o in range(int(factor.max(initial=0))):
             at = np.where(o < factor, begin + o, 0)
             here = (o < factor) & (cluster.replica[at] == b)
@@ -370,7 +411,7 @@ class Swaps:
             place_of_broker: the number of each broker itself, or of its rack.
         """
         out = np.zeros(len(p), np.int64)
-        begin, factor = self.task.start[p], self.task.factor[p]
+        begin, factor = self.task.first_replica[p], self.task.factor[p]
         for j in range(int(factor.max(initial=0))):
             at = self.state.broker[np.where(j < factor, begin + j, 0)]
             out += (j < factor) & (place_of_broker[at] == place)
@@ -378,7 +419,7 @@ class Swaps:
 
     def _breach_change(self, p: Ints, out: NDArray[np.integer], into: NDArray[np.integer]) -> Ints:
         task = self.task
-        rack, factor = task.cluster.rack, task.factor[p]
+        rack, factor = task.cluster.rack_of_broker, task.factor[p]
         less, more = self._replica_counts(p, out, rack), self._replica_counts(p, into, rack)
         change: Ints = (
             1 * (less <= task.rack_low[factor, out]) - (less > task.rack_high[factor, out])
@@ -402,7 +443,7 @@ class _ReplicaIndex:
     def __init__(self, task: ReplicaTask, broker: NDArray[np.int32], key: Ints) -> None:
         _, rank = np.unique(key, return_inverse=True)
         self.rank, self.width = rank.astype(np.int64), len(key) + 1
-        numbers = broker.astype(np.int64) * self.width + self.rank[task.owner]
+        numbers = broker.astype(np.int64) * self.width + self.rank[task.partition_of_replica]
         self.slots = np.argsort(numbers, kind="stable")
         self.numbers = numbers[self.slots]
         self.start = np.searchsorted(broker[self.slots], np.arange(len(task.alive) + 1))

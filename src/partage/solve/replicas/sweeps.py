@@ -23,12 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import NoFeasiblePlanError
-from partage.kernels import Float64s, Int64Blocks, Int64s, kernel, piece
+from partage.kernels import Float64s, Int64Blocks, Int64s, kernel, kernel_helper
 from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, LEAVE, STAY
 from partage.solve.replicas.penalties import (
     add_replica,
-    current_fate,
+    fate_of_current_replica,
     has_replica,
     penalty_change,
     rack_penalty_change,
@@ -43,7 +43,7 @@ from partage.solve.replicas.problem import (
     sum_by_broker_and_rack,
 )
 
-__all__ = ["MoveCandidates", "SweepArrays", "place_initially", "sweep"]
+__all__ = ["MoveCandidates", "SweepArrays", "place_initially", "sweep_partitions"]
 
 #: The price of a broker to which a replica must not go.
 _FORBIDDEN = 1e300
@@ -76,7 +76,7 @@ class SweepArrays(NamedTuple):
     rack_count: Int64s
 
     @classmethod
-    def of(cls, task: ReplicaTask) -> SweepArrays:
+    def for_task(cls, task: ReplicaTask) -> SweepArrays:
         """Return zeroed work arrays for one sweep over the partitions of ``task``."""
         (kinds, places), racks = task.low.shape, task.rack_low.shape[1]
         return cls(
@@ -86,7 +86,7 @@ class SweepArrays(NamedTuple):
 
 
 @kernel("int64(SearchArrays, SweepArrays, int64[::1])", SearchArrays, SweepArrays)
-def sweep(arrays, work, candidates):
+def sweep_partitions(arrays, work, candidates):
     """Move each replica of the candidate partitions to its cheapest broker; return how many moved.
 
     Args:
@@ -116,7 +116,7 @@ def sweep(arrays, work, candidates):
     return moved
 
 
-@piece
+@kernel_helper
 def _update_excess(held, low, high, excess, place):
     for k in range(len(held)):
         over, under = held[k, place] - high[k, place], low[k, place] - held[k, place]
@@ -125,7 +125,7 @@ def _update_excess(held, low, high, excess, place):
         excess[2, k, place] = max(over, under, 0)
 
 
-@piece
+@kernel_helper
 def _penalty_change(excess, weight, penalty, p, place, sign, first):
     # ``sign`` 1: it gets a replica of p; -1: it loses one. ``first`` is where its penalties begin
     # in the vector: 0 for brokers, K + 1 for racks.
@@ -139,7 +139,7 @@ def _penalty_change(excess, weight, penalty, p, place, sign, first):
     return total
 
 
-@piece
+@kernel_helper
 def _compute_added(excess, weight, penalty, p, n, added):
     for b in range(len(added)):
         added[b] = 0.0
@@ -153,7 +153,7 @@ def _compute_added(excess, weight, penalty, p, n, added):
             begin, end, first = n, len(added) if begin == 0 else n, len(weight) + 1 + k
 
 
-@piece
+@kernel_helper
 def _mark_replicas(arrays, now, p, sign):
     # ``sign`` -1 undoes it.
     old_start, old, fate, receives = arrays.old_start, arrays.old, arrays.fate, arrays.receives
@@ -168,11 +168,11 @@ def _mark_replicas(arrays, now, p, sign):
         now.rack_count[arrays.rack[b]] += sign
         if sign > 0:
             move_cost[b] = _FORBIDDEN
-        elif current_fate(old_start, old, fate, p, b) < 0:
+        elif fate_of_current_replica(old_start, old, fate, p, b) < 0:
             move_cost[b] = 0.0 if receives[b] else _FORBIDDEN
 
 
-@piece
+@kernel_helper
 def _rack_cost(arrays, now, factor, r):
     n, count = len(arrays.rack), now.rack_count[r]
     price = arrays.penalty[len(arrays.held)] * (
@@ -183,14 +183,14 @@ def _rack_cost(arrays, now, factor, r):
     return price
 
 
-@piece
-def _cheapest_broker(arrays, work, factor, own_rack, restricted, limit):
+@kernel_helper
+def _cheapest_broker(arrays, work, replica_count, own_rack, restricted, limit):
     """Return the cheapest broker for a replica, or -1 if no broker costs less than ``limit``.
 
     Args:
         arrays: state of the search.
         work: costs of the current partition on each broker and rack.
-        factor: replication factor of the partition.
+        replica_count: replication factor of the partition.
         own_rack: the replica's rack.
         restricted: whether the replica may only return to a current broker, or repair the rack
             rule.
@@ -201,22 +201,22 @@ def _cheapest_broker(arrays, work, factor, own_rack, restricted, limit):
         work.added, work.move_cost, work.rack_cost, work.rack_count,
     )  # fmt: skip
     best, at = limit, -1
-    fall = 1 * (rack_count[own_rack] <= rack_low[factor, own_rack])
-    fall -= rack_count[own_rack] > rack_high[factor, own_rack]
+    fall = 1 * (rack_count[own_rack] <= rack_low[replica_count, own_rack])
+    fall -= rack_count[own_rack] > rack_high[replica_count, own_rack]
     for c in range(len(rack)):
         price = added[c] + move_cost[c] + rack_cost[rack[c]]
         if price < best:
             r = rack[c]
             if restricted and move_cost[c] >= 0.0:
-                rise = 1 * (rack_count[r] >= rack_high[factor, r])
-                rise -= rack_count[r] < rack_low[factor, r]
+                rise = 1 * (rack_count[r] >= rack_high[replica_count, r])
+                rise -= rack_count[r] < rack_low[replica_count, r]
                 if r == own_rack or fall + rise >= 0:
                     continue
             best, at = price, c
     return at
 
 
-@piece
+@kernel_helper
 def _add_replica(arrays, now, p, b, sign):
     # ``sign`` -1 removes it.
     n, kinds, added = len(arrays.rack), len(arrays.held), now.added
@@ -230,45 +230,48 @@ def _add_replica(arrays, now, p, b, sign):
         added[r] = _penalty_change(now.excess, weight, penalty, p, r, 1, kinds + 1)
 
 
-@piece
-def _move_replica(arrays, work, p, s):
-    """Move replica ``s`` of partition ``p`` to its cheapest broker if that lowers the cost.
+@kernel_helper
+def _move_replica(arrays, work, partition, replica):
+    """Move replica ``replica`` of partition ``partition`` to its cheapest broker if that lowers the
+    cost.
 
     ``arrays`` (the search state) and ``work`` (costs on each broker) are updated. Return 1 if the
     replica moved, else 0.
     """
     rack, weight, penalty, move_cost = arrays.rack, arrays.weight, arrays.penalty, work.move_cost
     rack_cost, rack_count = work.rack_cost, work.rack_count
-    n, kinds, b = len(rack), len(arrays.held), arrays.broker[s]
-    factor = arrays.start[p + 1] - arrays.start[p]
-    own, move = rack[b], 1.0 * arrays.cost[p]
+    n, kinds, b = len(rack), len(arrays.held), arrays.broker[replica]
+    factor = arrays.start[partition + 1] - arrays.start[partition]
+    own, move = rack[b], 1.0 * arrays.cost[partition]
     # A move from a current broker costs a copy. A replica that was moved already costs one anyway.
-    is_current = current_fate(arrays.old_start, arrays.old, arrays.fate, p, b) >= 0
+    is_current = (
+        fate_of_current_replica(arrays.old_start, arrays.old, arrays.fate, partition, b) >= 0
+    )
     leave = penalty[kinds] * (
         (rack_count[own] <= arrays.rack_low[factor, own])
         - 1.0 * (rack_count[own] > arrays.rack_high[factor, own])
     )
     if n < len(work.added):
-        leave += _penalty_change(work.excess, weight, penalty, p, n + own, -1, kinds + 1)
-    limit = -_penalty_change(work.excess, weight, penalty, p, b, -1, 0) - leave
+        leave += _penalty_change(work.excess, weight, penalty, partition, n + own, -1, kinds + 1)
+    limit = -_penalty_change(work.excess, weight, penalty, partition, b, -1, 0) - leave
     limit -= _LEAST_GAIN * (1.0 + move)
     if is_current:
         limit -= move
     stays, rack_cost[own] = rack_cost[own], -leave
-    restricted = arrays.closed[p] != 0 and is_current
+    restricted = arrays.closed[partition] != 0 and is_current
     at = _cheapest_broker(arrays, work, factor, own, restricted, limit)
     rack_cost[own] = stays
     if at < 0:
         return 0
-    arrays.broker[s] = at
+    arrays.broker[replica] = at
     move_cost[at] = _FORBIDDEN
     move_cost[b] = 0.0 if arrays.receives[b] else _FORBIDDEN
     if is_current:
         move_cost[b] = -move
     rack_count[own] -= 1
     rack_count[rack[at]] += 1
-    _add_replica(arrays, work, p, b, -1)
-    _add_replica(arrays, work, p, at, 1)
+    _add_replica(arrays, work, partition, b, -1)
+    _add_replica(arrays, work, partition, at, 1)
     for r in (own, rack[at]):
         rack_cost[r] = _rack_cost(arrays, work, factor, r)
     return 1
@@ -301,18 +304,18 @@ class MoveCandidates:
         )
         self._kinds = [k for k in range(len(KINDS)) if task.weight[k].any()]
 
-    def partitions(self) -> Ints:
+    def find_candidates(self) -> Ints:
         """Return the partitions for which a move may lower the cost at the current penalties
         (int64[n]).
         """
-        state, task, owner = self.state, self.state.task, self.state.task.owner
+        state, task, owner = self.state, self.state.task, self.state.task.partition_of_replica
         n = len(task.alive)
         self._update()
         bands = _BandPenalties(state, self._kinds)
-        relief = bands.reduction(owner, state.broker, 0)
-        if task.zones:
-            racks = n + task.cluster.rack[state.broker]
-            relief += np.maximum(bands.reduction(owner, racks, len(KINDS) + 1), 0.0)
+        relief = bands.penalty_reduction(owner, state.broker, 0)
+        if task.balanced_rack_count:
+            racks = n + task.cluster.rack_of_broker[state.broker]
+            relief += np.maximum(bands.penalty_reduction(owner, racks, len(KINDS) + 1), 0.0)
         rack_gain = bands.largest_gain(n, state.held.shape[1], len(KINDS) + 1)
         price = np.where(self.is_current, task.cost[owner], 0)
         price = price + _LEAST_GAIN / 2 * (1.0 + task.cost[owner])
@@ -326,7 +329,7 @@ class MoveCandidates:
             is_open[owner[may]] = True
             undecided = np.flatnonzero(is_open & ~out)
             for b in short.tolist():
-                gains = bands.reduction(undecided, np.full(len(undecided), b), 0, sign=1)
+                gains = bands.penalty_reduction(undecided, np.full(len(undecided), b), 0, sign=1)
                 most[undecided] = np.maximum(most[undecided], gains)
             may &= relief + (most + rack_gain)[owner] > price
         out[owner[may]] = True
@@ -342,12 +345,12 @@ class MoveCandidates:
             rack_gain: the most that the penalty of racks can fall.
         """
         state, task, cluster = self.state, self.state.task, self.state.task.cluster
-        rack, out = cluster.rack, np.zeros(len(task.factor), bool)
+        rack, out = cluster.rack_of_broker, np.zeros(len(task.factor), bool)
         partitions = np.flatnonzero(self.has_vacancy & ~self.breaks_rule)
         factor, old = task.factor[partitions], cluster.start[partitions]
-        slots = [task.start[partitions] + j for j in range(int(factor.max(initial=0)))]
-        for o in range(int(cluster.factor[partitions].max(initial=0))):
-            exists = o < cluster.factor[partitions]
+        slots = [task.first_replica[partitions] + j for j in range(int(factor.max(initial=0)))]
+        for o in range(int(cluster.replication_factors[partitions].max(initial=0))):
+            exists = o < cluster.replication_factors[partitions]
             place = np.where(exists, old + o, 0)
             target = cluster.replica[place]
             exists &= task.fate[place] != LEAVE
@@ -357,7 +360,7 @@ class MoveCandidates:
                 exists &= (j >= factor) | (state.broker[s] != target)
                 count += (j < factor) & (rack[state.broker[s]] == rack[target])
             full = count >= task.rack_high[factor, rack[target]]
-            gains = bands.reduction(partitions, target, 0, sign=1) + rack_gain[partitions]
+            gains = bands.penalty_reduction(partitions, target, 0, sign=1) + rack_gain[partitions]
             for j, slot in enumerate(slots):
                 s = np.where(j < factor, slot, 0)
                 same = rack[state.broker[s]] == rack[target]
@@ -371,30 +374,30 @@ class MoveCandidates:
     def _update(self) -> None:
         broker, task, cluster = self.state.broker, self.state.task, self.state.task.cluster
         changed = np.zeros(len(task.factor), bool)
-        changed[task.owner[self._known_broker != broker]] = True
-        slots = np.flatnonzero(changed[task.owner])
-        owner, at = task.owner[slots], broker[slots]
+        changed[task.partition_of_replica[self._known_broker != broker]] = True
+        slots = np.flatnonzero(changed[task.partition_of_replica])
+        owner, at = task.partition_of_replica[slots], broker[slots]
         current = np.zeros(len(slots), bool)
-        for o in range(int(cluster.factor.max(initial=0))):
-            exists = o < cluster.factor[owner]
+        for o in range(int(cluster.replication_factors.max(initial=0))):
+            exists = o < cluster.replication_factors[owner]
             place = np.where(exists, cluster.start[owner] + o, 0)
             current |= exists & (cluster.replica[place] == at) & (task.fate[place] != LEAVE)
         self.is_current[slots], self._known_broker[slots] = current, at
         filled = np.bincount(owner[current], minlength=len(changed))
         self.has_vacancy[changed] = (self._current_brokers > filled)[changed]
-        self.breaks_rule[changed] = self._breaches(owner, at)[changed]
+        self.breaks_rule[changed] = self._find_rack_breaches(owner, at)[changed]
 
-    def _breaches(self, owner: Ints, at: NDArray[np.int32]) -> Bools:
+    def _find_rack_breaches(self, owner: Ints, broker_of_replica: NDArray[np.int32]) -> Bools:
         """Return which partitions violate the rack rule on a rack with one of their replicas
         (bool[partitions]).
 
         Args:
             owner: the partition of each replica.
-            at: the broker of each replica.
+            broker_of_replica: the broker of each replica.
         """
         task = self.state.task
         racks, partitions = task.rack_low.shape[1], len(task.factor)
-        key = np.sort(owner * racks + task.cluster.rack[at])
+        key = np.sort(owner * racks + task.cluster.rack_of_broker[broker_of_replica])
         first = np.flatnonzero(np.diff(key, prepend=-1))
         count = np.diff(first, append=len(key))
         of, rack = key[first] // racks, key[first] % racks
@@ -417,7 +420,7 @@ class _BandPenalties:
         self.outside = np.maximum(np.maximum(self.over, self.under), 0)
         self.is_short: Bools = np.asarray((self.under > 0).any(axis=0))
 
-    def reduction(
+    def penalty_reduction(
         self, partition: Ints, place: NDArray[np.integer], first: int, sign: int = -1
     ) -> Floats:
         """Return how much the penalty falls if a broker or rack loses or gets a replica.
@@ -446,7 +449,7 @@ class _BandPenalties:
         Args:
             begin: index of the first broker or rack.
             end: index after the last one.
-            first: index of their first penalty in the vector (see `reduction`).
+            first: index of their first penalty in the vector (see `penalty_reduction`).
         """
         total = np.zeros(self.weight.shape[1])
         for k in self.kinds:
@@ -466,18 +469,18 @@ def place_initially(state: SearchState) -> None:
     """
     task, cluster = state.task, state.task.cluster
     # Partitions that keep all their replicas are copied; the kernel is for the others.
-    same = task.factor == cluster.factor
+    same = task.factor == cluster.replication_factors
     same[task.old_owner[task.fate == LEAVE]] = False
-    old, new = same[task.old_owner], same[task.owner]
+    old, new = same[task.old_owner], same[task.partition_of_replica]
     state.broker[new], state.fixed[new] = cluster.replica[old], task.fate[old] == STAY
     state.held += sum_by_broker_and_rack(task, task.old_owner[old], cluster.replica[old])
     order = np.argsort(-task.cost, kind="stable").astype(np.int64)
     order = order[~same[order]]
     if not len(order):
         return
-    largest = int(max(task.factor.max(initial=0), cluster.factor.max(initial=0)))
+    largest = int(max(task.factor.max(initial=0), cluster.replication_factors.max(initial=0)))
     kept, work = np.zeros(largest + 1, np.int64), 20 * len(order) * len(cluster.brokers)
-    stuck = _construct(state.arrays(), order, kept, work=work * largest)
+    stuck = _place_partitions_greedily(state.kernel_arrays(), order, kept, work=work * largest)
     if stuck >= 0:
         raise NoFeasiblePlanError(*_reason(task, int(stuck)))
 
@@ -488,18 +491,18 @@ def _reason(task: ReplicaTask, p: int) -> tuple[str, str]:
     kept = cluster.replica[current][task.fate[current] != LEAVE]
     wanted = int(task.factor[p])
     alive = int(task.alive.sum())
-    name = cluster.name(p)
+    name = cluster.partition_name(p)
     if wanted > alive:
         return "replication factor", f"{name} is to have {wanted} replicas on {alive} brokers"
     receivers = [cluster.brokers[b].id for b in np.flatnonzero(task.receives)]
     return "distinct brokers", (
-        f"{name} is to have {wanted} replicas, keeps those on {cluster.ids(kept)}, "
+        f"{name} is to have {wanted} replicas, keeps those on {cluster.broker_ids(kept)}, "
         f"and may be moved to {receivers} only"
     )
 
 
 @kernel("int64(SearchArrays, int64[::1], int64[::1])", SearchArrays)
-def _construct(arrays, order, buffer):
+def _place_partitions_greedily(arrays, order, buffer):
     """Place the given partitions greedily; return the first one without enough brokers, else -1.
 
     Args:
@@ -538,29 +541,33 @@ def _construct(arrays, order, buffer):
     return -1
 
 
-@piece
-def _fullness(amount, high, b):
-    """Return how full broker ``b`` is, to break ties between brokers.
+@kernel_helper
+def _broker_fullness(amount, high, broker):
+    """Return how full broker ``broker`` is, to break ties between brokers.
 
     It is the sum of its amounts divided by their upper limits (``high``).
     """
     total = 0.0
     for k in range(len(amount)):
-        if high[k, b] > 0:
-            total += amount[k, b] / high[k, b]
+        if high[k, broker] > 0:
+            total += amount[k, broker] / high[k, broker]
     return total
 
 
-@piece
-def _drop_replica(arrays, p, brokers, count):
-    """Remove the replica of partition ``p`` that costs least to lose; return how many remain.
+@kernel_helper
+def _drop_replica(arrays, partition, brokers, count):
+    """Remove the replica of partition ``partition`` that costs least to lose; return how many
+    remain.
 
     Replicas that must stay are never removed. The preferred leader goes only if that lowers the
     cost. ``brokers`` holds the brokers of the ``count`` replicas, and is changed in place.
     ``arrays`` is the state of the search.
     """
-    old, rack, first = arrays.old, arrays.rack, arrays.old_start[p]
-    factor, rack_rule = arrays.start[p + 1] - arrays.start[p], arrays.penalty[len(arrays.held)]
+    old, rack, first = arrays.old, arrays.rack, arrays.old_start[partition]
+    factor, rack_rule = (
+        arrays.start[partition + 1] - arrays.start[partition],
+        arrays.penalty[len(arrays.held)],
+    )
     best, at = 1e300, -1
     for j in range(count):
         if arrays.fate[brokers[j]] == 1:
@@ -570,9 +577,9 @@ def _drop_replica(arrays, p, brokers, count):
         for other in range(count):
             if rack[old[brokers[other]]] == rack[b]:
                 same += 1
-        price = penalty_change(arrays, b, p, -1, 0)
-        price -= 1e-6 * _fullness(arrays.held, arrays.high, b)
-        price += rack_penalty_change(arrays, rack[b], p, -1)
+        price = penalty_change(arrays, b, partition, -1, 0)
+        price -= 1e-6 * _broker_fullness(arrays.held, arrays.high, b)
+        price += rack_penalty_change(arrays, rack[b], partition, -1)
         price -= 1e-7 * j
         if brokers[j] == first:
             price += 1e-3
@@ -588,7 +595,7 @@ def _drop_replica(arrays, p, brokers, count):
     return count - 1
 
 
-@piece
+@kernel_helper
 def _cheapest_initial_broker(arrays, p):
     rack, rack_rule = arrays.rack, arrays.penalty[len(arrays.held)]
     best, at = 1e300, -1
@@ -596,7 +603,7 @@ def _cheapest_initial_broker(arrays, p):
         if arrays.receives[b] == 0 or has_replica(arrays.start, arrays.broker, p, b):
             continue
         price = penalty_change(arrays, b, p, 1, 0)
-        price += 1e-6 * _fullness(arrays.held, arrays.high, b)
+        price += 1e-6 * _broker_fullness(arrays.held, arrays.high, b)
         price += rack_penalty_change(arrays, rack[b], p, 1)
         price += rack_rule * rack_rule_change(arrays, p, -1, rack[b])
         if price < best:

@@ -31,7 +31,7 @@ class BinaryColumn:
         start: where each row begins in ``data``, and the end (int32 or int64[n + 1]).
         valid: False for null rows (bool[n]); None if no row is null.
 
-    >>> column = BinaryColumn.of([b"ab", None, b""])
+    >>> column = BinaryColumn.from_rows([b"ab", None, b""])
     >>> len(column), column[0], column[1], column[2]
     (3, b'ab', None, b'')
     """
@@ -41,7 +41,7 @@ class BinaryColumn:
     valid: NDArray[np.bool_] | None = None
 
     @staticmethod
-    def of(rows: Sequence[bytes | None]) -> BinaryColumn:
+    def from_rows(rows: Sequence[bytes | None]) -> BinaryColumn:
         """Build a column from Python byte strings (``rows``); None becomes a null row."""
         lengths = np.fromiter((len(row or b"") for row in rows), np.int64, len(rows))
         start = np.concatenate(([0], np.cumsum(lengths)))
@@ -89,7 +89,7 @@ class BinaryColumn:
         """Return a mask of the rows that are not null (bool[n])."""
         return np.ones(len(self), bool) if self.valid is None else self.valid
 
-    def bounds(self, rows: Ints) -> tuple[Ints, Ints]:
+    def byte_bounds(self, rows: Ints) -> tuple[Ints, Ints]:
         """Return where the byte strings of some rows begin and end in the buffer (two int64
         arrays).
         """
@@ -103,7 +103,7 @@ class CodedColumn:
     ``names`` has the strings. ``code`` has the index of each row's string, -1 for null (int32[n]).
     Strings may repeat or be unused, but none is null.
 
-    >>> column = CodedColumn(BinaryColumn.of([b"a", b"b"]), np.array([1, -1, 1], np.int32))
+    >>> column = CodedColumn(BinaryColumn.from_rows([b"a", b"b"]), np.array([1, -1, 1], np.int32))
     >>> len(column), column[0], column[1]
     (3, b'b', None)
     """

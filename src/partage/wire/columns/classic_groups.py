@@ -30,7 +30,13 @@ from partage.wire.columns.classic_kernels import (
 )
 from partage.wire.columns.distinct import NameTable, read_only
 
-__all__ = ["ClassicColumns", "Payloads", "Texts", "are_kernels_faster", "classic_columns"]
+__all__ = [
+    "ClassicColumns",
+    "DistinctStrings",
+    "MemberPayloads",
+    "are_kernels_faster",
+    "classic_columns",
+]
 
 #: Bytes of values in one batch, unless one record has more: its arrays then fit into the
 #: processor's cache.
@@ -48,11 +54,11 @@ def are_kernels_faster(*, rows: int) -> bool:
     Loading the compiled code takes time, which only pays for many records.
     """
     work = rows * _STEPS_SAVED_A_RECORD
-    return read_groups.pays(work=work) and read_payloads.pays(work=work)
+    return read_groups.is_worth_compiling(work=work) and read_payloads.is_worth_compiling(work=work)
 
 
 @dataclass(frozen=True)
-class Texts:
+class DistinctStrings:
     """Distinct strings of encoded Kafka records, which are decoded when they are first used.
 
     The code of a string is its index, by which other columns refer to it.
@@ -73,25 +79,25 @@ class Texts:
     def _bounds(self) -> tuple[memoryview, list[list[int]]]:
         return self.data.data, self.positions.tolist()
 
-    def raw(self, code: int) -> bytes:
+    def raw_bytes(self, code: int) -> bytes:
         """Return the undecoded bytes of the string with index ``code``."""
         data, positions = self._bounds
         at, size = positions[code]
         return bytes(data[at : at + size])
 
-    def text(self, code: int) -> str:
+    def decoded_text(self, code: int) -> str:
         """Return the string with index ``code``, decoded from UTF-8 as in Java.
 
         Repeated calls return the same object.
         """
         known = self._decoded.get(code)
         if known is None:
-            known = self._decoded[code] = decode_utf8(self.raw(code))
+            known = self._decoded[code] = decode_utf8(self.raw_bytes(code))
         return known
 
 
 @dataclass(frozen=True)
-class Payloads:
+class MemberPayloads:
     """Distinct subscriptions (or assignments) of classic consumer groups' members, as columns.
 
     Attributes:
@@ -104,14 +110,14 @@ class Payloads:
         numbers: partition numbers, one pair after the other (int32).
     """
 
-    sent: Texts
+    sent: DistinctStrings
     heads: NDArray[np.int64]
-    names: Texts
+    names: DistinctStrings
     topics: NDArray[np.int32]
     pairs: NDArray[np.int64]
     numbers: NDArray[np.int32]
 
-    def column(self, field: str) -> Ints:
+    def column_of_field(self, field: str) -> Ints:
         """Return one field of all member subscriptions or assignments, such as ``version``.
 
         `PAYLOAD` lists the names of the fields.
@@ -139,16 +145,16 @@ class ClassicColumns:
     records: NDArray[np.int64]
     listed: NDArray[np.int32]
     members: NDArray[np.int64]
-    whole: Texts
-    texts: Texts
-    subscriptions: Payloads
-    assignments: Payloads
+    whole: DistinctStrings
+    texts: DistinctStrings
+    subscriptions: MemberPayloads
+    assignments: MemberPayloads
     odd: Ints
 
     def __len__(self) -> int:
         return len(self.records)
 
-    def column(self, field: str) -> Ints:
+    def column_of_field(self, field: str) -> Ints:
         """Return one field of all consumer group records, such as ``generation``.
 
         `RECORD` lists the names of the fields.
@@ -165,13 +171,14 @@ def classic_columns(values: BinaryColumn, rows: Ints) -> Iterator[ClassicColumns
     be null. Damaged values raise no error: their rows are listed in ``odd``.
 
     >>> value = b"\0\3\0\0" + (7).to_bytes(4, "big") + b"\xff\xff\xff\xff" + bytes(12)
-    >>> (made,) = classic_columns(BinaryColumn.of([value]), np.array([0]))
-    >>> made.column("generation").tolist(), made.column("leader").tolist(), made.odd.tolist()
+    >>> (made,) = classic_columns(BinaryColumn.from_rows([value]), np.array([0]))
+    >>> generation, leader = (made.column_of_field(name) for name in ("generation", "leader"))
+    >>> generation.tolist(), leader.tolist(), made.odd.tolist()
     ([7], [-1], [])
     """
     if not len(rows):
         return
-    first, end = values.bounds(rows)
+    first, end = values.byte_bounds(rows)
     so_far = np.cumsum(end - first)
     data, start = read_only(values.data, np.uint8), read_only(values.start, np.int64)
     at = 0
@@ -204,7 +211,7 @@ def _read_batch(source: GroupSource, size: int) -> ClassicColumns:
             break
         for one, reserve in zip(names, (8, 1, 1, 1), strict=True):
             if one.is_full(reserve):
-                one.grow()
+                one.enlarge()
         more = np.empty((len(whole.names.table), len(MEMBER)), np.int64)
         more[: len(whole)] = tables.members[: len(whole)]
         tables = tables._replace(
@@ -215,14 +222,15 @@ def _read_batch(source: GroupSource, size: int) -> ClassicColumns:
     data = source.data
     return ClassicColumns(
         tables.records[:records], tables.listed[:listed].copy(), tables.members[: len(whole)],
-        Texts(data, whole.positions()), Texts(data, texts.positions()),
-        _read_payloads(data, subscriptions.positions(), is_subscription=True),
-        _read_payloads(data, assignments.positions(), is_subscription=False),
+        DistinctStrings(data, whole.name_positions()),
+        DistinctStrings(data, texts.name_positions()),
+        _read_payloads(data, subscriptions.name_positions(), is_subscription=True),
+        _read_payloads(data, assignments.name_positions(), is_subscription=False),
         tables.odd[:odd].copy(),
     )  # fmt: skip
 
 
-def _read_payloads(data: Bytes, positions: Ints, *, is_subscription: bool) -> Payloads:
+def _read_payloads(data: Bytes, positions: Ints, *, is_subscription: bool) -> MemberPayloads:
     # The table of topics is enlarged when it is full.
     at, size = (read_only(column, np.int64) for column in positions.T)
     count, total = len(at), int(size.sum())
@@ -244,11 +252,12 @@ def _read_payloads(data: Bytes, positions: Ints, *, is_subscription: bool) -> Pa
         )  # fmt: skip
         if done == count:
             break
-        names.grow()
+        names.enlarge()
         tables = tables._replace(names=names.names)
     topics, pairs, numbers = tables.counts.tolist()
-    return Payloads(
-        Texts(data, positions), tables.heads, Texts(data, names.positions()),
+    return MemberPayloads(
+        DistinctStrings(data, positions), tables.heads,
+        DistinctStrings(data, names.name_positions()),
         tables.topics[:topics].copy(), tables.pairs[:pairs].copy(),
         tables.numbers[:numbers].copy(),
     )  # fmt: skip

@@ -24,10 +24,10 @@ from partage.kernels import (
     ReadOnlyInt64s,
     inline_piece,
     kernel,
-    piece,
+    kernel_helper,
 )
 from partage.wire.columns.distinct import (
-    Names,
+    NameHashTable,
     find_or_add,
     find_or_add_likely,
     int16_at,
@@ -100,10 +100,10 @@ class GroupTables(NamedTuple):
         counts: numbers of records, odd rows and listed members.
     """
 
-    texts: Names
-    subscriptions: Names
-    assignments: Names
-    whole: Names
+    texts: NameHashTable
+    subscriptions: NameHashTable
+    assignments: NameHashTable
+    whole: NameHashTable
     records: Int64Rows
     members: Int64Rows
     listed: Int32s
@@ -137,7 +137,7 @@ class PayloadTables(NamedTuple):
         counts: numbers of topics, pairs and partition numbers.
     """
 
-    names: Names
+    names: NameHashTable
     heads: Int64Rows
     topics: Int32s
     pairs: Int64Rows
@@ -148,7 +148,7 @@ class PayloadTables(NamedTuple):
 # --- group records ---------------------------------------------------------------------------
 
 
-@piece
+@kernel_helper
 def _varint(data, at, end):
     # Varints of up to four bytes. The result is the value times 8 plus its size; -1 if it is
     # invalid.
@@ -163,7 +163,7 @@ def _varint(data, at, end):
     return -1
 
 
-@piece
+@kernel_helper
 def _size(data, at, end, width, compact):
     # The result is (length + 1) times 8 plus the size of the length field, where null has length
     # -1; -1 if the bytes are invalid.
@@ -175,7 +175,7 @@ def _size(data, at, end, width, compact):
     return (max(length, -1) + 1) * 8 + width
 
 
-@piece
+@kernel_helper
 def _stop(data, at, end, width, compact, nullable):
     # A string has a 2-byte length, a bytes field a 4-byte length; -1 if it is invalid.
     size = _size(data, at, end, width, compact)
@@ -199,7 +199,7 @@ def _code(data, at, stop, width, compact, names, like):
     return find_or_add_likely(data, at + (size & 7), stop, names, like)
 
 
-@piece
+@kernel_helper
 def _end_without_tags(data, at, end, compact):
     # -1 if it may have tagged fields.
     if not compact:
@@ -207,7 +207,7 @@ def _end_without_tags(data, at, end, compact):
     return at + 1 if at < end and data[at] == 0 else -1
 
 
-@piece
+@kernel_helper
 def _end_of_member(data, at, end, layout):
     # -1 if the bytes are invalid or unusual.
     compact = layout == 3
@@ -358,7 +358,7 @@ def _read_record(data, at, end, tables):
     return at if at < 0 else _end_without_tags(data, at, end, version == 4)
 
 
-@kernel("int64(GroupSource, int64, GroupTables)", GroupSource, Names, GroupTables)
+@kernel("int64(GroupSource, int64, GroupTables)", GroupSource, NameHashTable, GroupTables)
 def read_groups(source, first, tables):
     """Decode records of classic consumer groups into tables, until a table is full.
 
@@ -393,7 +393,7 @@ def read_groups(source, first, tables):
 # --- payloads --------------------------------------------------------------------------------
 
 
-@piece
+@kernel_helper
 def _end_of_text(data, at, end):
     if at + 2 > end:
         return -1
@@ -402,7 +402,7 @@ def _end_of_text(data, at, end):
     return stop if length >= 0 and stop <= end else -1
 
 
-@piece
+@kernel_helper
 def _count(data, at, end, least):
     # -1 if that many elements of at least ``least`` bytes cannot fit.
     if at + 4 > end:
@@ -522,7 +522,12 @@ def _read_payload(data, at, end, is_subscription, payload, tables):
     return at
 
 
-@kernel("int64(PayloadSource, boolean, int64, PayloadTables)", PayloadSource, Names, PayloadTables)
+@kernel(
+    "int64(PayloadSource, boolean, int64, PayloadTables)",
+    PayloadSource,
+    NameHashTable,
+    PayloadTables,
+)
 def read_payloads(source, is_subscription, first, tables):
     """Decode the subscriptions or assignments of group members into tables, until a table is full.
 

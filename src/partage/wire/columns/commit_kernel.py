@@ -21,10 +21,10 @@ from partage.kernels import (
     ReadOnlyInt32s,
     ReadOnlyInt64s,
     kernel,
-    piece,
+    kernel_helper,
 )
 from partage.wire.columns.distinct import (
-    Names,
+    NameHashTable,
     find_or_add,
     int16_at,
     int32_at,
@@ -91,7 +91,7 @@ class CommitTable(NamedTuple):
     counts: Int64s
 
 
-@piece
+@kernel_helper
 def _end_of_names(data, at, end):
     # -1 if the group and topic names are invalid.
     for _ in range(2):
@@ -104,7 +104,7 @@ def _end_of_names(data, at, end):
     return at if at + 4 <= end else -1
 
 
-@piece
+@kernel_helper
 def _read_key(data, at, end, code, keys, pairs):
     keys[_KEY_VERSION, code] = -1
     if end - at < 2 or data[at] != 0 or data[at + 1] > 1:
@@ -118,7 +118,7 @@ def _read_key(data, at, end, code, keys, pairs):
     keys[_PARTITION, code] = int32_at(data, stop)
 
 
-@piece
+@kernel_helper
 def _read_value(data, at, end, highest, table, commit):
     # The result is the position of the topic id; 0 without one, -1 if the value is invalid.
     if at + 20 > end:  # the shortest value: version 0 without metadata
@@ -146,7 +146,7 @@ def _read_value(data, at, end, highest, table, commit):
     return _read_end_of_value(data, at + size, end, version, table, commit)
 
 
-@piece
+@kernel_helper
 def _read_end_of_value(data, at, end, version, table, commit):
     # The part behind the metadata. The result is the position of the topic id; 0 without one, -1 if
     # the value is invalid.
@@ -163,7 +163,7 @@ def _read_end_of_value(data, at, end, version, table, commit):
     return at + 3
 
 
-@piece
+@kernel_helper
 def _write_tombstone(table, commit):
     # A tombstone is an offset commit with a null value.
     table.short[0, commit] = -1
@@ -173,7 +173,7 @@ def _write_tombstone(table, commit):
         table.long[i, commit] = -1
 
 
-@piece
+@kernel_helper
 def _key_code(source, row, keys):
     # -1 if the key is null.
     if len(source.code) > 0:
@@ -183,14 +183,15 @@ def _key_code(source, row, keys):
     return find_or_add(source.key_data, source.key_start[row], source.key_start[row + 1], keys)
 
 
-@piece
+@kernel_helper
 def _is_full(keys, pairs, ids):
     return is_half_full(keys, 0) or is_half_full(pairs, 0) or is_half_full(ids, 0)
 
 
 @kernel(
-    "int64(CommitSource, int64, Names, int32[:, ::1], Names, Names, CommitTable)",
-    CommitSource, Names, CommitTable,
+    "int64(CommitSource, int64, NameHashTable, int32[:, ::1], NameHashTable, NameHashTable,"
+    " CommitTable)",
+    CommitSource, NameHashTable, CommitTable,
 )  # fmt: skip
 def read_commits(source, row, keys, key_columns, pairs, ids, table):
     """Decode offset commits of consumer groups into a table, until a hash table must grow.

@@ -85,7 +85,7 @@ class OffsetCommits:
     def __len__(self) -> int:
         return len(self.row)
 
-    def metadata(self, commit: int) -> str:
+    def commit_metadata(self, commit: int) -> str:
         """Return the metadata text that a client attached to an offset commit, which is usually
         empty.
 
@@ -96,7 +96,7 @@ class OffsetCommits:
         at, length = int(self.metadata_at[commit]), int(self.metadata_length[commit])
         return decode_utf8(self._values[at : at + length].tobytes()) if length > 0 else ""
 
-    def record(self, commit: int) -> DecodedRecord:
+    def decode_record(self, commit: int) -> DecodedRecord:
         """Return one offset commit as a `DecodedRecord`, like `group_log.decode_record`.
 
         ``commit`` is the commit's index in these columns.
@@ -116,7 +116,7 @@ class OffsetCommits:
         value: dict[str, Any] = {"offset": int(self.offset[commit])}
         if version >= 3:
             value["leaderEpoch"] = int(self.leader_epoch[commit])
-        value["metadata"] = self.metadata(commit)
+        value["metadata"] = self.commit_metadata(commit)
         value["commitTimestamp"] = int(self.commit_timestamp[commit])
         if version == 1:
             value["expireTimestamp"] = int(self.expire_timestamp[commit])
@@ -136,7 +136,7 @@ def decode_offset_commits(keys: BinaryColumn | CodedColumn, values: BinaryColumn
 
     >>> key = b"\0\1\0\1g\0\1t\0\0\0\3"
     >>> value = b"\0\0" + (42).to_bytes(8, "big") + b"\0\0" + (100).to_bytes(8, "big")
-    >>> made = decode_offset_commits(BinaryColumn.of([key]), BinaryColumn.of([value]))
+    >>> made = decode_offset_commits(BinaryColumn.from_rows([key]), BinaryColumn.from_rows([value]))
     >>> made.pairs, made.partition.tolist(), made.offset.tolist()
     ([('g', 't')], [3], [42])
     """
@@ -194,7 +194,7 @@ def _read_plain(keys: BinaryColumn | CodedColumn, values: BinaryColumn) -> _Plai
             break
         for one in (known, pairs, ids):
             if one.is_full(0):
-                one.grow()
+                one.enlarge()
         more = len(known.names.table) + 1 - key_columns.shape[1]
         if more > 0:
             unread = np.full((len(KEY), more), UNREAD, np.int32)
@@ -207,7 +207,7 @@ def _read_plain(keys: BinaryColumn | CodedColumn, values: BinaryColumn) -> _Plai
     columns |= {name: key_columns[i][key] for i, name in enumerate(KEY)}
     columns["key_version"] = columns["key_version"].astype(np.int16)
     return _PlainCommits(
-        columns, pairs.strings(names.data), ids.strings(values.data),
+        columns, pairs.names_in_code_order(names.data), ids.names_in_code_order(values.data),
         table.others[:others].copy(), table.odd[:odd].copy(), key, key_columns[1:],
     )  # fmt: skip
 

@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.kernels import Int32s, Int64Rows, Int64s, inline_piece, kernel, piece
+from partage.kernels import Int32s, Int64Rows, Int64s, inline_piece, kernel, kernel_helper
 from partage.wire.columns import Bytes
 
 __all__ = [
     "FIRST_NAMES",
+    "NameHashTable",
     "NameTable",
-    "Names",
     "fill_slots",
     "find_or_add",
     "find_or_add_likely",
@@ -47,7 +47,7 @@ FIRST_NAMES = 1 << 10
 _STEPS_A_NAME = 8
 
 
-class Names(NamedTuple):
+class NameHashTable(NamedTuple):
     """Hash table of distinct byte strings, which numbers them 0, 1 and so on.
 
     A string's number is its code.
@@ -71,7 +71,7 @@ _HASH_BITS = (1 << 62) - 1
 _MULTIPLIER = 0x1B873593CC9E2D51
 
 
-@piece
+@kernel_helper
 def int16_at(data, at):
     """Return the big-endian signed 16-bit integer at position ``at`` of a byte array."""
     at = at & _PLACE
@@ -79,7 +79,7 @@ def int16_at(data, at):
     return ((high - ((high & 128) << 1)) << 8) | data[at + 1]
 
 
-@piece
+@kernel_helper
 def int32_at(data, at):
     """Return the big-endian signed 32-bit integer at position ``at`` of a byte array."""
     at = at & _PLACE
@@ -92,7 +92,7 @@ def int32_at(data, at):
     )
 
 
-@piece
+@kernel_helper
 def int64_at(data, at):
     """Return the big-endian signed 64-bit integer at position ``at`` of a byte array."""
     at = at & _PLACE
@@ -109,13 +109,13 @@ def int64_at(data, at):
     )
 
 
-@piece
+@kernel_helper
 def _mix(out, word):
     out = ((out ^ (word & _HASH_BITS)) * _MULTIPLIER) & _HASH_BITS
     return out ^ (out >> 29)
 
 
-@piece
+@kernel_helper
 def hash_of(data, at, stop):
     """Return a 62-bit hash of the bytes ``data[at:stop]``."""
     size = stop - at
@@ -143,7 +143,7 @@ def hash_of(data, at, stop):
     return out
 
 
-@piece
+@kernel_helper
 def same_bytes(data, at, other, size):
     """Return whether ``data[at:at + size]`` and ``data[other:other + size]`` are equal."""
     done = 0
@@ -247,32 +247,32 @@ class NameTable:
     def __init__(self, expected: int = 0) -> None:
         room = 1 << max(expected - 1, FIRST_NAMES - 1).bit_length()
         table = np.empty((room + 1, 3), np.int64)
-        self.names = Names(np.full(2 * room, -1, np.int32), table, np.zeros(1, np.int64))
+        self.names = NameHashTable(np.full(2 * room, -1, np.int32), table, np.zeros(1, np.int64))
 
     def __len__(self) -> int:
         return int(self.names.used[0])
 
-    def grow(self) -> None:
+    def enlarge(self) -> None:
         """Enlarge the hash table to four times its capacity."""
         count = max(len(self), 16)
         slots = np.full(1 << (8 * count - 1).bit_length(), -1, np.int32)
         more = np.empty((len(slots) // 2 + 1, 3), np.int64)
         more[: len(self)] = self.names.table[: len(self)]
         fill_slots(more, len(self), slots, work=len(self) * _STEPS_A_NAME)
-        self.names = Names(slots, more, self.names.used)
+        self.names = NameHashTable(slots, more, self.names.used)
 
     def is_full(self, reserve: int) -> bool:
         """Return whether the hash table must grow before ``reserve`` byte strings are added."""
         return bool(is_half_full(self.names, reserve))
 
-    def strings(self, data: Bytes) -> list[bytes]:
+    def names_in_code_order(self, data: Bytes) -> list[bytes]:
         """Return all byte strings of the table in the order of their codes.
 
         ``data`` are the bytes that were searched.
         """
-        return [data[at : at + n].tobytes() for at, n in self.positions().tolist()]
+        return [data[at : at + n].tobytes() for at, n in self.name_positions().tolist()]
 
-    def positions(self) -> NDArray[np.int64]:
+    def name_positions(self) -> NDArray[np.int64]:
         """Return the offset and the size of each byte string of the hash table (int64[n, 2]).
 
         Offsets are indices into the bytes that were searched. The result is a copy.

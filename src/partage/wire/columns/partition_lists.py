@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.java.strings import decode_utf8, encode_utf8
-from partage.kernels import Int64Rows, kernel, piece
+from partage.kernels import Int64Rows, kernel, kernel_helper
 from partage.wire.columns import Bytes, Ints
 from partage.wire.columns.distinct import (
-    Names,
+    NameHashTable,
     NameTable,
     find_or_add_likely,
     int16_at,
@@ -75,7 +75,7 @@ def read_partition_lists(payloads: Sequence[bytes]) -> list[PartitionList | None
     >>> lists[0].names, lists[0].number.tolist(), lists[0].end, lists[6]
     (('t',), [7], 15, None)
     """
-    if not payloads or (len(payloads) < _MIN_PAIRS_PER_STEP and not read_pairs.ready):
+    if not payloads or (len(payloads) < _MIN_PAIRS_PER_STEP and not read_pairs.is_compiled):
         return [None] * len(payloads)
     data = b"".join((*payloads, _PADDING))
     int32 = np.ndarray((len(data) - 3,), ">i4", data, strides=(1,))
@@ -85,7 +85,7 @@ def read_partition_lists(payloads: Sequence[bytes]) -> list[PartitionList | None
     count = int32[begin].astype(np.int64)
     good = (count >= 0) & (4 + count * _SHORTEST_PAIR <= sizes)
     count[~good] = 0
-    if read_pairs.ready:
+    if read_pairs.is_compiled:
         return _read_compiled(data, np.append(begin, end[-1]), count, good)
     if int(count.sum()) < _MIN_PAIRS_PER_STEP * int(count.max(initial=0)):
         return [None] * len(payloads)
@@ -118,7 +118,9 @@ def _read_compiled(
     source = np.frombuffer(data, np.uint8)
     read_pairs(source, start, count, table.names, topic, number, ends, work=3 * len(data))
     names: dict[str, int] = {}
-    place = [names.setdefault(decode_utf8(one), len(names)) for one in table.strings(source)]
+    place = [
+        names.setdefault(decode_utf8(one), len(names)) for one in table.names_in_code_order(source)
+    ]
     total = int(ends[-1, 1])
     if len(names) < len(place):  # malformed names may decode to the same text
         topic[:total] = np.array(place, np.int32)[topic[:total]]
@@ -132,15 +134,15 @@ def _read_compiled(
 
 
 @kernel(
-    "void(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], Names, int32[::1],"
+    "void(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], NameHashTable, int32[::1],"
     " int32[::1], int64[:, ::1])",
-    Names,
+    NameHashTable,
 )
 def read_pairs(  # noqa: PLR0917 - kernels take arrays by position
     data: Bytes,
     start: Ints,
     count: Ints,
-    names: Names,
+    names: NameHashTable,
     topic: Int32s,
     number: Int32s,
     ends: Int64Rows,
@@ -276,7 +278,7 @@ def encode_assignments(
     encoded = [encode_utf8(name) for name in names]
     if any(len(one) > LONGEST_STRING for one in encoded):
         return _encode_one_by_one(names, start, topic, number, user_data)
-    if write_pairs.ready:
+    if write_pairs.is_compiled:
         return _encode_compiled(encoded, start, topic, number, user_data)
     member = np.repeat(np.arange(len(start) - 1), np.diff(start))
     order, first, size = _group_by_first_use(member * len(names) + topic)
@@ -388,7 +390,7 @@ def write_pairs(  # noqa: PLR0917 - kernels take arrays by position
         ends[m + 1, 0], ends[m + 1, 1] = at, pairs
 
 
-@piece
+@kernel_helper
 def _write_int32(out: Bytes, at: Any, value: Any) -> None:
     for byte in range(4):
         out[at + byte] = (value >> (24 - 8 * byte)) & 255

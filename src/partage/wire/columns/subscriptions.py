@@ -15,7 +15,7 @@ from partage.errors import WireFormatError
 from partage.wire.columns.partition_lists import PartitionList, read_partition_lists
 from partage.wire.consumer_protocol import HIGHEST_VERSION
 from partage.wire.member_extras import trailer_start
-from partage.wire.primitives import Reader
+from partage.wire.primitives import ByteReader
 
 __all__ = [
     "SubscriptionColumns", "TrailerColumns", "decode_sticky_claims", "decode_subscriptions",
@@ -64,7 +64,7 @@ class TrailerColumns(NamedTuple):
     generation: int
 
 
-class _Prefix(NamedTuple):
+class _SubscriptionPrefix(NamedTuple):
     """Encoded version and topics of a consumer's subscription, with the decoded topics."""
 
     # Members of a group often have the same topics, so these bytes are decoded once.
@@ -73,7 +73,7 @@ class _Prefix(NamedTuple):
     topics: tuple[str, ...]
 
 
-class _Head(NamedTuple):
+class _SubscriptionHead(NamedTuple):
     """Version, topics and user data of a consumer's subscription, decoded.
 
     ``end`` is the byte offset of the owned partitions, which come next.
@@ -95,7 +95,7 @@ def decode_subscriptions(metadata: Sequence[bytes]) -> list[SubscriptionColumns 
     >>> decode_subscriptions([sent] * 6)[5].owned.number.tolist()
     [7]
     """
-    prefixes: list[_Prefix] = []
+    prefixes: list[_SubscriptionPrefix] = []
     heads = [_read_head(one, prefixes) for one in metadata]
     read = [i for i, head in enumerate(heads) if head is not None]
     lists = read_partition_lists([metadata[i][heads[i].end :] for i in read])  # type: ignore[union-attr]  # filtered
@@ -105,7 +105,7 @@ def decode_subscriptions(metadata: Sequence[bytes]) -> list[SubscriptionColumns 
     return out
 
 
-def _read_head(data: bytes, prefixes: list[_Prefix]) -> _Head | None:
+def _read_head(data: bytes, prefixes: list[_SubscriptionPrefix]) -> _SubscriptionHead | None:
     """Decode version, topics and user data of a consumer's subscription; return None if damaged.
 
     Args:
@@ -119,44 +119,44 @@ def _read_head(data: bytes, prefixes: list[_Prefix]) -> _Head | None:
             return None
         prefixes.insert(0, prefix)
         del prefixes[_MOST_PREFIXES:]
-    reader = Reader(data, len(prefix.data))
+    reader = ByteReader(data, len(prefix.data))
     try:
-        length = reader.int32()
-        user_data = None if length < 0 else reader.raw(length)
+        length = reader.read_int32()
+        user_data = None if length < 0 else reader.read_bytes(length)
     except WireFormatError:
         return None
-    return _Head(prefix.version, prefix.topics, user_data, reader.position)
+    return _SubscriptionHead(prefix.version, prefix.topics, user_data, reader.position)
 
 
-def _read_prefix(data: bytes) -> _Prefix | None:
-    reader = Reader(data)
+def _read_prefix(data: bytes) -> _SubscriptionPrefix | None:
+    reader = ByteReader(data)
     try:
-        version = reader.int16()
-        count = reader.count(reader.not_null(reader.int32()))
-        topics = tuple([reader.string() for _ in range(count)])
+        version = reader.read_int16()
+        count = reader.check_array_length(reader.not_null(reader.read_int32()))
+        topics = tuple([reader.read_string() for _ in range(count)])
     except WireFormatError:
         return None
     if not 1 <= version <= HIGHEST_VERSION:
         return None
-    return _Prefix(data[: reader.position], version, topics)
+    return _SubscriptionPrefix(data[: reader.position], version, topics)
 
 
 def _with_tail(
-    head: _Head | None, owned: PartitionList | None, data: bytes
+    head: _SubscriptionHead | None, owned: PartitionList | None, data: bytes
 ) -> SubscriptionColumns | None:
     # None if a field does not fit.
     if head is None or owned is None:
         return None
-    reader = Reader(data, head.end + owned.end)
+    reader = ByteReader(data, head.end + owned.end)
     generation, rack = -1, None
     try:
         if head.version >= 2:
-            generation = reader.int32()
+            generation = reader.read_int32()
         if head.version >= 3:
             rack = reader.nullable_string()
     except WireFormatError:
         return None
-    if reader.left:
+    if reader.remaining_bytes:
         return None
     return SubscriptionColumns(
         head.topics, head.user_data, owned, generation if generation >= 0 else None, rack or None

@@ -21,9 +21,10 @@ from partage.java.strings import string_hash, string_order_key
 from partage.wire.errors import EncodingError
 
 __all__ = [
-    "NO_HOSTS", "NO_LISTS", "NO_TASKS", "NO_VALUES", "Host", "Hosts", "PartitionLists",
-    "PartitionListsBuilder", "TaskKey", "TaskValues", "Tasks", "TasksBuilder", "TopicPartition",
-    "merge_unnamed", "partition_order_key", "task_hash", "task_order_key", "tasks_in_hash_order",
+    "NO_HOSTS", "NO_LISTS", "NO_TASKS", "NO_VALUES", "Host", "HostPartitions", "PartitionLists",
+    "PartitionListsBuilder", "TaskArrays", "TaskKey", "TaskValues", "TasksBuilder",
+    "TopicPartition", "merge_unnamed", "partition_order_key", "task_hash", "task_order_key",
+    "tasks_in_hash_order",
 ]  # fmt: skip
 
 Value = TypeVar("Value")
@@ -42,7 +43,7 @@ _UNNAMED = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Tasks:
+class TaskArrays:
     """List of Kafka Streams tasks as arrays, in the encoded order and with duplicates.
 
     Attributes:
@@ -52,7 +53,7 @@ class Tasks:
             if no task has a name.
         topologies: the distinct names of topologies.
 
-    >>> list(Tasks.of([(0, 2), (1, 0, "ab")]))
+    >>> list(TaskArrays.from_tasks([(0, 2), (1, 0, "ab")]))
     [(0, 2, None), (1, 0, 'ab')]
     """
 
@@ -62,7 +63,7 @@ class Tasks:
     topologies: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, tasks: Iterable[tuple[int, int] | TaskKey]) -> Tasks:
+    def from_tasks(cls, tasks: Iterable[tuple[int, int] | TaskKey]) -> TaskArrays:
         """Build the task arrays from tuples (sub-topology, partition) or (..., topology name).
 
         Raises:
@@ -74,16 +75,16 @@ class Tasks:
                 name: object = task[2] if len(task) > 2 else None
                 if name is not None and not isinstance(name, str):
                     _fail_on_task(task, index)
-                builder.add(task[0], task[1], name or None)
+                builder.add_task(task[0], task[1], name or None)
             except (TypeError, OverflowError, LookupError):
                 _fail_on_task(task, index)
-        return builder.tasks()
+        return builder.build_tasks()
 
-    def without_empty_names(self) -> Tasks:
+    def without_empty_names(self) -> TaskArrays:
         """Return the tasks with no topology name instead of an empty one, as in Kafka's
         ``TaskId``.
         """
-        return Tasks.of(self) if "" in self.topologies else self
+        return TaskArrays.from_tasks(self) if "" in self.topologies else self
 
     def __len__(self) -> int:
         return len(self.subtopology)
@@ -99,7 +100,7 @@ class Tasks:
             yield subtopology, partition, names[name]
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Tasks):
+        if not isinstance(other, TaskArrays):
             return NotImplemented
         if self.topology is None and other.topology is None:
             return np.array_equal(self.subtopology, other.subtopology) and np.array_equal(
@@ -114,7 +115,7 @@ class Tasks:
         return f"{type(self).__name__}({list(self)[:8]}{', …' if len(self) > 8 else ''})"
 
     @property
-    def nbytes(self) -> int:
+    def memory_bytes(self) -> int:
         """Memory of the task arrays in bytes."""
         named = 0 if self.topology is None else self.topology.nbytes
         return self.subtopology.nbytes + self.partition.nbytes + named
@@ -132,7 +133,7 @@ class Tasks:
     def last_index(self, task: tuple[int, int] | TaskKey) -> int | None:
         """Return the last index at which a task occurs in the list; None if it does not occur.
 
-        >>> Tasks.of([(0, 2), (0, 3), (0, 2)]).last_index((0, 2))
+        >>> TaskArrays.from_tasks([(0, 2), (0, 3), (0, 2)]).last_index((0, 2))
         2
         """
         name = task[2] if len(task) > 2 else None
@@ -147,22 +148,22 @@ class Tasks:
 
 
 class TasksBuilder:
-    """Builder of a `Tasks` object, to which tasks are added one by one."""
+    """Builder of a `TaskArrays` object, to which tasks are added one by one."""
 
     def __init__(self) -> None:
         self._subtopology, self._partition, self._topology = array("i"), array("i"), array("i")
         self._names: dict[str, int] = {}
 
-    def add(self, subtopology: int, partition: int, name: str | None) -> None:
+    def add_task(self, subtopology: int, partition: int, name: str | None) -> None:
         """Append one Kafka Streams task, given its sub-topology, partition and topology name."""
         self._subtopology.append(subtopology)
         self._partition.append(partition)
         code = _UNNAMED if name is None else self._names.setdefault(name, len(self._names))
         self._topology.append(code)
 
-    def tasks(self) -> Tasks:
+    def build_tasks(self) -> TaskArrays:
         """Return all added Kafka Streams tasks as arrays."""
-        return Tasks(
+        return TaskArrays(
             np.array(self._subtopology, np.int32),
             np.array(self._partition, np.int32),
             np.array(self._topology, np.int32) if self._names else None,
@@ -182,16 +183,16 @@ class TaskValues:
     ``value`` has one element for each of ``tasks`` (int64[n]). If a task occurs twice, lookups
     return its last value.
 
-    >>> sums = TaskValues.of({(0, 2): 5, (1, 0): -2})
+    >>> sums = TaskValues.from_mapping({(0, 2): 5, (1, 0): -2})
     >>> sums[1, 0], sums.get((9, 9)), len(sums)
     (-2, None, 2)
     """
 
-    tasks: Tasks
+    tasks: TaskArrays
     value: Int64s
 
     @classmethod
-    def of(
+    def from_mapping(
         cls, values: Mapping[tuple[int, int], int] | Mapping[TaskKey, int] | TaskValues
     ) -> TaskValues:
         """Build the arrays from a mapping of tasks to int64 values, in the mapping's order.
@@ -209,7 +210,7 @@ class TaskValues:
             except (TypeError, OverflowError):
                 what = f"not an int64: {value!r:.80}"
                 raise EncodingError(what, offset=0, field=f"values.{task}") from None
-        return cls(Tasks.of(merged), np.array(numbers, np.int64))
+        return cls(TaskArrays.from_tasks(merged), np.array(numbers, np.int64))
 
     def __len__(self) -> int:
         return len(self.value)
@@ -244,9 +245,9 @@ class TaskValues:
         return dict(self)
 
     @property
-    def nbytes(self) -> int:
+    def memory_bytes(self) -> int:
         """Memory of the task and value arrays in bytes."""
-        return self.tasks.nbytes + self.value.nbytes
+        return self.tasks.memory_bytes + self.value.nbytes
 
 
 def merge_unnamed(values: Mapping[Any, Value]) -> Mapping[Any, Value]:
@@ -329,7 +330,7 @@ class PartitionLists:
         partition: partition numbers within the topics (int32[n]).
         topics: topic names; decoded names may repeat or be unused.
 
-    >>> lists = PartitionLists.of([[("a", 0), ("b", 0)], []])
+    >>> lists = PartitionLists.from_lists([[("a", 0), ("b", 0)], []])
     >>> list(lists)
     [(('a', 0), ('b', 0)), ()]
     """
@@ -340,7 +341,7 @@ class PartitionLists:
     topics: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, lists: Iterable[Iterable[TopicPartition]]) -> PartitionLists:
+    def from_lists(cls, lists: Iterable[Iterable[TopicPartition]]) -> PartitionLists:
         """Build the arrays from lists of (topic, partition) pairs.
 
         Raises:
@@ -350,13 +351,13 @@ class PartitionLists:
         for index, partitions in enumerate(lists):
             for pair in partitions:
                 try:
-                    builder.add(*pair)
+                    builder.add_partition(*pair)
                 except (TypeError, ValueError, OverflowError):
                     what = f"not a (topic, int32 partition) pair: {pair!r:.80}"
                     field = f"partitions[{index}]"
                     raise EncodingError(what, offset=0, field=field) from None
             builder.end_list()
-        return builder.lists()
+        return builder.build_lists()
 
     def __len__(self) -> int:
         return len(self.start) - 1
@@ -383,7 +384,7 @@ class PartitionLists:
         return f"PartitionLists({[list(self[index]) for index in range(min(len(self), 4))]}…)"
 
     @property
-    def nbytes(self) -> int:
+    def memory_bytes(self) -> int:
         """Memory of the arrays in bytes."""
         return self.start.nbytes + self.topic.nbytes + self.partition.nbytes
 
@@ -395,10 +396,10 @@ class PartitionListsBuilder:
         self._start, self._topic, self._partition = array("i", [0]), array("i"), array("i")
         self._names: dict[str, int] = {}
 
-    def add(self, topic: str, partition: int) -> None:
+    def add_partition(self, topic: str, partition: int) -> None:
         """Append a partition to the current list.
 
-        ``topic`` is an index into the topic names that are later passed to `lists`.
+        ``topic`` is an index into the topic names that are later passed to `build_lists`.
         """
         self._partition.append(partition)
         self._topic.append(self._names.setdefault(topic, len(self._names)))
@@ -406,7 +407,7 @@ class PartitionListsBuilder:
     def add_rows(self, topics: Int32s, partitions: Int32s) -> None:
         """Append partitions, given as arrays, to the current list.
 
-        ``topics`` has indices into the topic names that are later passed to `lists`.
+        ``topics`` has indices into the topic names that are later passed to `build_lists`.
         """
         self._topic.frombytes(topics.astype(np.intc).tobytes())
         self._partition.frombytes(partitions.astype(np.intc).tobytes())
@@ -415,7 +416,7 @@ class PartitionListsBuilder:
         """End the current list of partitions, so that later ones belong to the next list."""
         self._start.append(len(self._partition))
 
-    def lists(self, topics: tuple[str, ...] | None = None) -> PartitionLists:
+    def build_lists(self, topics: tuple[str, ...] | None = None) -> PartitionLists:
         """Return all completed lists of partitions as arrays.
 
         ``topics`` are the names to which the indices of `add_rows` refer.
@@ -429,10 +430,10 @@ class PartitionListsBuilder:
 
 
 @dataclass(frozen=True)
-class Hosts:
+class HostPartitions:
     """End points (host and port) of a Kafka Streams application, each with its partitions.
 
-    >>> Hosts.of([(("h", 80), [("t", 1)])]).to_dict()
+    >>> HostPartitions.from_endpoints([(("h", 80), [("t", 1)])]).to_dict()
     {('h', 80): (('t', 1),)}
     """
 
@@ -440,14 +441,18 @@ class Hosts:
     partitions: PartitionLists
 
     @classmethod
-    def of(cls, hosts: Iterable[tuple[Host, Iterable[TopicPartition]]]) -> Hosts:
+    def from_endpoints(
+        cls, hosts: Iterable[tuple[Host, Iterable[TopicPartition]]]
+    ) -> HostPartitions:
         """Build the list of hosts from pairs of an end point (host, port) and its partitions.
 
         Raises:
             EncodingError: an element of a list is not a partition.
         """
         pairs = list(hosts)
-        return cls(tuple(name for name, _ in pairs), PartitionLists.of(own for _, own in pairs))
+        return cls(
+            tuple(name for name, _ in pairs), PartitionLists.from_lists(own for _, own in pairs)
+        )
 
     def __len__(self) -> int:
         return len(self.names)
@@ -471,7 +476,7 @@ def partition_order_key(partition: TopicPartition) -> tuple[bytes, int]:
     return string_order_key(partition[0]), partition[1]
 
 
-NO_TASKS = Tasks(np.empty(0, np.int32), np.empty(0, np.int32))
+NO_TASKS = TaskArrays(np.empty(0, np.int32), np.empty(0, np.int32))
 NO_VALUES = TaskValues(NO_TASKS, np.empty(0, np.int64))
-NO_LISTS = PartitionLists.of([])
-NO_HOSTS = Hosts((), NO_LISTS)
+NO_LISTS = PartitionLists.from_lists([])
+NO_HOSTS = HostPartitions((), NO_LISTS)

@@ -30,17 +30,17 @@ from partage.java.strings import string_hash
 from partage.wire.codec import Codec, codec_with_replacements, set_location
 from partage.wire.errors import LengthError, UnsupportedVersionError
 from partage.wire.messages import load_message
-from partage.wire.primitives import Reader, Writer
+from partage.wire.primitives import ByteReader, ByteWriter
 from partage.wire.streams.arrays import (
     NO_HOSTS,
     NO_LISTS,
     NO_TASKS,
     Host,
-    Hosts,
+    HostPartitions,
     PartitionLists,
     PartitionListsBuilder,
+    TaskArrays,
     TaskKey,
-    Tasks,
     TasksBuilder,
     TopicPartition,
     merge_unnamed,
@@ -107,11 +107,11 @@ class AssignmentInfo:
 
     version: int = LATEST_VERSION
     common_version: int = LATEST_VERSION
-    active: Tasks = NO_TASKS
-    standby: Tasks = NO_TASKS
+    active: TaskArrays = NO_TASKS
+    standby: TaskArrays = NO_TASKS
     standby_partitions: PartitionLists = NO_LISTS
-    hosts: Hosts = NO_HOSTS
-    standby_hosts: Hosts = NO_HOSTS
+    hosts: HostPartitions = NO_HOSTS
+    standby_hosts: HostPartitions = NO_HOSTS
     error_code: int = 0
     next_rebalance_ms: int = NEVER_MS
     dictionary: Dictionary | None = None
@@ -157,20 +157,20 @@ class AssignmentInfo:
         return cls(
             version,
             common_version,
-            Tasks.of(active),
-            Tasks.of(by_standby),
-            PartitionLists.of(by_standby.values()),
-            Hosts.of((hosts or {}).items()),
-            Hosts.of((standby_hosts or {}).items()),
+            TaskArrays.from_tasks(active),
+            TaskArrays.from_tasks(by_standby),
+            PartitionLists.from_lists(by_standby.values()),
+            HostPartitions.from_endpoints((hosts or {}).items()),
+            HostPartitions.from_endpoints((standby_hosts or {}).items()),
             error_code,
             next_rebalance_ms,
         )
 
     @property
-    def error(self) -> str:
+    def error_name(self) -> str:
         """Name of the error code in the message; ``UNKNOWN`` for a code that Kafka lacks.
 
-        >>> AssignmentInfo(error_code=3).error
+        >>> AssignmentInfo(error_code=3).error_name
         'ASSIGNMENT_ERROR'
         """
         return ERRORS.get(self.error_code, "UNKNOWN")
@@ -223,7 +223,7 @@ _ATTRIBUTES = {
 """The attribute of each field of the layout; ``standbyTasks`` has two."""
 
 
-class _InfoReader(Reader):
+class _InfoReader(ByteReader):
     """Reader of a Kafka Streams assignment that remembers topic names for later references."""
 
     __slots__ = ("dictionary",)
@@ -256,12 +256,12 @@ def decode_assignment_info(data: bytes, *, latest: int = LATEST_VERSION) -> Assi
             partition with topic null for such an index.
 
     >>> decode_assignment_info(b"\0\0\0\1\0\0\0\1\0\0\0\0\0\0\0\2\0\0\0\0").active
-    Tasks([(0, 2, None)])
+    TaskArrays([(0, 2, None)])
     """
     reader = _InfoReader(data)
     version = -1
     try:
-        version = reader.int32()
+        version = reader.read_int32()
         if not 1 <= version <= min(latest, LATEST_VERSION):
             what = f"versions 1 to {min(latest, LATEST_VERSION)} can be read"
             raise UnsupportedVersionError(what, offset=0, field="", version=version)
@@ -274,7 +274,9 @@ def decode_assignment_info(data: bytes, *, latest: int = LATEST_VERSION) -> Assi
     standby, lists = values.pop("standbyTasks")
     values.setdefault("commonlySupportedVersion", UNKNOWN_VERSION)
     known = {_ATTRIBUTES[name]: value for name, value in values.items()}
-    return AssignmentInfo(**known, standby=standby, standby_partitions=lists, trailing=reader.left)
+    return AssignmentInfo(
+        **known, standby=standby, standby_partitions=lists, trailing=reader.remaining_bytes
+    )
 
 
 def encode_assignment_info(info: AssignmentInfo) -> bytes:
@@ -303,7 +305,7 @@ def encode_assignment_info(info: AssignmentInfo) -> bytes:
     values["standbyPartitionsByHost"] = (info.standby_hosts, dictionary)
     # The engine raises for values that the version cannot carry; they are not written here.
     present = {f.name: values[f.name] for f in ASSIGNMENT_INFO.fields if version in f.versions}
-    writer = Writer()
+    writer = ByteWriter()
     try:
         _codec(version).write(writer, present)
     except WireFormatError as error:
@@ -312,79 +314,83 @@ def encode_assignment_info(info: AssignmentInfo) -> bytes:
     return bytes(writer.buffer)
 
 
-def _read_count(reader: Reader) -> int:
+def _read_count(reader: ByteReader) -> int:
     # Each entry needs at least four bytes. Kafka compares the count with the payload's length; a
     # larger count fails where the bytes end.
     start = reader.position
-    count = reader.int32()
-    if not 0 <= count <= reader.left // 4:
-        what = f"count {count}, but {reader.left} bytes left"
+    count = reader.read_int32()
+    if not 0 <= count <= reader.remaining_bytes // 4:
+        what = f"count {count}, but {reader.remaining_bytes} bytes left"
         raise LengthError(what, offset=start, field="")
     return count
 
 
-def _read_partitions(reader: Reader, builder: PartitionListsBuilder) -> None:
+def _read_partitions(reader: ByteReader, builder: PartitionListsBuilder) -> None:
     for _ in range(_read_count(reader)):
-        builder.add(reader.modified_utf8(), reader.int32())
+        builder.add_partition(reader.modified_utf8(), reader.read_int32())
     builder.end_list()
 
 
-def _write_partitions(writer: Writer, partitions: tuple[TopicPartition, ...]) -> None:
-    writer.int32(len(partitions))
+def _write_partitions(writer: ByteWriter, partitions: tuple[TopicPartition, ...]) -> None:
+    writer.write_int32(len(partitions))
     for topic, number in partitions:
         writer.modified_utf8(topic)
-        writer.int32(number)
+        writer.write_int32(number)
 
 
-def _read_standby(reader: Reader, *, version: int) -> tuple[Tasks, PartitionLists]:
+def _read_standby(reader: ByteReader, *, version: int) -> tuple[TaskArrays, PartitionLists]:
     tasks, lists = TasksBuilder(), PartitionListsBuilder()
     for _ in range(_read_count(reader)):
-        subtopology, partition = reader.int32(), reader.int32()
-        tasks.add(
-            subtopology, partition, reader.utf16() if version >= FIRST_NAMED_VERSION else None
+        subtopology, partition = reader.read_int32(), reader.read_int32()
+        tasks.add_task(
+            subtopology, partition, reader.read_utf16() if version >= FIRST_NAMED_VERSION else None
         )
         _read_partitions(reader, lists)
-    return tasks.tasks(), lists.lists()
+    return tasks.build_tasks(), lists.build_lists()
 
 
-def _write_standby(writer: Writer, standby: tuple[Tasks, PartitionLists], *, version: int) -> None:
+def _write_standby(
+    writer: ByteWriter, standby: tuple[TaskArrays, PartitionLists], *, version: int
+) -> None:
     tasks, lists = standby
     check_names(writer, tasks, version)
-    writer.int32(len(tasks))
+    writer.write_int32(len(tasks))
     for (subtopology, partition, name), partitions in zip(tasks, lists, strict=True):
-        writer.int32(subtopology)
-        writer.int32(partition)
+        writer.write_int32(subtopology)
+        writer.write_int32(partition)
         if version >= FIRST_NAMED_VERSION:
-            writer.utf16(name)
+            writer.write_utf16(name)
         _write_partitions(writer, partitions)
 
 
-def _read_dictionary(reader: Reader) -> Dictionary:
-    dictionary = tuple((reader.int32(), reader.modified_utf8()) for _ in range(_read_count(reader)))
+def _read_dictionary(reader: ByteReader) -> Dictionary:
+    dictionary = tuple(
+        (reader.read_int32(), reader.modified_utf8()) for _ in range(_read_count(reader))
+    )
     if isinstance(reader, _InfoReader):
         reader.dictionary = dictionary
     return dictionary
 
 
-def _write_dictionary(writer: Writer, dictionary: Dictionary) -> None:
-    writer.int32(len(dictionary))
+def _write_dictionary(writer: ByteWriter, dictionary: Dictionary) -> None:
+    writer.write_int32(len(dictionary))
     for index, topic in dictionary:
-        writer.int32(index)
+        writer.write_int32(index)
         writer.modified_utf8(topic)
 
 
-def _read_hosts(reader: _InfoReader, *, indexed: bool) -> Hosts:
+def _read_hosts(reader: _InfoReader, *, indexed: bool) -> HostPartitions:
     # If ``indexed``, topics refer to the dictionary.
     names: list[Host] = []
     lists = PartitionListsBuilder()
     topics = _TopicIndex(reader.dictionary) if indexed else None
     for _ in range(_read_count(reader)):
-        names.append((reader.modified_utf8(), reader.int32()))
+        names.append((reader.modified_utf8(), reader.read_int32()))
         if topics is None:
             _read_partitions(reader, lists)
         else:
             topics.read_partitions(reader, lists)
-    return Hosts(tuple(names), lists.lists(None if topics is None else topics.names))
+    return HostPartitions(tuple(names), lists.build_lists(None if topics is None else topics.names))
 
 
 class _TopicIndex:
@@ -400,11 +406,11 @@ class _TopicIndex:
         self._indexes = np.array(sorted(entry_of), np.int32)
         self._entries = np.array([entry_of[one] for one in self._indexes.tolist()], np.int32)
 
-    def read_partitions(self, reader: Reader, lists: PartitionListsBuilder) -> None:
+    def read_partitions(self, reader: ByteReader, lists: PartitionListsBuilder) -> None:
         count = _read_count(reader)
-        if count * _INDEXED.itemsize > reader.left:
+        if count * _INDEXED.itemsize > reader.remaining_bytes:
             reader.position = reader.end
-            reader.int32()
+            reader.read_int32()
         rows = np.frombuffer(reader.data, _INDEXED, count, reader.position)
         at = np.searchsorted(self._indexes, rows["topic"])
         known = at < len(self._indexes)
@@ -419,24 +425,24 @@ class _TopicIndex:
         reader.position += rows.nbytes
 
 
-def _write_hosts(writer: Writer, value: tuple[Hosts, Dictionary | None]) -> None:
+def _write_hosts(writer: ByteWriter, value: tuple[HostPartitions, Dictionary | None]) -> None:
     hosts, dictionary = value
     lists = hosts.partitions
-    writer.int32(len(hosts))
+    writer.write_int32(len(hosts))
     rows = np.empty(0, _INDEXED) if dictionary is None else _indexed_rows(writer, lists, dictionary)
     for index, (host, port) in enumerate(hosts.names):
         writer.modified_utf8(host)
-        writer.int32(port)
+        writer.write_int32(port)
         if dictionary is None:
             _write_partitions(writer, lists[index])
             continue
         start, stop = lists.start[index : index + 2].tolist()
-        writer.int32(stop - start)
+        writer.write_int32(stop - start)
         writer.raw(rows[start:stop].tobytes())
 
 
 def _indexed_rows(
-    writer: Writer, lists: PartitionLists, dictionary: Dictionary
+    writer: ByteWriter, lists: PartitionLists, dictionary: Dictionary
 ) -> NDArray[np.void]:
     if lists.topics == tuple(topic for _, topic in dictionary):
         # Decoded lists: a topic may have two indexes, and each partition keeps its own.
@@ -445,7 +451,7 @@ def _indexed_rows(
         index_of = {topic: index for index, topic in dictionary}
         for topic in (lists.topics[one] for one in sorted(set(lists.topic.tolist()))):
             if topic not in index_of:
-                writer.fail(f"topic {topic!r:.80} is not in the dictionary")
+                writer.raise_encoding_error(f"topic {topic!r:.80} is not in the dictionary")
         indexes = [index_of.get(topic, -1) for topic in lists.topics]
     rows = np.empty(len(lists.topic), _INDEXED)
     rows["partition"] = lists.partition

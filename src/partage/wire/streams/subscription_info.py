@@ -24,12 +24,12 @@ from partage.java.uuids import uuid_bytes, uuid_text
 from partage.wire.codec import Codec, codec_with_replacements, join_path
 from partage.wire.errors import EncodingError, UnsupportedVersionError
 from partage.wire.messages import load_message
-from partage.wire.primitives import Reader, Writer
+from partage.wire.primitives import ByteReader, ByteWriter
 from partage.wire.streams.arrays import (
     NO_TASKS,
     NO_VALUES,
+    TaskArrays,
     TaskKey,
-    Tasks,
     TasksBuilder,
     TaskValues,
     tasks_in_hash_order,
@@ -43,8 +43,8 @@ __all__ = [
     "UNKNOWN_OFFSET_SUM",
     "UNKNOWN_VERSION",
     "GroupedSums",
-    "Groups",
     "SubscriptionInfo",
+    "TaskGroups",
     "check_names",
     "decode_subscription_info",
     "encode_subscription_info",
@@ -60,7 +60,7 @@ FIRST_NAMED_VERSION = 10
 """The first version of both messages that has names of topologies."""
 
 
-class Groups(NamedTuple):
+class TaskGroups(NamedTuple):
     """Groups of consecutive Kafka Streams tasks with one sub-topology, for subscription versions 7
     to 9.
 
@@ -75,7 +75,7 @@ class Groups(NamedTuple):
     size: NDArray[np.int32]
 
 
-GroupedSums = tuple[TaskValues, "Groups | None"]
+GroupedSums = tuple[TaskValues, "TaskGroups | None"]
 """Offset sums and their groups; None if each run of one sub-topology is a group."""
 
 _TASK = np.dtype([("subtopology", ">i4"), ("partition", ">i4")])
@@ -92,7 +92,7 @@ def tasks_codec(version: int) -> Codec:
     A list is a count (int32), then two int32 per task. From version 10 on each task ends with its
     topology's name.
 
-    >>> list(tasks_codec(1).read(Reader(b"\0\0\0\1\0\0\0\0\0\0\0\2")))
+    >>> list(tasks_codec(1).read(ByteReader(b"\0\0\0\1\0\0\0\0\0\0\0\2")))
     [(0, 2, None)]
     """
     read = _read_tasks if version < FIRST_NAMED_VERSION else _read_named_tasks
@@ -108,7 +108,7 @@ def offset_sums_codec(version: int) -> Codec:
     return Codec(read, partial(_write_offset_sums, version=version))
 
 
-def check_names(writer: Writer, tasks: Tasks, version: int) -> None:
+def check_names(writer: ByteWriter, tasks: TaskArrays, version: int) -> None:
     """Raise an error if a Kafka Streams task has a topology name that the version cannot encode.
 
     Versions below 10 have no names; Kafka raises a TaskAssignmentException. ``writer`` has the
@@ -116,14 +116,16 @@ def check_names(writer: Writer, tasks: Tasks, version: int) -> None:
     """
     if tasks.topology is not None and version < FIRST_NAMED_VERSION:
         name = tasks.topologies[0]
-        writer.fail(f"topology {name!r:.80} is named: needs version {FIRST_NAMED_VERSION}")
+        writer.raise_encoding_error(
+            f"topology {name!r:.80} is named: needs version {FIRST_NAMED_VERSION}"
+        )
 
 
-def _read_count(reader: Reader) -> int:
-    return reader.count(reader.not_null(reader.int32()))
+def _read_count(reader: ByteReader) -> int:
+    return reader.check_array_length(reader.not_null(reader.read_int32()))
 
 
-def _read_rows(reader: Reader, layout: np.dtype[np.void], count: int) -> NDArray[np.void]:
+def _read_rows(reader: ByteReader, layout: np.dtype[np.void], count: int) -> NDArray[np.void]:
     """Decode many entries of fixed size of a Kafka Streams message at once, as a structured array.
 
     Args:
@@ -135,18 +137,18 @@ def _read_rows(reader: Reader, layout: np.dtype[np.void], count: int) -> NDArray
         TruncatedError: bytes are missing.
     """
     # The error has the offset of the first incomplete number.
-    whole = reader.left // layout.itemsize
+    whole = reader.remaining_bytes // layout.itemsize
     if count > whole:
         reader.position += whole * layout.itemsize
         while True:
-            reader.int32()
+            reader.read_int32()
     rows = np.frombuffer(reader.data, layout, count, reader.position)
     reader.position += rows.nbytes
     return rows
 
 
 def _read_unnamed_tasks(
-    reader: Reader, layout: np.dtype[np.void], count: int, name_length: str
+    reader: ByteReader, layout: np.dtype[np.void], count: int, name_length: str
 ) -> NDArray[np.void] | None:
     """Decode many Kafka Streams tasks at once, or return None if a task has a topology name.
 
@@ -156,7 +158,7 @@ def _read_unnamed_tasks(
         count: number of tasks.
         name_length: the field of ``layout`` for the length of the name.
     """
-    if count * layout.itemsize > reader.left:
+    if count * layout.itemsize > reader.remaining_bytes:
         return None  # bytes are missing
     rows = np.frombuffer(reader.data, layout, count, reader.position)
     absent = rows[name_length] <= 0 if name_length == "units" else rows[name_length] < 0
@@ -166,76 +168,76 @@ def _read_unnamed_tasks(
     return rows
 
 
-def _tasks_of(rows: NDArray[np.void]) -> Tasks:
-    return Tasks(rows["subtopology"].astype(np.int32), rows["partition"].astype(np.int32))
+def _tasks_of(rows: NDArray[np.void]) -> TaskArrays:
+    return TaskArrays(rows["subtopology"].astype(np.int32), rows["partition"].astype(np.int32))
 
 
-def _read_tasks(reader: Reader) -> Tasks:
+def _read_tasks(reader: ByteReader) -> TaskArrays:
     rows = _read_rows(reader, _TASK, _read_count(reader))
     return _tasks_of(rows) if len(rows) else NO_TASKS
 
 
-def _read_named_tasks(reader: Reader) -> Tasks:
+def _read_named_tasks(reader: ByteReader) -> TaskArrays:
     count = _read_count(reader)
     rows = _read_unnamed_tasks(reader, _UNNAMED_TASK, count, "units")
     if rows is not None:
         return _tasks_of(rows)
     builder = TasksBuilder()
     for _ in range(count):
-        builder.add(reader.int32(), reader.int32(), reader.utf16())
-    return builder.tasks()
+        builder.add_task(reader.read_int32(), reader.read_int32(), reader.read_utf16())
+    return builder.build_tasks()
 
 
-def _read_grouped_sums(reader: Reader) -> GroupedSums:
+def _read_grouped_sums(reader: ByteReader) -> GroupedSums:
     subtopologies, sizes, pieces = array("i"), array("i"), []
     for _ in range(_read_count(reader)):
-        subtopologies.append(reader.int32())
+        subtopologies.append(reader.read_int32())
         rows = _read_rows(reader, _PARTITION_SUM, _read_count(reader))
         sizes.append(len(rows))
         pieces.append(rows)
     every = np.concatenate(pieces) if pieces else np.empty(0, _PARTITION_SUM)
-    groups = Groups(np.array(subtopologies, np.int32), np.array(sizes, np.int32))
-    tasks = Tasks(np.repeat(*groups), every["partition"].astype(np.int32))
+    groups = TaskGroups(np.array(subtopologies, np.int32), np.array(sizes, np.int32))
+    tasks = TaskArrays(np.repeat(*groups), every["partition"].astype(np.int32))
     sums = TaskValues(tasks, every["sum"].astype(np.int64))
     return sums, None if all(map(np.array_equal, groups, _find_runs(tasks))) else groups
 
 
-def _read_named_sums(reader: Reader) -> GroupedSums:
+def _read_named_sums(reader: ByteReader) -> GroupedSums:
     count = _read_count(reader)
     rows = _read_unnamed_tasks(reader, _UNNAMED_SUM, count, "length")
     if rows is not None:
         return TaskValues(_tasks_of(rows), rows["sum"].astype(np.int64)), None
     builder, sums = TasksBuilder(), array("q")
     for _ in range(count):
-        subtopology, partition = reader.int32(), reader.int32()
-        sums.append(reader.int64())
-        builder.add(subtopology, partition, reader.nullable_string())
-    return TaskValues(builder.tasks(), np.array(sums, np.int64)), None
+        subtopology, partition = reader.read_int32(), reader.read_int32()
+        sums.append(reader.read_int64())
+        builder.add_task(subtopology, partition, reader.nullable_string())
+    return TaskValues(builder.build_tasks(), np.array(sums, np.int64)), None
 
 
-def _write_tasks(writer: Writer, tasks: Tasks, *, version: int) -> None:
-    writer.int32(len(tasks))
+def _write_tasks(writer: ByteWriter, tasks: TaskArrays, *, version: int) -> None:
+    writer.write_int32(len(tasks))
     check_names(writer, tasks, version)
     named = version >= FIRST_NAMED_VERSION
     if named and tasks.topology is not None:
         for subtopology, partition, name in tasks:
-            writer.int32(subtopology)
-            writer.int32(partition)
-            writer.utf16(name)
+            writer.write_int32(subtopology)
+            writer.write_int32(partition)
+            writer.write_utf16(name)
         return
     rows = np.zeros(len(tasks), _UNNAMED_TASK if named else _TASK)
     rows["subtopology"], rows["partition"] = tasks.subtopology, tasks.partition
     writer.raw(rows.tobytes())
 
 
-def _write_offset_sums(writer: Writer, grouped: GroupedSums, *, version: int) -> None:
+def _write_offset_sums(writer: ByteWriter, grouped: GroupedSums, *, version: int) -> None:
     sums, groups = grouped
     tasks = sums.tasks
     check_names(writer, tasks, version)
     if version < FIRST_NAMED_VERSION:
         _write_groups(writer, sums, groups or _find_runs(tasks))
         return
-    writer.int32(len(sums))
+    writer.write_int32(len(sums))
     if tasks.topology is None:
         rows = np.empty(len(sums), _UNNAMED_SUM)
         rows["subtopology"], rows["partition"] = tasks.subtopology, tasks.partition
@@ -243,38 +245,40 @@ def _write_offset_sums(writer: Writer, grouped: GroupedSums, *, version: int) ->
         writer.raw(rows.tobytes())
         return
     for (subtopology, partition, name), value in sums:
-        writer.int32(subtopology)
-        writer.int32(partition)
-        writer.int64(value)
+        writer.write_int32(subtopology)
+        writer.write_int32(partition)
+        writer.write_int64(value)
         if name is None:
-            writer.int16(-1)
+            writer.write_int16(-1)
         else:
-            writer.string(name)
+            writer.write_string(name)
 
 
-def _find_runs(tasks: Tasks) -> Groups:
+def _find_runs(tasks: TaskArrays) -> TaskGroups:
     """Find the runs of consecutive Kafka Streams tasks with the same sub-topology.
 
     The result has the sub-topology and the length of each run.
 
-    >>> _find_runs(Tasks.of([(0, 1), (0, 2), (1, 0)])).size.tolist()
+    >>> _find_runs(TaskArrays.from_tasks([(0, 1), (0, 2), (1, 0)])).size.tolist()
     [2, 1]
     """
     first = np.flatnonzero(np.diff(tasks.subtopology, prepend=tasks.subtopology[:1] - 1))
     sizes = np.diff(first, append=len(tasks)).astype(np.int32)
-    return Groups(tasks.subtopology[first], sizes)
+    return TaskGroups(tasks.subtopology[first], sizes)
 
 
-def _write_groups(writer: Writer, sums: TaskValues, groups: Groups) -> None:
+def _write_groups(writer: ByteWriter, sums: TaskValues, groups: TaskGroups) -> None:
     if int(groups.size.sum()) != len(sums):
-        writer.fail(f"groups of {int(groups.size.sum())} tasks for {len(sums)} offset sums")
+        writer.raise_encoding_error(
+            f"groups of {int(groups.size.sum())} tasks for {len(sums)} offset sums"
+        )
     rows = np.empty(len(sums), _PARTITION_SUM)
     rows["partition"], rows["sum"] = sums.tasks.partition, sums.value
-    writer.int32(len(groups.size))
+    writer.write_int32(len(groups.size))
     start = 0
     for subtopology, size in zip(groups.subtopology.tolist(), groups.size.tolist(), strict=True):
-        writer.int32(subtopology)
-        writer.int32(size)
+        writer.write_int32(subtopology)
+        writer.write_int32(size)
         writer.raw(rows[start : start + size].tobytes())
         start += size
 
@@ -323,14 +327,14 @@ class SubscriptionInfo:
     version: int
     latest_version: int = UNKNOWN_VERSION
     process: bytes = bytes(16)
-    previous: Tasks = NO_TASKS
-    standby: Tasks = NO_TASKS
+    previous: TaskArrays = NO_TASKS
+    standby: TaskArrays = NO_TASKS
     user_endpoint: bytes = b""
     offset_sums: TaskValues = NO_VALUES
     unique: int = 0
     error_code: int = 0
     client_tags: tuple[tuple[bytes, bytes], ...] = ()
-    groups: Groups | None = field(default=None, compare=False)
+    groups: TaskGroups | None = field(default=None, compare=False)
     trailing: int = 0
 
     @classmethod
@@ -371,7 +375,7 @@ class SubscriptionInfo:
         ([(0, 2, None)], TaskValues([]))
         """
         _check_versions(version, latest_version)
-        sums = TaskValues.of(offset_sums)
+        sums = TaskValues.from_mapping(offset_sums)
         if sums.tasks.topology is not None and version < FIRST_NAMED_VERSION:
             what = f"topologies have names only from version {FIRST_NAMED_VERSION} on"
             raise EncodingError(what, offset=0, field=_path("taskOffsetSums"), version=version)
@@ -432,7 +436,7 @@ class SubscriptionInfo:
         if self.version >= _FIRST_WITH_SUMS:
             return TaskValues(self.offset_sums.tasks.without_empty_names(), self.offset_sums.value)
         sums: dict[TaskKey, int] = dict.fromkeys(self.previous, LATEST_OFFSET)
-        return TaskValues.of(sums | dict.fromkeys(self.standby, UNKNOWN_OFFSET_SUM))
+        return TaskValues.from_mapping(sums | dict.fromkeys(self.standby, UNKNOWN_OFFSET_SUM))
 
     def previous_tasks(self) -> set[TaskKey]:
         """Return the Kafka Streams tasks that the member ran before this rebalance."""
@@ -476,11 +480,13 @@ def _check_versions(version: int, latest: int) -> None:
     raise UnsupportedVersionError(what, offset=0, field=_path("version"), version=version)
 
 
-def _divide_by_role(sums: TaskValues) -> tuple[Tasks, Tasks]:
+def _divide_by_role(sums: TaskValues) -> tuple[TaskArrays, TaskArrays]:
     values = sums.to_dict()
     previous = (task for task, value in values.items() if value == LATEST_OFFSET)
     standby = (task for task, value in values.items() if value != LATEST_OFFSET)
-    return Tasks.of(tasks_in_hash_order(previous)), Tasks.of(tasks_in_hash_order(standby))
+    return TaskArrays.from_tasks(tasks_in_hash_order(previous)), TaskArrays.from_tasks(
+        tasks_in_hash_order(standby)
+    )
 
 
 def _group_by_subtopology(sums: TaskValues) -> TaskValues:
@@ -500,7 +506,7 @@ def _group_by_subtopology(sums: TaskValues) -> TaskValues:
     ordered: dict[TaskKey, int] = {}
     for index in order:
         ordered |= groups[numbers[index]]
-    return TaskValues.of(ordered)
+    return TaskValues.from_mapping(ordered)
 
 
 # --- bytes -----------------------------------------------------------------------------------
@@ -540,13 +546,13 @@ def decode_subscription_info(data: bytes, *, latest: int = LATEST_VERSION) -> Su
     >>> decode_subscription_info(b"\0\0\0\x0c\0\0\0\x0e whatever").latest_version
     14
     """
-    reader = Reader(data)
+    reader = ByteReader(data)
     field, version = "version", -1
     try:
-        version = reader.int32()
+        version = reader.read_int32()
         if version > latest:
             field = "latestSupportedVersion"
-            supported = reader.int32()
+            supported = reader.read_int32()
             _check_versions(version, supported)
             return SubscriptionInfo(version, supported)
         field, reader.position = "", 0
@@ -558,7 +564,7 @@ def decode_subscription_info(data: bytes, *, latest: int = LATEST_VERSION) -> Su
         raise error.with_traceback(None) from None  # see `codec`
 
 
-def _decode(reader: Reader, version: int) -> SubscriptionInfo:
+def _decode(reader: ByteReader, version: int) -> SubscriptionInfo:
     # The caller has checked that the version is at most LATEST_VERSION.
     if not 1 <= version <= LATEST_VERSION:
         _check_versions(version, UNKNOWN_VERSION)
@@ -570,7 +576,7 @@ def _decode(reader: Reader, version: int) -> SubscriptionInfo:
     sums, groups = values.get("taskOffsetSums", (NO_VALUES, None))
     values["taskOffsetSums"] = sums
     known = {_ATTRIBUTES[name]: value for name, value in values.items()}
-    return SubscriptionInfo(**known, groups=groups, trailing=reader.left)
+    return SubscriptionInfo(**known, groups=groups, trailing=reader.remaining_bytes)
 
 
 def encode_subscription_info(info: SubscriptionInfo) -> bytes:
@@ -600,7 +606,7 @@ def encode_subscription_info(info: SubscriptionInfo) -> bytes:
     present = {
         f.name: values[f.name] for f in SUBSCRIPTION_INFO_DATA.fields if version in f.versions
     }
-    writer = Writer()
+    writer = ByteWriter()
     try:
         _codec(version).write(writer, present)
     except WireFormatError as error:

@@ -65,7 +65,7 @@ class GroupVersions:
     error_code: int = 0
 
     @property
-    def probing(self) -> bool:
+    def is_version_probe(self) -> bool:
         """Return whether this rebalance is a version probe (KIP-268).
 
         In a version probe, a member's version is too new for the leader, which replies without

@@ -23,7 +23,7 @@ def test_recorded_plans_come_out() -> None:
             if asked.counts and name in ("sticky", "cooperative-sticky"):
                 counts[name, asked.agrees] += 1
                 if not asked.agrees:
-                    reasons[group, found.number] = asked.why
+                    reasons[group, found.generation_number] = asked.why
     assert counts == {
         ("sticky", True): 47, ("sticky", False): 2,
         ("cooperative-sticky", True): 127, ("cooperative-sticky", False): 2,

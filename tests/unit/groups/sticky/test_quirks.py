@@ -17,11 +17,11 @@ from partage.groups.sticky.claims import (
     read_group_user_data,
     resolve_claims,
 )
-from partage.groups.sticky.general import _balance
+from partage.groups.sticky.general import _assign_and_balance
 from partage.groups.sticky.general_problem import build_general_problem
 from partage.groups.sticky.problem import Racks, StickyProblem
 from partage.groups.sticky.quirks.member_lists import ListBalancer
-from partage.kernels import form
+from partage.kernels import force_kernel_form
 from partage.model import Assignment, Claims, Problem
 from partage.testing import cluster, group
 from partage.wire.consumer_protocol import encode_sticky_user_data
@@ -248,8 +248,8 @@ def test_lists_and_arrays_decide_alike() -> None:
         owned, racks = resolve_claims(sticky, claimed), Racks(sticky, claimed.slots)
         table = build_general_problem(sticky, claimed, owned, racks, max_generation=3)
         expected, got = (
-            outcome(ListBalancer(table).decide),
-            outcome(lambda t=table: _balance(t)),
+            outcome(ListBalancer(table).assign_and_balance),
+            outcome(lambda t=table: _assign_and_balance(t)),
         )
         if isinstance(expected, str):
             assert got == expected
@@ -275,12 +275,12 @@ def test_user_data_read_together_and_one_by_one() -> None:
             del data[rng.choice([len(data), len(data), rng.randint(0, len(data))]) :]
             members.append(pg.Member(f"m{i}", names, user_data=bytes(data)))
         sticky = StickyProblem(Problem(pg.Group(members), where))
-        with form("interpreted"):
+        with force_kernel_form("interpreted"):
             slow = claims_of_user_data(sticky)
         claims, (generation, dated) = read_group_user_data(sticky)
-        slot, slots = sticky.locate(*claims[1:])
+        slot, slots = sticky.find_slots(*claims[1:])
         assert claims[0].tolist() == slow.member.tolist()
-        assert slots.keys[slot].tolist() == slow.slots.keys[slow.slot].tolist()
+        assert slots.sort_keys[slot].tolist() == slow.slots.sort_keys[slow.slot].tolist()
         assert generation.tolist() == slow.generation.tolist()
         assert dated.tolist() == slow.dated.tolist()
 

@@ -8,7 +8,7 @@ from tests.support.sticky_transfers import transfer_rows
 import partage as pg
 from partage.groups.registry import find
 from partage.groups.sticky.problem import StickyProblem
-from partage.groups.subscriptions import subscribed
+from partage.groups.subscriptions import add_user_data
 from partage.model import Problem
 from partage.testing import cluster, group
 from partage.wire.consumer_protocol import encode_sticky_user_data
@@ -161,8 +161,8 @@ def decided(strategy, topics, members):
     where = cluster(topics) if isinstance(topics, str) else topics
     one = find(strategy)
     sent = group(members) if isinstance(members, str) else members
-    sticky = StickyProblem(Problem(subscribed(one, with_data(sent), where).group, where))
-    found, _ = one.decide(sticky, -1)
+    sticky = StickyProblem(Problem(add_user_data(one, with_data(sent), where).group, where))
+    found, _ = one.decide_owners(sticky, -1)
     moving = transfer_rows(found, sticky)
     lists = " | ".join(
         f"{m}: {' '.join(f'{t}-{p}' for t, p in pairs) or '–'}"

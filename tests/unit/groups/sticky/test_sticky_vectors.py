@@ -13,7 +13,7 @@ import partage as pg
 from partage.groups.registry import find
 from partage.groups.sticky import StickyAssignorError
 from partage.groups.sticky.problem import StickyProblem
-from partage.kernels import form
+from partage.kernels import force_kernel_form
 from partage.model import Cluster, Group, Problem
 from partage.wire.consumer_protocol import encode_sticky_user_data
 
@@ -32,7 +32,7 @@ def answered(strategy, rounds):
     for one in rounds:
         sticky = StickyProblem(Problem(Group.from_json(one), Cluster.from_json(one)))
         try:
-            decision, generation = find(strategy).decide(sticky, generation)
+            decision, generation = find(strategy).decide_owners(sticky, generation)
         except StickyAssignorError as refusal:
             return [*out, {"error": refusal.java_exception}]
         given = {m: [list(p) for p in pairs] for m, pairs in decision.to_pairs(sticky).items()}
@@ -55,7 +55,7 @@ def test_every_line_comes_out_as_printed(strategy) -> None:
 def test_compiled_kernels_print_the_same(strategy) -> None:
     """The same lines with every kernel compiled."""
     pytest.importorskip("numba")
-    with form("compiled"):
+    with force_kernel_form("compiled"):
         for line in lines(strategy):
             assert answered(strategy, line["rounds"]) == line["out"]
 

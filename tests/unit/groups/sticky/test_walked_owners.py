@@ -52,7 +52,7 @@ def test_undoing_fills_the_map_anew_from_its_copy() -> None:
     """The copy is in a smaller table, the map keeps its slots: another order than without it."""
     made = owners()
     made.remove_fixed(aside())
-    made.restore()
+    made.restore_copy()
     made.add_fixed()
     assert named(made) == PUT_BACK_AFTER_UNDO
 

@@ -28,7 +28,7 @@ class ListBalancer:
     """One run of Kafka's sticky algorithm on Python lists, for reports of missing partitions.
 
     It follows Kafka's class step by step, because partitions that members report but that do not
-    exist may get two owners. `decide` returns the result.
+    exist may get two owners. `assign_and_balance` returns the result.
 
     Args:
         inputs: valid claims and unassigned partitions of the group.
@@ -46,10 +46,10 @@ class ListBalancer:
         self._class = subscriptions.of_member.tolist()
         self._listed = [one.tolist() for one in subscriptions.listed]
         self._wanted = [set(one) for one in self._listed]
-        self._shared = subscriptions.shared.tolist()
+        self._shared = subscriptions.topics_with_several_subscribers.tolist()
         self._previous: list[int] = inputs.previous.tolist()
         self._walk: list[list[int]] = [[] for _ in range(len(sticky.topics))]
-        for s in slots.walk.tolist():
+        for s in slots.search_order.tolist():
             self._walk[self._topic[s]].append(s)
         self._racks = [
             set(inputs.racks.rack[a:b].tolist())
@@ -57,7 +57,7 @@ class ListBalancer:
         ]
         self._rack = inputs.racks.of_member.tolist()
         self._subscribers = [
-            [m for m in sticky.visit for t in self._listed[self._class[m]] if t == k]
+            [m for m in sticky.members_in_map_order for t in self._listed[self._class[m]] if t == k]
             for k in range(len(sticky.topics))
         ]
         self._owners = OwnerMap(sticky)
@@ -74,7 +74,7 @@ class ListBalancer:
         self._loop: EndlessLoop | None = None
         self._movements = PartitionMovements(names, self._topic, slots.number.tolist())
 
-    def decide(self) -> Decision:
+    def assign_and_balance(self) -> Decision:
         """Assign the unassigned partitions, balance the members' loads and return the result."""
         fresh = self._queue[-1][0] == 0
         self._assign_unassigned()
@@ -88,14 +88,14 @@ class ListBalancer:
         before = self._best = self._copy()
         moved = False
         if not self._inputs.revoked:
-            self._improve(free)
+            self._move_until_even(free)
         if self._loop is None:
-            moved = self._improve(every)
+            moved = self._move_until_even(every)
         if self._loop is not None:
             self.have = self._best
         elif not fresh and moved and self._score(self.have) >= self._score(before):
             self.have = before
-            self._owners.restore()
+            self._owners.restore_copy()
         self._owners.add_fixed()
         lists = {**self.have, **fixed}
         start = np.zeros(len(lists) + 1, np.int32)
@@ -107,11 +107,11 @@ class ListBalancer:
         # Subscribers on a rack of a replica come first.
         waiting = self._inputs.free.tolist()
         if self._inputs.racks.active:
-            waiting = [s for s in waiting if not self._assign(s, by_rack=True)]
+            waiting = [s for s in waiting if not self._assign_partition(s, by_rack=True)]
         for s in waiting:
-            self._assign(s, by_rack=False)
+            self._assign_partition(s, by_rack=False)
 
-    def _assign(self, slot: int, *, by_rack: bool) -> bool:
+    def _assign_partition(self, slot: int, *, by_rack: bool) -> bool:
         """Assign partition ``slot`` to its least loaded subscriber; return False if none exists.
 
         With ``by_rack`` only subscribers without a rack or on the rack of a replica count.
@@ -127,7 +127,7 @@ class ListBalancer:
             return True
         return False
 
-    def _improve(self, slots: list[int]) -> bool:
+    def _move_until_even(self, slots: list[int]) -> bool:
         """Try to move each given partition until no attempt succeeds; return whether any moved.
 
         ``slots`` are the partitions, in the order of the attempts.
@@ -135,7 +135,7 @@ class ListBalancer:
         moved_at_all, repeated = False, RepeatedState()
         while self._pass(slots):
             moved_at_all = True
-            if repeated.matches(self._snapshot()):
+            if repeated.is_repeated(self._snapshot()):
                 # An earlier state recurs, so Kafka's class would loop forever.
                 self._loop = self._describe_loop(slots, repeated)
                 break
@@ -148,7 +148,7 @@ class ListBalancer:
                 break
             target = self._better_owner(slot)
             if target is not None:
-                moved.append(self._move(slot, target))
+                moved.append(self._move_partition(slot, target))
                 if self._watches and self._is_better():
                     self._best = self._copy()
         return moved
@@ -170,13 +170,15 @@ class ListBalancer:
     def _snapshot(self) -> object:
         # All that decides the next passes: two equal snapshots prove an endless loop.
         lists = {m: sorted(slots) for m, slots in self.have.items()}
-        return lists, dict(self._holder), list(self._queue), self._movements.state()
+        return lists, dict(self._holder), list(self._queue), self._movements.comparable_state()
 
     def _describe_loop(self, slots: list[int], repeated: RepeatedState) -> EndlessLoop:
         # This runs the passes of one more period.
         moving = {slot for _ in range(repeated.length) for slot in self._pass(slots)}
-        keys = self._slots.keys
-        names = self._inputs.names(np.array(sorted(moving, key=lambda slot: int(keys[slot]))))
+        keys = self._slots.sort_keys
+        names = self._inputs.partition_names(
+            np.array(sorted(moving, key=lambda slot: int(keys[slot])))
+        )
         return EndlessLoop(repeated.passes, repeated.length, names)
 
     def _better_owner(self, slot: int) -> int | None:
@@ -198,24 +200,24 @@ class ListBalancer:
                 return next(self._in_queue(self._topic[slot]))
         return None
 
-    def _move(self, slot: int, target: int) -> int:
+    def _move_partition(self, slot: int, new_owner: int) -> int:
         """Move a partition, or another one of its topic back; return the one that was moved.
 
         Args:
             slot: the partition, as an index of the sorted partitions.
-            target: the member that gets it.
+            new_owner: the member that gets it.
         """
         # Kafka may move another partition of the topic back to the target instead.
-        slot = self._movements.partition_to_move(slot, self._holder[slot], target)
+        slot = self._movements.partition_to_move(slot, self._holder[slot], new_owner)
         holder = self._holder[slot]
         self._leave_queue(holder)
-        self._leave_queue(target)
-        self._movements.record(slot, holder, target)
+        self._leave_queue(new_owner)
+        self._movements.record_move(slot, holder, new_owner)
         if slot in self.have[holder]:
             self.have[holder].remove(slot)
-        self.have[target].append(slot)
-        self._holder[slot] = target
-        self._join_queue(target)
+        self.have[new_owner].append(slot)
+        self._holder[slot] = new_owner
+        self._join_queue(new_owner)
         self._join_queue(holder)
         return slot
 
@@ -271,14 +273,14 @@ class ListBalancer:
         return null_pointer_error(self._inputs, slot)
 
 
-class _JavaSet:
+class _JavaHashSet:
     """Model of a Java ``HashSet`` of partitions, for its iteration order."""
 
     def __init__(self) -> None:
         self.hashes: dict[int, int] = {}
         self.table = 16
 
-    def add(self, slot: int, hashed: int) -> None:
+    def add_slot(self, slot: int, hashed: int) -> None:
         """Add partition ``slot`` to the modelled set; ``hashed`` is its Java hash code."""
         self.hashes[slot] = hashed
         # The table grows as Java's does and never shrinks.
@@ -292,7 +294,7 @@ class _JavaSet:
         if len(self.hashes) * 4 > self.table * 3:
             self.table *= 2
 
-    def first(self) -> int:
+    def first_slot(self) -> int:
         """Return the first partition in the iteration order of the Java ``HashSet``."""
         spread = [(h & 0xFFFFFFFF) >> 16 ^ (h & 0xFFFFFFFF) for h in self.hashes.values()]
         buckets = [one & (self.table - 1) for one in spread]
@@ -314,10 +316,12 @@ class PartitionMovements:
         self._topic, self._number = topic, number
         self._hash = [string_hash(name) for name in names]
         self._net: dict[int, tuple[int, int]] = {}
-        self._sets: dict[tuple[int, int, int], _JavaSet] = {}
+        self._sets: dict[tuple[int, int, int], _JavaHashSet] = {}
 
-    def record(self, slot: int, old: int, new: int) -> None:
-        """Record that partition ``slot`` moves from member ``old`` to member ``new``."""
+    def record_move(self, slot: int, old_owner: int, new_owner: int) -> None:
+        """Record that partition ``slot`` moves from member ``old_owner`` to member
+        ``new_owner``.
+        """
         k = self._topic[slot]
         if slot in self._net:
             # A partition that has moved before keeps its first owner as the source.
@@ -326,25 +330,26 @@ class PartitionMovements:
             del same_pair.hashes[slot]
             if not same_pair.hashes:
                 del self._sets[k, source, target]
-            if source == new:
+            if source == new_owner:
                 return
-            old = source
-        self._net[slot] = (old, new)
+            old_owner = source
+        self._net[slot] = (old_owner, new_owner)
         hashed = 31 * (31 + self._number[slot]) + self._hash[k]
-        self._sets.setdefault((k, old, new), _JavaSet()).add(slot, hashed)
+        self._sets.setdefault((k, old_owner, new_owner), _JavaHashSet()).add_slot(slot, hashed)
 
-    def partition_to_move(self, slot: int, old: int, new: int) -> int:
-        """Return a partition that can move back to member ``new``, else the partition ``slot``.
+    def partition_to_move(self, slot: int, old_owner: int, new_owner: int) -> int:
+        """Return a partition that can move back to member ``new_owner``, else the partition
+        ``slot``.
 
-        It is one of the same topic that moved from ``new`` to ``old`` before; moving it back undoes
-        one move (Kafka's ``getTheActualPartitionToBeMoved``).
+        It is one of the same topic that moved from ``new_owner`` to ``old_owner`` before; moving it
+        back undoes one move (Kafka's ``getTheActualPartitionToBeMoved``).
         """
         if slot in self._net:
-            old = self._net[slot][0]
-        opposite = self._sets.get((self._topic[slot], new, old))
-        return slot if opposite is None else opposite.first()
+            old_owner = self._net[slot][0]
+        opposite = self._sets.get((self._topic[slot], new_owner, old_owner))
+        return slot if opposite is None else opposite.first_slot()
 
-    def state(self) -> object:
+    def comparable_state(self) -> object:
         """Return all recorded moves as one comparable value, for the detection of endless loops."""
         sets = {key: (one.table, list(one.hashes)) for key, one in self._sets.items()}
         return dict(self._net), sets
@@ -366,10 +371,10 @@ class OwnerMap:
         # partition from the map, and adds them again at the end. This changes the order of other
         # members only in buckets that are or were trees: a tree's root moves to the front with each
         # removal or insertion, and a small tree becomes a chain again.
-        self._table = self._filled(sticky.visit, DEFAULT_TABLE)
+        self._table = self._filled(sticky.members_in_map_order, DEFAULT_TABLE)
         self._copy: list[int] = []
         self._aside: list[int] = []
-        self.order = self._table.order()
+        self.order = self._table.iteration_order()
 
     def remove_fixed(self, fixed: Collection[int]) -> None:
         """Remove members from the modelled map that can neither lose nor get a partition.
@@ -377,32 +382,32 @@ class OwnerMap:
         ``fixed`` are these members.
         """
         if fixed:
-            visit = self._sticky.visit
+            visit = self._sticky.members_in_map_order
             # Kafka removes them in the iteration order of another map, which was created with the
             # number of all members as capacity.
-            iterated = self._filled(visit, table_for_capacity(len(visit))).order()
+            iterated = self._filled(visit, table_for_capacity(len(visit))).iteration_order()
             leaving = [m for m in iterated if m in fixed]
             for m in leaving:
                 self._table.remove(m)
-            self._aside = self._filled(leaving, DEFAULT_TABLE).order()
-            self.order = self._table.order()
+            self._aside = self._filled(leaving, DEFAULT_TABLE).iteration_order()
+            self.order = self._table.iteration_order()
         self._copy = self.order
 
-    def restore(self) -> None:
+    def restore_copy(self) -> None:
         """Refill the modelled map from its copy, as Kafka does when it undoes partition moves."""
         self._table.clear()
-        for m in self._filled(self._copy, DEFAULT_TABLE).order():
+        for m in self._filled(self._copy, DEFAULT_TABLE).iteration_order():
             self._table.put(m)
 
     def add_fixed(self) -> None:
         """Add the members again that `remove_fixed` removed from the modelled map."""
         for m in self._aside:
             self._table.put(m)
-        self.order = self._table.order()
+        self.order = self._table.iteration_order()
 
     def _filled(self, members: list[int], slots: int) -> HashTable:
         rank = self._sticky.problem.group.member_rank
-        table = HashTable(self._sticky.hashes, slots, rank.tolist())
+        table = HashTable(self._sticky.member_hash_codes, slots, rank.tolist())
         for m in members:
             table.put(m)
         return table

@@ -31,7 +31,7 @@ def unassigned_along_walk(
     sticky: StickyProblem,
     walk: Int32Array,
     claims: tuple[Int32Array, Int32Array],
-    place: NDArray[np.int64],
+    sort_key: NDArray[np.int64],
 ) -> Int32Array:
     """Return the partitions that Kafka's class regards as unassigned, if some reports are invalid.
 
@@ -41,14 +41,14 @@ def unassigned_along_walk(
         sticky: the problem, which has the iteration order of members.
         walk: the partitions in the order in which Kafka numbers them, from 0 for each topic.
         claims: members and slots of the valid reports, in the order sent.
-        place: int64[S], sort key of all slots: the topic's rank above bit 32, the number plus 2**31
-            below.
+        sort_key: int64[S], sort key of all slots: the topic's rank above bit 32, the number plus
+            2**31 below.
 
     Raises:
         StickyAssignorError: Java's sort detects the overflow (``IllegalArgumentException``).
     """
-    order = _sort_as_java(sticky, *claims, place)
-    position = np.full(len(place), -1, np.int64)
+    order = _sort_as_java(sticky, *claims, sort_key)
+    position = np.full(len(sort_key), -1, np.int64)
     position[walk] = np.arange(len(walk))
     at = position[order]
     # The comparison continues as long as each kept slot is met after the one before.
@@ -70,7 +70,7 @@ def _sort_as_java(
     if (key[last] - key[first]).max() < _HALF:
         return order
     visited = np.empty(sticky.members, np.int32)
-    visited[sticky.owners] = np.arange(sticky.members, dtype=np.int32)
+    visited[sticky.members_in_assignment_order] = np.arange(sticky.members, dtype=np.int32)
     filled = kept[np.argsort(visited[member], kind="stable")]
     pairs = list(zip(place[filled].tolist(), filled.tolist(), strict=True))
     try:
