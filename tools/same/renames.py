@@ -61,9 +61,11 @@ def find(name: str) -> Any:
     Raises:
         LookupError: this version has the object under none of its names.
     """
+    # A later module may have the name of an earlier one: the names before a rename stay candidates.
     candidates = [name]
     for rename in load():
-        candidates.append(replace(candidates[-1], rename))
+        renamed = (replace(one, rename) for one in candidates)
+        candidates += [one for one in renamed if one not in candidates]
     for candidate in reversed(candidates):
         for value in _resolve(candidate):
             return value
