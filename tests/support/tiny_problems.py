@@ -46,13 +46,18 @@ class Tiny:
             yield dict(zip(self.open, owners, strict=True))
 
     def keepers(self) -> dict[tuple[str, int], set[str]]:
-        """The claimants of the highest generation, for each claimed partition."""
+        """The claimants of the highest generation, for each claimed partition.
+
+        Claims of members that do not subscribe to the topic only count if there are no others.
+        """
         out = {}
         for tp in self.partitions:
-            claims = [(m.generation, m.id) for m in self.group if tp in list(m.owned)]
-            newest = max((g for g, _ in claims), default=None)
+            claims = [
+                ((tp[0] in m.topics, m.generation), m.id) for m in self.group if tp in list(m.owned)
+            ]
+            newest = max((rank for rank, _ in claims), default=None)
             if claims:
-                out[tp] = {m for g, m in claims if g == newest}
+                out[tp] = {m for rank, m in claims if rank == newest}
         return out
 
 
