@@ -538,7 +538,9 @@ class Capture(Closes):
         self._process = subprocess.Popen(command)
 
     def close(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
+        """End the capture, unless it has ended."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
         code = self._process.wait(timeout=60)
         assert code == 0, f"capture --follow ended with {code}"
 
