@@ -13,7 +13,14 @@ from partage.errors import UnknownStrategyError
 from partage.streams.high_availability import HighAvailability
 from partage.streams.kip1071_sticky import SERVER_ASSIGNORS, ServerSticky
 from partage.streams.problem import TaskPlan, TaskProblem
-from partage.streams.sticky import FallbackPrior, LegacySticky, PublicSticky, PublicStickyPreserving
+from partage.streams.sticky import (
+    FallbackPrior,
+    LegacySticky,
+    PublicSticky,
+    PublicSticky44,
+    PublicStickyPreserving,
+    PublicStickyPreserving44,
+)
 
 __all__ = [
     "EARLY_RELEASES", "KIP_441_DOCUMENT", "LEADER_NAMES", "Kip441Proposal", "TaskAssignor",
@@ -104,6 +111,8 @@ _MAIN_LINE: tuple[Callable[[], TaskAssignor], ...] = (
     PublicSticky,
     PublicStickyPreserving,
 )
+#: Assignors of 4.4 whose class has the same name as one of 4.3: only their own names find them.
+_NEXT_RELEASE: tuple[TaskAssignor, ...] = (PublicSticky44(), PublicStickyPreserving44())
 # Named by string, because no module imports `partage.legacy`.
 _LEGACY = (
     "partage.legacy.kip441_document:Kip441Document",
@@ -121,8 +130,9 @@ def _legacy_classes() -> tuple[Callable[[], TaskAssignor], ...]:
 def find_task_assignors() -> dict[str, TaskAssignor]:
     """Return all task assignors of classic Kafka Streams groups by name, the default first.
 
-    The group coordinator's assignors (`partage.streams.kip1071_sticky.SERVER_ASSIGNORS`) are not
-    included, because their input differs: members instead of clients.
+    Not included are those of a later release, such as ``streams:sticky@4.4``, and the group
+    coordinator's (`partage.streams.kip1071_sticky.SERVER_ASSIGNORS`), whose input differs: members
+    instead of clients.
 
     >>> list(find_task_assignors())[:2]
     ['streams:high-availability', 'streams:legacy-sticky']
@@ -151,8 +161,11 @@ def find_assignor(name: str) -> TaskAssignor:
             return one
     if name in LEADER_NAMES:
         return known[HighAvailability.name]
-    close = get_close_matches(name, known, n=2)
-    raise UnknownStrategyError(name, known=list(known), close=close)
+    for one in _NEXT_RELEASE:
+        if name in {one.name, one.name.removeprefix("streams:")}:
+            return one
+    names = [*known, *(one.name for one in _NEXT_RELEASE)]
+    raise UnknownStrategyError(name, known=names, close=get_close_matches(name, names, n=2))
 
 
 def describe_task_assignors() -> list[TaskRow]:
@@ -161,7 +174,9 @@ def describe_task_assignors() -> list[TaskRow]:
     >>> [row.name for row in describe_task_assignors()[-2:]]
     ['streams:server-sticky', 'streams:server-sticky@4.3']
     """
-    every: list[TaskAssignor | ServerSticky] = [*find_task_assignors().values(), *SERVER_ASSIGNORS]
+    every: list[TaskAssignor | ServerSticky] = [
+        *find_task_assignors().values(), *_NEXT_RELEASE, *SERVER_ASSIGNORS,
+    ]  # fmt: skip
     docs = [cleandoc(type(one).__doc__ or "") for one in every]
     return [
         TaskRow(one.name, doc.partition("\n")[0], one.exact_to, doc)

@@ -1,4 +1,4 @@
-"""The sticky task assignors of kafka-streams 4.3.1.
+"""The sticky task assignors of kafka-streams 4.3.1, and the public ones of 4.4.0.
 
 `StickyCore` has the steps that they share with the assignor of 0.11
 (`partage.legacy.streams_0_x`).
@@ -23,7 +23,9 @@ __all__ = [
     "FallbackPrior",
     "LegacySticky",
     "PublicSticky",
+    "PublicSticky44",
     "PublicStickyPreserving",
+    "PublicStickyPreserving44",
     "StickyCore",
     "TaskPairs",
 ]
@@ -89,7 +91,7 @@ class StickyCore:
         draft: assignment under construction.
         given: active and standby tasks of each client in the order of their assignment.
         map_order: clients in the iteration order of Kafka's map of clients.
-        quota: active tasks per thread that a client keeps.
+        quota: active tasks per thread that a client keeps, rounded down.
         previous_active: dict from task to the client that ran it.
         previous_standby: dict from task to the clients with its state, in the order of their hash
             set.
@@ -101,6 +103,7 @@ class StickyCore:
         problem: TaskProblem,
         *,
         capacity_breaks_ties: bool = True,
+        rounds_up: bool = False,
         hash_of: Callable[[TaskId], int] = task_hash,
         in_order: Callable[[Iterable[TaskId]], list[TaskId]] | None = None,
     ) -> None:
@@ -110,6 +113,7 @@ class StickyCore:
         self.map_order = problem.client_map_order
         self.quota = len(problem.tasks) // sum(problem.thread_counts)
         self._ties = capacity_breaks_ties
+        self._rounds_up, self._threads = rounds_up, sum(problem.thread_counts)
         self._pairs = TaskPairs(len(problem.tasks))
         self._collect_previous_tasks(
             in_order or (lambda tasks: sorted(tasks, key=task_order_key)), hash_of
@@ -175,7 +179,12 @@ class StickyCore:
 
         The quota grows with the client's number of threads.
         """
-        return len(self.draft.active[client]) < self.draft.capacity[client] * self.quota
+        threads = self.draft.capacity[client]
+        if self._rounds_up:  # from 4.4 on: the client's share of all tasks, rounded up
+            most = -(-len(self.problem.tasks) * threads // self._threads)
+        else:
+            most = threads * self.quota
+        return len(self.draft.active[client]) < most
 
     def assign_previous(self, tasks: Iterable[int], *, ignore_quota: bool = False) -> list[int]:
         """Assign Kafka Streams tasks to the clients that ran them, or else to clients with a
@@ -440,6 +449,7 @@ class PublicSticky:
         " (tasks hashed as task ids)"
     )
     preserve = False
+    rounds_up = False
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
         """Assign all tasks of a Kafka Streams application to its clients (application instances).
@@ -449,7 +459,7 @@ class PublicSticky:
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
         """
-        core = StickyCore(problem, capacity_breaks_ties=False)
+        core = StickyCore(problem, capacity_breaks_ties=False, rounds_up=self.rounds_up)
         draft = core.draft
         every = problem.task_hash_order(problem.task_hash_order(problem.task_arrival), copied=True)
         clients = problem.client_hash_order(core.map_order)
@@ -483,4 +493,41 @@ class PublicStickyPreserving(PublicSticky):
     """
 
     name = "streams:sticky-preserving"
+    preserve = True
+
+
+class PublicSticky44(PublicSticky):
+    """Sticky task assignor of Kafka Streams 4.4 (KIP-924), which keeps more tasks in place.
+
+    A client keeps its share of all active tasks, rounded up. Up to 4.3 it keeps ``tasks //
+    threads`` of them per thread: with fewer tasks than threads none, and otherwise up to one per
+    thread less than its share.
+
+    Exact to ``org.apache.kafka.streams.processor.assignment.assignors.StickyTaskAssignor`` of
+    kafka-streams 4.4.0, tasks hashed as task ids.
+
+    >>> from partage.streams import ClientState, ProcessId, TaskId
+    >>> tasks = [TaskId(0, n) for n in range(3)]
+    >>> clients = [ClientState(ProcessId(0, 1), previous_active=tasks[:2]),
+    ...            ClientState(ProcessId(0, 2))]
+    >>> [one().assign(TaskProblem(clients, tasks, tasks)).active
+    ...  for one in (PublicSticky, PublicSticky44)]
+    [((1, 2), (0,)), ((0, 1), (2,))]
+    """
+
+    name = "streams:sticky@4.4"
+    exact_to = PublicSticky.exact_to.replace("4.3.1", "4.4.0")
+    rounds_up = True
+
+
+class PublicStickyPreserving44(PublicSticky44):
+    """KIP-924's sticky task assignor of Kafka Streams 4.4 that keeps every active task in place.
+
+    It differs from `PublicStickyPreserving` as `PublicSticky44` does from `PublicSticky`: in which
+    clients with a standby get a task that no client ran.
+
+    Exact to Kafka's class of 4.4.0 with ``mustPreserveActiveTaskAssignment``.
+    """
+
+    name = "streams:sticky-preserving@4.4"
     preserve = True

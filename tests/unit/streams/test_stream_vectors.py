@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.stream_problems import ANSWERS, answer, lines, server_answer
+from tests.support.stream_problems import ANSWERS, ANSWERS_44, answer, lines, server_answer
 
 from partage.errors import InvalidConfigError
 from partage.streams import TaskId
@@ -27,6 +27,16 @@ def test_every_line_comes_out_as_printed(kind) -> None:
     assert len(problems) == 100
     for number, one in enumerate(problems, 1):
         assert answer(kind, one) == as_printed(one["out"]), f"{kind} line {number}"
+
+
+@pytest.mark.parametrize("kind", sorted(ANSWERS_44))
+def test_the_assignors_of_4_4_decide_as_its_classes(kind) -> None:
+    """All 100 problems of the kind, as kafka-streams 4.4.0 printed them; 4.3 decides otherwise."""
+    problems = lines(f"{kind}-4.4")
+    assert len(problems) == 100
+    for number, one in enumerate(problems, 1):
+        assert answer(kind, one, ANSWERS_44) == one["out"], f"{kind} line {number}"
+    assert any(answer(kind, one) != one["out"] for one in problems)
 
 
 def test_the_vectors_reach_what_is_hard() -> None:
