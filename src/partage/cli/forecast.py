@@ -19,6 +19,8 @@ from partage.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.table import Table
 
     from partage.forecasts.rolling import Deployment, RolloutForecast
@@ -246,7 +248,7 @@ def _print(
     from partage.forecasts.rolling import kubernetes_lines
 
     now = rows[0]
-    best = min(rows, key=lambda row: row.unread.best)
+    best = _best_settings(rows)
     deployment, restart = now.deployment, now.deployment.restart
     pods = _replaced_members(deployment)
     origin = f"learnt from {restart.count}" if restart.count else "given"
@@ -264,7 +266,7 @@ def _print(
             f"{restart.median:.1f} s ({restart.low:.1f} to {restart.high:.1f}, {origin}); session "
             f"timeout {deployment.session_s:g} s; LeaveGroup at shutdown: "
             f"{'yes' if deployment.leaves and not deployment.policy.static else 'no'}"
-            f"{_ASSUMED if source.leave_is_assumed else ''}"
+            f"{_ASSUMED if source.leave_is_assumed and not deployment.policy.static else ''}"
         ),
         _table(rows, best, source),
     )
@@ -291,6 +293,40 @@ def _print(
         )
     for line in (*lines, *kubernetes_lines(best.deployment)):
         print_tables(styled_name(f"  {line}", "dim" if line.startswith("#") else ""))
+
+
+def _best_settings(rows: Sequence[RolloutForecast]) -> RolloutForecast:
+    """Return the forecast with the least unread time, or an equal one whose settings differ less.
+
+    Forecasts whose intervals overlap are equal. If that of the present settings overlaps with the
+    least one, no settings are recommended, and the result is the least one.
+
+    Args:
+        rows: the forecast for the present settings, then alternatives.
+    """
+    now, least = rows[0], min(rows, key=lambda row: row.unread.best)
+    if least is now or least.unread.high >= now.unread.low:
+        return least
+    equal = [
+        row
+        for row in rows
+        if row.unread.low <= least.unread.high and row.unread.high < now.unread.low
+    ]
+    return min(
+        equal, key=lambda row: (_count_changes(row.deployment, now.deployment), row.unread.best)
+    )
+
+
+def _count_changes(one: Deployment, other: Deployment) -> int:
+    """Return how many settings of a group and its pods differ between two deployments."""
+    settings = (
+        (
+            each.policy.protocol, each.policy.short, each.policy.static, each.session_s,
+            each.max_surge, each.max_unavailable,
+        )
+        for each in (one, other)
+    )  # fmt: skip
+    return sum(a != b for a, b in zip(*settings, strict=True))
 
 
 def _replaced_members(deployment: Deployment) -> str:
