@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from partage.groups.api import PlainStrategy
-from partage.groups.dialects.kafka_python import assign_sticky
 from partage.groups.dialects.problem import PeerProblem, assign_ranges, assign_round_robin
+from partage.groups.dialects.sticky_core import assign_as_python_clients
 from partage.groups.dialects.user_data import RemembersAssignment, decode_claims
 from partage.model import Plan, Problem
 from partage.model.repeated_state import endless_loop_fields
@@ -116,5 +116,5 @@ class AiokafkaSticky(RemembersAssignment):
         """
         peer = PeerProblem(problem)
         claims = [decode_claims(m.user_data, version_first=False) for m in problem.group]
-        lists, loop = assign_sticky(peer, claims, undoes_exchanges=False)
+        lists, loop = assign_as_python_clients(peer, claims, undoes_exchanges=False)
         return peer.build_plan(lists, **endless_loop_fields(loop, self.exact_to))

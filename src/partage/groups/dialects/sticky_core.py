@@ -2,9 +2,9 @@
 
 kafka-python, aiokafka and librdkafka ported ``AbstractStickyAssignor`` before Kafka added a
 separate algorithm for equal subscriptions, so they run this one for every group.
-`GeneralAssignment` is the common part of the ports. The modules `kafka_python` and `librdkafka`
-have the differences: how claims conflict, in which order partitions are visited, and what a move
-does. A slot is a numbered partition (see `problem`).
+`GeneralAssignment` is the common part of the ports. `assign_as_python_clients` adds the rules of
+kafka-python and aiokafka, module `librdkafka` those of librdkafka: how claims conflict, in which
+order partitions are visited, and what a move does. A slot is a numbered partition (see `problem`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from partage.groups.dialects.problem import PeerProblem
+from partage.groups.dialects.problem import PeerAssignorError, PeerProblem
+from partage.groups.dialects.user_data import Claims
 from partage.model.repeated_state import EndlessLoop, RepeatedState
 
 __all__ = [
-    "GeneralAssignment", "SettledClaims", "SortedMembers", "owned_slots_in_turns", "run_to_end",
-    "subscriptions_identical",
+    "GeneralAssignment", "SettledClaims", "SortedMembers", "assign_as_python_clients",
+    "owned_slots_in_turns", "run_to_end", "subscriptions_identical",
 ]  # fmt: skip
 
 
@@ -40,8 +42,8 @@ class SettledClaims:
 class GeneralAssignment(ABC):
     """Base class of the sticky assignors of non-Java clients (the algorithm of Kafka 2.3 and 2.4).
 
-    An instance is used for one call of `run`. A "slot" is a partition, as an index of the sorted
-    partitions.
+    An instance is used for one call of `assign_and_balance`. A "slot" is a partition, as an index
+    of the sorted partitions.
 
     Args:
         peer: members, topics and partitions as the client sees them.
@@ -51,7 +53,7 @@ class GeneralAssignment(ABC):
 
     Attributes:
         owner: the member that the client considers the owner of each slot, -1 for none.
-        lists: the slots of each member, after `run`.
+        lists: the slots of each member, after `assign_and_balance`.
         loop: the endless loop of the client, None if it returns.
     """
 
@@ -406,3 +408,226 @@ def owned_slots_in_turns(peer: PeerProblem, claims: SettledClaims) -> list[int]:
         else:
             heapq.heappop(heap)
     return in_turns
+
+
+# --- kafka-python and aiokafka ---------------------------------------------------------------
+
+
+def assign_as_python_clients(
+    peer: PeerProblem, claims: Sequence[Claims], *, undoes_exchanges: bool
+) -> tuple[list[list[int]], EndlessLoop | None]:
+    """Assign partitions by the sticky algorithm of the Python clients kafka-python and aiokafka.
+
+    Args:
+        peer: members, topics and partitions as the client sees them.
+        claims: the partitions that each member reports as owned, and their generation.
+        undoes_exchanges: whether to apply kafka-python's remedy for endless exchanges, see
+            `PythonAssignment`.
+
+    Returns:
+        The partitions of each member (indices of the problem's sorted partitions); and the endless
+        loop if the client would loop forever, else None. In case of a loop the partitions are the
+        most even valid assignment that it visits.
+
+    Raises:
+        PeerAssignorError: the client raises an error on this problem.
+    """
+    if not claims:
+        what = "the sticky assignor needs at least one member (its queue is empty)"
+        raise PeerAssignorError(what, "TypeError" if undoes_exchanges else "ValueError")
+    settled = settle_python_claims(peer, claims)
+    has_claims = any(partitions for partitions, _ in claims)
+    order = order_python_slots(peer, settled, has_claims=has_claims)
+    return run_to_end(
+        partial(PythonAssignment, peer, settled, order, undoes_exchanges=undoes_exchanges)
+    )
+
+
+def settle_python_claims(peer: PeerProblem, claims: Sequence[Claims]) -> SettledClaims:
+    """Choose one owner for each partition that consumers report as owned, as kafka-python does.
+
+    The newest generation wins; the second newest gives the previous owner.
+
+    Args:
+        peer: members, topics and partitions as the client sees them.
+        claims: the partitions that each member reports as owned, and their generation.
+    """
+    claimants_by_slot: dict[int, dict[int, int]] = {}
+    for member, (partitions, generation) in enumerate(claims):
+        for slot in peer.claimed_slots(partitions):
+            claimants = claimants_by_slot.setdefault(slot, {})
+            # With equal generations the first member counts. Only with generation 0, which the
+            # clients take for "no generation", the last one does.
+            if generation == 0 or generation not in claimants:
+                claimants[generation] = member
+    owned: list[list[int]] = [[] for _ in claims]
+    previous = {}
+    for slot, claimants in claimants_by_slot.items():
+        generations = sorted(claimants, reverse=True)
+        owned[claimants[generations[0]]].append(slot)
+        if len(generations) > 1:
+            previous[slot] = claimants[generations[1]]
+    return SettledClaims(owned, previous)
+
+
+def order_python_slots(peer: PeerProblem, claims: SettledClaims, *, has_claims: bool) -> list[int]:
+    """Sort all partitions into the order in which kafka-python's sticky assignor handles them.
+
+    Partitions with the fewest subscribers come first.
+
+    Args:
+        peer: members, topics and partitions as the client sees them.
+        claims: the owner of each partition after conflicting reports are resolved.
+        has_claims: whether any member reports a partition as owned, even one that does not exist.
+    """
+    subscribers = [len(members) for members in peer.subscribers]
+    slots = range(len(peer.topic_of_slot))
+    by_subscribers = sorted(slots, key=lambda s: subscribers[peer.topic_of_slot[s]])
+    # The order of topic names as sent counts. A client may send a set's elements in any order, so
+    # members with the same topics may have "different" subscriptions.
+    if not has_claims or not subscriptions_identical(peer, peer.subscriptions):
+        return by_subscribers
+    # With identical subscriptions the owned partitions come first.
+    owned = owned_slots_in_turns(peer, claims)
+    is_owned = set(owned)
+    return owned + [slot for slot in by_subscribers if slot not in is_owned]
+
+
+class PythonAssignment(GeneralAssignment):
+    """One run of Kafka's sticky algorithm as the Python clients kafka-python and aiokafka have it.
+
+    Args:
+        peer: the group's members, topics and partitions.
+        claims: the owners after conflicting reports of members are resolved.
+        order: all partitions in the order of `order_python_slots`.
+        undoes_exchanges: whether kafka-python's remedy for endless exchanges is applied (3.0):
+            before a partition moves in place of another one (`PythonMovements`) but has a new owner
+            already, the move of that other one is undone. aiokafka may exchange two partitions
+            forever.
+        watch: whether to keep the best plan so far, for inputs on which the client loops forever.
+    """
+
+    def __init__(
+        self,
+        peer: PeerProblem,
+        claims: SettledClaims,
+        order: Sequence[int],
+        *,
+        undoes_exchanges: bool,
+        watch: bool = False,
+    ) -> None:
+        super().__init__(peer, claims, order, watch=watch)
+        self._undoes_exchanges = undoes_exchanges
+        self._movements = PythonMovements()
+        # Fixed members that the class looked up in a defaultdict and so added again, empty.
+        self._added_again: set[int] = set()
+
+    def _replace_excluded_target(self, owner: int, target: int) -> int:
+        """Return -1 if a partition's previous owner must not get it, so that another member does.
+
+        Args:
+            owner: the current owner of the partition.
+            target: the previous owner.
+
+        Raises:
+            PeerAssignorError: kafka-python raises KeyError, because the current owner has other
+                partitions.
+        """
+        self._added_again.add(target)
+        if self._queue.load[owner] > 1:
+            what = "a partition is to return to a previous owner that can take none (KeyError)"
+            raise PeerAssignorError(what, "KeyError")
+        return -1
+
+    def _move_partition(self, slot: int, topic: int, target: int) -> None:
+        # Kafka's getTheActualPartitionToBeMoved: a partition of the topic that moved in the
+        # opposite direction earlier moves back instead.
+        owner = self.owner[slot]
+        moving = self._movements.partition_to_move(slot, topic, owner, target)
+        if self._undoes_exchanges and self.owner[moving] != owner:
+            self._move_one(slot, topic, self.owner[moving])
+        self._move_one(moving, topic, target)
+
+    def _move_one(self, slot: int, topic: int, target: int) -> None:
+        source = self.owner[slot]
+        self._moving.add(slot)
+        self._movements.add_movement(slot, topic, source, target)
+        self._queue.change_load(source, -1)
+        self._give(target, slot)
+
+    def _copied_lists(self) -> list[list[int]]:
+        lists: list[list[int]] = [[] for _ in self.lists]
+        for slot, owner in enumerate(self.owner):
+            lists[owner].append(slot)
+        return lists
+
+    def _is_valid(self) -> bool:
+        topic_of_slot, topic_sets = self._peer.topic_of_slot, self._topic_sets
+        return not self._is_irregular or all(
+            topic_of_slot[slot] in topic_sets[owner] for slot, owner in enumerate(self.owner)
+        )
+
+    def _comparable_state(self) -> tuple[object, ...]:
+        # The queue of members follows from the owners.
+        return (
+            tuple(self.owner),
+            self._movements.comparable_state(),
+            self._is_irregular,
+            frozenset(self._added_again),
+        )
+
+    def _loads(self) -> list[int]:
+        # The class counts 0 for each excluded member that its look-up has added again.
+        return [*super()._loads(), *(0 for _ in self._added_again)]
+
+
+class PythonMovements:
+    """Record of partition moves so far, with source and target (Kafka's ``PartitionMovements``)."""
+
+    def __init__(self) -> None:
+        # The clients keep the partitions that moved from one member to another in a hash set and
+        # pick an arbitrary one, which depends on the process's hash seed. Here the first one by
+        # topic and number is picked.
+        self._way: dict[int, tuple[int, int]] = {}
+        self._slots: dict[tuple[int, int, int], list[int]] = {}
+
+    def partition_to_move(self, slot: int, topic: int, source: int, target: int) -> int:
+        """Return a partition that can move back to member ``target``, else the partition ``slot``.
+
+        A partition of the same topic moves back if it moved from ``target`` to ``source`` before.
+        That has the same effect on loads and keeps one more partition in place.
+
+        Args:
+            slot: the partition that should move (an index of the sorted partitions).
+            topic: its topic.
+            source: the member that has it.
+            target: the member that should get it.
+        """
+        if slot in self._way:
+            source = self._way[slot][0]
+        back = self._slots.get((topic, target, source))
+        return back[0] if back else slot
+
+    def add_movement(self, slot: int, topic: int, source: int, target: int) -> None:
+        """Record that a partition has moved; if it is back at its first owner, forget its moves.
+
+        Args:
+            slot: the partition (an index of the sorted partitions).
+            topic: its topic.
+            source: the member that had it.
+            target: the member that got it.
+        """
+        if slot in self._way:
+            source, before = self._way.pop(slot)
+            slots = self._slots[topic, source, before]
+            del slots[bisect_left(slots, slot)]
+            if not slots:
+                del self._slots[topic, source, before]
+            if source == target:
+                return
+        self._way[slot] = (source, target)
+        insort(self._slots.setdefault((topic, source, target), []), slot)
+
+    def comparable_state(self) -> frozenset[tuple[int, tuple[int, int]]]:
+        """Return all recorded moves as one comparable value, for the detection of endless loops."""
+        return frozenset(self._way.items())
