@@ -46,6 +46,16 @@ def test_settings_and_assignors_stand_side_by_side(file: Path) -> None:
     assert [row[1:4] for row in rows] == [["0", "336.2", "168.1"], ["1", "96.2", "48.1"]]
 
 
+def test_settings_of_a_streams_group_need_its_assignor(tmp_path: Path) -> None:
+    """Without it the classic protocol is simulated: a note names the settings and the assignor."""
+    file = tmp_path / "app.json"
+    settings = {"streams.session.timeout.ms": "6000"}
+    file.write_text(json.dumps({**APP, "settings": settings}), "utf-8")
+    note = "streams.session.timeout.ms: settings of a streams group"
+    assert note in _run(file)
+    assert note not in _run(file, "-a", "server-sticky@4.3")
+
+
 def test_json_tells_measures_rebalances_and_spans(file: Path) -> None:
     """What a program reads: figures, plans, and who ran what when."""
     (found,) = json.loads(_run(file, "--json"))

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 __all__ = ["streams"]
 
+#: Beginning of the names of task assignors of the group coordinator (KIP-1071).
+_SERVER_PREFIX = "streams:server-"
 #: Most timelines on one page.
 _MOST_ON_PAGE = 24
 #: Applications of a capture that an error names.
@@ -180,7 +182,8 @@ def streams(
         )
     prefix, why = cross_rack_marks(app)
     configs = [dict(cell.config) for cell in combinations]
-    for line in (rack_note(app, configs), *standby_notes(app, configs), why):
+    group_note = _streams_group_note(app.config, names)
+    for line in (rack_note(app, configs), *standby_notes(app, configs), why, group_note):
         if line is not None:
             print_message(line)
     if to is not None:
@@ -195,6 +198,23 @@ def streams(
             print_tables(*_blocks(found, prefix))
         if len(found) == 1:
             _tell_worst(app, found[0][1])
+
+
+def _streams_group_note(settings: Mapping[str, object], assignors: Sequence[str]) -> str | None:
+    """Return a note if settings of a streams group have no effect; None without one.
+
+    Args:
+        settings: the application's settings.
+        assignors: names of the task assignors that are simulated.
+    """
+    given = sorted(key for key in settings if key.startswith("streams."))
+    names = [one if one.startswith("streams:") else f"streams:{one}" for one in assignors]
+    if not given or any(one.startswith(_SERVER_PREFIX) for one in names):
+        return None
+    return (
+        f"{', '.join(given)}: settings of a streams group (KIP-1071), which is simulated with "
+        "-a server-sticky or -a server-sticky@4.3"
+    )
 
 
 def _name_applications(source: Path) -> str:
@@ -275,6 +295,10 @@ def _describe_application(
         ),
         styled_name(_gain_sentence(found, clients), "bold"),
     )
+    if found.assignor.startswith(_SERVER_PREFIX):
+        assignor = found.assignor.removeprefix("streams:")
+        what = f"other settings of this streams group: partage streams {path} -a {assignor} --sweep"
+        print_message(f"{what} KEY=V1,V2", "dim")
 
 
 def _draw_standby_gain(described: DescribedApplication, application_id: str, picture: Path) -> None:
