@@ -120,8 +120,8 @@ def _page_of_metrics(_app: object) -> None:
     from partage.tables.metrics import METRICS
 
     rows = [
-        f"| `{m.key}` | {m.aggregation.value} | {', '.join(f'`{c}`' for c in m.inputs)} | {m.unit} "
-        f"| {m.better} | {m.help} |"
+        f"| `{m.json_key}` | {m.aggregation.value} "
+        f"| {', '.join(f'`{c}`' for c in m.input_columns)} | {m.unit} | {m.better} | {m.help} |"
         for m in METRICS
     ]
     text = """# Metrics of policies
