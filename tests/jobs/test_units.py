@@ -16,7 +16,7 @@ from partage.jobs.replay import output
 from partage.jobs.replay.output import TableWriters
 from partage.jobs.replay.replay import replay
 from partage.jobs.replay.simulations import pack_tasks, work_units
-from partage.jobs.replay.spill_files import SpilledHistory, SpillWriter
+from partage.jobs.replay.spill_files import SpilledChunk, SpilledHistory, SpillWriter
 from partage.runs.published_run import read_table
 from partage.simulation.commit_statistics import CommitStatistics
 from partage.simulation.metrics import SimulatedRebalance
@@ -28,7 +28,8 @@ POLICIES = 11
 
 def kept(name: str, rebalances: int) -> SpilledHistory:
     sizes = [64] * (rebalances // 64) + ([rebalances % 64] if rebalances % 64 else [])
-    return SpilledHistory(name, "", (0, 0), tuple((0, 0, n) for n in sizes))
+    chunks = (SpilledChunk("", 0, 0, n) for n in sizes)
+    return SpilledHistory(name, SpilledChunk("", 0, 0, 0), tuple(chunks))
 
 
 def test_a_huge_group_is_no_task_of_its_own() -> None:
@@ -46,7 +47,8 @@ def test_a_huge_group_is_no_task_of_its_own() -> None:
 
 def test_few_large_rebalances_are_cut_like_many_small_ones() -> None:
     """Bytes count as well: 40 rebalances of a giant group are cut by policy and by chunk."""
-    giant = SpilledHistory("giant", "", (0, 0), tuple((0, 1_200_000, 4) for _ in range(10)))
+    chunks = tuple(SpilledChunk("", 0, 1_200_000, 4) for _ in range(10))
+    giant = SpilledHistory("giant", SpilledChunk("", 0, 0, 0), chunks)
     work = work_units([giant, kept("small", 200)], policies=POLICIES, cores=2)
     mine = [one for one in work if one.history == giant]
     assert len([one for one in mine if one.policies]) == POLICIES

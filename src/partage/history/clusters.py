@@ -274,10 +274,13 @@ class TopicNames:
         self._clusters = clusters
         #: Names by id from records, of ids that the metadata lacked.
         self.extra_names: dict[str, str] = {}
+        #: Topic ids that were looked up, and that the metadata lacked.
+        self.unknown_ids: set[str] = set()
 
     def add_name(self, topic_id: str, name: str) -> None:
         """Add the name and topic id of a topic that the cluster metadata lacks."""
         if self._clusters.index.topic_by_id(topic_id) < 0:
+            self.unknown_ids.add(topic_id)
             self.extra_names.setdefault(topic_id, name)
 
     def name_of(self, topic_id: str) -> str:
@@ -285,6 +288,7 @@ class TopicNames:
         number = self._clusters.index.topic_by_id(topic_id)
         if number >= 0:
             return self._clusters.index.topics[number]
+        self.unknown_ids.add(topic_id)
         return self.extra_names.get(topic_id, topic_id)
 
     def id_of(self, name: str, time_ms: int) -> str | None:

@@ -32,6 +32,7 @@ __all__ = [
     "PlanTexts",
     "RecomputeInputs",
     "SimulatedRebalance",
+    "cost_columns",
     "format_plan_json",
     "load_spread",
 ]
@@ -155,13 +156,28 @@ class SimulatedRebalance:
         """
         row: dict[str, Any] = dict(zip(_COLUMNS, _values_of_columns(self), strict=True))
         row |= zip(_METRICS, _values_of_metrics(self.measured), strict=True)
-        row["stopped_at_least_ps"], row["stopped_at_most_ps"] = self.stopped or (None, None)
         row |= _downtime_columns(self.unread)
         if self.policy != RECORDED:  # a simulation has no clients that could be missing
             row["no_consumer_ps"] = None
-        reread = None if self.reread is None else (int(self.reread.low), int(self.reread.high))
-        row["reread_low"], row["reread_high"] = reread or (None, None)
-        return row
+        return row | cost_columns(self.stopped, self.reread)
+
+
+def cost_columns(stopped: Bounds | None, reread: Bounds | None) -> dict[str, float | None]:
+    """Return the columns of table ``replays`` for the bounds of a rebalance's costs.
+
+    Args:
+        stopped: bounds on partition-seconds without a consumer.
+        reread: bounds on records read twice.
+
+    >>> cost_columns(Bounds(1.5, 2.0), None)["stopped_at_most_ps"]
+    2.0
+    """
+    low, high = stopped or (None, None)
+    least, most = (None, None) if reread is None else map(int, reread)
+    return {
+        "stopped_at_least_ps": low, "stopped_at_most_ps": high,
+        "reread_low": least, "reread_high": most,
+    }  # fmt: skip
 
 
 def _downtime_columns(estimate: UnreadEstimate | None) -> dict[str, float | None]:

@@ -53,6 +53,8 @@ __all__ = [
     "SimulationStore",
     "StoredRow",
     "UnreadInputs",
+    "decode_array",
+    "encode_array",
     "find_stops",
     "has_other_cause",
     "protocol_under_policy",
@@ -525,8 +527,8 @@ class StoredRow(NamedTuple):
             of_plan: list[Any] | None = None
             if inputs.has_loads:
                 *arrays, members = loads.load_arrays(inputs)
-                of_plan = [*map(_text, arrays), members]
-            cells = [_text(inputs.stops), inputs.extra, inputs.longer_ms, of_plan]
+                of_plan = [*map(encode_array, arrays), members]
+            cells = [encode_array(inputs.stops), inputs.extra, inputs.longer_ms, of_plan]
         return cls(
             rebalance_position, row.time_ms, [getattr(row, name) for name in _FIELDS],
             [getattr(row.measured, name) for name in _METRICS], fixed, cells,
@@ -550,7 +552,7 @@ class StoredRow(NamedTuple):
             lengths: estimates from recorded intervals without a consumer, and removes those it
                 uses; so finish the rows of a policy in their order.
         """
-        stops = _NO_PARTITIONS if self.recompute is None else _array(self.recompute[0])
+        stops = _NO_PARTITIONS if self.recompute is None else decode_array(self.recompute[0])
         stopped, reread = (None, None) if self.fixed is None else map(_bounds, self.fixed)
         spread = None
         if self.recompute is not None:
@@ -561,7 +563,12 @@ class StoredRow(NamedTuple):
             reread = costs.reread_bounds(stops)
             if self.recompute[3] is not None:
                 member, partition, taking, members = self.recompute[3]
-                loads = (_array(member), _array(partition), _array(taking), members)
+                loads = (
+                    decode_array(member),
+                    decode_array(partition),
+                    decode_array(taking),
+                    members,
+                )
                 spread = load_spread(loads, context.weights)
         unread = None
         if self.unread is not None:
@@ -580,11 +587,13 @@ class StoredRow(NamedTuple):
 _NO_PARTITIONS: Int32Array = np.zeros(0, np.int32)
 
 
-def _text(array: Int32Array) -> str:
+def encode_array(array: Int32Array) -> str:
+    """Encode an int32 array as base64 text, in which it is stored."""
     return b64encode(array.astype("<i4").tobytes()).decode("ascii")
 
 
-def _array(text: str) -> Int32Array:
+def decode_array(text: str) -> Int32Array:
+    """Decode the int32 array that `encode_array` has encoded as ``text``."""
     return np.frombuffer(b64decode(text), "<i4").astype(np.int32)
 
 

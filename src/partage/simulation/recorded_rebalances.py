@@ -21,6 +21,7 @@ from partage.model.index import Int32Array
 from partage.simulation.members import current_or_last_owned
 
 __all__ = [
+    "STORED_CLASSES",
     "Absence",
     "OwnershipTracker",
     "RecordedRebalance",
@@ -113,6 +114,18 @@ class _AbsenceTracker:
             del self._departed[next(iter(self._departed))]
         self._before = generation
         return departures, returns
+
+    def export_state(self) -> tuple[Any, ...]:
+        """Return the departed members as values that can be stored between two runs."""
+        return self._departed, self._before
+
+    def restore_state(self, state: tuple[Any, ...]) -> None:
+        """Restore the departed members from the values (``state``) that `export_state` returned."""
+        self._departed, self._before = state
+
+
+#: Classes in the stored state of a `RecordedRebalanceBuilder` besides those of a history.
+STORED_CLASSES = (Absence, _Departure)
 
 
 def find_departed_members(
@@ -311,6 +324,21 @@ class RecordedRebalanceBuilder:
         self._queue.append((generation, *self._absences.find_absences(generation)))
         while self._behind is not None and len(self._queue) > self._behind:
             yield self._build_oldest()
+
+    def export_state(self) -> tuple[Any, ...]:
+        """Return the rebalances that are still incomplete, and what later ones depend on, as values
+        that can be stored between two runs.
+        """
+        # `history.state_store.pack_state` packs them with the classes `STORED_CLASSES`.
+        of_members = self._absences.export_state(), self._ownership.export_state()
+        return *of_members, list(self._queue), self._before
+
+    def restore_state(self, state: tuple[Any, ...]) -> None:
+        """Restore the values (``state``) that `export_state` returned."""
+        absences, ownership, queue, self._before = state
+        self._absences.restore_state(absences)
+        self._ownership.restore_state(ownership)
+        self._queue = deque(queue)
 
     def finish_rebalances(self) -> Iterator[RecordedRebalance]:
         """Yield the recorded rebalances that are still incomplete, at the end of the log."""

@@ -2,13 +2,16 @@
 
 Only new records are read. `replay` calls the following steps, each once:
 
-1. `Appender.for_run` reads the last run's state and compares its settings and files with this
-run's. 2. `Appender.source` is the capture without the files that were read before.
+1. `Appender.for_run` reads the last run's state and compares its settings and files with those of
+   this run.
+2. `Appender.source` is the capture without the files that were read before.
 3. `Appender.check_input` compares old records in new or changed files with their digests.
 4. `Appender.group_rows` returns the rows of all **dirty** groups: those with new records, and
-   those for which metadata, coordinator moves or clocks have changed (`_GroupContext`). Rows that
-   an earlier run has stored are used instead of reading records again.
-5. `Appender.keep_groups` copies the output rows of all other groups, without reading their history.
+   those for which metadata, coordinator moves or clocks have changed (`_GroupContext`). The stored
+   history of most of them is continued with the new rows (`Appender.history_store`). The history of
+   the others is rebuilt, from new rows and rows that earlier runs have stored.
+5. `Appender.keep_groups` keeps the output rows of all other groups, without reading their history,
+   and those rows of continued groups that no later record changes.
 6. `Appender.build_state` is stored for the next run.
 
 A run that cannot be continued is replaced by a full run, and the summary has the reason.
@@ -20,7 +23,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -30,11 +33,18 @@ from partage.errors import InvalidConfigError
 from partage.history.clusters import ClusterHistory
 from partage.jobs.replay.decode import CommitsTable, retry_open_commits
 from partage.jobs.replay.decoded_rows import DecodedKind
-from partage.jobs.replay.histories import RECEIPT_DDL, receipts_batch
+from partage.jobs.replay.histories import RECEIPT_DDL, HistoryStore, receipts_batch
 from partage.jobs.replay.input_digests import Digests, InputDigests, combine_digests, convert_keys
-from partage.jobs.replay.output import Receipt, TableWriters, task_name
+from partage.jobs.replay.output import (
+    COMPLETE,
+    COPIED,
+    Receipt,
+    TableWriters,
+    has_complete_rows,
+    task_name,
+)
 from partage.jobs.replay.records import current_path
-from partage.jobs.replay.spill_files import SpilledHistory
+from partage.jobs.replay.spill_files import SpilledHistory, StoredHistory
 from partage.jobs.replay.state_files import (
     STREAM,
     ReplayState,
@@ -43,6 +53,7 @@ from partage.jobs.replay.state_files import (
     newest_state,
     read_decoded,
     read_open_commits,
+    state_folder,
     write_decoded,
     write_open_commits,
 )
@@ -70,6 +81,11 @@ __all__ = ["Appender"]
 _MOST_RUNS = 8
 #: Causes of a rebalance look at metadata that is recorded up to this much later.
 _AHEAD_MS = 60_000
+#: Histories look at metadata that is recorded up to this much later
+#: (`history.causes._METADATA_DELAY_MS`, rounded up).
+_HISTORY_AHEAD_MS = 2_000
+#: Files with complete rows, by name, before they are merged: each run adds some.
+_MOST_COMPLETE_FILES = 32
 #: Tables whose rows belong to a group and may change with it.
 _OF_GROUPS = frozenset(
     name for name, columns in COLUMNS.items()
@@ -104,6 +120,7 @@ class Appender:
         self._fresh: LazyRows | None = None
         self._context: _GroupContext | None = None
         self._dirty: frozenset[str] = frozenset()
+        self._continued: dict[str, StoredHistory] = {}
         self._decoded: list[str] = []
         self._open_commits: str | None = None
         self._kept = 0
@@ -230,10 +247,11 @@ class Appender:
     def group_rows(
         self, engine: ReplayEngine, results: JobResults, log_context: LogContext
     ) -> LazyRows:
-        """Return the decoded rows of the consumer groups that must be replayed again.
+        """Return the decoded rows from which the histories of consumer groups are rebuilt or
+        continued.
 
-        These are groups with new records, or whose metadata has changed. The new rows are also
-        stored for the next run.
+        These are groups with new records, or whose metadata has changed. A history that is
+        continued only needs the new rows. These are also stored for the next run.
 
         Args:
             engine: runs the jobs.
@@ -254,17 +272,53 @@ class Appender:
             self._decoded = [*stored, *write_decoded(fresh, out, run_id)]
         if self.past is None:
             return fresh
-        names = (
-            group_rows_of(fresh)
-            .apply_job(_distinct_groups, "group string")
-            .collect_columns("group")
-        )
-        self._dirty = frozenset(name for (name,) in names) | {
+        new: dict[str, set[int]] = {}
+        found = group_rows_of(fresh).apply_job(_distinct_groups, "group string, log_partition int")
+        for name, partition in found.collect_columns("group", "log_partition"):
+            new.setdefault(name, set()).add(partition)
+        self._dirty = frozenset(new) | {
             name for name, group in self.past.groups.items() if self._is_dirty(group)
         }
-        if not self._dirty or not stored:
+        self._continued = self._find_continued_histories(new)
+        rebuilt = self._dirty - self._continued.keys()
+        if not rebuilt or not stored:
             return fresh
-        return group_rows_of(fresh).union_rows(read_decoded(engine, out, stored, self._dirty))
+        return group_rows_of(fresh).union_rows(read_decoded(engine, out, stored, rebuilt))
+
+    def history_store(self) -> HistoryStore:
+        """Return the stored histories that this run continues, and where it stores its own."""
+        return HistoryStore(state_folder(self._run.id), self._continued)
+
+    def _find_continued_histories(self, new: Mapping[str, set[int]]) -> dict[str, StoredHistory]:
+        """Return the stored histories of groups that can be continued with their new records.
+
+        ``new`` is a dict from group to the log partitions of its new records.
+        """
+        found: dict[str, StoredHistory] = {}
+        if self.past is None or self._run.selection.from_ms is not None:
+            return found  # whether a row is selected depends on the time of its rebalance
+        for name, partitions in new.items():
+            group = self.past.groups.get(name)
+            if group is None or group["failed"] or group["history"] is None:
+                continue
+            stored = StoredHistory.from_json_fields(group["history"])
+            # In one log partition, new records follow the old ones.
+            is_in_order = len(partitions) == 1 and [*partitions] == group["seen"]["log_partitions"]
+            if is_in_order and self._is_history_valid(group, stored):
+                found[name] = stored
+        return found
+
+    def _is_history_valid(self, group: Mapping[str, Any], history: StoredHistory) -> bool:
+        """Return whether a group's stored history is what a full run would have at this point."""
+        assert self._context is not None  # noqa: S101 - set by the caller
+        if self._context.history_digest(group["seen"]) != group["history_view"]:
+            return False
+        if self._context.has_topic_id(history.unknown_topic_ids):
+            return False
+        try:
+            return history.compute_digest(self._run.out) == history.digest
+        except OSError:
+            return False
 
     def with_stored_results(self, histories: list[SpilledHistory]) -> list[SpilledHistory]:
         """Add to each group's history the places where the last run stored its simulation
@@ -285,9 +339,9 @@ class Appender:
     def keep_groups(self, engine: ReplayEngine, results: JobResults) -> LazyRows | None:
         """Reuse the last run's output rows of consumer groups that have no new records.
 
-        A file that also has rows of other groups is copied without these rows by a job. Return the
-        job's result rows; None if no file needs copying. The reused groups' totals are added to
-        ``results``.
+        Rows of continued groups that no later record changes are reused, too. A file that also has
+        other rows is copied without them by a job. Return the job's result rows; None if no file
+        needs copying. The reused groups' totals are added to ``results``.
         """
         past = self.past
         if past is None:
@@ -299,22 +353,27 @@ class Appender:
             results.groups.append(json.dumps(group["totals"]))
             results.simulated.merge_totals(json.dumps(group["simulated"]))
             results.seen[name] = group["seen"]
-        whole = {name for name, groups in past.parts.items() if clean.issuperset(groups)}
-        mixed = {n for n, groups in past.parts.items() if n not in whole and clean & set(groups)}
-        files = []
+        complete = clean | self._continued.keys()
+        is_merged = sum(map(has_complete_rows, past.parts)) > _MOST_COMPLETE_FILES
+        copies = {True: _Copies(f"{COMPLETE}{COPIED}"), False: _Copies("k")}
         for receipt in (Receipt(**one) for one in past.receipts):
-            if receipt.table not in _OF_GROUPS or Path(receipt.path).name in whole:
+            name = Path(receipt.path).name
+            if receipt.table not in _OF_GROUPS:
                 results.receipts.append(receipt)
-                if Path(receipt.path).name in whole:
-                    results.parts[Path(receipt.path).name] = past.parts[Path(receipt.path).name]
-            elif Path(receipt.path).name in mixed:
-                files.append((receipt.table, str(self._run.out / receipt.path)))
-        if not files:
+                continue
+            of_complete, groups = has_complete_rows(name), past.parts[name]
+            kept = (complete if of_complete else clean).intersection(groups)
+            if len(kept) == len(groups) and not (of_complete and is_merged):
+                results.receipts.append(receipt)
+                results.parts[name] = groups
+            elif kept:
+                file = (receipt.table, str(self._run.out / receipt.path))
+                copies[of_complete].files[file] = tuple(sorted(kept))
+        wanted = [one for one in copies.values() if one.files]
+        if not wanted:
             return None
-        copied = sorted(clean.intersection(g for n in mixed for g in past.parts[n]))
         where = (str(self._run.out), self._run.id)
-        job = partial(_copy_group_rows, where, tuple(files), tuple(copied))
-        return engine.run_job(job, 1, 1, RECEIPT_DDL)
+        return engine.run_job(partial(_copy_group_rows, where, wanted), 1, 1, RECEIPT_DDL)
 
     # -- results -----------------------------------------------------------------------------------
 
@@ -376,6 +435,9 @@ class Appender:
                 "view": self._context.context_digest(seen), "failed": totals["status"] == FAILED,
                 "beside": self._beside if has_streams(totals) else None,
                 "memo": results.stored_rebalances.get(name, []),
+                "streams": results.stored_streams.get(name),
+                "history": results.stored_histories.get(name),
+                "history_view": self._context.history_digest(seen),
                 "simulations": results.stored_simulations.get(name, {}),
             }  # fmt: skip
         return ReplayState(
@@ -412,6 +474,7 @@ def _with_stored_results(history: SpilledHistory, group: Mapping[str, Any]) -> S
     return replace(
         history,
         stored_rebalances=tuple(map(StoredBlock.from_json_fields, group["memo"])),
+        stored_streams=group["streams"] and StoredBlock.from_json_fields(group["streams"]),
         stored_simulations={
             name: StoredSimulation.from_json_fields(one)
             for name, one in group["simulations"].items()
@@ -498,6 +561,24 @@ class _GroupContext:
         topics = list(zip(clusters.index.topics, clusters.index.ids, strict=True))
         #: A name or a rack that is learnt later is used for the past too.
         self._everywhere = repr((topics, sorted(clusters.racks_by_broker().items())))
+        self._topic_ids = frozenset(clusters.index.ids)
+
+    def has_topic_id(self, topic_ids: Iterable[str]) -> bool:
+        """Return whether the cluster metadata has the name of one of some topic ids."""
+        return not self._topic_ids.isdisjoint(topic_ids)
+
+    def history_digest(self, record_ranges: Mapping[str, Any]) -> str:
+        """Return a digest of the cluster metadata and coordinator moves on which a group's history
+        depends.
+
+        If it differs from the last run's digest, the stored history cannot be continued. Unlike
+        `context_digest`, it leaves out metadata that only simulations use. ``record_ranges`` are
+        the log partitions and the time span of the group's records.
+        """
+        _, last_ms = record_ranges["ms"] or (0, 0)
+        until_ms = last_ms + _HISTORY_AHEAD_MS
+        metadata = self._metadata.digest_until(until_ms)
+        return self._digest(metadata.hex(), record_ranges, until_ms)
 
     def context_digest(self, record_ranges: Mapping[str, Any]) -> str:
         """Return a digest of the cluster metadata and coordinator moves that affect a consumer
@@ -506,9 +587,17 @@ class _GroupContext:
         If it differs from the last run's digest, the group must be replayed again.
         ``record_ranges`` are the log partitions and the time span of the group's records.
         """
+        _, last_ms = record_ranges["ms"] or (0, 0)
+        until_ms = last_ms + _AHEAD_MS
+        metadata = self._metadata.digest_until(until_ms, AHEAD_STATES)
+        return self._digest((self._everywhere, metadata.hex()), record_ranges, until_ms)
+
+    def _digest(self, metadata: object, record_ranges: Mapping[str, Any], until_ms: int) -> str:
+        """Return a digest of metadata, and of moves and clocks of a group's log partitions until a
+        time (ms).
+        """
         around = self._around
         first_ms, last_ms = record_ranges["ms"] or (0, 0)
-        until_ms = last_ms + _AHEAD_MS
         span = around.span
         is_inside = span is not None and span[0] <= first_ms and last_ms <= span[1]
         moves = [
@@ -521,51 +610,74 @@ class _GroupContext:
             around.clocks.wrong.get(partition) for partition in record_ranges["log_partitions"]
         ]
         parts = (
-            self._everywhere, self._metadata.digest_until(until_ms, AHEAD_STATES).hex(), moves,
-            wrong,
-            None if is_inside else span, around.session_timeout_ms, around.initial_delay_ms,
+            metadata, moves, wrong, None if is_inside else span, around.session_timeout_ms,
+            around.initial_delay_ms,
         )  # fmt: skip
         return blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 
 def _distinct_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the distinct consumer group ids in one Spark task's rows (``batches``), as one Arrow
-    batch.
+    """Yield the distinct consumer groups in one Spark task's rows (``batches``) with their log
+    partitions, as one Arrow batch.
     """
     import pyarrow as pa
 
-    names: set[str] = set()
+    found: set[tuple[str, int]] = set()
+    names = ["group", "log_partition"]
     for batch in batches:
-        names.update(batch.column("group").unique().to_pylist())
-    yield pa.RecordBatch.from_arrays([pa.array(sorted(names), pa.string())], names=["group"])
+        pairs = pa.Table.from_batches([batch.select(names)]).group_by(names).aggregate([])
+        found.update(zip(*(pairs[name].to_pylist() for name in names), strict=True))
+    ordered = sorted(found)
+    cells = [pa.array([pair[0] for pair in ordered], pa.string()),
+             pa.array([pair[1] for pair in ordered], pa.int32())]  # fmt: skip
+    yield pa.RecordBatch.from_arrays(cells, names=names)
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """Files of an earlier run whose rows are copied to files with a common name.
+
+    Attributes:
+        task: part of the name of the new files.
+        files: dict from (table, path) of a file to the groups whose rows are copied.
+    """
+
+    task: str
+    files: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
 
 
 def _copy_group_rows(
-    where: tuple[str, str],
-    files: tuple[tuple[str, str], ...],
-    groups: tuple[str, ...],
-    numbers: Iterable[pa.RecordBatch],
+    where: tuple[str, str], copies: Sequence[_Copies], numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Copy the output rows of some consumer groups from files of an earlier run, in a Spark task.
 
     Args:
         where: output folder and id of this run.
-        files: (table, path) of the files to copy from.
-        groups: the groups to copy.
+        copies: the files and groups to copy.
         numbers: batches with the task's number; its value is not used.
+    """
+    for _ in numbers:
+        for one in copies:
+            yield receipts_batch(_copy_files(where, one))
+
+
+def _copy_files(where: tuple[str, str], copies: _Copies) -> list[tuple[str, str]]:
+    """Copy the rows of some groups from files of an earlier run; return the task's results.
+
+    ``where`` is the output folder and the id of this run.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
     from pyarrow import parquet
 
-    wanted = pa.array(groups, pa.string())
-    for _ in numbers:
-        with closing(TableWriters(*where, f"k{task_name()}")) as writers:
-            for table, path in files:
-                for batch in parquet.ParquetFile(path).iter_batches():
-                    rows = batch.filter(pc.is_in(batch.column("group"), wanted))
-                    if rows.num_rows:
-                        writers.add_table(table, pa.Table.from_batches([rows]))
-            lines = [("file", json.dumps(asdict(one))) for one in writers.close_with_receipts()]
-            part = {"name": writers.file_name, "groups": list(groups)}
-        yield receipts_batch([*lines, ("part", json.dumps(part))])
+    with closing(TableWriters(*where, f"{copies.task}{task_name()}")) as writers:
+        for (table, path), groups in copies.files.items():
+            wanted = pa.array(groups, pa.string())
+            for batch in parquet.ParquetFile(path).iter_batches():
+                rows = batch.filter(pc.is_in(batch.column("group"), wanted))
+                if rows.num_rows:
+                    writers.add_table(table, pa.Table.from_batches([rows]))
+        lines = [("file", json.dumps(asdict(one))) for one in writers.close_with_receipts()]
+        names = sorted({name for groups in copies.files.values() for name in groups})
+        part = {"name": writers.file_name, "groups": names}
+    return [*lines, ("part", json.dumps(part))]

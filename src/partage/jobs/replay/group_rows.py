@@ -507,6 +507,11 @@ class GroupRows:
         self._totals.log_partitions = set(seen["log_partitions"])
 
     @property
+    def unknown_topic_ids(self) -> set[str]:
+        """Topic ids in the group's records of which the cluster metadata has no name."""
+        return self._history.topics.unknown_ids
+
+    @property
     def rate_by_partition(self) -> dict[tuple[str, int], float]:
         """Records per second of each (topic, partition), measured from the commits so far."""
         rates = {key: one.records_per_second for key, one in self._traffic.items()}

@@ -24,12 +24,14 @@ from typing import TYPE_CHECKING, Any
 from partage.errors import InvalidCaptureError, InvalidConfigError, MissingExtraError
 from partage.history.clusters import ClusterHistory
 from partage.history.commits import MINUTE_MS
+from partage.history.state_store import pack_state, unpack_state
+from partage.jobs.replay import group_rows, spill_files
 from partage.jobs.replay.capture import LogContext
 from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.group_rows import GroupInput, GroupRows, read_group_inputs
-from partage.jobs.replay.output import TableWriters, task_name
+from partage.jobs.replay.output import COMPLETE, INCOMPLETE, Receipt, TableWriters, task_name
 from partage.jobs.replay.selection import Selection
-from partage.jobs.replay.spill_files import RebalanceCollector, SpillWriter
+from partage.jobs.replay.spill_files import RebalanceCollector, SpillWriter, StoredHistory
 from partage.jobs.spark.shipping import load_kernels
 from partage.tables.statuses import FAILED
 
@@ -43,6 +45,7 @@ __all__ = [
     "RECEIPT_DDL",
     "WHOLE_RUN",
     "GroupFailure",
+    "HistoryStore",
     "bad_records_job",
     "clusters_of",
     "histories_job",
@@ -61,6 +64,19 @@ _ORDER = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class HistoryStore:
+    """Stored histories of the last run, and where this run stores its own.
+
+    Attributes:
+        folder: folder of this run's stored histories, relative to the output folder.
+        past: dict from group to its history so far; its decoded rows are only the new ones.
+    """
+
+    folder: str
+    past: Mapping[str, StoredHistory]
+
+
 def histories_job(
     decoded: LazyRows,
     states: SharedValue,
@@ -70,6 +86,7 @@ def histories_job(
     run_id: str,
     log_context: LogContext | None = None,
     use_kernels: bool = False,
+    store: HistoryStore | None = None,
 ) -> LazyRows:
     """Rebuild the membership history of every consumer group and write its output tables.
 
@@ -85,6 +102,7 @@ def histories_job(
         run_id: the id of the run.
         log_context: information that the log lacks, such as coordinator moves.
         use_kernels: whether there are enough records to load the compiled kernels.
+        store: histories to continue, and to store for the next run; None for neither.
     """
     groups = decoded.filter_kinds(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
     job = partial(
@@ -95,6 +113,7 @@ def histories_job(
         use_kernels=use_kernels,
         out=out,
         run_id=run_id,
+        store=store,
     )
     return sorted_by_group(groups).apply_job(job, RECEIPT_DDL)
 
@@ -126,6 +145,7 @@ def _rebuild_histories(
     use_kernels: bool,
     out: str,
     run_id: str,
+    store: HistoryStore | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Rebuild the histories of consumer groups in one Spark task; write tables and yield results.
 
@@ -137,26 +157,69 @@ def _rebuild_histories(
     clusters = clusters_of(states.value)
     lines: list[tuple[str, str]] = []
     names: list[str] = []
-    with (
-        closing(TableWriters(out, run_id, task_name())) as writers,
-        closing(SpillWriter(out, run_id, task_name())) as spill_file,
-    ):
+    past = {} if store is None else store.past
+    with closing(_TaskFiles(out, run_id, store)) as files:
         group: _GroupWriter | None = None
         clocks_right = log_context.clocks if log_context is not None else None
         for found in read_group_inputs(batches, clocks_right):
             if group is None or found.group != group.rows.name:
                 if group is not None:
                     lines += group.finish_group()
-                group = _GroupWriter(
-                    found.group, clusters, selection, (writers, spill_file), log_context
-                )
+                group = _GroupWriter(found.group, clusters, selection, files, log_context)
                 names.append(found.group)
+                if found.group in past:
+                    group.continue_history(past[found.group], out)
             group.process_input(found)
         if group is not None:
             lines += group.finish_group()
-        files = [("file", json.dumps(asdict(r))) for r in writers.close_with_receipts()]
-        lines.append(("part", json.dumps({"name": writers.file_name, "groups": names})))
-    yield receipts_batch(files + lines)
+        receipts = files.close_with_receipts()
+        for writers in files.table_writers:
+            lines.append(("part", json.dumps({"name": writers.file_name, "groups": names})))
+    yield receipts_batch([*(("file", json.dumps(asdict(r))) for r in receipts), *lines])
+
+
+class _TaskFiles:
+    """Files of one task that rebuilds histories: output tables, and input of the simulation.
+
+    Args:
+        out: the output folder.
+        run_id: the id of the run.
+        store: histories to continue, and to store for the next run; None for neither.
+
+    Attributes:
+        complete: writer of rows that no later record changes.
+        incomplete: writer of rows that later records may change; without a ``store`` it is the same
+            writer.
+        spill_file: writer of the rebalances for the simulation.
+        is_stored: whether histories are stored for the next run.
+    """
+
+    def __init__(self, out: str, run_id: str, store: HistoryStore | None) -> None:
+        task, self.is_stored = task_name(), store is not None
+        self.complete = TableWriters(out, run_id, f"{COMPLETE}{task}" if self.is_stored else task)
+        self.incomplete = (
+            TableWriters(out, run_id, f"{INCOMPLETE}{task}") if self.is_stored else self.complete
+        )
+        self.spill_file = SpillWriter(out, run_id, task, None if store is None else store.folder)
+
+    @property
+    def table_writers(self) -> list[TableWriters]:
+        """The writers of output tables, each once."""
+        return [self.complete, self.incomplete] if self.is_stored else [self.complete]
+
+    def close_with_receipts(self) -> list[Receipt]:
+        """Write the buffered rows of the output tables; return a receipt for each file."""
+        return [one for writers in self.table_writers for one in writers.close_with_receipts()]
+
+    def close(self) -> None:
+        """Close all files."""
+        for writers in self.table_writers:
+            writers.close()
+        self.spill_file.close()
+
+
+#: Classes in the stored state of a group's history.
+_STORED_CLASSES = (*group_rows.STORED_CLASSES, *spill_files.STORED_CLASSES)
 
 
 class _GroupWriter:
@@ -167,16 +230,35 @@ class _GroupWriter:
         name: str,
         clusters: ClusterHistory,
         selection: Selection,
-        out: tuple[TableWriters, SpillWriter],
+        files: _TaskFiles,
         around: LogContext | None,
     ) -> None:
-        self._selection, (self._writers, self._spill_file) = selection, out
+        self._selection, self._files = selection, files
+        self._writers, self._spill_file = files.complete, files.spill_file
         timeout_ms = around.session_timeout_ms if around is not None else None
         self._collector = RebalanceCollector(clusters, timeout_ms, self._spill_file)
         self._row: dict[str, Any] = {}
         self._failure: GroupFailure | None = None
         self._times: dict[tuple[int, int], int] = {}
         self.rows = GroupRows(name, clusters, self, around, self._collector)
+
+    def continue_history(self, history: StoredHistory, out: str) -> None:
+        """Continue the consumer group's history that an earlier run has stored in the folder
+        ``out``.
+        """
+        rows, collected = unpack_state(history.state.read_bytes(out), _STORED_CLASSES)
+        self.rows.restore_state(rows)
+        self.rows.unknown_topic_ids.update(history.unknown_topic_ids)
+        self._collector.restore_state(collected)
+        self._spill_file.continue_group(history)
+
+    def _store_history(self) -> StoredHistory:
+        """Store the consumer group's history for the next run, before it ends at the newest
+        record.
+        """
+        state = self.rows.export_state(), self._collector.export_state()
+        packed = pack_state(state, _STORED_CLASSES, level=1)
+        return self._spill_file.store_group(packed, sorted(self.rows.unknown_topic_ids))
 
     def write_row(self, table: str, row: Mapping[str, Any]) -> None:
         """Write a row of an output table of the consumer group.
@@ -240,15 +322,20 @@ class _GroupWriter:
         """Write the row of table ``groups``, and return the consumer group's results for the
         driver.
 
-        They are pairs (kind, JSON text): the group's totals, and the position of its history in the
-        spill file.
+        They are pairs (kind, JSON text): the group's totals, the position of its history in the
+        spill file, and of its stored history.
         """
         lines: list[tuple[str, str]] = []
         if self._failure is None:
             try:
+                stored = self._store_history() if self._files.is_stored else None
+                self._writers = self._files.incomplete
                 totals = self.rows.finish_group()
                 kept = self._collector.finish_group(self.rows.name, self.rows.rate_by_partition)
                 lines = [("group", json.dumps(totals)), ("kept", json.dumps(asdict(kept)))]
+                if stored is not None:
+                    entry = {"group": self.rows.name, "history": stored}
+                    lines.append(("stored history", json.dumps(entry)))
             except WHOLE_RUN:
                 raise
             except Exception as e:  # noqa: BLE001 - the other groups are published
@@ -259,7 +346,7 @@ class _GroupWriter:
             self._row = row | self._failure.column_values()
             lines = [("group", json.dumps(totals | self._failure.column_values()))]
         seen = {"group": self.rows.name, **self.rows.record_ranges}
-        self._writers.write_row("groups", self._row)
+        self._files.incomplete.write_row("groups", self._row)
         return [*lines, ("seen", json.dumps(seen))]
 
 

@@ -42,10 +42,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "COMPLETE",
+    "COPIED",
+    "INCOMPLETE",
     "STATE",
     "Receipt",
     "RowWriter",
     "TableWriters",
+    "has_complete_rows",
     "is_published",
     "publish_run",
     "remove_dead_locks",
@@ -56,8 +60,21 @@ __all__ = [
 
 #: Rows of a table, and characters of the plans in them, that are in memory before they are written.
 _BUFFER_ROWS, _BUFFER_TEXT = 20_000, 64 << 20
+#: Beginnings of a task's file names in an appending run: rows that no later record changes, and
+#: rows that later records may change. Names in this order have a group's rows in log order; copies
+#: of complete rows come first.
+COMPLETE, INCOMPLETE, COPIED = "a", "z", "-"
 #: File of a run with what a later run can continue.
 STATE = "state.json"
+
+
+def has_complete_rows(file_name: str) -> bool:
+    """Return whether a file of an output table has only rows that no later record changes.
+
+    >>> has_complete_rows("part-a00001-1b2c.parquet"), has_complete_rows("part-z00001-3d.parquet")
+    (True, False)
+    """
+    return file_name.startswith(f"part-{COMPLETE}")
 
 
 def task_name() -> str:

@@ -384,6 +384,9 @@ class JobResults:
         parts: dict from name of a worker's files to groups with rows in them.
         stored_rebalances: dict from group to positions of its rebalances' stored results, for the
             next run.
+        stored_streams: dict from group to the position of its stored rows of table
+            ``streams_settings``, for the next run.
+        stored_histories: dict from group to the position of its stored history, for the next run.
         stored_simulations: dict from group to policy to its stored simulation, for the next run.
         session_timeout_ms: the broker's session timeout, for members that send none; None if not
             known.
@@ -400,6 +403,8 @@ class JobResults:
     seen: dict[str, dict[str, Any]] = field(default_factory=dict)
     parts: dict[str, list[str]] = field(default_factory=dict)
     stored_rebalances: dict[str, list[Any]] = field(default_factory=dict)
+    stored_streams: dict[str, list[Any]] = field(default_factory=dict)
+    stored_histories: dict[str, list[Any]] = field(default_factory=dict)
     stored_simulations: dict[str, dict[str, Any]] = field(default_factory=dict)
     session_timeout_ms: int | None = None
 
@@ -447,6 +452,7 @@ def run_jobs(
             found = histories_job(
                 rows, states, run.selection, out=out, run_id=run.id, log_context=around,
                 use_kernels=worth_compiling(done.tally.rows, engine.cores),
+                store=None if appender is None else appender.history_store(),
             )  # fmt: skip
             kept = _add_results(found, done)
             if appender is None or appender.past is None:
@@ -612,6 +618,12 @@ def _add_results(rows: LazyRows, results: JobResults) -> list[SpilledHistory]:
         elif what == "stored rebalances":
             one = json.loads(text)
             results.stored_rebalances.setdefault(one["group"], []).extend(one["blocks"])
+        elif what == "stored history":
+            one = json.loads(text)
+            results.stored_histories[one["group"]] = one["history"]
+        elif what == "stored streams":
+            one = json.loads(text)
+            results.stored_streams[one["group"]] = one["block"]
         elif what == "stored simulations":
             one = json.loads(text)
             results.stored_simulations.setdefault(one["group"], {}).update(one["policies"])

@@ -28,10 +28,9 @@ from partage.jobs.replay.output import TableWriters, task_name
 from partage.jobs.replay.selection import Selection
 from partage.jobs.replay.spill_files import SpilledHistory
 from partage.jobs.replay.stored_results import BlockWriter, GroupStore, metadata_digests
-from partage.jobs.replay.streams_settings import StreamsFacts, streams_settings_rows
+from partage.jobs.replay.streams_settings import TAIL_MS, StreamsFacts, streams_settings_rows
 from partage.jobs.replay.summary import SimulationTotals
 from partage.simulation.cumulative import simulate_policies
-from partage.simulation.metrics import SimulatedRebalance
 from partage.simulation.per_rebalance import simulate_rebalance
 from partage.simulation.policies import Policy
 from partage.simulation.recorded_rebalances import RecordedRebalance
@@ -123,8 +122,9 @@ def _simulate_units(
             known = None
             if block_writer is not None:
                 digests = metadata_digests(states.value)
-                stored = unit.history.stored_rebalances, unit.history.stored_simulations
-                known = GroupStore(where[0], stored, digests, block_writer)
+                past = unit.history
+                stored = past.stored_rebalances, past.stored_simulations
+                known = GroupStore(where[0], stored, digests, block_writer, past.stored_streams)
             try:
                 simulation = _UnitSimulation(
                     unit, policies, clusters, selection, writers, totals, known
@@ -163,6 +163,8 @@ def _stored_positions(unit: WorkUnit, store: GroupStore) -> list[tuple[str, str]
                 json.dumps({"group": group, "blocks": store.rebalances.list_places()}),
             )
         )
+    if store.streams is not None:
+        found.append(("stored streams", json.dumps({"group": group, "block": store.streams})))
     return found
 
 
@@ -183,6 +185,8 @@ class _UnitSimulation:
     writers: TableWriters
     totals: SimulationTotals
     store: GroupStore | None
+    #: Time of the newest rebalance that was simulated on its own (ms).
+    _last_ms: int = 0
 
     def simulate_unit(self) -> None:
         """Simulate the unit's rebalances one by one, and the group's whole history under each
@@ -214,10 +218,19 @@ class _UnitSimulation:
         history = self.unit.history
         if history.group not in capture_data.groups or not self.unit.is_first:
             return
-        rebalances = (rebalance for rebalance, _ in history.rebalance_rows())
-        for row in streams_settings_rows(
-            history.group, rebalances, self.clusters, capture_data, self.selection.from_ms
-        ):
+        store = self.store if self.unit.is_whole_group else None
+        key = ""
+        if store is not None:
+            key = store.streams_key(capture_data.digest, self._last_ms + TAIL_MS)
+        rows = None if store is None else store.find_streams_rows(key)
+        if rows is None:
+            rebalances = (rebalance for rebalance, _ in history.rebalance_rows())
+            rows = list(streams_settings_rows(
+                history.group, rebalances, self.clusters, capture_data, self.selection.from_ms
+            ))  # fmt: skip
+            if store is not None:
+                store.store_streams_rows(key, rows)
+        for row in rows:
             self.writers.write_row("streams_settings", row)
 
     def _simulate_rebalance(
@@ -238,21 +251,23 @@ class _UnitSimulation:
         """
         store, known = self.store, None
         key = "" if store is None else store.result_key(rebalance)
+        self._last_ms = max(self._last_ms, rebalance.generation.timestamp_ms)
         if not self.selection.is_after_start(rebalance.generation.timestamp_ms):
             return
         if store is not None:
             known = store.rebalances.find_result(key, rebalance, context)
         if known is None:
             verdict = check_agreement(rebalance.generation, self.clusters)
-            rows = list(simulate_rebalance(rebalance, self.policies, context, agrees=verdict))
+            found = list(simulate_rebalance(rebalance, self.policies, context, agrees=verdict))
             if store is not None:
-                store.rebalances.store_result(key, verdict, rows)
+                store.rebalances.store_result(key, verdict, found)
+            rows = [row.to_row() for row in found]
         else:
             verdict, rows = known
         self.writers.write_row("rebalances", rebalance_row | _columns_of_verdict(verdict))
         self.totals.add_verdict(self.unit.history.group, rebalance.generation, verdict)
-        for found in rows:
-            self._write(found)
+        for row in rows:
+            self._write_row(row)
 
     def _simulate_history(
         self, rebalances: Iterable[RecordedRebalance], context: SimulationContext
@@ -273,10 +288,10 @@ class _UnitSimulation:
         recorded = selected.yield_and_mark(rebalances)
         for row in simulate_policies(recorded, policies, context, continuations):
             if (row.incarnation, row.generation) in selected:
-                self._write(row)
+                self._write_row(row.to_row())
 
-    def _write(self, row: SimulatedRebalance) -> None:
-        self.writers.write_row("replays", {"group": self.unit.history.group, **row.to_row()})
+    def _write_row(self, row: dict[str, Any]) -> None:
+        self.writers.write_row("replays", {"group": self.unit.history.group, **row})
 
 
 class _SelectedRebalances:
@@ -400,9 +415,9 @@ def _split_history(
         rebalances_per_unit: number of rebalances of one unit, weighted by their size.
     """
     made, chunks, count = [], [], 0
-    for i, (_, size, rebalances) in enumerate(history.chunks):
+    for i, chunk in enumerate(history.chunks):
         chunks.append(i)
-        count += rebalances + size // _BYTES_OF_A_REBALANCE
+        count += chunk.rebalances + chunk.length // _BYTES_OF_A_REBALANCE
         if count >= rebalances_per_unit or i + 1 == len(history.chunks):
             made.append(WorkUnit(history, tuple(chunks), (), count * policies))
             chunks, count = [], 0
@@ -416,7 +431,7 @@ def pack_tasks(work: Sequence[WorkUnit], *, tasks: int) -> list[list[WorkUnit]]:
     Each unit goes to the task with the lowest cost so far, in descending order of cost (longest
     processing time first).
 
-    >>> history = SpilledHistory("g", "", (0, 0), ())
+    >>> history = SpilledHistory("g", SpilledChunk("", 0, 0, 0), ())
     >>> costs = [[u.cost for u in one] for one in pack_tasks(
     ...     [WorkUnit(history, (), (), cost) for cost in (9, 2, 2, 1)], tasks=3)]
     >>> costs

@@ -8,8 +8,12 @@ The simulations job reads a chunk of a group's rebalances, or all chunks one aft
 files contain packed plain values (`history.state_store`), from which no code is executed. Their
 folder is removed at the end of the run.
 
+An appending run also has files that the next run continues. They have the rebalances that later
+records cannot change, and the state of each group's history.
+
 ```
-OUT/running/<run_id>/part-*.spill    chunks of rebalances, and for each group what they share
+OUT/running/<run_id>/part-*.spill     chunks of rebalances, and for each group what they share
+OUT/state/<run_id>/history-*.spill    chunks of complete rebalances, and the state of each group
 ```
 """
 
@@ -20,8 +24,9 @@ from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 from uuid import uuid4
 
 from partage.history.clusters import ClusterHistory
@@ -29,6 +34,7 @@ from partage.history.events import Generation
 from partage.history.pauses import Pause
 from partage.history.state_store import pack_state, unpack_state
 from partage.jobs.replay.stored_results import StoredBlock, StoredSimulation
+from partage.simulation import recorded_rebalances
 from partage.simulation.commit_statistics import CommitStatistics, Rates, rates_by_partition
 from partage.simulation.context import SimulationContext
 from partage.simulation.costs import usual_duration
@@ -40,9 +46,12 @@ from partage.simulation.recorded_rebalances import (
 )
 
 __all__ = [
+    "STORED_CLASSES",
     "RebalanceCollector",
     "SpillWriter",
+    "SpilledChunk",
     "SpilledHistory",
+    "StoredHistory",
     "remove_spill_files",
     "spill_folder",
 ]
@@ -51,6 +60,8 @@ __all__ = [
 #: these takes some 100 bytes in memory, several times.
 _MOST_REBALANCES, _MOST_ENTRIES = 64, 32_768
 
+#: Stored chunks of a group before small ones are merged: each run adds one.
+_MOST_CHUNKS = 32
 #: What a rebalance has in it besides a history's own values.
 _CLASSES = (Absence, Bounds, CommitStatistics, RecordedRebalance)
 
@@ -63,51 +74,119 @@ def spill_folder(out: str | Path, run_id: str) -> Path:
     return Path(out) / "running" / run_id
 
 
+class SpilledChunk(NamedTuple):
+    """Place of some rebalances of one consumer group in a spill file.
+
+    Attributes:
+        path: path of the file.
+        first: first byte.
+        length: number of bytes.
+        rebalances: number of rebalances.
+    """
+
+    path: str
+    first: int
+    length: int
+    rebalances: int
+
+    def read_bytes(self, out: str | Path = "") -> bytes:
+        """Read the bytes at this place; ``out`` is the folder of a relative path."""
+        with (Path(out) / self.path).open("rb") as file:
+            file.seek(self.first)
+            return file.read(self.length)
+
+    def read_values(self) -> Any:
+        """Read the packed values at this place."""
+        return unpack_state(self.read_bytes(), _CLASSES)
+
+
+class StoredHistory(NamedTuple):
+    """Place of the stored history of one consumer group, which the next appending run continues.
+
+    Paths are relative to the output folder.
+
+    Attributes:
+        state: place of the state of its history; its number of rebalances is 0.
+        chunks: places of its complete rebalances.
+        unknown_topic_ids: topic ids in its records of which the cluster metadata had no name.
+        digest: digest of all these bytes.
+    """
+
+    state: SpilledChunk
+    chunks: tuple[SpilledChunk, ...]
+    unknown_topic_ids: tuple[str, ...]
+    digest: str
+
+    @classmethod
+    def from_json_fields(cls, value: Sequence[Any]) -> StoredHistory:
+        """Build a `StoredHistory` from the list (``value``) of its fields, read from a JSON
+        file.
+        """
+        state, chunks, topic_ids, digest = value
+        places = tuple(SpilledChunk(*one) for one in chunks)
+        return cls(SpilledChunk(*state), places, tuple(topic_ids), digest)
+
+    def compute_digest(self, out: str | Path) -> str:
+        """Compute the digest of the stored bytes in the output folder ``out``.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        found = blake2b(digest_size=16)
+        for place in (self.state, *self.chunks):
+            found.update(place.read_bytes(out))
+        return found.hexdigest()
+
+    def file_paths(self) -> set[str]:
+        """Return the files that contain the history, relative to the output folder."""
+        return {place.path for place in (self.state, *self.chunks)}
+
+
 @dataclass(frozen=True, slots=True)
 class SpilledHistory:
-    """Position of one consumer group's history in a temporary file that the simulation reads.
+    """Position of one consumer group's history in temporary files that the simulation reads.
 
     Attributes:
         group: the group id.
-        path: path of the spill file.
-        shared: first byte and length of the data that all rebalances of the group share.
-        chunks: (first byte, length, number of rebalances) of each chunk of the history.
+        shared: place of the data that all rebalances of the group share.
+        chunks: places of its rebalances, in log order.
         stored_rebalances: file positions of results of its rebalances from earlier runs.
         stored_simulations: dict from policy to the simulation that an earlier run has stored.
+        stored_streams: file position of its rows of table ``streams_settings`` from an earlier run.
     """
 
     group: str
-    path: str
-    shared: tuple[int, int]
-    chunks: tuple[tuple[int, int, int], ...]
+    shared: SpilledChunk
+    chunks: tuple[SpilledChunk, ...]
     stored_rebalances: tuple[StoredBlock, ...] = ()
     stored_simulations: Mapping[str, StoredSimulation] = field(default_factory=dict)
+    stored_streams: StoredBlock | None = None
 
     @property
     def byte_count(self) -> int:
-        """Number of bytes of the consumer group's history in the temporary file."""
-        return sum(chunk[1] for chunk in self.chunks)
+        """Number of bytes of the consumer group's history in the files."""
+        return sum(chunk.length for chunk in self.chunks)
 
     @property
     def rebalance_count(self) -> int:
         """Number of rebalances of the consumer group."""
-        return sum(chunk[2] for chunk in self.chunks)
+        return sum(chunk.rebalances for chunk in self.chunks)
 
     @classmethod
     def from_json_fields(cls, value: dict[str, Any]) -> SpilledHistory:
         """Build a `SpilledHistory` from a dict (``value``) of its fields that was read
         from JSON.
         """
-        chunks = tuple((c[0], c[1], c[2]) for c in value["chunks"])
-        return cls(value["group"], value["path"], tuple(value["shared"]), chunks)
+        chunks = tuple(SpilledChunk(*one) for one in value["chunks"])
+        return cls(value["group"], SpilledChunk(*value["shared"]), chunks)
 
     def rebalance_rows(self, chunks: Sequence[int] | None = None) -> Iterator[SpilledRebalance]:
         """Read the group's recorded rebalances with their table rows; yield them in log order.
 
-        ``chunks`` are the indices of the file's chunks to read; None reads all.
+        ``chunks`` are the indices of the chunks to read; None reads all.
         """
         for i in range(len(self.chunks)) if chunks is None else chunks:
-            yield from _read(self.path, self.chunks[i][0], self.chunks[i][1])
+            yield from self.chunks[i].read_values()
 
     def build_context(self, clusters: ClusterHistory) -> SimulationContext:
         """Read the consumer group's commit statistics, and build the data that its simulations
@@ -115,33 +194,88 @@ class SpilledHistory:
 
         ``clusters`` is the cluster metadata over time.
         """
-        commits, usual_ms, timeout_ms = _read(self.path, *self.shared)
+        commits, usual_ms, timeout_ms = self.shared.read_values()
         weights = rates_by_partition(commits.rates, clusters.index)
         context = SimulationContext(clusters, CachedJudge(), commits, usual_ms, weights)
         return context if timeout_ms is None else replace(context, server_session_ms=timeout_ms)
 
 
-def _read(path: str, first: int, length: int) -> Any:
-    with Path(path).open("rb") as file:
-        file.seek(first)
-        return unpack_state(file.read(length), _CLASSES)
+class _SpillFile:
+    """File to which places with packed values are appended; it is created with the first one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[bytes] | None = None
+
+    def append_bytes(self, packed: bytes, rebalances: int = 0) -> SpilledChunk:
+        """Append bytes with so many rebalances, and return their place."""
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("wb")
+        first = self._file.tell()
+        self._file.write(packed)
+        self._file.flush()
+        return SpilledChunk(str(self._path), first, len(packed), rebalances)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
 
 
 class SpillWriter:
-    """Writer of one task's temporary file with the histories of its consumer groups."""
+    """Writer of one task's spill files with the histories of its consumer groups.
 
-    def __init__(self, out: str, run_id: str, task: str) -> None:
-        folder = spill_folder(out, run_id)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._path = folder / f"part-{task}-{uuid4().hex[:8]}.spill"
-        self._file = self._path.open("wb")
+    Args:
+        out: the output folder.
+        run_id: the id of the run.
+        task: part of the file names that is unique to the task.
+        stored: folder, relative to ``out``, of what the next run continues; None for none.
+    """
+
+    def __init__(self, out: str, run_id: str, task: str, stored: str | None = None) -> None:
+        self._out, name = Path(out), f"{task}-{uuid4().hex[:8]}.spill"
+        self._temporary = _SpillFile(spill_folder(out, run_id) / f"part-{name}")
+        kept = None if stored is None else _SpillFile(self._out / stored / f"history-{name}")
+        self._stored, self._current = kept, kept or self._temporary
         self._pending: list[SpilledRebalance] = []
         self._entries = 0
-        self._chunks: list[tuple[int, int, int]] = []
+        self._chunks: list[SpilledChunk] = []
 
     def close(self) -> None:
-        """Close the temporary file."""
-        self._file.close()
+        """Close the files."""
+        for file in filter(None, (self._temporary, self._stored)):
+            file.close()
+
+    def continue_group(self, history: StoredHistory) -> None:
+        """Continue the rebalances of a consumer group that an earlier run has stored."""
+        places = [one._replace(path=str(self._out / one.path)) for one in history.chunks]
+        if len(places) <= _MOST_CHUNKS + sum(one.rebalances for one in places) // _MOST_REBALANCES:
+            self._chunks = places
+            return
+        for place in places:
+            for rebalance in place.read_values():
+                self.write_rebalance(rebalance)
+
+    def store_group(self, state: bytes, unknown_topic_ids: Sequence[str]) -> StoredHistory:
+        """Store the history of the current consumer group so far, for the next run.
+
+        Its further rebalances may change with later records, so they are written to the temporary
+        file.
+
+        Args:
+            state: the packed state of its history.
+            unknown_topic_ids: topic ids of which the cluster metadata has no name.
+        """
+        if self._stored is None:
+            raise TypeError("the writer has no folder for stored histories")
+        if self._pending:
+            self._chunk()
+        self._current = self._temporary
+        places = [self._stored.append_bytes(state), *self._chunks]
+        base = self._out
+        mine = [one._replace(path=Path(one.path).relative_to(base).as_posix()) for one in places]
+        found = StoredHistory(mine[0], tuple(mine[1:]), tuple(unknown_topic_ids), "")
+        return found._replace(digest=found.compute_digest(base))
 
     def write_rebalance(self, rebalance: SpilledRebalance) -> None:
         """Add the next rebalance of the current consumer group to the temporary file."""
@@ -168,10 +302,10 @@ class SpillWriter:
         """
         if self._pending:
             self._chunk()
-        chunks, self._chunks = tuple(self._chunks), []
-        shared = self._write((commits, usual_ms, timeout_ms))
-        self._file.flush()
-        return SpilledHistory(group, str(self._path), shared, chunks)
+        chunks = tuple(self._chunks)
+        self.discard_group()
+        shared = pack_state((commits, usual_ms, timeout_ms), _CLASSES, level=1)
+        return SpilledHistory(group, self._temporary.append_bytes(shared), chunks)
 
     def discard_group(self) -> None:
         """Drop the current consumer group's history, for example because the group has failed.
@@ -179,14 +313,12 @@ class SpillWriter:
         Its bytes stay in the file, but are never read.
         """
         self._pending, self._entries, self._chunks = [], 0, []
+        self._current = self._stored or self._temporary
 
     def _chunk(self) -> None:
-        self._chunks.append((*self._write(self._pending), len(self._pending)))
+        packed = pack_state(self._pending, _CLASSES, level=1)
+        self._chunks.append(self._current.append_bytes(packed, len(self._pending)))
         self._pending, self._entries = [], 0
-
-    def _write(self, value: object) -> tuple[int, int]:
-        first = self._file.tell()
-        return first, self._file.write(pack_state(value, _CLASSES, level=1))
 
 
 def remove_spill_files(out: str | Path, run_id: str) -> None:
@@ -197,6 +329,10 @@ def remove_spill_files(out: str | Path, run_id: str) -> None:
 #: So many rebalances later a rebalance is made: rows of ``rebalances`` wait for as many.
 _BEHIND = 256
 _Key = tuple[int, int]
+
+
+#: Classes in the stored state of a `RebalanceCollector` besides those of a history.
+STORED_CLASSES = (RecordedRebalance, *recorded_rebalances.STORED_CLASSES)
 
 
 class RebalanceCollector:
@@ -248,6 +384,23 @@ class RebalanceCollector:
         """
         self._rows.append(dict(row))
         self._spill_complete()
+
+    def export_state(self) -> tuple[Any, ...]:
+        """Return the rebalances that are still incomplete, and what later ones depend on, as values
+        that can be stored between two runs.
+        """
+        # `history.state_store.pack_state` packs them with the classes `STORED_CLASSES`.
+        return (
+            self._builder.export_state(), list(self._rebalances), list(self._rows), self._pauses,
+            self._written, self._intervals, self._low.tobytes(), self._high.tobytes(),
+        )  # fmt: skip
+
+    def restore_state(self, state: tuple[Any, ...]) -> None:
+        """Restore the values (``state``) that `export_state` returned."""
+        builder, rebalances, rows, self._pauses, self._written, self._intervals, low, high = state
+        self._builder.restore_state(builder)
+        self._rebalances, self._rows = deque(rebalances), deque(rows)
+        self._low, self._high = array("d", low), array("d", high)
 
     def finish_group(self, group: str, rates: Rates) -> SpilledHistory:
         """Write the remaining rebalances; return the position of the group's history in the

@@ -4,6 +4,8 @@
 OUT/runs/<run_id>/state.json           settings, input files, tallies, groups; `ReplayState`
 OUT/state/<run_id>/decoded-*.parquet   rows of the decode job (group records, runs of commits)
 OUT/state/<run_id>/open.parquet        undecoded offset commits of open transactions
+OUT/state/<run_id>/history-*.spill     histories of groups (`spill_files`)
+OUT/state/<run_id>/rebalances-*.memo   results of simulations (`stored_results`)
 ```
 
 All files are written before the run's manifest, so that a published run has a complete state.
@@ -33,6 +35,7 @@ from partage.jobs.replay.decoded_rows import OUT_COLUMNS, DecodedKind
 from partage.jobs.replay.histories import RECEIPT_DDL, receipts_batch, sorted_by_group
 from partage.jobs.replay.output import STATE, task_name
 from partage.jobs.replay.selection import Selection
+from partage.jobs.replay.spill_files import StoredHistory
 from partage.jobs.replay.stored_results import StoredSimulation
 from partage.runs.published_run import MANIFEST
 
@@ -58,8 +61,9 @@ __all__ = [
     "write_open_commits",
 ]
 
-#: Raised when what is stored, or its meaning, changes. Version 5: column ``no_consumer_from_ms``.
-VERSION = 5
+#: Raised when what is stored, or its meaning, changes. Version 6: histories of groups, and rows of
+#: ``streams_settings``.
+VERSION = 6
 _FOLDER = "state"
 #: Key of `ReplayState.positions` for the newest micro-batch that was read of a stream.
 STREAM = -1
@@ -158,6 +162,10 @@ class ReplayState:
         yield from (one["path"] for one in self.receipts)
         for group in self.groups.values():
             yield from dict.fromkeys(block[0] for block in group["memo"])
+            if group["streams"] is not None:
+                yield group["streams"][0]
+            if group["history"] is not None:
+                yield from StoredHistory.from_json_fields(group["history"]).file_paths()
             for one in group["simulations"].values():
                 yield from dict.fromkeys(StoredSimulation.from_json_fields(one).file_paths())
 

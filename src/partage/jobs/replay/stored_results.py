@@ -6,17 +6,19 @@ unchanged. `GroupStore` has what the last run has stored for a group, and stores
 **Single rebalances** (`RebalanceStore`): verdicts and plans are not computed again. Three kinds of
 columns of table ``replays`` still change with every new commit: times without a consumer, records
 read twice, and the spread of loads. They depend on commit rates, commit intervals and the usual
-length of a rebalance. They are computed again from stored inputs (`RecomputeInputs`).
+length of a rebalance. They are computed again from stored inputs (`_RowInputs`).
 
 A result is found by a digest of the rebalance and of the cluster metadata that a verdict may use.
-Pauses are not part of the digest. Results are stored in blocks of plain values
-(`history.state_store`).
+Pauses are not part of the digest. Results are stored in blocks of compressed JSON.
 
 **Whole histories** (`PolicyStore`): the cumulative simulation of a policy continues from a
 checkpoint (`simulation.policy_state`); its earlier rows are read from storage. A checkpoint is
 valid if the history up to it has the same digest as before. The last rebalances of a history may
 still change with the next records, for example their causes and unread time. So a few checkpoints
 are stored, and the newest valid one is used.
+
+**Settings of Streams applications**: rows of table ``streams_settings`` are found by a digest of
+all rebalances of the group, of the cluster metadata, and of the sizes and settings in the capture.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import json
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, replace
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -34,15 +36,13 @@ from uuid import uuid4
 
 from partage.errors import InvalidCaptureError
 from partage.history.agreement import Verdict
-from partage.history.state_store import pack_state, unpack_state
-from partage.model.index import Int32Array
+from partage.history.state_store import pack_state
 from partage.simulation.context import SimulationContext
 from partage.simulation.metrics import (
     Bounds,
-    Loads,
     PlanLoads,
-    PlanMetrics,
     SimulatedRebalance,
+    cost_columns,
     load_spread,
 )
 from partage.simulation.policies import Policy
@@ -50,6 +50,8 @@ from partage.simulation.policy_state import (
     Checkpoint,
     Continuation,
     StoredRow,
+    decode_array,
+    encode_array,
 )
 from partage.simulation.recorded_rebalances import Absence, RecordedRebalance
 from partage.tables.statuses import RECORDED
@@ -127,60 +129,51 @@ class StoredBlock(NamedTuple):
             return file.read(self.length)
 
 
-@dataclass(frozen=True, slots=True)
-class _StoredRow:
-    """Row of the output table ``replays`` in the form that is stored for the next run.
+class _RowInputs(NamedTuple):
+    """Inputs of those columns of a row of table ``replays`` that depend on the group's whole
+    history.
 
-    Columns that depend on the group's whole history, which grows, are computed again by the next
-    run. Only their inputs are stored.
+    The values are JSON values; texts are arrays of int32 in base64.
 
     Attributes:
-        row: the row; columns that are computed again are empty if ``is_recomputed``.
-        is_recomputed: whether it has columns that depend on the group's whole history.
         stops: indices of the partitions that stop.
-        extra: partition-seconds of dead members, in addition to the partitions that stop.
-        member: owner of each assigned partition, as a position in the group.
-        partition: indices of the assigned partitions.
-        takes_part: positions of the members whose loads count; None without a spread of loads.
-        members: number of members of the group.
+        extra: partition-seconds of dead members, in addition to the partitions that stop: lower and
+            upper bound; None if unknown.
+        loads: owner and index of each assigned partition, the members whose loads count, and the
+            number of members; None without a spread of loads.
     """
 
-    row: SimulatedRebalance
-    is_recomputed: bool
-    stops: Int32Array | None = None
-    extra: Bounds | None = None
-    member: Int32Array | None = None
-    partition: Int32Array | None = None
-    takes_part: Int32Array | None = None
-    members: int = 0
+    stops: str
+    extra: Sequence[float] | None
+    loads: Sequence[Any] | None = None
 
 
-_Result = tuple[Verdict, tuple[_StoredRow, ...]]
-_CLASSES = (
-    Absence, Bounds, PlanMetrics, RecordedRebalance, SimulatedRebalance, Verdict, _StoredRow,
-)  # fmt: skip
+#: Row of table ``replays``, and the inputs of the columns that are computed again; None without
+#: any.
+_StoredCells = tuple[dict[str, Any], _RowInputs | None]
+#: Values of a `Verdict`, and the rows of a rebalance.
+_Result = tuple[Sequence[Any], Sequence[_StoredCells]]
+_CLASSES = (Absence, RecordedRebalance)
 
 
-def _to_stored_row(row: SimulatedRebalance, loads: PlanLoads) -> _StoredRow:
+def _to_stored_row(row: SimulatedRebalance, loads: PlanLoads) -> _StoredCells:
     """Convert a row of the output table ``replays`` to the form that is stored for the next run.
 
-    Columns that depend on the group's whole history are replaced by their inputs. ``loads`` is a
-    function that returns the partitions of each member's load.
+    ``loads`` returns the arrays from which each member's load is computed.
     """
     inputs = row.recompute
-    row = replace(row, recompute=None)
     if inputs is None:
-        return _StoredRow(row, is_recomputed=False)
-    blank = replace(row, stopped=None, reread=None)
-    if not inputs.has_loads:
-        return _StoredRow(blank, True, inputs.stops, inputs.extra)
-    blank = replace(blank, measured=replace(row.measured, load_spread=None))
-    return _StoredRow(blank, True, inputs.stops, inputs.extra, *loads.load_arrays(inputs))
+        return row.to_row(), None
+    of_plan = None
+    if inputs.has_loads:
+        *arrays, members = loads.load_arrays(inputs)
+        of_plan = [*map(encode_array, arrays), members]
+    return row.to_row(), _RowInputs(encode_array(inputs.stops), inputs.extra, of_plan)
 
 
 def _restore_row(
-    stored: _StoredRow, rebalance: RecordedRebalance, context: SimulationContext
-) -> SimulatedRebalance:
+    stored: _StoredCells, rebalance: RecordedRebalance, context: SimulationContext
+) -> dict[str, Any]:
     """Restore a row of the output table ``replays`` that an earlier run has stored.
 
     Columns that depend on the group's whole history are computed again.
@@ -190,28 +183,22 @@ def _restore_row(
         rebalance: the recorded rebalance.
         context: data of the group's whole history, such as commit rates.
     """
-    row, stops = stored.row, stored.stops
-    if not stored.is_recomputed or stops is None:
+    row, found = stored
+    if found is None:
         return row
-    costs = context.rebalance_costs(rebalance)
-    is_recorded = row.policy == RECORDED
+    inputs = _RowInputs(*found)
+    costs, stops = context.rebalance_costs(rebalance), decode_array(inputs.stops)
     stopped = costs.stopped_seconds(stops, context.usual_ms)
-    return replace(
-        row,
-        measured=replace(row.measured, load_spread=load_spread(_loads_of(stored), context.weights)),
-        stopped=None if stopped is None or stored.extra is None else stopped + stored.extra,
-        reread=costs.reread_as_recorded() if is_recorded else costs.reread_bounds(stops),
-    )
-
-
-def _loads_of(stored: _StoredRow) -> Loads | None:
-    """Return the stored arrays from which each group member's load is computed; None without a
-    load.
-    """
-    taking, member, partition = stored.takes_part, stored.member, stored.partition
-    if taking is None or member is None or partition is None:
-        return None
-    return member, partition, taking, stored.members
+    if stopped is not None:
+        stopped = None if inputs.extra is None else stopped + Bounds(*inputs.extra)
+    is_recorded = row["policy"] == RECORDED
+    reread = costs.reread_as_recorded() if is_recorded else costs.reread_bounds(stops)
+    row |= cost_columns(stopped, reread)
+    if inputs.loads is not None:
+        *arrays, members = inputs.loads
+        member, partition, taking = map(decode_array, arrays)
+        row["load_spread"] = load_spread((member, partition, taking, members), context.weights)
+    return row
 
 
 def digests_of_rebalance(
@@ -257,7 +244,7 @@ class RebalanceStore:
 
     def find_result(
         self, key: str, rebalance: RecordedRebalance, context: SimulationContext
-    ) -> tuple[Verdict, list[SimulatedRebalance]] | None:
+    ) -> tuple[Verdict, list[dict[str, Any]]] | None:
         """Return the stored simulation results of a rebalance; None if there are none.
 
         The results are the rows of table ``replays``, and whether the group's strategy reproduces
@@ -276,7 +263,7 @@ class RebalanceStore:
             return None
         verdict, rows = result
         self._found.add(key)
-        return verdict, [_restore_row(row, rebalance, context) for row in rows]
+        return Verdict(*verdict), [_restore_row(row, rebalance, context) for row in rows]
 
     def store_result(self, key: str, verdict: Verdict, rows: Sequence[SimulatedRebalance]) -> None:
         """Store the simulation results of a rebalance for the next run.
@@ -289,9 +276,8 @@ class RebalanceStore:
         groups = (one.recompute.group for one in rows if one.recompute is not None)
         if any(member.weight != 1 for group in groups for member in group):
             return  # `load_spread` is for members of weight 1
-        self._writer.write_result(
-            key, (verdict, tuple(_to_stored_row(row, self._loads) for row in rows))
-        )
+        cells = [_to_stored_row(row, self._loads) for row in rows]
+        self._writer.write_result(key, (astuple(verdict), cells))
 
     def list_places(self) -> list[StoredBlock]:
         """Return the places of all stored results that the next run may need, old and new.
@@ -312,9 +298,9 @@ class RebalanceStore:
         if self._loaded[0] != number:
             block = self._blocks[number]
             try:
-                results = unpack_state(block.read_bytes(self._out), _CLASSES)
+                results = json.loads(zlib.decompress(block.read_bytes(self._out)))
                 found = dict(zip(block.keys, results, strict=True))
-            except (InvalidCaptureError, OSError, ValueError):
+            except (OSError, ValueError, TypeError, zlib.error):
                 found = {}  # damaged: these rebalances are simulated again
             self._loaded = number, found
         return self._loaded[1]
@@ -353,9 +339,10 @@ class BlockWriter:
     def _flush(self) -> None:
         pending, self._pending = self._pending, {}
         try:
-            blob = pack_state(list(pending.values()), _CLASSES, level=1)
+            text = json.dumps(list(pending.values()), separators=(",", ":"))
         except TypeError:
             return  # a plug-in's row has a value that is no plain one: nothing is stored
+        blob = zlib.compress(text.encode("ascii"), 1)
         self._blocks.append(self.append_bytes(blob, tuple(pending)))
 
     def append_bytes(self, result_bytes: bytes, keys: tuple[str, ...]) -> StoredBlock:
@@ -647,9 +634,11 @@ class GroupStore:
         stored: file positions of results of single rebalances, and of whole simulations by policy.
         digests: digests of the cluster metadata.
         writer: writes results for the next run.
+        streams: file position of the rows of table ``streams_settings``; None without any.
 
     Attributes:
         rebalances: results of single rebalances.
+        streams: file position of this run's rows of table ``streams_settings``; None without any.
     """
 
     def __init__(
@@ -658,11 +647,15 @@ class GroupStore:
         stored: tuple[Sequence[StoredBlock], Mapping[str, StoredSimulation]],
         digests: MetadataDigests,
         writer: BlockWriter,
+        streams: StoredBlock | None = None,
     ) -> None:
         self._out, self._digests, self._writer = out, digests, writer
         self._stored = stored[1]
+        self._stored_streams = streams
+        self.streams: StoredBlock | None = None
         self.rebalances = RebalanceStore(out, stored[0], writer)
         self._chain = HistoryChain()
+        self._keys: list[str] = []
         self._simulations: dict[str, PolicyStore] = {}
 
     def result_key(self, rebalance: RecordedRebalance) -> str:
@@ -673,7 +666,44 @@ class GroupStore:
         """
         key, digest = digests_of_rebalance(rebalance, self._digests)
         self._chain.add_rebalance(rebalance, digest)
+        self._keys.append(key)
         return key
+
+    def streams_key(self, capture_digest: str, until_ms: int) -> str:
+        """Return the key of a Streams application's rows: a digest of all that they depend on.
+
+        Call `result_key` for the whole history first.
+
+        Args:
+            capture_digest: digest of the sizes and settings in the capture.
+            until_ms: the rows depend on cluster metadata until this time (ms).
+        """
+        metadata = self._digests.digest_until(until_ms, AHEAD_STATES)
+        text = repr((self._keys, capture_digest, metadata))
+        return blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def find_streams_rows(self, key: str) -> list[dict[str, Any]] | None:
+        """Return the stored rows of table ``streams_settings``; None if there are none with this
+        key.
+        """
+        block = self._stored_streams
+        if block is None or block.keys != (key,):
+            return None
+        try:
+            rows: list[dict[str, Any]] = json.loads(
+                zlib.decompress(block.read_bytes(Path(self._out)))
+            )
+        except (OSError, ValueError, zlib.error):
+            return None
+        self.streams = block
+        return rows
+
+    def store_streams_rows(self, key: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Store the rows of table ``streams_settings`` for the next run; ``key`` is their
+        `streams_key`.
+        """
+        blob = zlib.compress(json.dumps(rows).encode("ascii"), 1)
+        self.streams = self._writer.append_bytes(blob, (key,))
 
     def find_continuations(self, policies: Iterable[Policy]) -> dict[str, Continuation]:
         """Return the checkpoints from which the simulations continue, as a dict by policy name.

@@ -54,6 +54,7 @@ from partage.streams.task_ids import ProcessId, TaskId
 from partage.tables.statuses import RECORDED
 
 __all__ = [
+    "TAIL_MS",
     "StreamsFacts",
     "has_streams",
     "is_streams",
@@ -69,8 +70,9 @@ _MOST_EVENTS = 60
 _MOST_WORK = 40_000_000
 #: Simulated times of the trace within a heartbeat interval, and events from which on one suffices.
 _PHASES, _MANY_EVENTS = 5, 20
-#: Time that is simulated after the last recorded rebalance, beside a session timeout (ms).
-_TAIL_MS = 60_000
+#: Time that is simulated after the last recorded rebalance, beside a session timeout (ms). Cluster
+#: metadata of this time counts, too.
+TAIL_MS = 60_000
 _STANDBYS, _HEARTBEAT = "num.standby.replicas", "heartbeat.interval.ms"
 _LAG, _WARMUPS = "acceptable.recovery.lag", "max.warmup.replicas"
 _PROBING = "probing.rebalance.interval.ms"
@@ -94,11 +96,13 @@ class StreamsFacts:
         groups: names of the groups that are Streams applications.
         sizes: size and end offset of each partition of a changelog; empty if none is recorded.
         settings: the broker's settings of streams groups, by the names of `partage streams`.
+        digest: digest of sizes and settings (`streams_facts_digest`).
     """
 
     groups: frozenset[str] = frozenset()
     sizes: TopicSizes = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+    digest: str = ""
 
 
 def read_streams_facts(folder: str | Path, totals: Iterable[str]) -> StreamsFacts:
@@ -117,7 +121,8 @@ def read_streams_facts(folder: str | Path, totals: Iterable[str]) -> StreamsFact
         return StreamsFacts()
     at = Path(folder)
     inside = at if at.is_dir() else at.parent
-    return StreamsFacts(names, topic_sizes(inside, suffix="-changelog"), broker_settings(inside))
+    sizes = topic_sizes(inside, suffix="-changelog")
+    return StreamsFacts(names, sizes, broker_settings(inside), streams_facts_digest(folder))
 
 
 def has_streams(totals: Mapping[str, Any]) -> bool:
@@ -292,7 +297,7 @@ def _derive_trace(
     threads = max(sum(map(len, one.clients.values())) for one in changes)
     work = max(1, threads * len(application.layout.partitions_of))
     return record_trace(
-        group, changes, changes[-1].at_ms + session_ms + _TAIL_MS,
+        group, changes, changes[-1].at_ms + session_ms + TAIL_MS,
         heartbeat_ms=runtime.heartbeat_interval_ms, is_streams_group=is_server,
         most_events=max(1, min(_MOST_EVENTS, _MOST_WORK // (16 * work))),
     )  # fmt: skip
@@ -363,7 +368,7 @@ def _describe_classic_group(
     if not generations:
         return None
     state_of_group = classic_state(
-        generations, changes[-1].at_ms + _TAIL_MS, clusters, group, capture_data.sizes
+        generations, changes[-1].at_ms + TAIL_MS, clusters, group, capture_data.sizes
     )
     members = generations[-1].state.members
     session_ms = max(map(session_timeout_ms, members))
