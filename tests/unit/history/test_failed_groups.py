@@ -54,10 +54,8 @@ STATES = tuple((SAMPLE / "cluster.jsonl").read_text(encoding="utf-8").splitlines
 def _histories(out) -> JobResults:
     """Return what the histories job gives the driver."""
     done = JobResults(SimpleNamespace())
-    batches = histories._rebuild_histories(
-        SimpleNamespace(value=STATES), Selection(), iter(_batches()),
-        log_context=None, use_kernels=False, out=str(out), run_id="r",
-    )  # fmt: skip
+    job = histories.HistoriesJob(SimpleNamespace(value=STATES), Selection(), str(out), "r")
+    batches = job.rebuild_histories(iter(_batches()))
     done.kept = _received(batches, done)
     return done
 

@@ -121,6 +121,8 @@ class Appender:
         self._context: _GroupContext | None = None
         self._dirty: frozenset[str] = frozenset()
         self._continued: dict[str, StoredHistory] = {}
+        #: Groups without new records that are replayed again, because metadata has changed.
+        self.idle_groups: tuple[str, ...] = ()
         self._decoded: list[str] = []
         self._open_commits: str | None = None
         self._kept = 0
@@ -280,6 +282,7 @@ class Appender:
             name for name, group in self.past.groups.items() if self._is_dirty(group)
         }
         self._continued = self._find_continued_histories(new)
+        self.idle_groups = tuple(sorted(self._continued.keys() - new.keys()))
         rebuilt = self._dirty - self._continued.keys()
         if not rebuilt or not stored:
             return fresh
@@ -290,20 +293,21 @@ class Appender:
         return HistoryStore(state_folder(self._run.id), self._continued)
 
     def _find_continued_histories(self, new: Mapping[str, set[int]]) -> dict[str, StoredHistory]:
-        """Return the stored histories of groups that can be continued with their new records.
+        """Return the stored histories of replayed groups that can be continued.
 
         ``new`` is a dict from group to the log partitions of its new records.
         """
         found: dict[str, StoredHistory] = {}
         if self.past is None or self._run.selection.from_ms is not None:
             return found  # whether a row is selected depends on the time of its rebalance
-        for name, partitions in new.items():
+        for name in self._dirty:
             group = self.past.groups.get(name)
             if group is None or group["failed"] or group["history"] is None:
                 continue
             stored = StoredHistory.from_json_fields(group["history"])
             # In one log partition, new records follow the old ones.
-            is_in_order = len(partitions) == 1 and [*partitions] == group["seen"]["log_partitions"]
+            old = group["seen"]["log_partitions"]
+            is_in_order = name not in new or (len(old) == 1 and [*new[name]] == old)
             if is_in_order and self._is_history_valid(group, stored):
                 found[name] = stored
         return found
@@ -354,16 +358,20 @@ class Appender:
             results.simulated.merge_totals(json.dumps(group["simulated"]))
             results.seen[name] = group["seen"]
         complete = clean | self._continued.keys()
-        is_merged = sum(map(has_complete_rows, past.parts)) > _MOST_COMPLETE_FILES
+        # The rows of a group stay in log order: files are read in the order of run and name.
+        names = list(filter(has_complete_rows, past.parts))
+        is_rewritten = len(names) > _MOST_COMPLETE_FILES or not all(
+            complete.issuperset(past.parts[name]) for name in names
+        )
         copies = {True: _Copies(f"{COMPLETE}{COPIED}"), False: _Copies("k")}
-        for receipt in (Receipt(**one) for one in past.receipts):
+        for receipt in sorted((Receipt(**one) for one in past.receipts), key=lambda one: one.path):
             name = Path(receipt.path).name
             if receipt.table not in _OF_GROUPS:
                 results.receipts.append(receipt)
                 continue
             of_complete, groups = has_complete_rows(name), past.parts[name]
             kept = (complete if of_complete else clean).intersection(groups)
-            if len(kept) == len(groups) and not (of_complete and is_merged):
+            if len(kept) == len(groups) and not is_rewritten:
                 results.receipts.append(receipt)
                 results.parts[name] = groups
             elif kept:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
@@ -29,7 +29,7 @@ from partage.jobs.replay import group_rows, spill_files
 from partage.jobs.replay.capture import LogContext
 from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.group_rows import GroupInput, GroupRows, read_group_inputs
-from partage.jobs.replay.output import COMPLETE, INCOMPLETE, Receipt, TableWriters, task_name
+from partage.jobs.replay.output import COMPLETE, INCOMPLETE, TableWriters, task_name
 from partage.jobs.replay.selection import Selection
 from partage.jobs.replay.spill_files import RebalanceCollector, SpillWriter, StoredHistory
 from partage.jobs.spark.shipping import load_kernels
@@ -38,17 +38,17 @@ from partage.tables.statuses import FAILED
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from partage.jobs.replay.engines import LazyRows, SharedValue
+    from partage.jobs.replay.engines import LazyRows, ReplayEngine, SharedValue
     from partage.jobs.replay.replay import JobResults
 
 __all__ = [
     "RECEIPT_DDL",
     "WHOLE_RUN",
     "GroupFailure",
+    "HistoriesJob",
     "HistoryStore",
     "bad_records_job",
     "clusters_of",
-    "histories_job",
     "mark_failed",
     "receipts_batch",
     "sorted_by_group",
@@ -77,25 +77,14 @@ class HistoryStore:
     past: Mapping[str, StoredHistory]
 
 
-def histories_job(
-    decoded: LazyRows,
-    states: SharedValue,
-    selection: Selection,
-    *,
-    out: str,
-    run_id: str,
-    log_context: LogContext | None = None,
-    use_kernels: bool = False,
-    store: HistoryStore | None = None,
-) -> LazyRows:
-    """Rebuild the membership history of every consumer group and write its output tables.
+@dataclass(frozen=True)
+class HistoriesJob:
+    """Job that rebuilds the membership history of consumer groups and writes their output tables.
 
-    Return lazy rows with the written files, the totals of each group, the log partitions and times
-    of its records, and where its rebalances are in spill files (temporary files for the
-    simulation).
+    Its rows have the written files, the totals of each group, the log partitions and times of its
+    records, and where its rebalances are in spill files (temporary files for the simulation).
 
-    Args:
-        decoded: rows of the decode job.
+    Attributes:
         states: the cluster metadata over time, shared with all tasks.
         selection: groups and times that the tables cover.
         out: the output folder.
@@ -104,18 +93,66 @@ def histories_job(
         use_kernels: whether there are enough records to load the compiled kernels.
         store: histories to continue, and to store for the next run; None for neither.
     """
-    groups = decoded.filter_kinds(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
-    job = partial(
-        _rebuild_histories,
-        states,
-        selection,
-        log_context=log_context,
-        use_kernels=use_kernels,
-        out=out,
-        run_id=run_id,
-        store=store,
-    )
-    return sorted_by_group(groups).apply_job(job, RECEIPT_DDL)
+
+    states: SharedValue
+    selection: Selection
+    out: str
+    run_id: str
+    log_context: LogContext | None = None
+    use_kernels: bool = False
+    store: HistoryStore | None = None
+
+    def process_rows(self, decoded: LazyRows) -> LazyRows:
+        """Rebuild or continue the histories of all groups of some decoded rows.
+
+        Return lazy result rows. ``decoded`` are rows of the decode job.
+        """
+        groups = decoded.filter_kinds(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
+        return sorted_by_group(groups).apply_job(self.rebuild_histories, RECEIPT_DDL)
+
+    def process_idle_groups(self, engine: ReplayEngine, names: Sequence[str]) -> LazyRows:
+        """Continue the stored histories of groups without new records; return lazy result rows."""
+        job = partial(self._continue_idle_groups, tuple(names))
+        return engine.run_job(job, len(names), min(len(names), engine.cores), RECEIPT_DDL)
+
+    def rebuild_histories(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rebuild or continue histories in one task; write tables, and yield result rows.
+
+        ``batches`` are decoded rows, sorted by group and log position.
+        """
+        if self.use_kernels:
+            load_kernels()
+        clocks = self.log_context.clocks if self.log_context is not None else None
+        with closing(_TaskFiles(self.out, self.run_id, self.store)) as files:
+            group: _GroupWriter | None = None
+            for found in read_group_inputs(batches, clocks):
+                if group is None or found.group != group.rows.name:
+                    if group is not None:
+                        files.finish_group(group)
+                    group = self._open_group(found.group, files)
+                group.process_input(found)
+            if group is not None:
+                files.finish_group(group)
+            yield files.close_with_results()
+
+    def _continue_idle_groups(
+        self, names: Sequence[str], numbers: Iterable[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        """Continue the histories of some groups in one task; ``numbers`` has the indices of their
+        names.
+        """
+        with closing(_TaskFiles(self.out, self.run_id, self.store)) as files:
+            for batch in numbers:
+                for number in batch.column(0).to_pylist():
+                    files.finish_group(self._open_group(names[number], files))
+            yield files.close_with_results()
+
+    def _open_group(self, name: str, files: _TaskFiles) -> _GroupWriter:
+        clusters = clusters_of(self.states.value)
+        group = _GroupWriter(name, clusters, self.selection, files, self.log_context)
+        if self.store is not None and name in self.store.past:
+            group.continue_history(self.store.past[name], self.out)
+        return group
 
 
 def sorted_by_group(rows: LazyRows) -> LazyRows:
@@ -134,48 +171,6 @@ def bad_records_job(decoded: LazyRows, *, out: str, run_id: str) -> LazyRows:
     bad = decoded.filter_kinds(DecodedKind.BAD_RECORD)
     ordered = bad.sorted_by("log_partition", ("log_partition", "log_offset"))
     return ordered.apply_job(partial(_bad_task, out, run_id), RECEIPT_DDL)
-
-
-def _rebuild_histories(
-    states: SharedValue,
-    selection: Selection,
-    batches: Iterable[pa.RecordBatch],
-    *,
-    log_context: LogContext | None,
-    use_kernels: bool,
-    out: str,
-    run_id: str,
-    store: HistoryStore | None = None,
-) -> Iterator[pa.RecordBatch]:
-    """Rebuild the histories of consumer groups in one Spark task; write tables and yield results.
-
-    ``batches`` are decoded rows, sorted by group and log position. The other arguments are those of
-    `histories_job`.
-    """
-    if use_kernels:
-        load_kernels()
-    clusters = clusters_of(states.value)
-    lines: list[tuple[str, str]] = []
-    names: list[str] = []
-    past = {} if store is None else store.past
-    with closing(_TaskFiles(out, run_id, store)) as files:
-        group: _GroupWriter | None = None
-        clocks_right = log_context.clocks if log_context is not None else None
-        for found in read_group_inputs(batches, clocks_right):
-            if group is None or found.group != group.rows.name:
-                if group is not None:
-                    lines += group.finish_group()
-                group = _GroupWriter(found.group, clusters, selection, files, log_context)
-                names.append(found.group)
-                if found.group in past:
-                    group.continue_history(past[found.group], out)
-            group.process_input(found)
-        if group is not None:
-            lines += group.finish_group()
-        receipts = files.close_with_receipts()
-        for writers in files.table_writers:
-            lines.append(("part", json.dumps({"name": writers.file_name, "groups": names})))
-    yield receipts_batch([*(("file", json.dumps(asdict(r))) for r in receipts), *lines])
 
 
 class _TaskFiles:
@@ -201,19 +196,31 @@ class _TaskFiles:
             TableWriters(out, run_id, f"{INCOMPLETE}{task}") if self.is_stored else self.complete
         )
         self.spill_file = SpillWriter(out, run_id, task, None if store is None else store.folder)
+        self._names: list[str] = []
+        self._results: list[tuple[str, str]] = []
 
     @property
-    def table_writers(self) -> list[TableWriters]:
-        """The writers of output tables, each once."""
+    def _table_writers(self) -> list[TableWriters]:
         return [self.complete, self.incomplete] if self.is_stored else [self.complete]
 
-    def close_with_receipts(self) -> list[Receipt]:
-        """Write the buffered rows of the output tables; return a receipt for each file."""
-        return [one for writers in self.table_writers for one in writers.close_with_receipts()]
+    def finish_group(self, group: _GroupWriter) -> None:
+        """Write the rest of a group's rows, and keep its results for `close_with_results`."""
+        self._results += group.finish_group()
+        self._names.append(group.rows.name)
+
+    def close_with_results(self) -> pa.RecordBatch:
+        """Write the buffered rows of the output tables; return the results of the task."""
+        files: list[tuple[str, str]] = []
+        for writers in self._table_writers:
+            part = {"name": writers.file_name, "groups": self._names}
+            receipts = writers.close_with_receipts()
+            files += [("file", json.dumps(asdict(one))) for one in receipts]
+            self._results.append(("part", json.dumps(part)))
+        return receipts_batch(files + self._results)
 
     def close(self) -> None:
         """Close all files."""
-        for writers in self.table_writers:
+        for writers in self._table_writers:
             writers.close()
         self.spill_file.close()
 

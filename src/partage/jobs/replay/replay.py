@@ -37,7 +37,7 @@ from partage.jobs.replay.engines import (
     choose_engine,
     local_processes,
 )
-from partage.jobs.replay.histories import GroupFailure, bad_records_job, histories_job, mark_failed
+from partage.jobs.replay.histories import GroupFailure, HistoriesJob, bad_records_job, mark_failed
 from partage.jobs.replay.inferred_metadata import inferred_states, with_earlier_states
 from partage.jobs.replay.output import (
     Receipt,
@@ -449,12 +449,14 @@ def run_jobs(
             around = replace(context_of(source), span=span, clocks=clocks)
             done.session_timeout_ms = around.session_timeout_ms
             rows = decoded if appender is None else appender.group_rows(engine, done, around)
-            found = histories_job(
-                rows, states, run.selection, out=out, run_id=run.id, log_context=around,
-                use_kernels=worth_compiling(done.tally.rows, engine.cores),
-                store=None if appender is None else appender.history_store(),
+            job = HistoriesJob(
+                states, run.selection, out, run.id, around,
+                worth_compiling(done.tally.rows, engine.cores),
+                None if appender is None else appender.history_store(),
             )  # fmt: skip
-            kept = _add_results(found, done)
+            kept = _add_results(job.process_rows(rows), done)
+            if appender is not None and appender.idle_groups:
+                kept += _add_results(job.process_idle_groups(engine, appender.idle_groups), done)
             if appender is None or appender.past is None:
                 _expect_groups(done, run.selection)
         stages.report_count("rebalances", sum(one.rebalance_count for one in kept))
