@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.cuts import cut, cuts, difference, part_of, tables_of
 
-from partage.jobs.replay import append, group_rows, spill_files
+from partage.jobs.replay import append, group_rows, histories, spill_files
 from partage.jobs.replay.group_rows import GroupRows
 from partage.jobs.replay.output import has_complete_rows
 from partage.jobs.replay.replay import replay
@@ -111,6 +111,18 @@ def test_a_damaged_history_is_rebuilt(tmp_path: Path, whole: Path, read_records:
     path.write_bytes(blob)
     found = run(grow(tmp_path / "c"), tmp_path / "out")
     assert "reason" not in found["append"]
+    assert len(read_records) - old > old
+    assert difference(tmp_path / "out", tables_of(whole)) == ""
+
+
+def test_a_history_that_is_too_large_is_not_stored(
+    tmp_path: Path, whole: Path, read_records: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run rebuilds it, so memory is bounded."""
+    monkeypatch.setattr(histories, "_MOST_STORED_ENTRIES", 10)
+    run(grow(tmp_path / "c", 3 * part_of().num_rows // 4), tmp_path / "out")
+    old = len(read_records)
+    run(grow(tmp_path / "c"), tmp_path / "out")
     assert len(read_records) - old > old
     assert difference(tmp_path / "out", tables_of(whole)) == ""
 

@@ -340,6 +340,11 @@ class RecordedRebalanceBuilder:
         self._ownership.restore_state(ownership)
         self._queue = deque(queue)
 
+    @property
+    def pending(self) -> list[Generation]:
+        """Generations whose rebalances are still incomplete."""
+        return [generation for generation, *_ in self._queue]
+
     def finish_rebalances(self) -> Iterator[RecordedRebalance]:
         """Yield the recorded rebalances that are still incomplete, at the end of the log."""
         while self._queue:

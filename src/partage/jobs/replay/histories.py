@@ -225,6 +225,9 @@ class _TaskFiles:
         self.spill_file.close()
 
 
+#: Most members and assigned partitions in the incomplete rebalances of a stored history. Each takes
+#: some 100 bytes.
+_MOST_STORED_ENTRIES = 1_000_000
 #: Classes in the stored state of a group's history.
 _STORED_CLASSES = (*group_rows.STORED_CLASSES, *spill_files.STORED_CLASSES)
 
@@ -259,10 +262,14 @@ class _GroupWriter:
         self._collector.restore_state(collected)
         self._spill_file.continue_group(history)
 
-    def _store_history(self) -> StoredHistory:
+    def _store_history(self) -> StoredHistory | None:
         """Store the consumer group's history for the next run, before it ends at the newest
         record.
+
+        The result is None if the state is too large. The next run then rebuilds the history.
         """
+        if self._collector.pending_entries > _MOST_STORED_ENTRIES:
+            return None
         state = self.rows.export_state(), self._collector.export_state()
         packed = pack_state(state, _STORED_CLASSES, level=1)
         return self._spill_file.store_group(packed, sorted(self.rows.unknown_topic_ids))

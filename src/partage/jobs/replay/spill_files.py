@@ -280,8 +280,7 @@ class SpillWriter:
     def write_rebalance(self, rebalance: SpilledRebalance) -> None:
         """Add the next rebalance of the current consumer group to the temporary file."""
         self._pending.append(rebalance)
-        members = rebalance[0].generation.first.members
-        self._entries += sum(1 + sum(len(of) for _, of in member.assigned) for member in members)
+        self._entries += _count_entries(rebalance[0].generation)
         if len(self._pending) >= _MOST_REBALANCES or self._entries >= _MOST_ENTRIES:
             self._chunk()
 
@@ -329,6 +328,12 @@ def remove_spill_files(out: str | Path, run_id: str) -> None:
 #: So many rebalances later a rebalance is made: rows of ``rebalances`` wait for as many.
 _BEHIND = 256
 _Key = tuple[int, int]
+
+
+def _count_entries(generation: Generation) -> int:
+    """Count the members and assigned partitions of a generation."""
+    members = generation.first.members
+    return sum(1 + sum(len(numbers) for _, numbers in member.assigned) for member in members)
 
 
 #: Classes in the stored state of a `RebalanceCollector` besides those of a history.
@@ -384,6 +389,12 @@ class RebalanceCollector:
         """
         self._rows.append(dict(row))
         self._spill_complete()
+
+    @property
+    def pending_entries(self) -> int:
+        """Members and assigned partitions in the rebalances that are still incomplete."""
+        pending = (*self._builder.pending, *(one.generation for one in self._rebalances))
+        return sum(map(_count_entries, pending))
 
     def export_state(self) -> tuple[Any, ...]:
         """Return the rebalances that are still incomplete, and what later ones depend on, as values
