@@ -68,8 +68,8 @@ def test_a_spilled_chunk_is_limited_by_members_and_partitions(tmp_path: Path) ->
             for rebalance in recorded_rebalances(generations, clusters):
                 writer.write_rebalance((rebalance, {}))
             found = writer.finish_group(name, CommitStatistics(), None)
-            chunks[name] = [count for _, _, count in found.chunks]
-            assert found.byte_count == sum(size for _, size, _ in found.chunks) > 0
+            chunks[name] = [chunk.rebalances for chunk in found.chunks]
+            assert found.byte_count == sum(chunk.length for chunk in found.chunks) > 0
             assert len(list(found.rebalance_rows())) == 5
     assert chunks == {"small": [5], "large": [2, 2, 1]}
 

@@ -34,7 +34,13 @@ from partage.history.clusters import ClusterHistory
 from partage.jobs.replay.decode import CommitsTable, retry_open_commits
 from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.histories import RECEIPT_DDL, HistoryStore, receipts_batch
-from partage.jobs.replay.input_digests import Digests, InputDigests, combine_digests, convert_keys
+from partage.jobs.replay.input_digests import (
+    Digests,
+    InputDigests,
+    MetadataDigests,
+    combine_digests,
+    convert_keys,
+)
 from partage.jobs.replay.output import (
     COMPLETE,
     COPIED,
@@ -59,7 +65,6 @@ from partage.jobs.replay.state_files import (
 )
 from partage.jobs.replay.stored_results import (
     AHEAD_STATES,
-    MetadataDigests,
     StoredBlock,
     StoredSimulation,
 )

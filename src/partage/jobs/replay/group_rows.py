@@ -453,10 +453,8 @@ class GroupRows:
         # `history.state_store.pack_state` packs them with the classes `STORED_CLASSES`.
         return (
             self._history.to_bytes(level=0), self._ownership.export_state(),
-            self._rebalances.export_state(),
-            self._folding.export_state(), self._traffic, self._totals.export_state(),
-            self._positions,
-            self._owners.export_state(),
+            self._rebalances.export_state(), self._folding.export_state(), self._traffic,
+            self._totals.export_state(), self._positions, self._owners.export_state(),
         )  # fmt: skip
 
     def restore_state(self, state: tuple[Any, ...]) -> None:

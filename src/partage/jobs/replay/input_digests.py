@@ -1,15 +1,17 @@
-"""Digests of a capture's records, by which an appending run recognises records of earlier runs.
+"""Digests of records and metadata, by which an appending run recognises those of earlier runs.
 
-A digest is the sum of a 64-bit hash of each record, modulo 2**64. The hash covers position, time,
-key and value of the record. The digest does not depend on the order of the records or on their
-files, so it stays equal when a capture merges its files. The hash detects accidental changes; it
-is no protection against forgeries.
+The digest of a capture's records is the sum of a 64-bit hash of each record, modulo 2**64. The
+hash covers position, time, key and value of the record. The digest does not depend on the order of
+the records or on their files, so it stays equal when a capture merges its files. The hash detects
+accidental changes; it is no protection against forgeries.
 """
 
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -22,7 +24,15 @@ from partage.wire.columns import BinaryColumn, CodedColumn
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Digests", "InputDigests", "combine_digests", "convert_keys", "digests_of"]
+__all__ = [
+    "Digests",
+    "InputDigests",
+    "MetadataDigests",
+    "combine_digests",
+    "convert_keys",
+    "digests_of",
+    "metadata_digests",
+]
 
 #: Log partition -> [number of records, sum of their hashes]. Partition -1 has the records
 #: without a partition number.
@@ -180,3 +190,38 @@ class InputDigests:
             of_file = self.files.setdefault(path, {"known": {}, "new": {}})
             for kind, digests in kinds.items():
                 of_file[kind] = combine_digests(of_file[kind], convert_keys(digests))
+
+
+class MetadataDigests:
+    """Digests of the cluster metadata up to each time; stored results are valid if theirs is
+    unchanged.
+
+    Args:
+        states: the JSON texts of the metadata states with their times, in order of time.
+    """
+
+    def __init__(self, states: Iterable[tuple[int, str]]) -> None:
+        self._times: list[int] = []
+        self._prefixes = [b""]
+        for time_ms, text in states:
+            self._times.append(time_ms)
+            joined = self._prefixes[-1] + text.encode()
+            self._prefixes.append(blake2b(joined, digest_size=16).digest())
+
+    def digest_until(self, time_ms: int, further_changes: int = 0) -> bytes:
+        """Return the digest of all cluster metadata up to a time, and of the next
+        ``further_changes`` changes.
+
+        A simulated rebalance may also depend on metadata shortly after it.
+        """
+        last = bisect_right(self._times, time_ms) + further_changes
+        return self._prefixes[min(last, len(self._prefixes) - 1)]
+
+
+@lru_cache(maxsize=1)
+def metadata_digests(states: tuple[str, ...]) -> MetadataDigests:
+    """Compute the digests of cluster metadata over time (``states``); cached in this worker
+    process.
+    """
+    timed = [(json.loads(text)["ts_ms"], text) for text in states]
+    return MetadataDigests(sorted(timed, key=lambda one: one[0]))

@@ -24,10 +24,11 @@ from partage.jobs.replay.histories import (
     clusters_of,
     receipts_batch,
 )
+from partage.jobs.replay.input_digests import metadata_digests
 from partage.jobs.replay.output import TableWriters, task_name
 from partage.jobs.replay.selection import Selection
 from partage.jobs.replay.spill_files import SpilledHistory
-from partage.jobs.replay.stored_results import BlockWriter, GroupStore, metadata_digests
+from partage.jobs.replay.stored_results import BlockWriter, GroupStore
 from partage.jobs.replay.streams_settings import TAIL_MS, StreamsFacts, streams_settings_rows
 from partage.jobs.replay.summary import SimulationTotals
 from partage.simulation.cumulative import simulate_policies

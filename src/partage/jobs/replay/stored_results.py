@@ -25,10 +25,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
-from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +35,7 @@ from uuid import uuid4
 from partage.errors import InvalidCaptureError
 from partage.history.agreement import Verdict
 from partage.history.state_store import pack_state
+from partage.jobs.replay.input_digests import MetadataDigests
 from partage.simulation.context import SimulationContext
 from partage.simulation.metrics import (
     Bounds,
@@ -61,45 +60,17 @@ __all__ = [
     "BlockWriter",
     "GroupStore",
     "HistoryChain",
-    "MetadataDigests",
     "PolicyStore",
     "RebalanceStore",
     "StoredBlock",
     "StoredSimulation",
     "digests_of_rebalance",
-    "metadata_digests",
 ]
 
 #: Verdicts look at so many later metadata states (`history.clusters.alternative_clusters`).
 AHEAD_STATES = 3
 #: Rebalances of a block of stored results.
 _REBALANCES_OF_BLOCK = 64
-
-
-class MetadataDigests:
-    """Digests of the cluster metadata up to each time; stored results are valid if theirs is
-    unchanged.
-
-    Args:
-        states: the JSON texts of the metadata states with their times, in order of time.
-    """
-
-    def __init__(self, states: Iterable[tuple[int, str]]) -> None:
-        self._times: list[int] = []
-        self._prefixes = [b""]
-        for time_ms, text in states:
-            self._times.append(time_ms)
-            joined = self._prefixes[-1] + text.encode()
-            self._prefixes.append(blake2b(joined, digest_size=16).digest())
-
-    def digest_until(self, time_ms: int, further_changes: int = 0) -> bytes:
-        """Return the digest of all cluster metadata up to a time, and of the next
-        ``further_changes`` changes.
-
-        A simulated rebalance may also depend on metadata shortly after it.
-        """
-        last = bisect_right(self._times, time_ms) + further_changes
-        return self._prefixes[min(last, len(self._prefixes) - 1)]
 
 
 class StoredBlock(NamedTuple):
@@ -355,15 +326,6 @@ class BlockWriter:
             file.write(result_bytes)
         self._size += len(result_bytes)
         return StoredBlock(self._path, self._size - len(result_bytes), len(result_bytes), keys)
-
-
-@lru_cache(maxsize=1)
-def metadata_digests(states: tuple[str, ...]) -> MetadataDigests:
-    """Compute the digests of cluster metadata over time (``states``); cached in this worker
-    process.
-    """
-    timed = [(json.loads(text)["ts_ms"], text) for text in states]
-    return MetadataDigests(sorted(timed, key=lambda one: one[0]))
 
 
 # -- stored simulations of whole histories ---------------------------------------------------------
