@@ -287,11 +287,7 @@ def _restore_owned_partitions(
 ) -> None:
     """Return partitions to the consumers that own them, because preemption is disabled.
 
-    Args:
-        problem: the group and the cluster.
-        topic_rows: the partitions, topic by topic.
-        ranking: the members by failover priority.
-        owner: int32[n], owner of each partition; changed in place.
+    ``owner`` (int32[n], the owner of each partition) is changed in place.
     """
     start, claimed = problem.claims
     claimants: dict[int, set[int]] = {}
@@ -318,12 +314,8 @@ def _restore_owned_partitions(
 def _current_owner(problem: Problem, ranked: list[int], claimants: set[int] | None) -> int:
     """Return which consumer owns a partition now, if several report it as owned; -1 for none.
 
-    It is the subscriber with the newest generation, then with the highest priority.
-
-    Args:
-        problem: the group and the cluster.
-        ranked: the topic's subscribers in descending order of priority.
-        claimants: the members that report the partition; None for none.
+    It is the subscriber with the newest generation, then the first in ``ranked``, the subscribers
+    by descending priority.
     """
     if not claimants:
         return -1
@@ -366,14 +358,9 @@ def _unset_warning(members: Sequence[str], *, everyone: bool) -> str:
 
 
 def _parse_int32(setting: str, value: object) -> int:
-    """Parse the value of an int32 setting, e.g. 10 or "10".
+    """Parse the value of an int32 setting, such as 10 or "10".
 
-    Args:
-        setting: name of the setting, for the error message.
-        value: the configured value.
-
-    Raises:
-        InvalidConfigError: the value is no int32.
+    Other values raise `InvalidConfigError`.
     """
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]{1,10}\s*", value):
         value = int(value)
@@ -384,14 +371,9 @@ def _parse_int32(setting: str, value: object) -> int:
 
 
 def _parse_switch(setting: str, value: object) -> bool:
-    """Parse the value of a boolean setting, e.g. True, "true" or "FALSE".
+    """Parse the value of a boolean setting, such as True or "FALSE".
 
-    Args:
-        setting: name of the setting, for the error message.
-        value: the configured value.
-
-    Raises:
-        InvalidConfigError: the value is neither true nor false.
+    Other values raise `InvalidConfigError`.
     """
     text = value.strip().lower() if isinstance(value, str) else value
     if text is True or text == "true":

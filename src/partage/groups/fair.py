@@ -83,12 +83,8 @@ def _sort_most_constrained_first(
 ) -> tuple[TopicRows, SubscriberSets]:
     """Sort topics by number of subscribers (fewest first), then of partitions (most first).
 
-    Args:
-        problem: the group and the cluster.
-        topics: the topics; equal ones keep their order.
-
-    Returns:
-        The partitions in the order of topics, and the subscribers of each topic.
+    The result has the partitions in this order of topics, and the subscribers of each topic. Equal
+    topics keep their order.
     """
     subscribers = SubscriberSets.from_topics(problem, topics)
     counts = TopicRows.from_topics(problem, topics).partition_counts
@@ -102,13 +98,8 @@ def _runs_of_topics(
 ) -> list[tuple[int, int, int]]:
     """Group consecutive topics with equal subscribers, which are assigned like one large topic.
 
-    Args:
-        topic_rows: the partitions, topic by topic.
-        subscribers: the subscribers of each topic.
-
-    Returns:
-        (first partition, last partition + 1, set of subscribers) triples; partitions are indices of
-        ``rows.partition``.
+    The result has a triple for each group: first partition, last partition + 1, and set of
+    subscribers.
     """
     if not len(topic_rows.topics):
         return []
@@ -123,14 +114,9 @@ def _runs_of_topics(
 def _least_loaded(load: NDArray[np.int64], partition_count: int) -> Int32Array:
     """Assign partitions one by one, each to the member with the fewest partitions so far.
 
-    For example, loads 0 and 2 and three partitions give the members 0, 0, 0.
-
-    Args:
-        load: int64[M], number of partitions that each member has already.
-        partition_count: number of partitions to assign.
-
-    Returns:
-        The member of each partition, in order (int32[count]).
+    For example, loads of 0 and 2 partitions and three more partitions give the members 0, 0, 0.
+    ``load`` is the number of partitions of each member (int64[M]), the result the member of each
+    new partition (int32).
     """
     # Of equally loaded members, the first is chosen. The result is computed without a loop over
     # partitions.

@@ -142,13 +142,7 @@ class Negotiation:
 def _expect_first_member(member_id: str, names: tuple[str, ...], protocol_type: str) -> None:
     """Raise an error if a group's first member lacks a protocol type or supports no assignor.
 
-    Args:
-        member_id: id of the member that joins.
-        names: the assignors that it supports.
-        protocol_type: its protocol type, such as "consumer".
-
-    Raises:
-        InconsistentGroupProtocolError: one is missing.
+    The error is an `InconsistentGroupProtocolError`.
     """
     if not protocol_type:
         what = f"{member_id}, the group's first member, has an empty protocol type"

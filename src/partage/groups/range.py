@@ -179,14 +179,8 @@ def _assign_topic(
 ) -> list[int]:
     """Assign a topic's partitions to consumers on the rack of a replica, up to their quotas.
 
-    Args:
-        quotas: the number of partitions that each member may get; updated.
-        racks: rack of each member.
-        by_rack: the partition numbers that have a replica on each rack.
-        partition_count: number of partitions.
-
-    Returns:
-        The member of each partition, -1 for none.
+    ``by_rack`` has the partition numbers with a replica on each rack. The result is the member of
+    each partition, -1 for none; ``quotas`` are reduced.
     """
     owner = [-1] * partition_count
     by_rack = {**by_rack, _ANYWHERE: list(range(partition_count))}
@@ -214,14 +208,8 @@ def _assign_co_partitioned(
 ) -> list[int]:
     """Assign equal partition numbers of several topics to one consumer on a common rack.
 
-    Args:
-        quotas: the number of partitions of each topic that each member may get; updated.
-        racks: rack of each member.
-        common_racks: for each partition number the racks that have a replica in every topic.
-        partition_count: number of partitions of each topic.
-
-    Returns:
-        The member of each partition number, -1 for none.
+    ``common_racks`` has for each partition number the racks with a replica in every topic. The
+    result is the member of each number, -1 for none; ``quotas`` are reduced.
     """
     owner = [-1] * partition_count
     waiting: dict[int, list[int]] = defaultdict(list)
@@ -305,14 +293,8 @@ class Range(PlainStrategy):
 def _assign_runs(topic_rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
     """Divide each topic's partitions into consecutive ranges, one for each subscriber.
 
-    Racks are not considered.
-
-    Args:
-        topic_rows: the partitions, topic by topic.
-        subscribers: the members that subscribe to each topic.
-
-    Returns:
-        The owner of each partition, as an index in the sort order of members (int32[n]).
+    Racks are not considered. The result is the owner of each partition, as an index in the sort
+    order of members (int32[n]).
     """
     cut: dict[tuple[int, int], Int32Array] = {}
     pieces: list[Int32Array] = []

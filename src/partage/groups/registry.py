@@ -427,12 +427,7 @@ def _entry_points() -> dict[str, EntryPoint]:
 def _load_plug_in(point: EntryPoint, setting: str | None = None) -> Strategy:
     """Load a plug-in from its entry point, and check that it is a partition assignor.
 
-    Args:
-        point: the entry point in the plug-in's package.
-        setting: name of the caller's argument, for the error message.
-
-    Raises:
-        InvalidConfigError: the plug-in cannot be loaded, or is not a strategy.
+    Otherwise `InvalidConfigError` is raised, which names the caller's argument ``setting``.
     """
     setting = setting or f"{ENTRY_POINTS}.{point.name}"
     try:

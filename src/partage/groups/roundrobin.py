@@ -66,12 +66,7 @@ class RoundRobin(PlainStrategy):
 def _assign_in_turn(topic_rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
     """Assign partitions in turn to the members that subscribe to their topics.
 
-    Args:
-        topic_rows: the partitions, topic by topic.
-        subscribers: the members that subscribe to each topic.
-
-    Returns:
-        The member of each partition, in the order of ``topic_rows`` (int32[n]).
+    The result is the member of each partition, in the order of ``topic_rows`` (int32[n]).
     """
     if len(subscribers.sizes) == 1:
         nth: Int32Array = (

@@ -302,13 +302,8 @@ def _newest_claims(
 ) -> tuple[dict[tuple[str, int], str], tuple[str, ...]]:
     """Choose one owner for each partition that several simulated consumers report as owned.
 
-    The newest generation wins, then the consumer that joined first.
-
-    Args:
-        consumers: the group's consumers by member id, in join order.
-
-    Returns:
-        The owner's member id by (topic, partition), and a warning if reports contradict.
+    The newest generation wins, then the consumer that joined first. The result has the owner's
+    member id by (topic, partition), and a warning if reports contradict.
     """
     newest: dict[tuple[str, int], str] = {}
     contested = set()
@@ -483,15 +478,7 @@ class GroupSimulation:
         previous_owner: dict[tuple[str, int], str],
         reason: str,
     ) -> None:
-        """Record a rebalance without a plan, because the assignor raised an error.
-
-        Args:
-            generation: the group's generation.
-            change: the event that caused the rebalance.
-            group: the members as they joined.
-            previous_owner: the previous owner of each partition.
-            reason: the message of the error.
-        """
+        """Record a rebalance without a plan, because the assignor raised an error."""
         for one, member in zip(self.consumers.values(), group, strict=True):
             one.owned = tuple(member.owned) if self._keeps_partitions else ()
         # Members keep what they own until the next rebalance. If several members report a

@@ -120,10 +120,7 @@ def add_user_data(
 def _would_send_other_data(configured: Strategy, strategy: Strategy, member: Member) -> bool:
     """Return whether the user data that a consumer sent contradicts its settings.
 
-    Args:
-        configured: the assignor with the consumer's settings.
-        strategy: the assignor without them.
-        member: the consumer that sent the user data.
+    ``configured`` is the assignor with the consumer's settings, ``strategy`` the one without.
     """
     configured_data = configured.subscription_user_data(member.topics, None)
     default = strategy.subscription_user_data(member.topics, None)
@@ -329,11 +326,7 @@ def _has_other_format(
 ) -> bool:
     """Return whether a group's members sent user data in the format of another assignor.
 
-    Args:
-        strategy: the assignor that will run.
-        group: the members of the consumer group.
-        sender: name of the assignor that the members used; None infers it from the bytes.
-        compared: whether several assignors are compared on the same group.
+    ``sender`` names the assignor that the members used; None infers it from the bytes.
     """
     sent = [member for member in group if member.user_data is not None]
     own = _FORMATS.get(strategy.name)

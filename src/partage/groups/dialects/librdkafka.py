@@ -311,13 +311,10 @@ def _assign_copartitioned(ranges: Sequence[_TopicRange]) -> None:
 def _build_lists(
     members: int, target: dict[int, int], claimant: dict[int, int], staying: set[int]
 ) -> list[list[int]]:
-    """List the partitions that each consumer gets in one of the two cooperative rebalances.
+    """List the partitions of each consumer after one of the two cooperative rebalances.
 
-    Args:
-        members: number of members.
-        target: planned owner of each partition.
-        claimant: member that reports each partition as owned.
-        staying: the partitions that do not move.
+    ``target`` is the planned owner of each partition, ``claimant`` the member that reports it as
+    owned. Only ``staying`` partitions do not move.
     """
     # Each list has first the partitions that stay, then those without a current owner, then those
     # that the member owns but the plan does not assign.
@@ -500,12 +497,9 @@ class LibrdkafkaAssignment(GeneralAssignment):
         raise _crash("asks for the load of a member that it has excluded")
 
     def _move_partition(self, slot: int, topic: int, target: int) -> None:
-        """Move a partition to a member; a defect of librdkafka may move another one instead.
+        """Move a partition to member ``target``.
 
-        Args:
-            slot: the partition (an index of the sorted partitions).
-            topic: its topic.
-            target: the member that gets it.
+        A defect of librdkafka may move another partition instead.
         """
         moving, source = self._movements.record_move(slot, topic, self.owner, target)
         # A slot that moves in place of another may have a new owner by now.

@@ -225,11 +225,9 @@ class GeneralAssignment(ABC):
             self._best, self._best_score = self._copied_lists(), score
 
     def _endless_loop(self, slots: Sequence[int], repeated: RepeatedState) -> EndlessLoop:
-        """Describe the endless loop in which the client moves partitions, by running it once more.
+        """Describe the endless loop in which the client moves partitions.
 
-        Args:
-            slots: the partitions in the order in which the client tries to move them.
-            repeated: the detector that found the loop.
+        The client's moves are repeated once from the state in which the loop was found.
         """
         self._moving = set()
         for _ in range(repeated.length):
@@ -257,32 +255,18 @@ class GeneralAssignment(ABC):
 
     @abstractmethod
     def _replace_excluded_target(self, owner: int, target: int) -> int:
-        """Return another target for a partition if a member is excluded from balancing.
+        """Return another new owner for a partition whose previous owner is excluded from balancing.
 
-        Excluded members can neither lose nor get partitions.
-
-        Args:
-            owner: the current owner.
-            target: the previous owner, to which the partition would return.
-
-        Returns:
-            The new target; -1 for the least loaded subscriber.
-
-        Raises:
-            PeerAssignorError: the client fails there.
+        An excluded member can neither lose nor get partitions. The result is -1 for the least
+        loaded subscriber. The method raises `PeerAssignorError` where the client fails.
         """
 
     @abstractmethod
     def _move_partition(self, slot: int, topic: int, target: int) -> None:
-        """Move a partition to a member, or instead move another one of its topic back.
+        """Move a partition to member ``target``, or instead move another one of its topic back.
 
         The other one is chosen if it moved in the opposite direction before (Kafka's
         ``getTheActualPartitionToBeMoved``).
-
-        Args:
-            slot: the partition, as an index of the sorted partitions.
-            topic: its topic.
-            target: the member that gets it.
         """
 
     @abstractmethod
@@ -525,13 +509,8 @@ class PythonAssignment(GeneralAssignment):
     def _replace_excluded_target(self, owner: int, target: int) -> int:
         """Return -1 if a partition's previous owner must not get it, so that another member does.
 
-        Args:
-            owner: the current owner of the partition.
-            target: the previous owner.
-
-        Raises:
-            PeerAssignorError: kafka-python raises KeyError, because the current owner has other
-                partitions.
+        If the current owner has other partitions, kafka-python raises KeyError, and this method
+        `PeerAssignorError`.
         """
         self._added_again.add(target)
         if self._queue.load[owner] > 1:

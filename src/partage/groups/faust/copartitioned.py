@@ -194,10 +194,6 @@ def _initial_owners(previous: PreviousCopies, members: int) -> list[int]:
 
     It is the previous owner, else the least loaded member with a standby, else the least loaded
     member.
-
-    Args:
-        previous: the previous active members and standbys of each partition.
-        members: number of members.
     """
     owner = list(previous.owner)
     load = np.bincount([m for m in owner if m >= 0], minlength=members).tolist()
@@ -216,11 +212,6 @@ def _assignment_costs(previous: PreviousCopies, members: int, penalties: _Penalt
     """Return the cost of assigning each partition to each member (int64[partitions, members]).
 
     The members' loads cost extra, see `_Penalties`.
-
-    Args:
-        previous: the previous active members and standbys of each partition.
-        members: number of members.
-        penalties: the cost of a violation of each aim.
     """
     pairs = list(zip(previous.owner, previous.standbys, strict=True))
     costs = np.full((len(previous.owner), members), penalties.cold_start + 1, np.int64)
@@ -435,9 +426,7 @@ class _StandbyPlacement:
     def keep_existing(self, previous: PreviousCopies, replicas: int) -> None:
         """Make members that already have a copy of a partition its standbys.
 
-        Args:
-            previous: the previous active members and standbys of each partition.
-            replicas: the greatest number of standbys of a partition.
+        Each partition has at most ``replicas`` standbys.
         """
         for p in self._order:
             # If more members have a copy, those are kept that spread standbys most evenly.
@@ -480,9 +469,8 @@ class _StandbyPlacement:
     def _find_exchange(self) -> tuple[int, int, int] | None:
         """Find a standby to move from a member with more partitions to one with fewer.
 
-        Returns:
-            The active member of the standby's partition, the source and the target member; None if
-                there is no such move.
+        The result has the active member of the standby's partition, the standby's member and its
+        new member; None if no such move exists.
         """
         total = self._total
         order = np.argsort(total, kind="stable")
@@ -502,13 +490,9 @@ class _StandbyPlacement:
     def _best_members(
         self, partition: int, candidates: NDArray[np.intp], max_members: int
     ) -> list[int]:
-        """Return the best members for standbys of a partition, at most ``max_members``, the best
-        first.
+        """Return the best members for standbys of a partition, the best first.
 
-        Args:
-            partition: the partition that needs standbys.
-            candidates: int64[n], the members to choose from.
-            max_members: the greatest number of members to return.
+        At most ``max_members`` of the members ``candidates`` (int64[n]) are returned.
         """
         owner = self._owner[partition]
         keys = (
@@ -525,13 +509,7 @@ class _StandbyPlacement:
         self._total[members] += 1
 
     def _move_standby(self, owner: int, old_member: int, new_member: int) -> None:
-        """Move a standby of one of a member's active partitions to another member.
-
-        Args:
-            owner: the member with the active partition.
-            old_member: the member that has the standby.
-            new_member: the member that gets it.
-        """
+        """Move a standby of one of the active partitions of ``owner`` to another member."""
         movable = [
             p for p in self._owned[owner]
             if old_member in self.standbys[p] and new_member not in self.standbys[p]

@@ -224,12 +224,7 @@ def _assign_global_changelogs(
 ) -> None:
     """Assign all partitions of global tables' changelogs to each member of a Faust group.
 
-    Args:
-        groups: the sets of copartitioned topics.
-        settings: the leader's settings, which name the changelogs.
-        actives: active partitions of each member by topic; changed in place.
-        standbys: standby partitions of each member by topic; changed in place.
-
+    ``actives`` and ``standbys``, the partitions of each member by topic, are changed in place.
     Source: ``PartitionAssignor._global_table_standby_assignments``.
     """
     count = {topic: group.partitions for group in groups for topic in group.topics}

@@ -119,15 +119,9 @@ class SeededSettings(FaustSettings):
 
 
 def _parse_whole_number(key: str, value: object, maximum: int) -> int:
-    """Parse an integer setting, given as a number or as text, and check its range.
+    """Parse an integer setting from 0 to ``maximum``, given as a number or as text.
 
-    Args:
-        key: name of the setting, for the error message.
-        value: the value, from 0 to ``maximum``.
-        maximum: the largest allowed value.
-
-    Raises:
-        InvalidConfigError: the value is no such integer.
+    Other values raise `InvalidConfigError`.
     """
     if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
         # int() rejects texts of thousands of digits with an error of its own.

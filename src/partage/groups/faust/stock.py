@@ -93,10 +93,6 @@ def _previous_partitions(by_topic: ByTopic, topics: Iterable[str]) -> list[int]:
 
     Only the first of the topics in which the member had any counts.
 
-    Args:
-        by_topic: the member's previous partition numbers by topic.
-        topics: the topics that are assigned together.
-
     >>> _previous_partitions({"s": [], "t": [3], "u": [4]}, ["s", "t", "u"])
     [3]
     """
@@ -145,10 +141,8 @@ def _assign_actives(
 ) -> None:
     """Assign partitions without an active member: to a member with a standby, else round robin.
 
-    Args:
-        assignments: the assignment of each member; changed in place.
-        partitions: number of partitions.
-        max_capacity: the greatest number of active partitions of a member.
+    No member gets more than ``max_capacity`` active partitions. ``assignments`` is changed in
+    place.
     """
     actives = [assignment.actives for assignment in assignments]
     unassigned = _unassign_overassigned(actives, partitions, 1)
@@ -181,11 +175,7 @@ def _assign_standbys(
 ) -> None:
     """Assign missing standbys of partitions to members that have fewer than their maximum.
 
-    Args:
-        assignments: the assignment of each member; changed in place.
-        partitions: number of partitions.
-        max_capacity: the greatest number of active partitions of a member.
-        replicas: number of standbys of each partition.
+    Each partition gets up to ``replicas`` standbys. ``assignments`` is changed in place.
     """
     limit = max_capacity * replicas
     standbys = [assignment.standbys for assignment in assignments]
@@ -214,14 +204,9 @@ def _assign_standbys(
 def _find_active_member(
     candidates: Sequence[CopartitionedAssignment], current: int, max_capacity: int
 ) -> int:
-    """Return the next member, in cyclic order, that may get another active partition.
+    """Return the next member after ``current``, in cyclic order, that may get an active partition.
 
-    Args:
-        candidates: the members' assignments.
-        current: index at which the cyclic search begins.
-        max_capacity: the greatest number of active partitions of a member.
-
-    Source: ``_find_round_robin_assignable``.
+    A member may have ``max_capacity`` active partitions. Source: ``_find_round_robin_assignable``.
     """
     for step in range(len(candidates)):
         position = (current + step) % len(candidates)
@@ -254,13 +239,7 @@ def _find_full_member(
 def _free_up_partition(
     assignments: Sequence[CopartitionedAssignment], full: CopartitionedAssignment, max_standbys: int
 ) -> int:
-    """Remove one standby from a full member, so that it can get another; return its partition.
-
-    Args:
-        assignments: the assignment of each member.
-        full: the assignment of the full member; changed in place.
-        max_standbys: the greatest number of standbys of a member.
-    """
+    """Remove one standby from a full member, so that it can get another; return its partition."""
     standbys = full.standbys
     if not standbys:
         raise _failure("a member without standbys is full", "ValueError")
@@ -279,13 +258,8 @@ def _free_up_partition(
 def _unassign_overassigned(assigned: Sequence[set[int]], partitions: int, copies: int) -> list[int]:
     """Remove surplus copies of partitions from members; return the partitions that lack copies.
 
-    Args:
-        assigned: the partitions of each member; changed in place.
-        partitions: number of partitions.
-        copies: the number of copies that each partition must have.
-
-    Returns:
-        Each partition once for each missing copy, in ascending order.
+    Each partition must have ``copies`` copies. The result has a partition once for each missing
+    copy, in ascending order. ``assigned`` is changed in place.
     """
     unassigned = []
     for p, count in enumerate(_count_assigned(assigned, partitions)):
@@ -322,13 +296,7 @@ class _LivelockDetector:
     def raise_if_repeated(
         self, unassigned: deque[int], current: int, standbys: Sequence[set[int]]
     ) -> None:
-        """Raise `PeerAssignorError` if Faust's loop over standbys is in the same state as before.
-
-        Args:
-            unassigned: the partitions that lack a standby.
-            current: the member at which the search continues.
-            standbys: the standby partitions of each member.
-        """
+        """Raise `PeerAssignorError` if Faust's loop over standbys is in a state as before."""
         self._evictions += 1
         if self._evictions < _EVICTIONS_BEFORE_CHECK:
             return

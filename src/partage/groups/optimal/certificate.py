@@ -150,18 +150,10 @@ def _add_topic_excess(
     measured: Mapping[str, float],
     bounds: Mapping[str, float],
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Add the criterion "topic excess" to a plan's measured values, with lower bound 0.
+    """Add the criterion "topic excess", with lower bound 0, to a plan's measured values and bounds.
 
-    Topic excess says how much less evenly topics are spread over consumers than possible.
-
-    Args:
-        canonical: the problem, with members and partitions sorted independently of the join order.
-        owner: int32[n], owner of each partition.
-        measured: measured value by criterion, such as "moves".
-        bounds: lower bound by criterion.
-
-    Returns:
-        The two dicts with the criterion added; unchanged ones if the problem is too large.
+    Topic excess says how much less evenly topics are spread over consumers than possible. Too large
+    problems leave the two dicts as they are.
     """
     excess = topic_excess(canonical, owner)
     if excess is None:
@@ -181,14 +173,8 @@ def _least_cost(
 ) -> int:
     """Return a lower bound of the rack cost and moves of any plan with the same loads.
 
-    It bounds the sum rack weight * rack cost + move weight * moves, and follows from the plan's
-    dual prices.
-
-    Args:
-        canonical: the problem, with members and partitions sorted independently of the join order.
-        rack_costs: rack costs by partition and member; None if they do not matter.
-        plan: the plan with its dual prices and weights.
-        load: int64[M], the number of partitions of each member in the plan.
+    It bounds rack weight * rack cost + move weight * moves, and follows from the dual prices of
+    ``plan``, in which members have ``load`` partitions (int64[M]).
     """
     claims, price = canonical.current_claims, plan.price
     columns = np.zeros(canonical.member_count, np.int64)

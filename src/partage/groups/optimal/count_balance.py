@@ -197,15 +197,8 @@ def _add_contested_classes(
 ) -> tuple[Int64Array, Int64Array, list[tuple[int, tuple[int, ...]]]]:
     """Put partitions that several members may keep into separate classes for the flow.
 
-    Other partitions stay in their class of equivalent partitions.
-
-    Args:
-        classes: classes of equivalent partitions.
-        claims: the members that may keep each partition.
-
-    Returns:
-        The class of each partition; for each class the original class to which it belongs; and the
-        (new class, members) pairs.
+    Other partitions stay in their class of equivalent partitions. The result has the class of each
+    partition, the original class of each class, and the (new class, members) pairs.
     """
     plain = len(classes.topic_class)
     base = list(range(plain))
@@ -230,13 +223,8 @@ def _eligible_pairs(
 ) -> tuple[Int64Array, Int64Array]:
     """Find the groups of members that subscribe to each class of equivalent partitions.
 
-    Args:
-        classes: classes of equivalent partitions, and groups of equivalent members.
-        subscription_classes: which classes of members subscribe to which classes of topics.
-        original_class: the original class of each partition class.
-
-    Returns:
-        The partition class and the member group of each pair, as two arrays, sorted by class.
+    The result has the partition class and the member group of each pair, as two arrays sorted by
+    class.
     """
     open_groups: list[list[int]] = [[] for _ in range(len(subscription_classes.size))]
     for g, b in enumerate(classes.member_class.tolist()):
@@ -368,11 +356,8 @@ def assign_remaining(
 def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
     """Return the group of members that gets each partition without an owner, taking turns.
 
-    Turns ensure that no group gets all partitions of a topic.
-
-    Args:
-        arcs: arcs of the minimum-cost flow.
-        free: number of partitions on each arc from a partition class to a member group.
+    Turns ensure that no group gets all partitions of a topic. ``free`` is the number of partitions
+    on each arc of the minimum-cost flow from a partition class to a member group.
     """
     target = np.repeat(arcs.free_group, free)
     of = np.repeat(np.arange(len(free)), free)
@@ -435,15 +420,9 @@ def _balance_equivalent(
     subscription_classes: SubscriptionClasses,
     assignment_order: AssignmentOrder,
 ) -> CountPlan:
-    """Return the most even assignment in the simple case of equivalent partitions and members.
+    """Return the most even assignment if all partitions are equivalent, and all members.
 
     No minimum-cost flow is needed then.
-
-    Args:
-        canonical: the problem, with members and partitions sorted independently of the join order.
-        claims: the members that may keep each partition.
-        subscription_classes: the class of topics and the class of members.
-        assignment_order: the order in which partitions are assigned.
     """
     place = np.flatnonzero(subscription_classes.member >= 0)
     level = np.zeros(len(canonical.rows.topics), np.int64)

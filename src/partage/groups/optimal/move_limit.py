@@ -130,17 +130,8 @@ def _minimise_rack_cost(
 ) -> tuple[TransportArcs, CheapestPlan, int, int]:
     """Find the flow from partitions to members with the least rack cost within a limit of moves.
 
-    A bisection finds the Lagrange multiplier (the weight of a move) that satisfies the limit.
-
-    Args:
-        classes: classes of equivalent partitions and groups of equivalent members.
-        canonical: the problem, with members and partitions sorted independently of the join order.
-        subscription_classes: which classes of members subscribe to which classes of topics.
-        loads: int64[M], number of partitions of each member.
-        max_moves: the limit of moves.
-
-    Returns:
-        The arcs, the flow, the weight of rack cost and the weight of a move.
+    A bisection finds the Lagrange multiplier (the weight of a move) that satisfies the limit. The
+    result has the arcs, the flow, the weight of rack cost and the weight of a move.
     """
     claims = canonical.current_claims
     owned = int(np.count_nonzero(claims.owned))
@@ -181,13 +172,7 @@ def _balance_equivalent(
     """Return the most even assignment within a limit of moves if partitions and members are equal.
 
     No flow is needed: each move takes a partition from one of the most loaded members.
-
-    Args:
-        canonical: the problem, with members and partitions sorted independently of the join order.
-        subscription_classes: the class of topics and the class of members.
-        assignment_order: the order in which partitions are assigned.
-        max_moves: the limit of moves.
-        rack_weight: weight of one unit of rack cost in the plan's proof.
+    ``rack_weight`` is the weight of one unit of rack cost in the plan's proof.
     """
     claims = canonical.current_claims
     place = np.flatnonzero(subscription_classes.member >= 0)

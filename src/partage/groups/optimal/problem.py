@@ -382,13 +382,8 @@ def _merge_equal_costs(
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Merge equal rows and equal columns of the matrix of rack costs, to make it small.
 
-    Args:
-        profile: int64[n], each partition's row in ``rack_costs``.
-        column_of_member: int64[M], each member's column in ``rack_costs``.
-        rack_costs: the rack costs.
-
-    Returns:
-        Each partition's row and each member's column in the merged matrix, and this matrix.
+    ``profile`` is each partition's row (int64[n]), ``column_of_member`` each member's column
+    (int64[M]). The result has both for the merged matrix, and the matrix.
     """
     if not len(profile) or not len(column_of_member):
         return np.zeros_like(profile), np.zeros_like(column_of_member), np.zeros((1, 1), np.int64)

@@ -185,13 +185,7 @@ class Optimal(PlainStrategy):
     def _plan_within_limit(
         self, request: _OptimalRequest, max_moves: int, warnings: tuple[str, ...]
     ) -> Plan:
-        """Return the plan with the most even partition counts and at most ``max_moves`` moves.
-
-        Args:
-            request: the prepared inputs of the rebalance.
-            max_moves: the limit of moves.
-            warnings: warnings to store in the plan.
-        """
+        """Return the plan with the most even partition counts and at most ``max_moves`` moves."""
         canonical = request.canonical
         # An exact solver finds the plan. If that would take too long, a local search is used. The
         # search also tries to improve plans of up to 16 partitions that are not proven optimal.
@@ -205,12 +199,7 @@ class Optimal(PlainStrategy):
         return self._plan_by_loads(request, warnings)
 
     def _plan_by_loads(self, request: _OptimalRequest, warnings: tuple[str, ...]) -> Plan:
-        """Balance the weighted loads of members by local search; return the plan with certificate.
-
-        Args:
-            request: the prepared inputs of the rebalance.
-            warnings: warnings to store in the plan.
-        """
+        """Balance the weighted loads of members by local search; return the certified plan."""
         canonical = request.canonical
         required = request.family if self.settings.together == "require" else None
         weight = expand_to_partitions(canonical.problem, self.settings.weights or {})
@@ -294,13 +283,8 @@ def _unfinished_warning(proof: Certificate) -> str:
 def _build_first_plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
     """Build the plan for the first of two cooperative rebalances, without the moving partitions.
 
-    Their previous owners must revoke them first (KIP-429); the second rebalance assigns them. The
-    plan's memory has their next owners.
-
-    Args:
-        canonical: the problem, with members and partitions sorted independently of the join order.
-        owner: int32[n], the final owner of each partition.
-        **more: further fields of the plan.
+    Their previous owners must revoke them first (KIP-429); the second rebalance assigns them to
+    ``owner`` (int32[n]), which the plan's memory stores.
     """
     problem, partition = canonical.problem, canonical.rows.partition
     place, row = canonical.claimed_pairs
@@ -324,12 +308,8 @@ def _build_first_plan(canonical: CanonicalProblem, owner: Int32Array, **more: An
 def _promised_places(canonical: CanonicalProblem, memory: object) -> dict[int, int]:
     """Return the owners that the previous rebalance chose for partitions that had to be revoked.
 
-    Args:
-        canonical: the problem, with members and partitions sorted independently of the join order.
-        memory: the previous plan's `Promises`; other values are ignored.
-
-    Returns:
-        The owner by partition, both as indices in canonical order, without members that left.
+    The result is the owner by partition, as indices in canonical order, without members that left.
+    ``memory`` counts only if it is the previous plan's `Promises`.
     """
     if not isinstance(memory, Promises):
         return {}

@@ -86,16 +86,8 @@ def _exchange_owners(
 ) -> Int32Array:
     """Exchange the owners of pairs of partitions while that spreads topics more evenly.
 
-    This is a 2-exchange local search. If the problem is too large, ``owner`` is returned.
-
-    Args:
-        canonical: the problem, with members and partitions sorted independently of the join order.
-        owner: int32[n], the owner of each partition.
-        partition_weights: float64[n], weights of partitions; None for counts.
-        class_of: int64[n], the class of equivalent partitions of each partition.
-
-    Returns:
-        The new owners.
+    This is a 2-exchange local search on the owner of each partition (int32[n]). If the problem is
+    too large, ``owner`` is returned.
     """
     topics, members = len(canonical.rows.topics), canonical.member_count
     claims = canonical.current_claims
@@ -135,12 +127,6 @@ def _return_to_former(
 
     A former owner reports a partition with an older generation than another member. Loads and the
     number of moves do not change.
-
-    Args:
-        canonical: the problem, with members and partitions sorted independently of the join order.
-        owner: int32[n], the owner of each partition.
-        partition_weights: float64[n], weights of partitions; None for counts.
-        class_of: int64[n], the class of equivalent partitions of each partition.
     """
     keeper: Int32Array = canonical.current_claims.keeper
     out: Int32Array = owner.copy()
@@ -168,15 +154,8 @@ def _trade_topics(
 ) -> bool:
     """Swap partitions of different topics between members if topics are then spread more evenly.
 
-    Args:
-        canonical: the problem, with members and partitions sorted independently of the join order.
-        owner: int32[n], the owner of each partition; changed in place.
-        counts: int64[T, M], number of partitions by topic and member; changed in place.
-        partition_weights: float64[n], weights of partitions; None for counts.
-        class_of: int64[n], the class of equivalent partitions of each partition.
-
-    Returns:
-        Whether any partitions were swapped.
+    Return whether any were swapped. ``owner`` (int32[n]) and ``counts``, the number of partitions
+    by topic and member (int64[T, M]), are changed in place.
     """
     keeper, topic = canonical.current_claims.keeper, canonical.topic
     # A partition that moved is swapped with one that stayed: the number of moves and each member's
@@ -210,11 +189,8 @@ def _reassign_class(
 ) -> None:
     """Permute the owners of equivalent partitions so that topics are spread more evenly.
 
-    Args:
-        canonical: the problem, with members and partitions sorted independently of the join order.
-        owner: int32[n], owner of each partition; changed in place.
-        counts: int64[T, M], number of partitions by topic and member; changed in place.
-        partitions: int64[k], the equivalent partitions.
+    ``owner`` (int32[n]) and ``counts``, the number of partitions by topic and member (int64[T, M]),
+    are changed in place.
     """
     topic, mine = canonical.topic[partitions], owner[partitions]
     members, quota = np.unique(mine, return_counts=True)
@@ -252,11 +228,8 @@ def _swap_owners(
 ) -> None:
     """Swap owners of pairs of partitions as long as topics are then spread more evenly.
 
-    Args:
-        canonical: the problem, with members and partitions sorted independently of the join order.
-        owner: int32[n], owner of each partition; changed in place.
-        counts: int64[T, M], number of partitions by topic and member; changed in place.
-        partitions: int64[k], the partitions that may be swapped.
+    ``owner`` (int32[n]) and ``counts``, the number of partitions by topic and member (int64[T, M]),
+    are changed in place.
     """
     # Each swap must lower the sum of squared counts.
     topic = canonical.topic[partitions]
@@ -376,13 +349,7 @@ def spread_exactly(
 def _rows_of_equal_weight(
     canonical: CanonicalProblem, owner: Int32Array, partition_weights: NDArray[np.float64]
 ) -> Iterator[Int64Array]:
-    """Yield sets of partitions of equal weight, within which owners may be exchanged.
-
-    Args:
-        canonical: the problem, with members and partitions sorted independently of the join order.
-        owner: int32[n], the owner of each partition.
-        partition_weights: float64[n], weights of partitions.
-    """
+    """Yield sets of partitions of equal weight, within which owners may be exchanged."""
     _, number, count = np.unique(partition_weights, return_inverse=True, return_counts=True)
     number = number.reshape(-1)
     rows = np.flatnonzero(count[number] > 1)
@@ -408,16 +375,8 @@ def _cancel_cycles(
 ) -> int:
     """Exchange partitions along cycles of negative cost until topics are spread most evenly.
 
-    Args:
-        canonical: the problem, with members and partitions sorted independently of the join order.
-        owner: int32[n], owner of each partition; changed in place.
-        classes: classes of partitions and members.
-        excess: the topic excess of ``owner``, see `topic_excess`.
-        partitions: the partitions that may change their owner, None for all.
-        budget: budget: how many arcs may be visited. Nothing changes if the network is too large.
-
-    Returns:
-        The remaining budget.
+    ``owner`` (int32[n]) is changed in place. At most ``budget`` arcs of the network are visited;
+    the remaining budget is returned. Nothing changes if the network is too large.
     """
     items = _PartitionItems.of(canonical, classes, partitions)
     if 2 * (items.count + len(items.topics)) * canonical.member_count > _MOST_ARCS:
@@ -567,8 +526,7 @@ class _ResidualNetwork:
     def negative_cycles(self) -> tuple[list[Int64Array], int]:
         """Find disjoint cycles of negative cost in the network by the Bellman-Ford algorithm.
 
-        Returns:
-            Each cycle as its nodes in order, and the number of arcs visited.
+        The result has each cycle as its nodes in order, and the number of arcs visited.
         """
         tail, head, cost = self._arcs()
         distance = np.zeros(self.nodes, np.int64)

@@ -194,12 +194,8 @@ def _largest_bound(
 ) -> float:
     """Return a lower bound of the largest relative load of any plan within the limit of moves.
 
-    A relative load is a load divided by the member's weight.
-
-    Args:
-        plan: a plan, with its limit of moves.
-        weighted: weights of partitions and members.
-        draining: bool[M], members of weight 0, which do not count.
+    A relative load is a load divided by the member's weight. Members of weight 0 (``draining``,
+    bool[M]) do not count.
     """
     items = plan.items
     unavoidable = int(items.owned.sum()) - sum(
@@ -220,11 +216,6 @@ def _compare_small_plans(
     """Find the plan that spreads topics most evenly, with the same loads, rack cost and moves.
 
     Only plans of at most 16 partitions are compared; otherwise ``owner`` is returned.
-
-    Args:
-        canonical: the problem, with members and partitions sorted independently of the join order.
-        owner: int32[n], the owner of each partition in a plan.
-        plan: the same plan with its weights and costs.
     """
     moved = bool((canonical.current_claims.keeper != owner).any())
     if not moved or len(canonical.former_owners[0]) or not topic_excess(canonical, owner):
@@ -260,10 +251,6 @@ def _number_owner_sets(canonical: CanonicalProblem, together: Int64Array | None)
 
     A set has the partitions with the same number in co-located topics. Any other partition is a set
     by itself.
-
-    Args:
-        canonical: the problem, with members and partitions sorted independently of the join order.
-        together: int64[T], number of each topic's co-location set, -1 for none; None without sets.
     """
     if together is None or not (together >= 0).any():
         return np.arange(canonical.partition_count)
@@ -288,15 +275,8 @@ def _rack_costs(
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Return the costs of consuming across racks by set of partitions and by rack.
 
-    Args:
-        canonical: the problem, with members and partitions sorted independently of the join order.
-        racks: rack costs by partition and member, None if racks do not matter.
-        item_of_partition: int64[n], set of each partition; partitions of a set (item) must have the
-            same owner.
-        item_count: number of sets.
-
-    Returns:
-        The column of each member, the cost matrix, and the row of each item.
+    Partitions of a set (an item) must have the same owner. The result has the column of each
+    member, the cost matrix, and the row of each item.
     """
     if racks is None:
         nothing = np.zeros(item_count, np.int64)
@@ -313,18 +293,10 @@ def _rack_costs(
 def _count_owned_by_item(
     canonical: CanonicalProblem, item_of_partition: Int64Array, item_count: int
 ) -> tuple[Int64Array, dict[int, dict[int, int]]]:
-    """Count the owned partitions in each set of partitions that must share an owner.
+    """Count the owned partitions in each set of partitions that must share an owner (item).
 
-    Such a set is called an item.
-
-    Args:
-        canonical: the problem, with members and partitions sorted independently of the join order.
-        item_of_partition: int64[n], set of each partition.
-        item_count: number of sets.
-
-    Returns:
-        The number of owned partitions of each item; and for each item the number of its partitions
-        that each previous owner may keep.
+    The result has the number of owned partitions of each item, and for each item the number of its
+    partitions that each previous owner may keep.
     """
     claims = canonical.current_claims
     owned = np.bincount(item_of_partition[claims.owned], minlength=item_count).astype(np.int64)

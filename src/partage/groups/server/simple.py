@@ -177,13 +177,7 @@ def _subscribers_by_topic(spec: GroupSpec) -> dict[int, list[int]]:
 def _assign_topic(spec: GroupSpec, result: _MemberSets, topic: int, subscribers: list[int]) -> None:
     """Assign each partition of a topic to several members of a share group.
 
-    Previous members keep a partition as far as quotas allow.
-
-    Args:
-        spec: the assignor's input: subscriptions, topics, previous assignment.
-        result: the assignment under construction; changed in place.
-        topic: the topic, as an index of the cluster's topics.
-        subscribers: the topic's subscribers.
+    Previous members keep a partition as far as quotas allow. ``result`` is changed in place.
     """
     first, count, dense = spec.sorted_partitions
     target = dense[first[topic] : first[topic] + count[topic]]
@@ -212,13 +206,6 @@ def _compute_quotas(members: int, partitions: int) -> tuple[int, list[int]]:
     """Return how many members each partition of a share group gets, and each member's number.
 
     For example, 5 members and 2 partitions give 3 members for each partition.
-
-    Args:
-        members: number of members.
-        partitions: number of partitions.
-
-    Returns:
-        The number of members of each partition, and the number of partitions of each member.
 
     >>> _compute_quotas(5, 2)
     (3, [2, 1, 1, 1, 1])
@@ -382,13 +369,8 @@ class _SharedPartitions:
     def assign_missing(self, members_per_partition: int, quota: Callable[[int], int]) -> None:
         """Add members to each partition of a share group that has too few; members take turns.
 
-        Args:
-            members_per_partition: the number of members that each partition needs.
-            quota: function that returns the greatest number of partitions of a member.
-
-        Raises:
-            CoordinatorAssignorError: Kafka's class finds no member under its quota for a partition
-                (defect Q23 in docs/quirks.md).
+        If no member is under its quota, Kafka's class fails (defect Q23 in docs/quirks.md), and
+        this method raises `CoordinatorAssignorError`.
         """
         cursor = _CyclicCursor(sorted(self.under_quota))
         for partition in self.partitions():

@@ -370,14 +370,8 @@ def _find_valid_claims(
 ) -> NDArray[np.bool_]:
     """Return for each reported partition whether the member that reports it is its owner (bool[n]).
 
-    If several members report it, the newest generation wins, then the last in join order.
-
-    Args:
-        problem: the group and the cluster.
-        claimed: the partitions that members report as owned.
-        partition: int32[n], index numbers of these partitions.
-        exists: bool[n], whether each of them exists.
-        several_owners: whether a partition may have several owners (share groups); then all own it.
+    If several members report it, the newest generation wins, then the last in join order. With
+    ``several_owners`` (share groups) all own it.
     """
     good = np.ones(len(partition), bool)
     at = np.flatnonzero(exists)

@@ -146,10 +146,7 @@ def _assign_fresh(spec: GroupSpec, free: Int32Array) -> GroupAssignment:
     """Assign the partitions of a consumer group whose members had none before.
 
     Each member gets consecutive partitions; the last members in the coordinator's map get one more.
-
-    Args:
-        spec: the assignor's input: subscriptions and topics.
-        free: int32[n], the partitions, in the order in which Kafka's assignor iterates them.
+    ``free`` (int32[n]) has the partitions in the order in which Kafka's assignor iterates them.
     """
     members, order = spec.members, spec.member_order
     quota, extra = divmod(len(free), members)
@@ -203,12 +200,9 @@ def _compute_quotas(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Compute how many previous partitions each member keeps, and how many new ones it gets.
 
-    A member's total is the number of partitions per member, rounded up or down.
-
-    Args:
-        order: int32[M], order of members in the coordinator's map.
-        partitions: number of partitions.
-        total: int64[M], number of previous partitions of each member.
+    A member's total is the number of partitions per member, rounded up or down. ``order``
+    (int32[M]) are the members in the order of the coordinator's map, ``total`` (int64[M]) their
+    numbers of previous partitions.
     """
     # The larger quotas go to the first members of the coordinator's map with enough previous
     # partitions, then to the last members.
@@ -225,14 +219,9 @@ def _revoke_over_quota(
 ) -> tuple[NDArray[np.bool_] | None, Int32Array]:
     """Find the previous partitions that members must revoke because they have too many.
 
-    Args:
-        spec: the assignor's input.
-        previous: the previous target assignment.
-        kept: int64[M], number of partitions that each member keeps: the first ones in the iteration
-            order of Java's maps and sets.
-
-    Returns:
-        A mask of the partitions that stay (bool[n], None if all stay), and the revoked ones.
+    A member keeps the first ``kept`` ones (int64[M]) in the iteration order of Java's maps and
+    sets. The result has a mask of the partitions that stay (bool[n], None if all stay), and the
+    revoked ones.
     """
     before = spec.previous_targets
     if not len(before.partition):
@@ -271,11 +260,7 @@ def _find_revoked_in_order(
     """Return the partitions that members over their quota must revoke, if Java's order is simple.
 
     The order is simple if Java iterates the sets in ascending order; otherwise the result is None.
-
-    Args:
-        spec: the assignor's input.
-        sets: the sets of previous partitions from which members lose some.
-        kept: number of first partitions that stay in each set.
+    The first ``kept`` partitions of each set stay.
     """
     before, index = spec.previous_targets, spec.problem.index
     kept, sets = kept[before.set_sizes[sets] > 0], sets[before.set_sizes[sets] > 0]
@@ -300,12 +285,7 @@ def _find_revoked_in_order(
 def _expand_rows(start: Int32Array, rows: Int32Array) -> tuple[Int32Array, NDArray[np.int64]]:
     """Return the indices of all entries in some rows of a compressed-row (CSR) array.
 
-    Args:
-        start: where each row begins.
-        rows: the rows to expand.
-
-    Returns:
-        The index of each entry, and for each entry the position of its row in ``rows``.
+    The result also has the position in ``rows`` of each entry's row.
     """
     sizes = np.diff(start)[rows]
     rank = np.repeat(np.arange(len(rows)), sizes)
@@ -421,12 +401,8 @@ def _find_subscriber_sets(
 ) -> tuple[Int32Array, Int32Array, list[NDArray[np.int64]]]:
     """Group the subscribed topics by their set of subscribers, for the uniform assignor.
 
-    Args:
-        spec: the assignor's input: subscriptions, topics, previous target assignment.
-
-    Returns:
-        The topics, the index of each topic's set of subscribers, and these sets, each as an array
-        of subscriptions, in order of first occurrence.
+    The result has the topics, the index of each topic's set, and the sets as arrays of
+    subscriptions, in order of first occurrence.
     """
     width = max(len(spec.problem.index.topics), 1)
     subscription, topic = np.divmod(spec.subscribed_pairs, width)
@@ -573,10 +549,7 @@ class _DuplicateOwners:
     def record_owners(self, owner: Int32Array, partition: Int32Array, member: Int32Array) -> None:
         """Record the owners of all partitions that have several previous owners.
 
-        Args:
-            owner: owner of each partition; set to the last one in map order, as in Kafka.
-            partition: the partition of each (partition, member) pair.
-            member: the member of each pair.
+        ``owner`` of such a partition becomes the last one in map order, as in Kafka.
         """
         order = np.argsort(member, kind="stable")
         owner[partition[order]] = member[order]
@@ -587,10 +560,7 @@ class _DuplicateOwners:
     ) -> GroupAssignment:
         """Return the new assignment, with all previous owners of a partition that has several.
 
-        Args:
-            owner: new owner of each partition, -1 for none.
-            visit: the members in the order of the coordinator's map.
-            emptied: (member, topic) pairs for which the result has an empty set.
+        The (member, topic) pairs ``emptied`` get an empty set.
         """
         owned = np.flatnonzero(owner >= 0)
         pairs = self.pairs.union(zip(owner[owned].tolist(), owned.tolist(), strict=True))

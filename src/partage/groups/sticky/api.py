@@ -282,10 +282,6 @@ def _find_changed_owners(sticky: StickyProblem, decision: Decision) -> Transfers
     """Find the partitions that change their owner in a cooperative rebalance, and the new owners.
 
     The old owner must revoke them before the new owner gets them (KIP-429).
-
-    Args:
-        sticky: members, topics and partitions of the rebalance.
-        decision: the new assignment.
     """
     # The constrained algorithm records them (``partitionsTransferringOwnership``). Otherwise they
     # are found by comparison with the owned partitions.
@@ -307,11 +303,7 @@ def _find_transfers_of_duplicates(
 ) -> Transfers:
     """Find the partitions that change their owner, if some partitions have two new owners.
 
-    Args:
-        sticky: members, topics and partitions of the rebalance.
-        decision: the new assignment.
-        member: int32[n], current owner of each owned partition.
-        slot: int32[n], the owned partitions.
+    ``member`` and ``slot`` (int32[n]) are the current owners and their partitions.
     """
     have = set(zip(member.tolist(), slot.tolist(), strict=True))
     start, given = decision.start.tolist(), decision.slot.tolist()

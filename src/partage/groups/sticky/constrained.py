@@ -133,13 +133,8 @@ def assign_in_turn(sticky: StickyProblem, slots: PartitionSlots) -> Decision:
 def _drop_invalid_owners(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, Int32Array]:
     """Remove owners of partitions that two members report, or that are on another rack (KIP-881).
 
-    Args:
-        owned: the owner of each partition after conflicting claims are resolved.
-        racks: racks of members and replicas.
-
-    Returns:
-        The owner of each partition (-1 for none); and the former owner of each partition that was
-        removed because of racks (-1 for others). Both are int32[S] for S partitions.
+    The result has the owner of each of S partitions, and the former owner of each partition
+    removed because of racks (int32[S] each, -1 for none).
     """
     owner = owned.owner
     if not owned.any_claim:
@@ -160,13 +155,8 @@ def _keep_claims(
 ) -> Int32Array:
     """Compute how many owned partitions each member may keep (int32[M]).
 
-    This is step 1 of Kafka's algorithm for equal subscriptions.
-
-    Args:
-        sticky: the rebalance with its M members.
-        owner: int32[S], current owner of each partition, -1 for none.
-        quota: the allowed numbers of partitions; its members below their quota are set.
-        any_claim: whether any partition has an owner.
+    This is step 1 of Kafka's algorithm for equal subscriptions. The members of ``quota`` that are
+    below their quota are set.
     """
     group, members = sticky.problem.group, sticky.members
     size = np.zeros(members, np.int32)
@@ -218,15 +208,7 @@ def _assign_rest(remaining_count: int, quota: Quota, member_sizes: NDArray[np.in
     """Assign the remaining partitions to members below their quota, in round-robin order.
 
     This is step 6 of Kafka's algorithm for equal subscriptions; steps before it assign partitions
-    by rack.
-
-    Args:
-        remaining_count: number of remaining partitions.
-        quota: the number of partitions that members may have.
-        member_sizes: int64[M], number of partitions of each member so far.
-
-    Returns:
-        The member that gets each partition.
+    by rack. The result is the member of each remaining partition.
     """
     rounds, by_lack = _rounds(quota.under, quota.low - member_sizes[quota.under])
     # Members below the low quota take turns until each has reached it. Then members that may have
@@ -264,11 +246,7 @@ def _find_transfers(
 ) -> Transfers:
     """Find the new partitions that another member must revoke first, with their new owners.
 
-    Args:
-        assigned: the newly assigned partitions and their owners.
-        previous_owner: int32[S], previous owner of each partition, -1 for none.
-        disputed: bool[S], whether two members report the partition with one generation; None if
-            none is.
+    ``disputed`` (bool[S]) marks the partitions that two members report with one generation.
     """
     if disputed is None and previous_owner.max(initial=NO_OWNER) == NO_OWNER:
         return _NO_TRANSFERS
@@ -350,9 +328,7 @@ def assign_by_rack(
 def _group_by_rack(rack: Int32Array, width: int) -> tuple[Int32Array, Int32Array]:
     """List the members on each rack, as offsets and members in compressed rows (CSR).
 
-    Args:
-        rack: int32[M], rack of each member; members with -1 have no rack and are left out.
-        width: number of racks.
+    Members with rack -1 have no rack and are left out.
     """
     order = np.argsort(rack, kind="stable")
     start = np.searchsorted(rack[order], np.arange(width + 1)).astype(np.int32)

@@ -219,10 +219,8 @@ class ArrayBalancer:
     def _pass_over(self, slots: Int32Array, *, filling: bool = False, racks: bool = False) -> bool:
         """Try once to move each given partition to a less loaded member; return whether any moved.
 
-        Args:
-            slots: int32[n], the partitions.
-            filling: whether to assign the partitions to members instead of moving them.
-            racks: whether only members on the rack of a replica are allowed.
+        With ``filling``, partitions are assigned instead of moved. With ``racks``, only members on
+        the rack of a replica are allowed.
         """
         queue, inputs, state = self._queue, self._inputs, self._state
         known = inputs.claimed.slots
@@ -399,15 +397,8 @@ def _build_trees(
 ) -> tuple[NDArray[np.int64], Int32Array, NDArray[np.int64]]:
     """Build the tournament trees in which `MemberQueue` finds the least loaded subscriber.
 
-    Members with the same subscription and rack form a cell, which has one tree.
-
-    Args:
-        cell_of: int32[M], the cell of each of M members.
-        rank: int32[M], rank of each member's id.
-        member_sizes: int64[M], number of partitions of each member.
-
-    Returns:
-        Offset of each tree, offset of each member's leaf in its tree, and the keys of all trees.
+    Members with the same subscription and rack form a cell, which has one tree. The result has the
+    offset of each tree, the offset of each member's leaf, and the keys of all trees.
     """
     members = len(cell_of)
     count = np.bincount(cell_of)
@@ -435,10 +426,6 @@ def _cells_by_topic(
     """List the cells that subscribe to each topic, as offsets and cells (CSR).
 
     A cell is the set of members with the same subscription and rack.
-
-    Args:
-        inputs: the problem with its topics.
-        subscription: int32[C], the subscription of each cell.
     """
     subscriptions = inputs.subscriptions
     sizes = np.diff(subscriptions.start)[subscription]

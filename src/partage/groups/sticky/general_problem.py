@@ -134,11 +134,8 @@ def _unassigned(
 def _find_previous_owners(claimed: ClaimedSlots, max_generation: int) -> Int32Array:
     """Find the member that owned each partition in an earlier generation, -1 for none (int32[S]).
 
-    Kafka's sticky algorithm prefers to return the partition to this member.
-
-    Args:
-        claimed: the partitions that members report as owned, with generations.
-        max_generation: the newest generation; only reports of older generations count.
+    Kafka's sticky algorithm prefers to return the partition to this member. Only reports of
+    generations before ``max_generation`` count.
     """
     out = np.full(claimed.slots.count, -1, np.int32)
     # Of several, the newest generation counts, then the first member. Reports without generation

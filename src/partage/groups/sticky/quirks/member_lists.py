@@ -201,12 +201,7 @@ class ListBalancer:
         return None
 
     def _move_partition(self, slot: int, new_owner: int) -> int:
-        """Move a partition, or another one of its topic back; return the one that was moved.
-
-        Args:
-            slot: the partition, as an index of the sorted partitions.
-            new_owner: the member that gets it.
-        """
+        """Move a partition, or another one of its topic back; return the one that was moved."""
         # Kafka may move another partition of the topic back to the target instead.
         slot = self._movements.partition_to_move(slot, self._holder[slot], new_owner)
         holder = self._holder[slot]
