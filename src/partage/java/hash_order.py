@@ -216,9 +216,7 @@ def hash_set_order(
 def _table_after_put(spread: list[int], table: int) -> int:
     """Return the number of buckets of a Java ``HashMap`` that ``put`` has filled.
 
-    Args:
-        spread: the mixed hash code of each key, which selects its bucket.
-        table: the initial number of buckets.
+    ``spread`` is the mixed hash code of each key, ``table`` the initial number of buckets.
     """
     n = table
     for count, key in enumerate(spread if _may_have_long_chain(spread, table) else ()):
@@ -236,10 +234,8 @@ def _table_after_put(spread: list[int], table: int) -> int:
 def _table_after_compute(spread: list[int], table: int, *, looked_up_after: bool) -> int:
     """Return the number of buckets of a Java ``HashMap`` that ``computeIfAbsent`` has filled.
 
-    Args:
-        spread: the mixed hash code of each key, which selects its bucket.
-        table: the initial number of buckets.
-        looked_up_after: whether ``computeIfAbsent`` was called once more for an existing key.
+    ``spread`` is the mixed hash code of each key, ``table`` the initial number of buckets.
+    ``looked_up_after`` says whether ``computeIfAbsent`` was called once more for an existing key.
     """
     n = table
     for count, key in enumerate(spread if _may_have_long_chain(spread, table) else ()):
@@ -260,10 +256,7 @@ def _may_have_long_chain(spread: list[int], table: int) -> bool:
     """Return whether a bucket may get so many keys that Java doubles a ``HashMap`` early.
 
     The result may be True although no bucket does; the caller then checks each insertion.
-
-    Args:
-        spread: the mixed hash code of each key, which selects its bucket.
-        table: the initial number of buckets.
+    ``spread`` is the mixed hash code of each key, ``table`` the initial number of buckets.
     """
     # Java does so only in tables of fewer than 64 buckets.
     if table >= _MIN_TREE_TABLE or len(spread) < _MAX_CHAIN_COMPUTE:
@@ -364,15 +357,9 @@ def _walk_large_buckets(
 ) -> None:
     """Correct the computed iteration order of Java maps that have a bucket with nine or more keys.
 
-    Java doubles the table or builds a tree then, which changes the order.
-
-    Args:
-        order: int[n], the iteration order of all maps, as indices of keys; changed in place.
-        keys: int64[n], map number (upper 32 bits) and bucket number of each key, sorted.
-        first: int[m], index of each map's first key.
-        sizes: int[m], number of keys in each map.
-        hashes: uint32[n], hash of each key.
-        copied: whether the maps are sets that the copy constructor filled, and not ``put``.
+    Java doubles the table or builds a tree then. ``order``, the indices of keys of all maps, is
+    changed in place. ``keys`` (int64[n]) has map number (upper 32 bits) and bucket number of each
+    key, sorted. ``copied`` says whether the maps are sets that the copy constructor filled.
     """
     large = keys[np.flatnonzero(keys[_MAX_CHAIN_PUT:] == keys[:-_MAX_CHAIN_PUT])] >> 32
     grown = np.zeros(0, np.int64) if copied else np.flatnonzero(sizes * 4 > _MIN_TREE_TABLE * 3)

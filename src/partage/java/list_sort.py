@@ -50,16 +50,10 @@ def list_sort(items: Sequence[T], compare: Compare[T]) -> list[T]:
 
 
 def _find_run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
-    """Return the end of the sorted sequence (run) that starts at ``begin``, for Java's TimSort.
+    """Return the end of the sorted sequence (run) at ``begin`` of a list, for Java's TimSort.
 
     A strictly descending sequence is reversed in place first. This is TimSort's
     ``countRunAndMakeAscending``.
-
-    Args:
-        a: the list that is sorted.
-        begin: index of the first item.
-        end: index after the last item to consider.
-        compare: the comparator; the sign of its result orders two items.
     """
     at = begin + 1
     if at >= end:
@@ -79,12 +73,7 @@ def _binary_insertion_sort(
 ) -> None:
     """Sort a section of a list in place by binary insertion, as a step of Java's TimSort.
 
-    Args:
-        a: the list that is sorted.
-        begin: index of the section's first item.
-        end: index after the section's last item.
-        sorted_to: index after the beginning of the section that is sorted already.
-        compare: the comparator. Items that compare equal keep their order.
+    The section is sorted already up to ``sorted_to``. Items that compare equal keep their order.
     """
     for at in range(sorted_to, end):
         one = a[at]
@@ -110,10 +99,7 @@ def _at_most(key: T, compare: Compare[T]) -> Callable[[T], bool]:
 def _gallop_search(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
     """Return how many items at the start of a sorted list satisfy a condition (galloping search).
 
-    Args:
-        precedes: the condition, a function of an item; the items that satisfy it come first.
-        a: the list to search.
-        hint: index at which the exponential search starts; a binary search follows.
+    An exponential search starts at index ``hint``; a binary search follows.
     """
     before, step = 0, 1
     if precedes(a[hint]):

@@ -183,18 +183,10 @@ def verify_moves_certificate(
 def _minimum_costs(
     facts: Facts, old_owners: PreviousOwners, member_prices: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the least cost of each partition over its subscribers; their sum bounds a plan's
-    moves.
+    """Return the least cost of each partition over its subscribers; the sum bounds a plan's moves.
 
-    A partition's cost at a member is the member's dual price, plus 1 if it would move there.
-
-    Args:
-        facts: the members' subscriptions and the partitions, as arrays.
-        old_owners: the previous owners of the partitions.
-        member_prices: int64[members], the dual price of each member.
-
-    Returns:
-        The cost of each partition that has subscribers (int64).
+    A partition's cost at a member is the member's dual price (``member_prices``, int64[members]),
+    plus 1 if it would move there.
     """
     far = np.int64(_HIGHEST_PRICE * 4)
     start, topic = facts.topics_of_subscriptions
@@ -315,14 +307,7 @@ def _valid_loads(facts: Facts, claimed: NDArray[np.integer]) -> NDArray[np.int64
     """Check that a plan gives each partition one of its subscribers; return each member's load.
 
     The load of a member is its number of partitions. A partition without subscribers must have no
-    owner.
-
-    Args:
-        facts: the members' subscriptions and the partitions, as arrays.
-        claimed: int[partitions], index of each partition's owner in the group, -1 for none.
-
-    Raises:
-        CertificateError: the plan is not valid.
+    owner (-1). An invalid plan raises `CertificateError`.
     """
     owner = _integers(claimed, len(facts.is_open), "owner")
     if not np.array_equal(owner >= 0, facts.is_open) or owner.max(initial=-1) >= facts.member_count:

@@ -150,12 +150,7 @@ def _tally_sole_owners(
 ) -> AssignmentCounts:
     """Count the partitions of each member in an assignment in which no partition has two owners.
 
-    It is a faster version of `tally`.
-
-    Args:
-        assignment: the assignment to count.
-        owner: int64[partitions], the owner of each partition, -1 for none.
-        facts: the members' subscriptions and the partitions, as arrays.
+    It is a faster version of `count_by_member`. ``owner`` is int64[partitions], -1 for none.
     """
     is_owned = owner >= 0
     partition = is_owned.nonzero()[0]
@@ -352,16 +347,8 @@ def _load_spread(
 ) -> float | None:
     """Return the difference between the largest and the smallest relative load of members.
 
-    A relative load is a load divided by the member's weight.
-
-    Args:
-        facts: the problem's subscriptions, partitions and member weights.
-        counts: the partitions of each member.
-        partition_weight: float[partitions], the load of each partition; None if all are equal.
-
-    Returns:
-        The difference of loads divided by member weights, without members of weight 0; None if no
-            member counts, or if neither partitions nor members have weights.
+    A relative load is a load divided by the member's weight; members of weight 0 do not count. The
+    result is None if no member counts, or if neither partitions nor members have weights.
     """
     if partition_weight is None and facts.has_equal_weights:
         return None
@@ -391,13 +378,7 @@ def _weighted_loads(
 ) -> NDArray[np.float64]:
     """Check the weights of partitions, and return their sum for each member's partitions.
 
-    Args:
-        facts: the members' subscriptions and the partitions, as arrays.
-        counts: the owner of each partition.
-        partition_weights: float[partitions], the weight of each partition.
-
-    Raises:
-        InvalidProblemError: the weights are malformed.
+    Malformed weights raise `InvalidProblemError`.
     """
     # A NaN fails both comparisons.
     is_valid = partition_weights.min(initial=0) >= 0 and partition_weights.max(initial=0) < np.inf

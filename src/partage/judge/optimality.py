@@ -114,13 +114,8 @@ def _verify_weighted_loads(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Verify the certificate of a plan whose partitions have different weights.
 
-    Args:
-        facts: the members' subscriptions and the partitions, as arrays.
-        old_owners: the previous owners of the partitions.
-        certificate: the plan with its claimed values and bounds.
-
-    Returns:
-        The plan's measured values, and the lower bounds that the certificate proves, both by name.
+    The result has the plan's measured values, and the lower bounds that the certificate proves,
+    both by name.
     """
     owner = np.asarray(certificate.owner, np.int64)
     _valid_loads(facts, owner)
@@ -147,14 +142,8 @@ def _verify_weighted_loads(
 def _check_colocation(facts: Facts, owner: NDArray[np.int64], family: NDArray[np.int64]) -> None:
     """Check that partitions with the same number in co-located topics have the same owner.
 
-    Args:
-        facts: the members' subscriptions and the partitions, as arrays.
-        owner: int64[partitions], owner of each partition.
-        family: int64[topics], number of the set of co-located topics to which each topic belongs,
-            negative for none.
-
-    Raises:
-        CertificateError: two such partitions have different owners.
+    ``family`` (int64[topics]) numbers the sets of co-located topics, negative for none. Different
+    owners raise `CertificateError`.
     """
     number = facts.problem.index.number_of.astype(np.int64)
     rows = np.flatnonzero(facts.is_open & (family[facts.topic_of] >= 0))
@@ -195,12 +184,8 @@ def _verify_counts(
 def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
     """Return how much less evenly a plan spreads topics over members than possible; 0 is best.
 
-    It is half the difference between the sum of squared partition counts by (topic, member) and the
-    least possible sum.
-
-    Args:
-        facts: the members' subscriptions and the partitions, as arrays.
-        owner: int[partitions], the owner of each partition, -1 for none.
+    It is half the difference between the sum of squared partition counts by (topic, member) and
+    the least possible sum. ``owner`` is -1 for partitions without an owner.
     """
     given = np.flatnonzero(owner >= 0)
     cells = facts.topic_of[given] * facts.member_count + owner[given]
@@ -250,18 +235,10 @@ def _verify_load_levels(
     loads: NDArray[np.int64],
     max_moves: int,
 ) -> None:
-    """Verify that no plan with at most ``max_moves`` moves has fewer members with the largest
-    loads.
+    """Verify that no plan within a limit of moves has fewer members with the largest loads.
 
-    The load of a member is its number of partitions. Each load level is proven by its own dual
-    prices in the certificate.
-
-    Args:
-        facts: the members' subscriptions and the partitions, as arrays.
-        old_owners: the previous owners of the partitions.
-        certificate: the plan's certificate.
-        loads: int64[members], the loads of the plan.
-        max_moves: the greatest allowed number of moves.
+    The load of a member is its number of partitions (``loads``, int64[members]). Each load level
+    is proven by its own dual prices in the certificate.
     """
     given = certificate.details.get("levels")
     proofs = dict(given) if isinstance(given, tuple) else {}
@@ -333,18 +310,10 @@ def _minimum_costs(
     *,
     move_weight: int = 1,
 ) -> NDArray[np.int64]:
-    """Return the least cost of each partition over its subscribers; their sum bounds a plan's cost.
+    """Return the least cost of each partition over its subscribers; the sum bounds a plan's cost.
 
-    A partition's cost at a subscriber is the subscriber's dual price, plus ``rack_weight`` times
-    the rack cost, plus ``move_weight`` if the partition would move there.
-
-    Args:
-        facts: the members' subscriptions and the partitions, as arrays.
-        old_owners: the previous owners of the partitions.
-        member_prices: int64[members], the dual price of each member.
-        rack_costs: the rack cost of each pair of partition and member; None for no rack costs.
-        rack_weight: weight of the rack cost.
-        move_weight: cost of a move.
+    A partition's cost at a subscriber is the subscriber's dual price (``member_prices``), plus
+    ``rack_weight`` times the rack cost, plus ``move_weight`` if the partition would move there.
     """
     if rack_costs is None:
         nowhere = np.zeros(len(facts.is_open), np.int64)
@@ -526,11 +495,7 @@ def _weights_by_owner_choice(
 ) -> NDArray[np.float64]:
     """Return the weight of each partition, or of each set of partitions that must share an owner.
 
-    Args:
-        facts: the members' subscriptions and the partitions, as arrays.
-        certificate: the certificate, which lists the sets.
-        measured: the weights of partitions.
-        topics: bool[topics], the topics whose partitions count.
+    Only partitions of ``topics`` (bool[topics]) count. The certificate lists the sets.
     """
     rows = np.flatnonzero(facts.is_open & topics[facts.topic_of])
     family = certificate.details.get("together")
@@ -550,12 +515,6 @@ def _bound_by_moves(
     """Return a lower bound of the largest load that any plan within the limit of moves can have.
 
     The load is relative: divided by the member's weight.
-
-    Args:
-        facts: the members' subscriptions and the partitions, as arrays.
-        old_owners: the previous owners of the partitions.
-        certificate: the certificate with the limit of moves.
-        measured: the weights of partitions and members.
     """
     limit = certificate.details.get("max_moves")
     if not isinstance(limit, int):

@@ -102,10 +102,8 @@ class _OccupiedRacks:
     ) -> NDArray[np.int64]:
         """Sum a value over all racks for each partition (int64[partitions]).
 
-        Args:
-            occupied: int64[n], the values of racks with replicas of the partition.
-            others: int64[F + 1, racks], the values of racks without replicas, by the partition's
-                replication factor (at most F).
+        ``occupied`` (int64[n]) are the values of racks with replicas of the partition. ``others``
+        (int64[F + 1, racks]) are those of the other racks, by replication factor (at most F).
         """
         out: NDArray[np.int64] = others.sum(axis=1)[self.task.factor]
         np.add.at(out, self.partition, occupied - self.of(others))

@@ -110,19 +110,8 @@ def _imbalance_allowance(
 ) -> float:
     """Return the amount by which a lower bound shrinks because other plans may be as imbalanced.
 
-    It is the highest dual price times the plan's imbalance.
-
-    Args:
-        cost: the cost of a reassignment that is bounded.
-        imbalance: the kind of imbalance, such as "bytes".
-        prices: dual prices of this imbalance on brokers or racks.
-        plan_costs: dict from cost name to the plan's cost.
-
-    Returns:
-        The highest dual price times the plan's imbalance.
-
-    Raises:
-        CertificateError: ``imbalance`` must not have a price in this bound.
+    It is the highest dual price times the plan's imbalance. An imbalance that must not have a
+    price in this bound raises `CertificateError`.
     """
     dearest = float(np.abs(prices).max(initial=0.0))
     if not dearest:
@@ -145,24 +134,11 @@ def _imbalance_allowance(
 def _disk_unit_prices(
     task: ReplicaTask, disks: Disks, name: str, claimed: Floats, plan_costs: Mapping[str, int]
 ) -> tuple[Floats, float]:
-    """Return the dual prices of a unit of each resource on each disk, and an allowance for
-    rounding.
+    """Return the dual prices of each resource on each disk, and an allowance for rounding.
 
-    The resources are capacity, replicas, bytes and load.
-
-    Args:
-        task: brokers, partitions and rules of the reassignment.
-        disks: the disks and their balance limits.
-        name: the cost that is bounded.
-        claimed: float64[2, 4, disks], the plan's prices of the upper and the lower limits of each
-            disk.
-        plan_costs: dict from cost name to the plan's cost.
-
-    Returns:
-        The prices (float64[4, disks]), and the amount to subtract from the bound.
-
-    Raises:
-        CertificateError: the prices are malformed.
+    The prices are float64[4, disks] (capacity, replicas, bytes, load); the allowance is subtracted
+    from the bound. ``claimed`` (float64[2, 4, disks]) are the plan's prices of upper and lower
+    limits; malformed ones raise `CertificateError`.
     """
     shape = (2, len(KINDS), len(disks.part))
     if claimed.shape != shape or not np.isfinite(claimed).all() or (claimed < 0).any():
@@ -236,12 +212,8 @@ class _CheapestReplicas:
     ) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
         """Return what a replica of each of several partitions costs on each broker.
 
-        Args:
-            partitions: int64[n], numbers of the partitions.
-
-        Returns:
-            The costs; where a current replica may stay; and where one must stay. All have the shape
-                [partitions, brokers].
+        The result also has where a current replica may stay and where one must. All three have the
+        shape [partitions, brokers].
         """
         task, cluster = self.task, self.task.cluster
         weight = task.weight[:, partitions].T.astype(np.float64)
@@ -273,12 +245,8 @@ class _CheapestReplicas:
     ) -> list[float]:  # fmt: skip
         """Return the total cost of the cheapest valid brokers for the replicas of each partition.
 
-        Args:
-            partitions: int64[n], numbers of the partitions.
-            broker_costs: float64[n, brokers], cost of each broker, infinite if it is not allowed.
-            old: bool[n, brokers], brokers where a current replica may stay.
-            required: bool[n, brokers], brokers where a current replica must stay.
-            factor: replication factor.
+        ``broker_costs`` (float64[n, brokers]) is infinite for brokers that are not allowed.
+        ``old`` and ``required`` mark the brokers where a current replica may, and must, stay.
         """
         out = self._by_racks(broker_costs, factor)
         # Where something must stay, or the rule cannot be kept, the rule is left out of the bound.
@@ -345,12 +313,8 @@ def _total_of_cheapest(
 ) -> Floats:
     """Return the total cost of each partition's required brokers and cheapest other brokers.
 
-    The result is float64[n].
-
-    Args:
-        broker_costs: float64[n, brokers], cost of each broker.
-        required: bool[n, brokers], the required brokers; None for none.
-        count: int64[n], number of other brokers.
+    ``broker_costs`` and ``required`` have the shape [n, brokers]; ``count`` is the number of other
+    brokers of each partition. The result is float64[n].
     """
     kept = np.zeros(len(broker_costs))
     if required is not None:

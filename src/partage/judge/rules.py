@@ -134,10 +134,7 @@ def _find_breaches(
 ) -> Iterator[Breach]:
     """Yield every violation of a rule by an assignment, one kind of rule after the other.
 
-    Args:
-        assignment: any assignment, including invalid ones.
-        facts: the members' subscriptions and the partitions.
-        several_owners: whether a partition may have several owners (share groups).
+    With ``several_owners`` (share groups), a partition may have several owners.
     """
     group, cluster = facts.problem.group, facts.problem.cluster
     entries = assignment_entries(assignment, facts.problem)
@@ -236,15 +233,9 @@ def _again(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 def _partitions_to_revoke(
     assignment: Assignment, entries: AssignmentEntries, facts: Facts
 ) -> NDArray[np.int64]:
-    """Return the partitions that a plan gives no owner because their old owner must revoke them
-    first.
+    """Return the partitions without an owner in a plan because their old owner must revoke them.
 
     They are assigned in the next rebalance of a cooperative group (KIP-429).
-
-    Args:
-        assignment: the plan.
-        entries: its entries as arrays.
-        facts: the members' subscriptions and the partitions, as arrays.
     """
     withheld = getattr(assignment, "withheld", ())
     if not len(withheld) or assignment.index is not facts.problem.index:

@@ -326,12 +326,8 @@ def _cluster_from_replica_racks(
 ) -> Cluster:
     """Build a Kafka cluster from the racks of replicas, with one invented broker for each rack.
 
-    If two replicas of a partition share a rack, each position in the list has its own broker.
-
-    Args:
-        index: the numbering of topics and partitions.
-        replica_racks: for each topic the racks of each partition's replicas; None for a topic of
-            which only the partition count is known.
+    If two replicas of a partition share a rack, each position in the list has its own broker. A
+    topic of which only the partition count is known has None.
     """
     brokers: dict[tuple[str | None, int], int] = {}
     sizes: list[Int32Array] = []

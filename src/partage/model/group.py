@@ -226,14 +226,10 @@ def _owned_by_topic(owned: Claims) -> str:
 
 
 def _expect_config(value: object, path: str) -> Mapping[str, object]:
-    """Return a copy of a consumer's own strategy settings; raise an error if they are malformed.
+    """Return a copy of a consumer's own strategy settings.
 
-    Args:
-        value: the settings, which must be a mapping with string keys.
-        path: name of the field in error messages.
-
-    Raises:
-        InvalidProblemError: the value is not a mapping, or a key is not a string.
+    Settings that are not a mapping with string keys raise `InvalidProblemError` with ``path``, the
+    name of the field.
     """
     if not isinstance(value, Mapping):
         raise InvalidProblemError("must be an object: setting -> value", path=path, value=value)

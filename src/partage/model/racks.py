@@ -93,8 +93,7 @@ class RackCosts:
 def _rack_sets(problem: Problem) -> tuple[NDArray[np.int64], list[list[int]]]:
     """Group the problem's partitions by the set of racks that hold their replicas.
 
-    Returns:
-        The number of each partition's set (int64[P]), and the distinct sets as lists of racks.
+    The result has the number of each partition's set (int64[P]), and the sets as lists of racks.
     """
     start, rack = problem.cluster.partition_racks
     count = len(start) - 1

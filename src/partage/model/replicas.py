@@ -376,12 +376,8 @@ def _divide_evenly(
 ) -> NDArray[np.float64]:
     """Divide a load among racks so that the racks' loads per broker are as equal as possible.
 
-    Args:
-        others: float64[racks], load that each rack already has.
-        low: float64[racks], the least that each rack gets.
-        high: float64[racks], the most that each rack gets.
-        sizes: int64[racks], number of brokers in each rack.
-        total: the load to divide.
+    ``others`` is the load that each rack already has, ``low`` and ``high`` are the least and the
+    most that it gets (float64[racks]), ``sizes`` is its number of brokers.
     """
     # The method is bisection.
     bottom, top = 0.0, float((others + high).max(initial=0.0)) + total + 1.0

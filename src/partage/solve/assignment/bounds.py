@@ -209,16 +209,11 @@ def largest_load_bound(problem: WeightedProblem) -> Bound:
 def _load_bound_of_topics(
     problem: WeightedProblem, topics: NDArray[np.bool_], speed: NDArray[np.float64]
 ) -> Bound:
-    """Return a lower bound of the largest relative load: topic weight divided by subscribers'
-    shares.
+    """Return a lower bound of the largest relative load from the weight of some topics.
 
-    The relative load of a member is its load divided by its share.
-
-    Args:
-        problem: weights of the partitions, and subscriptions of the members.
-        topics: bool[topic classes], mask of the topic classes to add up (a class has equal
-            subscribers).
-        speed: float64[member classes], the share of each class of members with equal subscriptions.
+    It is the topics' weight divided by the shares of their subscribers. A relative load is a
+    member's load divided by its share. ``topics`` (bool[topic classes]) selects classes of topics
+    with equal subscribers.
     """
     # Only the subscribers may own these topics, so one of them has at least this relative load.
     able = float(speed[problem.subscribers_by_class(topics)].sum())
@@ -251,14 +246,11 @@ def _heaviest_partition_bound(problem: WeightedProblem) -> Bound:
 
 
 def _pigeonhole_bound(problem: WeightedProblem, topics: NDArray[np.bool_]) -> Bound:
-    """Return a lower bound of the largest relative load, because some member gets several heavy
+    """Return a lower bound of the largest relative load, as some member gets several heavy
     partitions.
 
     For example, if 3 members subscribe to 4 heavy partitions, one of them gets at least two.
-
-    Args:
-        problem: weights of the partitions and shares of the members.
-        topics: bool[topic classes], mask of the topic classes whose partitions are considered.
+    ``topics`` (bool[topic classes]) selects the topics whose partitions are considered.
     """
     members = problem.members_of_topics(topics) & (problem.speed > 0)
     count, fastest = int(members.sum()), float(problem.speed[members].max(initial=0.0))

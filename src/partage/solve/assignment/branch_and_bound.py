@@ -183,16 +183,9 @@ class _BranchAndBound:
     ) -> None:
         """Search depth first for a better assignment of the partitions that have no owner yet.
 
-        The best complete assignment is stored in ``self.owner`` and its score in ``self.best``.
-
-        Args:
-            item_count: number of items that have an owner (an item is a partition, or several with
-                one owner).
-            owner: the member of each item, -1 for none yet.
-            rack_cost: total rack cost of the items with an owner.
-            moves: number of their partitions that changed their owner.
-            misplaced: number of them on members that should own nothing.
-            squares: sum of squared counts by topic and member.
+        The first ``item_count`` items (partitions, or several with one owner) have an owner; the
+        other arguments are the costs so far. The best assignment goes to ``self.owner``, its score
+        to ``self.best``.
         """
         # The first ``at`` items in the search's order already have owners.
         self.nodes -= 1

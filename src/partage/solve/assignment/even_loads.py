@@ -164,16 +164,8 @@ def _solve_or_split(
 ) -> list[_Subproblem]:
     """Divide topics evenly among their subscribers, or split the problem in two by a minimum cut.
 
-    It is split if the loads of its members must differ by more than one partition.
-
-    Args:
-        classes: all classes of topics and members.
-        subproblem: topics and members of the problem to solve.
-        result: the partition counts; filled in if the problem is solved.
-        budget: limit of the work of network searches.
-
-    Returns:
-        the smaller problems; none if this problem is solved.
+    It is split if the loads of its members must differ by more than one partition. The result has
+    the smaller problems; a solved problem has none, and its partition counts go to ``result``.
     """
     supply, size = classes.supply[subproblem.topics], classes.size[subproblem.members]
     k = int(supply.sum() // size.sum())
@@ -206,19 +198,10 @@ def _solve_or_split(
 def _build_network(
     classes: SubscriptionClasses, subproblem: _Subproblem, max_partitions: int, budget: WorkBudget
 ) -> tuple[FlowNetwork, IntArray]:
-    """Build a flow network in which each member of a consumer group can get ``max_partitions``
-    partitions.
+    """Build a flow network in which each member can get at most ``max_partitions`` partitions.
 
-    A flow from topics to members is an assignment. The network already contains a first flow.
-
-    Args:
-        classes: all classes of topics and members.
-        subproblem: topics and members of the problem to solve.
-        max_partitions: largest number of partitions of a member.
-        budget: limit of the work of network searches.
-
-    Returns:
-        the network, and the indices of the arcs into its sink.
+    A flow from topics to members is an assignment. The result has the network, which already
+    contains a first flow, and the indices of the arcs into its sink.
     """
     topics, members, arcs = len(subproblem.topics), len(subproblem.members), len(subproblem.arcs)
     topic_at = np.full(len(classes.supply), -1, np.int64)
@@ -262,11 +245,8 @@ def _build_network(
 def _source_side_of_minimum_cut(network: FlowNetwork, topics: int) -> NDArray[np.bool_]:
     """Return a mask of the nodes on the source side of a minimum cut (bool[nodes]).
 
-    They are the topics with unassigned partitions, and all nodes reachable from them.
-
-    Args:
-        network: a network with maximum flow.
-        topics: number of topic nodes, which come first.
+    They are the topics with unassigned partitions, and all nodes reachable from them. The network
+    must have a maximum flow.
     """
     from_source = network.out[network.start[network.source] : network.start[network.source + 1]]
     unplaced = network.head[from_source[network.left[from_source] > 0]]

@@ -294,13 +294,8 @@ def _add_flow_of_kept_partitions(
 ) -> None:
     """Add flow to the network in which members keep the partitions that only they owned.
 
-    The flow respects the limits of the members' loads. It makes the search that follows faster.
-
-    Args:
-        moves_network: the network; changed in place.
-        claims: partitions that previous owners may keep, grouped by these owners.
-        steps: upper limits of the sorted loads of members.
-        everyone: indices of the members that may own partitions.
+    The flow respects the upper limits of the members' sorted loads (``steps``). It makes the
+    search that follows faster.
     """
     # The search would find the same flow, with one path for each such member and class.
     members = moves_network.member_nodes.stop - moves_network.member_nodes.start
@@ -367,12 +362,8 @@ def _keep_first_partitions(
 ) -> None:
     """Assign the first partitions of each class to previous owners, in given numbers.
 
-    Args:
-        owner: the owner of each partition; changed in place.
-        class_of: class of each partition; partitions of a class are interchangeable.
-        start: offset of each class's first entry in ``member`` and ``stay_count``.
-        member: a previous owner of the class's partitions.
-        stay_count: number of partitions that this member keeps.
+    ``member`` lists previous owners of each class and ``stay_count`` how many of its partitions
+    each keeps; ``start`` is each class's offset in both. ``owner`` is changed in place.
     """
     mine = np.flatnonzero(class_of >= 0)
     mine = mine[np.argsort(class_of[mine], kind="stable")]

@@ -99,9 +99,7 @@ def find_limited_loads(problem: TransportProblem, least_kept: int) -> LimitedLoa
 def _augment_at_minimum_cost(network: FlowNetwork, supply: IntArray) -> None:
     """Send all flow that fits from source to sink at minimum cost (successive shortest paths).
 
-    Args:
-        network: the network; changed in place.
-        supply: indices of the arcs that leave the source.
+    ``supply`` are the indices of the arcs that leave the source.
     """
     network.maximise_flow()
     while network.left[2 * supply].any():
@@ -111,14 +109,9 @@ def _augment_at_minimum_cost(network: FlowNetwork, supply: IntArray) -> None:
 
 
 def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int) -> int:
-    """Return the smallest possible largest load if some partitions must stay with previous owners.
+    """Return the least possible largest load if some partitions must stay with previous owners.
 
-    Loads are numbers of partitions.
-
-    Args:
-        problem: partitions, members, and the cost of each pair.
-        least_kept: number of partitions that must stay at least.
-        members: number of members.
+    Loads are numbers of partitions. At least ``least_kept`` partitions must stay.
     """
     most = np.bincount(problem.keep_member, problem.keep_most, max(len(problem.group), 1))
     low, high = int(problem.loads.max(initial=0)), int(problem.supply.sum())
@@ -137,10 +130,7 @@ def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int
 def _max_kept_partitions(problem: TransportProblem, max_load: int, members: int) -> int:
     """Return how many partitions can stay with previous owners if loads are limited.
 
-    Args:
-        problem: partitions, members, and the cost of each pair.
-        max_load: limit of the number of partitions that a member owns.
-        members: number of members.
+    No member may own more than ``max_load`` partitions.
     """
     bounded = TransportProblem(
         problem.supply, problem.group, problem.groups, problem.keep_class, problem.keep_member,
@@ -205,12 +195,10 @@ class _LargestLoadReduction:
         return int(self.network.left[arc] + self.network.left[arc + 1])
 
     def _lower_block(self, block: IntArray, down_to: int) -> bool:
-        """Reduce the number of members that have high loads; return whether ``down_to`` was
-        reached.
+        """Reduce the number of members that have high loads; return whether it fell to
+        ``down_to``.
 
-        Args:
-            block: indices of the loads at which members are counted.
-            down_to: the number of members that may have each of these loads.
+        ``block`` are the indices of the loads at which members are counted.
         """
         network, layout = self.network, self.layout
         step, drain = self.step[block], self.drain[block]

@@ -117,11 +117,6 @@ def _fill_interchangeable(plan: WeightedPlan, items: IntArray, members: IntArray
     """Assign each item to the least loaded of members that differ only in their loads.
 
     An item is a partition, or several that must have one owner.
-
-    Args:
-        plan: the assignment; changed in place.
-        items: indices of the items to assign, in this order.
-        members: indices of the members.
     """
     heap = [
         (load, m) for load, m in zip(plan.load[members].tolist(), members.tolist(), strict=True)

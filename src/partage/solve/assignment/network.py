@@ -223,13 +223,11 @@ class FlowNetwork:
         return True
 
     def _distances_to_sink(self, free: NDArray[np.bool_]) -> IntArray:
-        """Return each node's distance to the sink in the flow network, counted in arcs.
+        """Return each node's distance to the sink in the flow network, counted in arcs
+        (int64[nodes]).
 
-        Args:
-            free: mask of the arcs that paths may use, those of reduced cost zero.
-
-        Returns:
-            int64[nodes], -1 for nodes farther away than the source.
+        Paths only use the arcs ``free``, those of reduced cost zero. Nodes farther away than the
+        source have -1.
         """
         level = np.full(self.nodes, -1, np.int64)
         level[self.sink] = 0
@@ -269,15 +267,10 @@ class FlowNetwork:
 def _augment_paths(
     start: list[int], head: list[int], residual: list[int], source: int, sink: int
 ) -> list[int]:
-    """Return the residual capacities after a blocking flow in a layered network (Dinic's
-    algorithm).
+    """Return the residual capacities after a blocking flow in a layered network (Dinic).
 
-    Args:
-        start: offset of each node's first arc in ``head`` (compressed sparse rows).
-        head: the node that each arc leads to.
-        residual: free capacity of each arc.
-        source: node at which the flow begins.
-        sink: node at which it ends.
+    ``start`` and ``head`` are the arcs of each node in compressed sparse rows, ``residual`` is the
+    free capacity of each arc.
     """
     at = start[:-1]
     path: list[int] = []

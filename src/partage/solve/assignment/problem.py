@@ -149,17 +149,9 @@ def find_classes(eligibility: Eligibility) -> SubscriptionClasses:
 def _equal_rows(
     start: IntArray, column: IntArray, is_relevant: NDArray[np.bool_]
 ) -> tuple[IntArray, list[IntArray]]:
-    """Group the rows of a sparse matrix that have the same set of columns.
+    """Group the rows of a sparse matrix (CSR) that have the same set of relevant columns.
 
-    The matrix is stored as compressed rows (CSR).
-
-    Args:
-        start: offset of each row.
-        column: the column of each entry.
-        is_relevant: mask of the columns to compare; others are ignored.
-
-    Returns:
-        the class of each row (-1 for an empty one), and the columns of each class.
+    The result has the class of each row (-1 for an empty one), and the columns of each class.
     """
     kept = is_relevant[column] if len(column) else np.zeros(0, bool)
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))[kept]
@@ -255,13 +247,8 @@ def _eligible_claims(
 ) -> tuple[IntArray, IntArray]:
     """Return the pairs of a partition and a previous owner that still subscribes to its topic.
 
-    Args:
-        classes: topics with equal subscribers, and members with equal subscriptions.
-        ownership: the previous owners of each partition.
-        topic: topic class of each partition, -1 for none.
-
-    Returns:
-        the partition and the member of each pair, sorted.
+    The result is two sorted arrays, partitions and members. ``topic`` is the topic class of each
+    partition, -1 for none.
     """
     partition = np.repeat(np.arange(len(topic)), np.diff(ownership.start)).astype(np.int64)
     member = np.asarray(ownership.claimant, np.int64)
@@ -281,13 +268,8 @@ def _group_contested(
 ) -> tuple[list[tuple[int, tuple[int, ...]]], IntArray]:
     """Group the partitions that several previous owners may keep, by topic and these members.
 
-    Args:
-        partition: for each pair of a partition and a member that may keep it, the partition.
-        member: for each pair, the member.
-        topic: topic class of each partition (a class has equal subscribers).
-
-    Returns:
-        each group's topic class and members, and the group of each partition (-1 for none).
+    ``partition`` and ``member`` are pairs of a partition and a member that may keep it. The result
+    has each group's topic class and members, and the group of each partition (-1 for none).
     """
     class_of = np.full(len(topic), -1, np.int64)
     seen: dict[tuple[int, tuple[int, ...]], int] = {}

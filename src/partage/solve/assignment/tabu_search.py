@@ -98,9 +98,8 @@ def lower_largest_load(plan: WeightedPlan, bound: float) -> WeightedPlan:
 def _even_out_loads(plan: WeightedPlan, owner: IntArray) -> WeightedPlan:
     """Improve an assignment by local search until its member loads are as even as possible.
 
-    Args:
-        plan: weights, members and the limit of moves; its owners are replaced.
-        owner: int64[n], the member of each item (a partition, or several with one owner).
+    ``owner`` (int64[n]) is the first member of each item (a partition, or several with one owner).
+    The owners of ``plan`` are replaced.
     """
     out = WeightedPlan(plan.items, plan.members, plan.most_moves, plan.tolerance)
     for i, m in enumerate(owner.tolist()):
@@ -172,14 +171,10 @@ class _TabuSearch:
     ) -> IntArray | None:
         """Search for an assignment whose largest relative load is at most ``target_load``.
 
-        The search ends when it reaches the target within the limit of moves, or after 120 steps.
-        Return the owners in the best assignment within the limit, or None if its largest relative
-        load is not below ``current_largest``.
-
-        Args:
-            target_load: the largest relative load (load divided by share) to reach.
-            start: int64[n], the owners to start from.
-            current_largest: the largest relative load to improve on.
+        A relative load is a load divided by the member's share. The search begins at the owners
+        ``start`` (int64[n]) and ends at the target or after 120 steps. The result is the best
+        owners within the limit of moves, None if their largest relative load is not below
+        ``current_largest``.
         """
         self._start_at(start, target_load)
         members = self.plan.members
@@ -214,8 +209,7 @@ class _TabuSearch:
     def _adapt_penalty(self, *, is_beyond_limit: bool) -> None:
         """Raise the tabu search's penalty for overloaded members, or lower it.
 
-        Args:
-            is_beyond_limit: whether the assignment has too many moves; the penalty is then lowered.
+        It is lowered if the assignment has too many moves.
         """
         mean = self._mean_weight()
         factor = 1 / _ADAPTATION if is_beyond_limit else _ADAPTATION
@@ -262,12 +256,9 @@ class _TabuSearch:
         return True
 
     def _transfer_partition(self, item: int, new_owner: int, step: int) -> None:
-        """Transfer a partition to another member, and forbid its return for some iterations.
+        """Transfer an item (a partition, or several with one owner) to another member.
 
-        Args:
-            item: index of the item (a partition, or several that must have one owner).
-            new_owner: the new member.
-            step: number of the current iteration, for the tabu list.
+        Its return is forbidden for some iterations after number ``step`` (tabu list).
         """
         weight, a = self.plan.items.weight[item], int(self.owner[item])
         self.load[a] -= weight
@@ -281,13 +272,9 @@ class _TabuSearch:
     ) -> tuple[float, int, int]:
         """Return the transfer of a partition to another member that improves the assignment most.
 
-        Args:
-            rows: indices of the items that may be transferred (partitions, or sets with one owner).
-            overloaded: for each item, whether its member's load exceeds the current limit.
-            move_cost: moves that each pair of item and member costs; infinite if tabu.
-
-        Returns:
-            the change of the penalty (infinite if there is no transfer), the item, the new member.
+        The result has the change of the penalty (infinite if there is no transfer), the item and
+        the new member. ``rows`` are the items that may move; a tabu pair has an infinite
+        ``move_cost``.
         """
         if not len(rows):
             return np.inf, -1, -1
@@ -307,12 +294,8 @@ class _TabuSearch:
     def _best_swap(self, rows: IntArray, move_cost: FloatArray) -> tuple[float, int, int]:
         """Return the swap of two partitions between members that improves the assignment most.
 
-        Args:
-            rows: indices of the items that may be swapped with another one.
-            move_cost: moves that each pair of item and member costs; infinite if tabu.
-
-        Returns:
-            the change of the penalty, and the two items.
+        The result has the change of the penalty, and the two items. ``rows`` are the items that
+        may move; a tabu pair has an infinite ``move_cost``.
         """
         if not len(rows):
             return np.inf, -1, -1
@@ -343,10 +326,10 @@ class _TabuSearch:
         return np.sort(np.argsort(overload[self.owner], kind="stable")[:most])
 
     def _penalty_of_moves(self, added_moves: FloatArray) -> FloatArray:
-        """Return how candidate changes would change the number of moves beyond the limit (float64).
+        """Return how candidate changes would change the number of moves beyond the limit
+        (float64).
 
-        Args:
-            added_moves: number of moves that each candidate adds; negative if it saves moves.
+        ``added_moves`` is the number of moves that each candidate adds, negative if it saves some.
         """
         spare = self.plan.most_moves - self.moves
         out: FloatArray = np.maximum(added_moves - spare, 0.0) - max(-spare, 0.0)

@@ -132,12 +132,8 @@ def _maximise_bound(
 ) -> tuple[float, Floats]:
     """Maximise a Lagrangian lower bound by subgradient ascent; return it and its dual prices.
 
-    Args:
-        dual: the function from dual prices to the lower bound.
-        start: the first dual prices.
-        reached: the cost of the best known plan, which no bound can exceed.
-        close: difference to ``reached`` at which the search ends.
-        rounds: maximum number of iterations.
+    No bound can exceed ``reached``, the cost of the best known plan. The search ends at most
+    ``close`` below it, or after ``rounds`` iterations.
     """
     prices, direction = start, np.zeros_like(start)
     best, best_prices = -np.inf, start.copy()
@@ -442,15 +438,10 @@ class CheapestChoices:
     ) -> tuple[Floats, Floats, Bools]:
         """Return what a replica of each of several partitions costs on each broker.
 
-        Args:
-            partitions: the partitions (P).
-            weight: float64[4, partitions], amount of each resource that a replica needs.
-            prices: float64[4, brokers], the dual price of a unit of each resource on each broker.
-            per_byte: the cost of a byte that is copied.
-
-        Returns:
-            The costs without copied bytes and with them (minus infinity for a replica that must
-                stay), and a mask of the partitions with such a replica.
+        ``weight`` (float64[4, partitions]) is what a replica needs of each resource, ``prices``
+        (float64[4, brokers]) its dual price. The result has the costs without copied bytes and
+        with them (minus infinity for a replica that must stay), and a mask of the partitions with
+        such a replica.
         """
         task, cluster = self.task, self.task.cluster
         old = slice(int(cluster.start[partitions.start]), int(cluster.start[partitions.stop]))
@@ -528,18 +519,10 @@ def _price_brokers(arrays, per_byte, p):
 
 @kernel_helper
 def _insert_into_cheapest(best, best_at, rack, several, max_length, length, broker, broker_price):
-    """Insert broker ``broker`` into a sorted list of the cheapest brokers; return the list's new
-    length.
+    """Insert a broker into a sorted list of the cheapest brokers; return the list's new length.
 
-    Args:
-        best: the price of each broker in the list; changed in place.
-        best_at: the number of each broker in the list; changed in place.
-        rack: the rack of each broker.
-        several: whether a rack may have several brokers in the list; otherwise only its cheapest.
-        max_length: maximum length of the list.
-        length: current length of the list.
-        broker: the broker to insert.
-        broker_price: its price.
+    The list, ``best`` (prices) and ``best_at`` (brokers), has ``length`` of at most ``max_length``
+    brokers. Unless ``several``, only the cheapest broker of a rack is in it.
     """
     same = -1
     if not several:
@@ -570,19 +553,8 @@ def _choose_by_racks(broker_prices, rack, rack_low, rack_high, best, best_at, re
     """Choose a partition's cheapest brokers in a cluster with fewer racks than replicas.
 
     Each rack first gets the least number of replicas that the rack rule requires, on its cheapest
-    brokers. Then the cheapest other brokers of racks below their upper limits follow.
-
-    Args:
-        broker_prices: the price of each broker.
-        rack: the rack of each broker.
-        rack_low: least number of replicas in each rack.
-        rack_high: largest number of replicas in each rack.
-        best: price of each chosen broker; filled in place.
-        best_at: number of each chosen broker; filled in place.
-        replica_count: number of replicas.
-
-    Returns:
-        the number of chosen brokers.
+    brokers. Then the cheapest other brokers of racks below their upper limits follow. Prices and
+    numbers go to ``best`` and ``best_at``; their count is returned.
     """
     n = 0
     for needed in (1, 0):

@@ -222,12 +222,8 @@ def _excess_and_shortage(
 ) -> tuple[Ints, Ints]:
     """Return how far each disk is above, and how far below, its balance limits (two int64[disks]).
 
-    Args:
-        disks: the disks and their limits.
-        disk: int32[n], the disk of each replica, -1 for none.
-        weight: int64[n], amount of the resource that each replica needs.
-        resource: index of the resource (capacity, replicas, bytes, load).
-        broker_amount: int64[brokers], total of the resource on each broker.
+    ``disk`` (int32[n]) is the disk of each replica, -1 for none, and ``weight`` (int64[n]) what it
+    needs of the resource, of which each broker has ``broker_amount`` in total.
     """
     on_disks = np.zeros(len(disks.part), np.int64)
     np.add.at(on_disks, disk[disk >= 0], weight[disk >= 0])
@@ -240,13 +236,8 @@ def _marginal_cost(
 ) -> float:
     """Return the fewest bytes to copy to remove the last unit of an imbalance between disks.
 
-    Args:
-        task: brokers, disks, partitions and rules of the reassignment.
-        disks: the disks and their limits.
-        is_above_limit: whether each disk is above its limits. Only replicas on such disks count, or
-            all replicas if there are none.
-        resource: index of the resource (capacity, replicas, bytes, load).
-        excess: total imbalance of the resource.
+    Only replicas on disks above their limits count, or all replicas if no disk is. ``excess`` is
+    the total imbalance of the resource.
     """
     on = np.flatnonzero((disks.old >= 0) & disks.free)
     if is_above_limit.any():

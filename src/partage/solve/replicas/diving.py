@@ -150,10 +150,6 @@ class _DivingSearch:
     def _best_by_trial(self, single: int, sets: list[Ints]) -> Ints:
         """Return the set of brokers whose linear programme has the lowest optimum (strong
         branching).
-
-        Args:
-            single: number of the large partition.
-            sets: the sets of brokers to try.
         """
         master, partition = self.search.master, int(self.search.master.single[single])
         slots = slice(

@@ -249,13 +249,10 @@ class MoveProgramme:
     def _add_bands(
         self, resource: int, places: range, place_of_variable: NDArray[Any], allowed: int
     ) -> None:
-        """Add the constraints that keep one resource of brokers or racks within its balance limits.
+        """Add the constraints that keep a resource of brokers or racks within its balance limits.
 
-        Args:
-            resource: index of the resource (capacity, replicas, bytes, load).
-            places: numbers of the brokers or racks.
-            place_of_variable: the broker or rack of each binary variable.
-            allowed: total imbalance of the resource that a plan may have.
+        ``place_of_variable`` is the broker or rack of each binary variable, ``allowed`` the total
+        imbalance of the resource that a plan may have.
         """
         weight = self.task.weight[resource]
         if not weight.any():

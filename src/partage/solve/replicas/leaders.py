@@ -102,21 +102,13 @@ class _LeaderBalancer:
         self, limits: tuple[Ints, Ints], rack: NDArray[np.int32], bands: tuple[Ints, Ints],
         sign: int,
     ) -> tuple[Floats, Floats]:  # fmt: skip
-        """Pass leadership between brokers until all racks lead numbers of partitions within their
+        """Pass leadership between brokers until each rack leads a number of partitions in its
         limits.
 
-        It passes along paths of brokers that share partitions, and ends early if no path is left.
-
-        Args:
-            limits: two int64[brokers], the minimum and maximum number of partitions that each
-                broker may lead.
-            rack: int32[brokers], the rack of each broker.
-            bands: two int64[racks], the minimum and maximum number that each rack should lead.
-            sign: 1 to pass leadership away from racks above their maximum, -1 to pass it to racks
-                below their minimum.
-
-        Returns:
-            float64[brokers] and float64[racks], 1 for those that a search without a path reached.
+        It passes along paths of brokers that share partitions, away from racks above their maximum
+        (``sign`` 1) or to racks below their minimum (-1). ``limits`` (two int64[brokers]) and
+        ``bands`` (two int64[racks]) are the minimum and maximum numbers. The result marks brokers
+        and racks that a search without a path has reached (float64).
         """
         sums = np.zeros(len(bands[0]), np.int64)
         np.add.at(sums, rack, self.count)
@@ -267,16 +259,7 @@ def _pass_through_rack(arrays, tail, c, sign):
     """Continue the search for a path at the other brokers of the rack of broker ``c``.
 
     The rack leads as many partitions as it may, so another of its brokers must pass a leadership
-    on. These brokers are appended to the search's queue.
-
-    Args:
-        arrays: state of the search; changed in place.
-        tail: end of the queue.
-        c: the broker that would take a leadership.
-        sign: 1 if leadership passes away from full racks, -1 towards racks with too few.
-
-    Returns:
-        the new end of the queue.
+    on. These brokers are appended to the search's queue, whose new end is returned.
     """
     rack, parent = arrays.rack, arrays.parent
     for b in range(len(rack)):
@@ -319,12 +302,8 @@ def _keep_positions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np
 def _write_chosen_brokers(start, out, old_start, old, chosen):
     """Write each partition's chosen brokers to ``out``; current replicas keep their positions.
 
-    Args:
-        start: offset of each partition's replicas in ``out`` and ``chosen``.
-        out: the broker of each replica; filled in place.
-        old_start: offset of each partition's replicas in ``old``.
-        old: the broker of each current replica.
-        chosen: the chosen brokers in any order; overwritten.
+    ``start`` and ``old_start`` are the offsets of each partition's replicas. ``chosen`` is
+    overwritten.
     """
     for p in range(len(start) - 1):
         begin, end = start[p], start[p + 1]

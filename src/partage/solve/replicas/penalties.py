@@ -145,13 +145,8 @@ def _with_racks(
 def _outside_band(amount, low, high, resource, place, change):
     """Return how far a broker or rack will be outside its balance limits after a change.
 
-    Args:
-        amount: total of each resource on each broker and rack.
-        low: lower balance limits of these totals.
-        high: upper balance limits of these totals.
-        resource: index of the resource (capacity, replicas, bytes, load).
-        place: index of the broker or rack.
-        change: amount that is added.
+    ``amount``, ``low`` and ``high`` are totals and limits by resource (capacity, replicas, bytes,
+    load) and broker or rack; ``change`` is added to the total.
     """
     now = amount[resource, place] + change
     if now > high[resource, place]:

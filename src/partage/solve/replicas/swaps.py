@@ -106,10 +106,6 @@ class ReplicaSwaps:
         """Return how far a broker or rack is above its balance limits for one resource.
 
         The result is negative below the limits, 0 within.
-
-        Args:
-            resource: index of the resource (capacity, replicas, bytes, load).
-            place: index of the broker or rack.
         """
         over = int(self.state.held[resource, place] - self.task.high[resource, place])
         if over > 0:
@@ -250,15 +246,11 @@ class ReplicaSwaps:
         *,
         to_other_racks: bool,
     ) -> tuple[Ints, Ints]:
-        """Return pairs of replicas whose swap would lower a resource of broker b by about
+        """Return pairs of replicas whose swap would lower a resource of a broker by about
         ``excess``.
 
-        Args:
-            index: index of the replicas by size.
-            resource: index of the resource (capacity, replicas, bytes, load).
-            first_broker: the broker, which has the first replica of each pair.
-            excess: by how much the second replica should be smaller.
-            to_other_racks: whether the second replica must be in another rack.
+        The first replica of each pair is on ``first_broker``. With ``to_other_racks``, the second
+        one is in another rack.
         """
         weight, broker, owner = (
             self.task.weight[resource],
@@ -369,13 +361,9 @@ class ReplicaSwaps:
     ) -> Floats:
         """Return how much the penalties rise if brokers (or racks) exchange two replicas.
 
-        Args:
-            p: partition of the replica that goes from ``b`` to ``c``.
-            q: partition of the replica that goes from ``c`` to ``b``.
-            b: first broker or rack of each swap.
-            c: second broker or rack of each swap.
-            first: index of their first penalty in the vector: 0 for brokers, K + 1 for racks (K
-                resources).
+        A replica of partition ``p`` goes from ``b`` to ``c``, one of ``q`` from ``c`` to ``b``.
+        ``first`` is the index of their first penalty: 0 for brokers, K + 1 for racks (K
+        resources).
         """
         out = np.zeros(len(p))
         for k in self.kinds:
@@ -402,13 +390,10 @@ class ReplicaSwaps:
     def _replica_counts(
         self, p: Ints, place: NDArray[np.integer], place_of_broker: NDArray[np.integer]
     ) -> Ints:
-        """Return how many replicas of partition ``p`` a broker or rack holds, for arrays of equal
+        """Return how many replicas of partitions brokers or racks hold, for arrays of equal
         length.
 
-        Args:
-            p: the partitions.
-            place: the brokers or racks.
-            place_of_broker: the number of each broker itself, or of its rack.
+        ``place_of_broker`` is the number of each broker itself, or of its rack.
         """
         out = np.zeros(len(p), np.int64)
         begin, factor = self.task.first_replica[p], self.task.factor[p]

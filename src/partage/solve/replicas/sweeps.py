@@ -187,14 +187,7 @@ def _rack_cost(arrays, now, factor, r):
 def _cheapest_broker(arrays, work, replica_count, own_rack, restricted, limit):
     """Return the cheapest broker for a replica, or -1 if no broker costs less than ``limit``.
 
-    Args:
-        arrays: state of the search.
-        work: costs of the current partition on each broker and rack.
-        replica_count: replication factor of the partition.
-        own_rack: the replica's rack.
-        restricted: whether the replica may only return to a current broker, or repair the rack
-            rule.
-        limit: cost that the broker must be below.
+    A ``restricted`` replica may only return to a current broker, or repair the rack rule.
     """
     rack, rack_low, rack_high = arrays.rack, arrays.rack_low, arrays.rack_high
     added, move_cost, rack_cost, rack_count = (
@@ -336,13 +329,10 @@ class MoveCandidates:
         return np.flatnonzero(out)
 
     def _can_return(self, bands: _BandPenalties, relief: Floats, rack_gain: Floats) -> Bools:
-        """Return the partitions whose cost may fall if a replica returns to a current broker
-        (bool[partitions]).
+        """Return the partitions whose cost may fall if a replica returns to a current broker.
 
-        Args:
-            bands: penalties of brokers and racks.
-            relief: how much the penalty falls if each replica leaves its broker.
-            rack_gain: the most that the penalty of racks can fall.
+        The result is bool[partitions]. ``relief`` is how much the penalty falls if each replica
+        leaves its broker, ``rack_gain`` the most that the penalty of racks can fall.
         """
         state, task, cluster = self.state, self.state.task, self.state.task.cluster
         rack, out = cluster.rack_of_broker, np.zeros(len(task.factor), bool)
@@ -388,12 +378,8 @@ class MoveCandidates:
         self.breaks_rule[changed] = self._find_rack_breaches(owner, at)[changed]
 
     def _find_rack_breaches(self, owner: Ints, broker_of_replica: NDArray[np.int32]) -> Bools:
-        """Return which partitions violate the rack rule on a rack with one of their replicas
+        """Return the partitions that violate the rack rule on a rack with a replica
         (bool[partitions]).
-
-        Args:
-            owner: the partition of each replica.
-            broker_of_replica: the broker of each replica.
         """
         task = self.state.task
         racks, partitions = task.rack_low.shape[1], len(task.factor)
@@ -425,12 +411,8 @@ class _BandPenalties:
     ) -> Floats:
         """Return how much the penalty falls if a broker or rack loses or gets a replica.
 
-        Args:
-            partition: partition of each replica.
-            place: index of the broker or rack.
-            first: index of the first penalty in the vector: 0 for brokers, K + 1 for racks (K
-                resources).
-            sign: -1 if the broker or rack loses the replica, 1 if it gets it.
+        ``sign`` is -1 if it loses the replica, 1 if it gets it. ``first`` is the index of the
+        first penalty: 0 for brokers, K + 1 for racks (K resources).
         """
         total = np.zeros(len(partition))
         for k in self.kinds:
@@ -441,15 +423,11 @@ class _BandPenalties:
         return total
 
     def largest_gain(self, begin: int, end: int, first: int) -> Floats:
-        """Return how much the penalty can fall if some broker or rack gets a replica
-        (float64[partitions]).
+        """Return how much the penalty of each partition can fall if a broker or rack gets a
+        replica.
 
-        There is a value for each partition.
-
-        Args:
-            begin: index of the first broker or rack.
-            end: index after the last one.
-            first: index of their first penalty in the vector (see `penalty_reduction`).
+        The brokers or racks are those from ``begin`` to ``end`` - 1; ``first`` is as in
+        `penalty_reduction`.
         """
         total = np.zeros(self.weight.shape[1])
         for k in self.kinds:
@@ -503,12 +481,10 @@ def _reason(task: ReplicaTask, p: int) -> tuple[str, str]:
 
 @kernel("int64(SearchArrays, int64[::1], int64[::1])", SearchArrays)
 def _place_partitions_greedily(arrays, order, buffer):
-    """Place the given partitions greedily; return the first one without enough brokers, else -1.
+    """Place partitions greedily in a given order; return the first without enough brokers, else
+    -1.
 
-    Args:
-        arrays: state of the search; changed in place.
-        order: the partitions, in the order of placement.
-        buffer: work array with one element more than the largest replication factor.
+    ``buffer`` is a work array, one element longer than the largest replication factor.
     """
     start, broker, old_start, old = arrays.start, arrays.broker, arrays.old_start, arrays.old
     held, weight, rack, fate = arrays.held, arrays.weight, arrays.rack, arrays.fate
