@@ -59,7 +59,7 @@ def sizing_picture(sizing: Sizing, group: str) -> str:
     last = max(sizing.useful, sizing.needed or 0)
     rows = [row for row in sizing.rows if row.consumers <= last][:_MOST_ROWS]
     head = f"{group}: load of the busiest consumer, by number of consumers"
-    parts = [_text(20, 46, "soft", "dark: all are up; light: one is down; line: 100% of one")]
+    parts = [_text(20, 46, "soft", "strong: all are up; faint: one is down; line: 100% of one")]
     parts += [_size_bar(row, _TOP + _ROW * i, is_needed=row.consumers == sizing.needed)
               for i, row in enumerate(rows)]  # fmt: skip
     bottom = _TOP + _ROW * len(rows)
@@ -168,7 +168,7 @@ def growth_picture(growth: Growth, drains: Sequence[DrainTime] = ()) -> str:
     4
     """
     head = f"{growth.before} to {growth.after} partitions: {growth.moved:.0%} of the keys move"
-    parts = [_text(20, 46, "soft", "dark: keys that stay; light: keys that move")]
+    parts = [_text(20, 46, "soft", "strong: keys that stay; faint: keys that move")]
     rows = growth.successors[:_MOST_ROWS]
     for p, successors in enumerate(rows):
         y = _TOP + _ROW * p
@@ -236,7 +236,7 @@ def drift_picture(title: str, counts: Mapping[str, tuple[int, int, int]]) -> str
     2
     """
     most = max(map(sum, counts.values()), default=0) or 1
-    parts = [_text(20, 46, "soft", "dark: changed; light: new or removed")]
+    parts = [_text(20, 46, "soft", "strong: changed; faint: new or removed")]
     for i, (what, (changed, new, removed)) in enumerate(counts.items()):
         y = _TOP + 2 * _ROW * i
         full, dark = (
