@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 
 from partage.errors import InvalidConfigError
 from partage.forecasts.loads import GroupLoad, LearntCapacity, load_from_rates
+from partage.forecasts.migration import CONNECT_STRATEGIES, STREAMS_STRATEGY
 from partage.forecasts.restarts import RestartEvidence
 from partage.forecasts.rolling import DEFAULT_COMMIT_S, DEFAULT_SESSION_S
 from partage.groups import registry
 from partage.simulation.policies import Policy
 
 __all__ = ["MeasuredGroup", "check_strategy", "has_no_consumers", "measurement_to_group"]
-
-#: Strategy name of a classic Kafka Streams application.
-_STREAMS = "stream"
 
 
 @dataclass(frozen=True)
@@ -74,8 +72,10 @@ def check_strategy(group: str, name: str) -> str:
         InvalidConfigError: Partage does not have the strategy, or the group is a classic Kafka
             Streams application.
     """
-    if name == _STREAMS:
+    if name == STREAMS_STRATEGY:
         raise InvalidConfigError("group", has_no_consumers("streams"), group)
+    if name in CONNECT_STRATEGIES:
+        raise InvalidConfigError("group", has_no_consumers("Kafka Connect"), group)
     if name not in registry.strategies():
         what = f"of group {group} is unknown to Partage; give another one"
         raise InvalidConfigError("strategy", what, name)

@@ -26,11 +26,13 @@ __all__ = [
     "CHANGE",
     "CHANGES",
     "CHECK",
+    "CONNECT_STRATEGIES",
     "DONE",
     "MOST_SESSION_MS",
     "NOTE",
     "PROTOCOLS",
     "READY",
+    "STREAMS_STRATEGY",
     "Effect",
     "Finding",
     "Migration",
@@ -66,6 +68,8 @@ _PYTHON_CLASSES = {
     "sticky": "StickyPartitionAssignor",
     "cooperative-sticky": "CooperativeStickyAssignor",
 }
+#: Strategy name of a classic Kafka Streams application, and those of Kafka Connect's workers.
+STREAMS_STRATEGY, CONNECT_STRATEGIES = "stream", ("sessioned", "compatible")
 #: Client libraries without the consumer protocol, and without the cooperative one. The name of two
 #: libraries is that of members whose bytes fit both.
 _NO_CONSUMER = ("kafka-python", "aiokafka", "kafka-python or aiokafka")
@@ -210,7 +214,7 @@ def plan_migration(
     policy = target_policy(protocol, strategy) if effect is None else effect.policy
     if protocol == "consumer":
         findings = [
-            *_client_findings(members), *(_kind_findings(kind) or _strategy_findings(strategy)),
+            *_client_findings(members), *_strategy_findings(strategy),
             *_mixed_group_findings(clients, strategy),
             *_session_findings(members), *_setting_findings(members),
             *_rack_findings(members), *_static_findings(members),
@@ -222,13 +226,13 @@ def plan_migration(
         back = _return_to_classic(strategy, members)
     else:
         findings = [
-            *_kind_findings(kind),
+            *_kind_findings(kind, strategy),
             *_cooperative_clients(members),
             *_cooperative_code(strategy),
         ]
         steps, back = _cooperative_steps(clients, strategy), _cooperative_back(clients, strategy)
-    if _kind_findings(kind):  # findings on consumers do not apply
-        findings, policy = _kind_findings(kind), ""
+    if _kind_findings(kind, strategy):  # findings on consumers do not apply
+        findings, policy = _kind_findings(kind, strategy), ""
     order = (BLOCKER, CHANGE, CHECK, NOTE)
     findings.sort(key=lambda one: order.index(one.kind))
     kinds = {one.kind for one in findings}
@@ -263,8 +267,23 @@ def _reason_done(
     return None
 
 
-def _kind_findings(kind: str) -> list[Finding]:
+def _kind_findings(kind: str, strategy: str | None) -> list[Finding]:
+    """Return the reason why a group has no consumers that could use another protocol, if any.
+
+    Args:
+        kind: the group's recorded kind, such as "classic".
+        strategy: the strategy that it chose last; None if unknown.
+    """
     last = kind.rsplit("+", maxsplit=1)[-1]
+    if last == "classic" and strategy == STREAMS_STRATEGY:
+        text = (
+            "Kafka Streams assigns tasks itself. The application migrates with "
+            "group.protocol=streams (KIP-1071); partage streams --from-capture simulates it"
+        )
+        return [Finding(BLOCKER, "Kafka Streams", text)]
+    if last == "classic" and strategy in CONNECT_STRATEGIES:
+        text = "a Kafka Connect cluster: its workers are no consumers"
+        return [Finding(BLOCKER, "Kafka Connect", text)]
     if last in ("classic", "consumer"):
         return []
     title = f"{last} group"
@@ -273,6 +292,10 @@ def _kind_findings(kind: str) -> list[Finding]:
         return [Finding(BLOCKER, title, text)]
     text = f"kind {last}: the group has no consumers that rebalance"
     return [Finding(BLOCKER, title, text)]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 # -- to the consumer protocol ------------------------------------------------------------------
@@ -292,8 +315,8 @@ def _client_findings(members: Sequence[_Row]) -> list[Finding]:
     )
     if old:
         found.append(Finding(
-            CHANGE, "old clients", f"{old} Java members send a subscription older than 3.5: "
-            "upgrade to 4.0 or later first",
+            CHANGE, "old clients", f"{_count(old, 'Java member')} sent a subscription older than "
+            "3.5: upgrade to 4.0 or later first",
         ))  # fmt: skip
     if count["java"] > old:
         text = "Java members need kafka-clients 4.0 or later; their bytes show 3.5 or later only"
@@ -303,13 +326,16 @@ def _client_findings(members: Sequence[_Row]) -> list[Finding]:
         found.append(Finding(CHECK, "client version", text))
     found += [
         Finding(
-            BLOCKER, name, f"{count[name]} members use {name}: Partage knows no release that "
-            "speaks the protocol. They may stay in the group with the classic protocol",
+            BLOCKER, name, f"{_count(count[name], 'member')} with {name}: Partage knows no release "
+            "that speaks the protocol. They may stay in the group with the classic protocol",
         )
         for name in _NO_CONSUMER if count[name]
     ]  # fmt: skip
     if count["unknown"]:
-        text = f"{count['unknown']} members use an unknown client: look for group.protocol=consumer"
+        text = (
+            f"{_count(count['unknown'], 'member')} with an unknown client: look for "
+            "group.protocol=consumer"
+        )
         found.append(Finding(CHECK, "unknown client", text))
     return found
 
@@ -402,8 +428,8 @@ def _rack_findings(members: Sequence[_Row]) -> list[Finding]:
     if not racks:
         return []
     text = (
-        f"members name {len(racks)} racks. The broker's assignors ignore racks (KAFKA-17747): "
-        "reads across racks will rise. Fetching from the closest replica still works"
+        f"members name {_count(len(racks), 'rack')}. The broker's assignors ignore racks "
+        "(KAFKA-17747): reads across racks will rise. Fetching from the closest replica still works"
     )
     return [Finding(NOTE, "racks", text)]
 
@@ -413,9 +439,9 @@ def _static_findings(members: Sequence[_Row]) -> list[Finding]:
     if not static:
         return []
     text = (
-        f"{static} static members keep their ids. A new process with the id of a running member is "
-        "rejected (UNRELEASED_INSTANCE_ID); with the classic protocol it replaces the running one. "
-        "Stop the old process first"
+        f"{_count(static, 'static member')}: instance ids stay. A new process with the id of a "
+        "running member is rejected (UNRELEASED_INSTANCE_ID); with the classic protocol it "
+        "replaces the running one. Stop the old process first"
     )
     return [Finding(NOTE, "static members", text)]
 
@@ -459,8 +485,8 @@ def _pattern_findings(members: Sequence[_Row]) -> list[Finding]:
         return []
     count = sum(bool(row.get("pattern")) for row in members)
     text = (
-        f"{count} members let the broker match {', '.join(patterns)} (RE2 syntax). A classic "
-        "consumer cannot: see the rollback"
+        f"{_count(count, 'member')} let the broker match {', '.join(patterns)} (RE2 syntax). A "
+        "classic consumer cannot: see the rollback"
     )
     return [Finding(NOTE, "patterns", text)]
 
@@ -535,7 +561,7 @@ def _cooperative_clients(members: Sequence[_Row]) -> list[Finding]:
     count = Counter(str(row["client"]) for row in members)
     old = sum(row["client"] == "java" and row["subscription_version"] == 0 for row in members)
     if old:
-        text = f"{old} Java members send a subscription older than 2.4: upgrade them first"
+        text = f"{_count(old, 'Java member')} sent a subscription older than 2.4: upgrade first"
         found.append(Finding(CHANGE, "old clients", text))
     if count["aiokafka"]:
         found.append(Finding(BLOCKER, "aiokafka", "aiokafka has no cooperative protocol"))

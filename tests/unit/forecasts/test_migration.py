@@ -54,9 +54,29 @@ def test_python_clients_block(client: str) -> None:
     assert client in texts(found, BLOCKER)
 
 
+@pytest.mark.parametrize("to", ["consumer", "cooperative"])
+@pytest.mark.parametrize(("strategy", "said"), [("stream", "KIP-1071"), ("sessioned", "Connect")])
+def test_streams_applications_and_connect_clusters_are_no_consumers(
+    to: str, strategy: str, said: str
+) -> None:
+    """Their assignors are no custom assignors of consumers: one blocker says what they are."""
+    found = plan(to, member(), member(), strategy=strategy)
+    assert (found.status, found.policy, len(found.findings)) == (BLOCKED, "", 1)
+    assert said in texts(found, BLOCKER)
+
+
+def test_findings_count_in_singular_and_plural() -> None:
+    """One static member is no "static members"."""
+    one = plan("consumer", member(instance="i"), member(client="unknown"))
+    assert "1 static member: instance ids stay" in texts(one, NOTE)
+    assert "1 member with an unknown client" in texts(one, CHECK)
+    two = plan("consumer", member(instance="i"), member(instance="j"))
+    assert "2 static members" in texts(two, NOTE)
+
+
 def test_old_clients_are_upgraded_first() -> None:
     """A subscription before version 3 shows a Java client before 3.5."""
-    assert "1 Java members send" in texts(plan("consumer", member(subscription_version=1)), CHANGE)
+    assert "1 Java member sent" in texts(plan("consumer", member(subscription_version=1)), CHANGE)
     assert "2.4" in texts(plan("cooperative", member(subscription_version=0)), CHANGE)
 
 
