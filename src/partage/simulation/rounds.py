@@ -405,8 +405,7 @@ class SharedProblems:
 
         Returns:
             The position of each partition's last owner (int32[P], see `owners_by_partition`), and
-            the
-                previous owners, against which moves are counted.
+                the previous owners, against which moves are counted.
         """
         lists = [member.last_owned for member in members]
         generations = tuple([member.generation for member in members])
