@@ -103,8 +103,7 @@ class _Assignment:
         _tasks: tasks in the order of the last shuffle.
         _pairs: pairs of tasks that share a client.
         _was_active: for each client its previous active tasks that no client has got yet; numbers,
-            or
-            ids of tasks that no longer exist.
+            or ids of tasks that no longer exist.
         _had_state: for each client likewise its previous active and standby tasks.
         _cost: the total cost of each client's tasks.
         _stays: whether the previous assignment was balanced and complete, so that all tasks stay.

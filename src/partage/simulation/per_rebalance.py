@@ -111,12 +111,6 @@ def _rows_of_policy(
 
     They are the simulated rebalance and its second phase, or one row with the reason why there is
     no rebalance under the policy.
-
-    Args:
-        rebalance: the recorded rebalance.
-        policy: the policy.
-        resolved: the policy with its strategy.
-        rows: builds the output rows.
     """
     if rebalance.is_migration:
         yield rows.no_rebalance_row(policy, resolved, _MIGRATED)
@@ -129,14 +123,7 @@ def _rows_of_policy(
 def _simulate_policy(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy, rows: RowBuilder
 ) -> Iterator[SimulatedRebalance]:
-    """Simulate a rebalance and its second phase under one policy; yield an output row for each.
-
-    Args:
-        rebalance: the recorded rebalance.
-        policy: the policy.
-        resolved: the policy with its strategy.
-        rows: builds the output rows.
-    """
+    """Simulate a rebalance and its second phase under one policy; yield an output row for each."""
     generation = rebalance.generation
     state = generation.first
     members = _build_members(rebalance, resolved, rows.cluster.index)

@@ -85,10 +85,8 @@ class _AbsenceTracker:
     def find_absences(self, generation: Generation) -> tuple[list[_Departure], list[Absence]]:
         """Find the members that left or returned in a group's next generation (rebalance).
 
-        Call it for every generation in order, including those without members.
-
-        Returns:
-            The absences that begin with this generation, and those that end with it.
+        Call it for every generation in order, including those without members. The result has the
+        absences that begin with this generation, and those that end with it.
         """
         if self._before is not None and generation.incarnation != self._before.incarnation:
             self._before, self._departed = None, {}

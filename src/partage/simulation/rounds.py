@@ -222,14 +222,8 @@ def _apply_plan(
 ) -> None:
     """Store a new assignment in the simulated members: their partitions and their strategy data.
 
-    Args:
-        strategy: the strategy that computed the assignment.
-        members: the members, in the assignment's order.
-        plan: the assignment.
-        generation: number of the assignment's generation.
-        leader: the leader, which also stores the strategy's data of the assignment; None for no
-            leader.
-        last_owner: position of each partition's last owner (int32[P]).
+    The leader also stores the strategy's data of the assignment. ``last_owner`` is the position of
+    each partition's last owner (int32[P]).
     """
     if leader is not None and plan.memory is not None:
         leader.memory = plan.memory
@@ -460,10 +454,6 @@ def _reported_partitions(
 
     Eager members report none. Cooperative members report existing partitions whose topics they
     still subscribe to. In the consumer protocol they are all existing partitions of their targets.
-
-    Returns:
-        The start of each member's partitions in the second array (int64[M + 1]), and the partition
-        indices (int32).
     """
     start = np.zeros(len(members) + 1, np.int64)
     if policy.eager:
@@ -483,14 +473,7 @@ def _reported_partitions(
 def _is_subscribed(
     problem: Problem, member: NDArray[np.int64], topic: Int32Array
 ) -> NDArray[np.bool_]:
-    """Return, for each given pair of a member and a topic, whether the member subscribes to it
-    (bool[n]).
-
-    Args:
-        problem: the assignment problem with all subscriptions.
-        member: indices of members (int64[n]).
-        topic: index of a topic for each of them (int32[n]).
-    """
+    """Return whether each given member subscribes to the topic at the same index (bool[n])."""
     topics = len(problem.index.topics)
     if len(problem.subscription_topics) == 1:
         is_wanted = np.zeros(topics, bool)

@@ -85,15 +85,10 @@ class RowBuilder:
         row_position: RowPlace | None,
         **columns: Any,
     ) -> SimulatedRebalance:
-        """Build an output row of a simulated policy from its identifying columns and the given
-        values.
+        """Build an output row of a simulated policy from its identifying columns and ``columns``.
 
-        Args:
-            policy: the policy.
-            resolved: the policy with its strategy.
-            status: whether the simulation succeeded.
-            row_position: the row's number and simulated time.
-            **columns: values of the other columns.
+        ``status`` says whether the simulation succeeded, ``row_position`` is the row's number and
+        simulated time.
         """
         generation = self.rebalance.generation
         step, time_ms = row_position or (0, generation.timestamp_ms)

@@ -235,17 +235,10 @@ class StopLengths:
         means: _RebalanceMeans,
         timeouts: Sequence[int],
     ) -> _StopLength:
-        """Estimate the time (ms) in which one partition has no consumer during a simulated
-        rebalance.
+        """Estimate the time (ms) without a consumer of one partition in a simulated rebalance.
 
         The estimate is the partition's own recorded interval if there is one, else a mean of other
         partitions, else the result of the stop model (computed from timeouts).
-
-        Args:
-            stopped_partition: the partition with its last owner.
-            rebalance: the recorded rebalance.
-            means: mean lengths in the recorded rebalance.
-            timeouts: session timeouts of the recorded members (ms).
         """
         longest_ms = max(timeouts, default=0)
         recorded = self._find_recorded_length(stopped_partition, rebalance, means)
@@ -329,11 +322,10 @@ def _of(one: UnreadInterval) -> _StopLength:
 
 
 def _estimate_cooperative_handover(session_ms: float, recorded: _StopLength | None) -> _StopLength:
-    """Estimate the time in which a partition that moves in a cooperative rebalance has no consumer.
+    """Estimate the time without a consumer of a partition that moves in a cooperative rebalance.
 
-    Args:
-        session_ms: the longest session timeout of the members.
-        recorded: such times in the record, under another protocol; None if unknown.
+    ``session_ms`` is the longest session timeout of the members, ``recorded`` such times in the
+    record under another protocol; None if unknown.
     """
     # It is one heartbeat interval. Members that lose no partition learn of the second rebalance
     # with their next heartbeat, and their timers began with the first one. If recorded stops were
@@ -360,12 +352,10 @@ def _estimate_consumer_handover(session_ms: float) -> _StopLength:
 def _estimate_by_model(
     session_ms: int | None, usual_session_ms: float, members: int
 ) -> _StopLength:
-    """Estimate the time in which a partition has no consumer from timeouts, if no commits show it.
+    """Estimate the time without a consumer of a partition from timeouts, if no commits show it.
 
-    Args:
-        session_ms: session timeout of the owner if it died; None if it rejoined.
-        usual_session_ms: the longest session timeout of the group's members.
-        members: number of members that rejoined.
+    ``session_ms`` is the owner's session timeout if it died, None if it rejoined. ``members`` is
+    the number of members that rejoined.
     """
     heartbeat = heartbeat_interval(usual_session_ms)
     if session_ms is None:

@@ -150,13 +150,11 @@ class TaskMovements:
         return len(wanted)
 
     def _move_active(self, task: int, destination: int, copies: list[int]) -> None:
-        """Run an active Kafka Streams task on another client until ``destination`` has restored its
+        """Run an active Streams task on another client until its destination has restored its
         state.
 
-        Args:
-            task: number of the task.
-            destination: client of the task in the balanced assignment.
-            copies: clients with a standby of the task.
+        The destination is the task's client in the balanced assignment. ``copies`` are the clients
+        with a standby of the task.
         """
         draft = self.draft
         standbys = [one for one in copies if self.caught_up[task, one]]

@@ -385,14 +385,10 @@ class _TargetDraft:
         self.all_quota.reached(count)
 
     def _best_previous_standby(self, task: ServerTask, *, without_copy: bool) -> str | None:
-        """Return the member with the lowest load that already had a standby copy of a Streams task.
+        """Return the least loaded member that already had a standby copy of a Streams task.
 
-        Args:
-            task: the task, as (sub-topology id, partition).
-            without_copy: leave out members of processes that have a copy of the task already.
-
-        Returns:
-            The member id, or None if no such member exists.
+        With ``without_copy``, members of processes that have a copy of the task already are left
+        out. The result is None if no member is left.
         """
         best: str | None = None
         for member in self.previous_standby.get(task, ()):

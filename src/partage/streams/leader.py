@@ -298,17 +298,9 @@ def _assign_clients(
 ) -> StreamsGroupAssignment:
     """Assign the tasks of a Kafka Streams application to clients, then to their stream threads.
 
-    A client is an application instance with one or more stream threads.
-
-    Args:
-        application: topology, settings and state of the cluster, see `compute_group_assignment`.
-        clients: the members, grouped by client (application instance).
-        layout: tasks and internal topics.
-        assignor: task assignor, which chooses a client for each task.
-        deadline: process id of the group leader's client, and the time at which it starts a probing
-            rebalance (in ms).
-        versions: lowest version used, and latest version that all members support.
-        probing_versions: whether version probing continues.
+    A client is an application instance with one or more stream threads. ``deadline`` is the
+    process id of the leader's client, and the time (ms) at which it starts a probing rebalance.
+    ``versions`` are the lowest version used and the latest that all members support.
     """
     public = isinstance(assignor, PublicSticky)
     problem = _problem(application, clients, layout, public=public)

@@ -120,12 +120,8 @@ def _assign_pass(
     """Divide tasks evenly among the stream threads (consumers) of a Kafka Streams instance.
 
     Each consumer first gets tasks that it reported, up to an equal share. The rest follows.
-
-    Args:
-        tasks: numbers of the tasks, in the order in which Kafka inserts them into its heap.
-        consumers: consumers in Java's string order.
-        reported: dict from consumer to the tasks that it reported, in order of preference.
-        load: dict from consumer to the number of tasks that earlier passes assigned.
+    ``tasks`` are in the order of Kafka's heap, ``consumers`` in Java's string order; ``load`` has
+    their numbers of tasks from earlier passes.
     """
     given: dict[str, list[int]] = {name: [] for name in consumers}
     if not tasks:
@@ -165,13 +161,8 @@ def _assign_rest(
 ) -> None:
     """Assign the Kafka Streams tasks that remain after every stream thread has an equal share.
 
-    A consumer (stream thread) that reported a task gets it first; the others follow round-robin.
-
-    Args:
-        remaining_tasks: tasks beyond the equal share.
-        ring: consumers that have exactly the equal share, in order.
-        too_many: dict from task to a consumer that reported it, but had its share already.
-        assigned: tasks of each consumer, which is changed.
+    A consumer (stream thread) that reported a task (``too_many``) gets it first; the consumers of
+    ``ring`` follow round-robin. ``assigned`` is changed in place.
     """
     if not len(remaining_tasks):
         return

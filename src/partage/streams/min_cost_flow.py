@@ -249,12 +249,8 @@ def _list_usable_edges(network: Any, search: Any) -> None:
 def _find_cycle(search: Any, least_run: Any) -> int:
     """Search a flow network for a cycle of negative cost with the Bellman-Ford algorithm.
 
-    Returns:
-        A node from which the cycle is found by following parents, or -1 if there is no cycle.
-
-    Args:
-        search: residual edges and working arrays (see `Search`).
-        least_run: least number of edges to consecutive nodes that are compared all at once.
+    The result is a node from which the cycle is found by following parents, -1 for no cycle. At
+    least ``least_run`` edges to consecutive nodes are compared all at once.
     """
     distance, stale = search.distance, search.stale
     end, cost = search.end, search.cost

@@ -109,13 +109,7 @@ class TagAwareStandbys:
 
     @staticmethod
     def _assign_by_load(draft: DraftAssignment, task: int, copies: int) -> None:
-        """Assign standbys of a Kafka Streams task to the least loaded clients, whatever their tags.
-
-        Args:
-            draft: unfinished assignment of tasks to clients; changed in place.
-            task: number of the task.
-            copies: number of standbys to assign.
-        """
+        """Assign standbys of a Streams task to the least loaded clients, whatever their tags."""
         for _ in range(copies):
             client = least_loaded(draft, lambda one: not draft.has_copy(one, task))
             if client is None:

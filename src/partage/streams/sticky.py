@@ -124,12 +124,9 @@ class StickyCore:
         in_order: Callable[[Iterable[TaskId]], list[TaskId]],
         hash_of: Callable[[TaskId], int],
     ) -> None:
-        """Find the clients that had the active copy and the standbys of each Kafka Streams task
-        before.
+        """Find the clients that had the active copy and the standbys of each Streams task before.
 
-        Args:
-            in_order: function that sorts a client's previous active tasks as Kafka visits them.
-            hash_of: hash code of a task id.
+        ``in_order`` sorts a client's previous active tasks as Kafka visits them.
         """
         number_of = self.problem.number_of
         ran: dict[TaskId, int] = {}
@@ -361,13 +358,8 @@ def _run_legacy_sticky(
 ) -> DraftAssignment:
     """Run the sticky task assignor of Kafka Streams before 2.6 (``StickyTaskAssignor``).
 
-    Returns:
-        The assignment of active and standby tasks to clients.
-
-    Args:
-        problem: clients, tasks and settings of the rebalance.
-        racks: optimizer for racks; None if racks are not considered.
-        preserve: whether all active tasks stay on their clients, even if loads are uneven.
+    The result is the assignment of active and standby tasks to clients. With ``preserve``, all
+    active tasks stay on their clients, even if loads are uneven.
     """
     core = StickyCore(problem)
     draft = core.draft

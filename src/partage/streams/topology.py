@@ -430,14 +430,10 @@ def _external_count(topic: str, counts: Mapping[str, int]) -> int:
 def _enforce_copartitioning(
     topics: frozenset[str], derived: dict[str, int], fixed: set[str], counts: Mapping[str, int]
 ) -> None:
-    """Give the repartition topics of a co-partitioned set (topics joined by key) equal partition
-    counts.
+    """Give the repartition topics of a co-partitioned set (topics joined by key) equal counts.
 
-    Args:
-        topics: set of topics that must have equal counts.
-        derived: partition counts computed so far, by topic; changed in place.
-        fixed: repartition topics whose count the user fixed.
-        counts: partition counts of the cluster's topics.
+    ``derived``, the partition counts so far, is changed in place. Counts that the user has set
+    (``fixed``) and those of the cluster's topics stay.
     """
     internal = sorted(topic for topic in topics if topic in derived)
     external = sorted(topic for topic in topics if topic not in derived)

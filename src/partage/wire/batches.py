@@ -312,15 +312,9 @@ def records_of(batch: Batch, data: bytes | None = None) -> Iterator[LogRecord]:
 def _parse_record(
     data: bytes, position: int, stop: int
 ) -> tuple[int, int, bytes | None, bytes | None]:
-    """Parse one record of a Kafka record batch.
+    """Parse one record of a Kafka record batch, from index ``position`` to ``stop`` - 1.
 
-    Args:
-        data: the decompressed records of the batch.
-        position: index of the record's first byte.
-        stop: index after its last byte.
-
-    Returns:
-        time and offset (both relative to the batch), key and value.
+    The result is time and offset (both relative to the batch), key and value.
     """
     ms, position = _decode_varint(data, position + 1, stop, _VARLONG_BITS)
     delta, position = _decode_varint(data, position, stop, _VARINT_BITS)
@@ -343,11 +337,7 @@ def _parse_record(
 def _decode_varint(data: bytes, position: int, end: int, most_bits: int) -> tuple[int, int]:
     """Decode a zigzag varint of a Kafka record; return its value and the index after it.
 
-    Args:
-        data: the decompressed records of the batch.
-        position: index of the first byte.
-        end: index after the last byte that may belong to it.
-        most_bits: maximum number of bits.
+    It has at most ``most_bits`` bits, and ends before index ``end``.
     """
     # A varint has at most ``most_bits // 7`` bytes; a longer one raises an error.
     if position < end:

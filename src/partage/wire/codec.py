@@ -251,10 +251,6 @@ def _names_checker(
     """Return a function that rejects fields which a message version cannot encode.
 
     These are unknown fields, and fields of other versions unless they have their default.
-
-    Args:
-        fields: the message's fields in all versions.
-        layout: the version, and the codecs of the caller.
     """
     known = {f.name for f in fields} | {UNKNOWN_TAGS}
     absent = [
@@ -424,10 +420,8 @@ def _length_writer(
 ) -> Callable[[ByteWriter, int | None], None]:
     """Return a function that encodes the length of a string or array in a Kafka message.
 
-    Args:
-        fixed: function that writes an integer of fixed width.
-        flexible: whether the length is a compact varint instead.
-        nullable: whether None is allowed, which is encoded as null.
+    A ``flexible`` length is a compact varint; otherwise ``fixed`` writes an integer of fixed
+    width. Only a ``nullable`` length may be None.
     """
 
     def write(writer: ByteWriter, length: int | None) -> None:

@@ -180,11 +180,8 @@ def _parse_event(
 ) -> TraceEvent:
     """Parse one event of a simulation, such as a crash, from a JSON object.
 
-    Args:
-        value: the JSON object.
-        path: name of the object in errors.
-        clients: dict from name to client; those that a scale-out adds are inserted.
-        length_ms: simulated time.
+    ``path`` is the object's name in errors. Clients that a scale-out adds are inserted in
+    ``clients``.
     """
     kind = value.get("do")
     if kind not in EVENTS:

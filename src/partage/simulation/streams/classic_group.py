@@ -231,10 +231,7 @@ class ClassicGroupSimulation(StreamsSimulation):
     ) -> None:
         """Let members join a rebalance at the heartbeat by which they learn of it.
 
-        Args:
-            at_ms: simulated time of the heartbeat.
-            consumers: the members.
-            rebalance_number: number of the rebalance; nothing happens if it is over by then.
+        Nothing happens if the rebalance is over by then.
         """
 
         def join() -> bool:
@@ -257,15 +254,9 @@ class ClassicGroupSimulation(StreamsSimulation):
     ) -> None:
         """Let a Streams thread join the rebalance and report how complete its local task state is.
 
-        It reports its own tasks, and state on disk that no thread uses. Only one thread of a client
-        can lock such state: the first one to join.
-
-        Args:
-            client: the thread's client.
-            consumer: the thread's member id.
-            revoked: tasks that the thread has just revoked and closed; it reports these too.
-            locked: dict from (client name, task) to the thread that has locked the state, if
-                several threads join at the same moment.
+        It reports its own tasks, those that it has just ``revoked``, and state on disk that no
+        thread uses. Only one thread of a client can lock such state: the first one to join
+        (``locked``).
         """
         self._since.setdefault(consumer, self.clock.now_ms)
         on_disk = client.disk.keys() - client.unopened
@@ -474,10 +465,7 @@ class ClassicGroupSimulation(StreamsSimulation):
     ) -> None:
         """Schedule the follow-up and probing rebalances that a new task assignment requires.
 
-        Args:
-            assignment: the assignment of all members.
-            revoking: for each member that revokes tasks, and so rejoins immediately, the tasks that
-                it closed.
+        A member that revokes tasks (``revoking``) rejoins immediately.
         """
         if revoking:
             self.rejoin_at_once(revoking)

@@ -214,11 +214,8 @@ def _ids(threads: Iterable[ClientThread]) -> set[str]:
 def _find_stop(next_rebalance: RecordedChange, members: Iterable[str]) -> tuple[int, bool]:
     """Return the time at which a Streams client stopped, and whether its session timed out.
 
-    If the rebalance does not show it, the client left with a LeaveGroup.
-
-    Args:
-        next_rebalance: the first recorded rebalance without the client.
-        members: member ids of its threads.
+    If the first recorded rebalance without the client does not show it, the client left with a
+    LeaveGroup. ``members`` are the member ids of its threads.
     """
     known = [next_rebalance.stopped[one] for one in members if one in next_rebalance.stopped]
     if not known:
@@ -257,10 +254,8 @@ def _list_clients(
 ) -> dict[str, SimulatedClient]:
     """Return the Streams clients to simulate, with the recorded member ids of each start.
 
-    Args:
-        names: dict from process id to name of each client.
-        runs: time spans in which each client ran.
-        from_ms: time at which the simulation begins.
+    ``names`` are the clients' names by process id, ``runs`` the time spans in which each client
+    ran. The simulation begins at ``from_ms``.
     """
     # If a client restarts with fewer threads, or a member was evicted and rejoined with its old id,
     # further ids are numbered: under a longer session timeout the group would have both members.

@@ -190,15 +190,8 @@ def _find_pairs(
 ) -> tuple[Ints, Ints, Ints]:
     """Find the topic names in the encoded partition lists of many consumer group members.
 
-    Args:
-        data: the encoded lists, one after the other.
-        int32: the 32-bit integer that begins at each byte of ``data``.
-        at: offset of each list's first topic.
-        end: offset after each member's bytes.
-        count: number of topics in each list.
-
-    Returns:
-        first byte and end of each topic name; end of each list, -1 for a damaged one.
+    ``int32`` is the 32-bit integer at each byte of ``data``. The result has first byte and end of
+    each topic name, and the end of each list (-1 for a damaged one).
     """
     # Step k reads the k-th topic of every list that has so many topics. Sorted by length, these
     # lists come first.

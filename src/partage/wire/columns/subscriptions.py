@@ -108,9 +108,7 @@ def decode_subscriptions(metadata: Sequence[bytes]) -> list[SubscriptionColumns 
 def _read_head(data: bytes, prefixes: list[_SubscriptionPrefix]) -> _SubscriptionHead | None:
     """Decode version, topics and user data of a consumer's subscription; return None if damaged.
 
-    Args:
-        data: the encoded subscription.
-        prefixes: topics of recent subscriptions; equal ones are not decoded again.
+    Topics in ``prefixes``, those of recent subscriptions, are not decoded again.
     """
     prefix = next((one for one in prefixes if data.startswith(one.data)), None)
     if prefix is None:

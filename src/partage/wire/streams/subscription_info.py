@@ -128,13 +128,7 @@ def _read_count(reader: ByteReader) -> int:
 def _read_rows(reader: ByteReader, layout: np.dtype[np.void], count: int) -> NDArray[np.void]:
     """Decode many entries of fixed size of a Kafka Streams message at once, as a structured array.
 
-    Args:
-        reader: the reader of the message.
-        layout: NumPy type of an entry.
-        count: number of entries.
-
-    Raises:
-        TruncatedError: bytes are missing.
+    ``layout`` is the NumPy type of an entry. Missing bytes raise `TruncatedError`.
     """
     # The error has the offset of the first incomplete number.
     whole = reader.remaining_bytes // layout.itemsize
@@ -152,11 +146,8 @@ def _read_unnamed_tasks(
 ) -> NDArray[np.void] | None:
     """Decode many Kafka Streams tasks at once, or return None if a task has a topology name.
 
-    Args:
-        reader: the reader of the message; not advanced if the result is None.
-        layout: NumPy type of an encoded task.
-        count: number of tasks.
-        name_length: the field of ``layout`` for the length of the name.
+    ``layout`` is the NumPy type of an encoded task, in which ``name_length`` is the length of the
+    name. The reader does not advance if the result is None.
     """
     if count * layout.itemsize > reader.remaining_bytes:
         return None  # bytes are missing
