@@ -139,12 +139,7 @@ _SETTINGS = {
 
 
 def _rule_of(group: GroupFigures, policy: str) -> str:
-    """Return the name of the advice rule that recommends a change to the given client settings.
-
-    Args:
-        group: the consumer group.
-        policy: name of the settings (protocol, strategy, options).
-    """
+    """Return the name of the advice rule that recommends a change to the given client settings."""
     # The rule follows from what differs from the group's present settings: static membership, the
     # protocol or the strategy.
     protocol, strategy, _ = parse_policy(policy)
@@ -219,16 +214,11 @@ def _advise_static_members(group: GroupFigures) -> Advice | None:
 
 
 def _certainly_improves(group: GroupFigures, metric: str, strategy: str) -> bool:
-    """Return whether the cooperative-sticky strategy certainly improves a metric of a consumer
-    group.
+    """Return whether the strategy cooperative-sticky certainly improves a metric of a group.
 
     The improvement must be larger than the error of the simulation, and downtime may not grow.
-
-    Args:
-        group: the group.
-        metric: name of the metric, such as ``idle`` (idle members) or ``avoidable`` (avoidable
-            moves).
-        strategy: the strategy that the group must have now.
+    ``metric`` is a name such as ``idle`` (idle members), ``strategy`` the one that the group must
+    have now.
     """
     # The clients must support cooperative-sticky, and no other settings may be better.
     if group.last_strategy != strategy or best_policy(group) or _advise_static_members(group):

@@ -152,10 +152,8 @@ def _outcomes(group: GroupRates, limits: Limits) -> Iterator[CheckResult]:
 def _check_status(group: GroupRates, *, exceeds: bool, certainly: bool) -> str:
     """Return `PASSED`, `VIOLATED` or `UNKNOWN` for one consumer group and one limit.
 
-    Args:
-        group: the consumer group.
-        exceeds: whether the group's value is above the limit.
-        certainly: whether even the lower end of the value's interval is above the limit.
+    ``exceeds`` says whether the group's value is above the limit, ``certainly`` whether even the
+    lower end of its interval is.
     """
     # If the log lacks much of the group's history, a value that is not certainly above the limit is
     # unknown.

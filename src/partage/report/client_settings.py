@@ -124,11 +124,7 @@ def settings_lines(
 def _classic_lines(strategy: str, family: str) -> list[str] | None:
     """Return the configuration lines that move a group from the consumer to the classic protocol.
 
-    The result is None if properties cannot set the strategy.
-
-    Args:
-        strategy: the assignment strategy in the classic protocol.
-        family: kind of client library.
+    The result is None if properties of this client library (``family``) cannot set the strategy.
     """
     names = (
         ["partition.assignment.strategy=\\", f"  {_PACKAGE}{_CLASSES[strategy]}"]
@@ -142,12 +138,7 @@ def _classic_lines(strategy: str, family: str) -> list[str] | None:
 
 
 def _java_lines(strategy: str, current: str) -> list[str]:
-    """Return the configuration lines that change the assignment strategy of Java consumers.
-
-    Args:
-        strategy: the new strategy.
-        current: the strategy that the group has now.
-    """
+    """Return the configuration lines that change the assignment strategy of Java consumers."""
     # A change of strategy needs two restarts: all members must have one strategy in common, or the
     # coordinator rejects them (INCONSISTENT_GROUP_PROTOCOL).
     name = f"{_PACKAGE}{_CLASSES[strategy]}"

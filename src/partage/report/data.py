@@ -265,13 +265,8 @@ def _test_change(
 ) -> BackTest | None:
     """Compare a group's downtime before and after a change of settings, and with the old settings.
 
-    The downtime with the old settings is simulated for the rebalances after the change. Return None
-    if a period has too few rebalances or was not simulated.
-
-    Args:
-        old: the rebalances before the change.
-        new: the rebalances after it.
-        costs: dict from (policy, group, incarnation, generation) to estimated downtimes.
+    The downtime with the old settings is simulated for the rebalances after the change. The result
+    is None if a period has too few rebalances or was not simulated.
     """
     before, after = base_policy(old[0]["strategy"]), base_policy(new[0]["strategy"])
     found = [
@@ -292,12 +287,8 @@ def _mean_downtime(
 ) -> Estimate | None:
     """Return the mean downtime of a group per rebalance, in partition-seconds.
 
-    The result is None if there are too few rebalances.
-
-    Args:
-        policy: name of the policy.
-        rows: the rebalances.
-        costs: dict from (policy, group, incarnation, generation) to estimated downtimes.
+    The result is None if there are too few rebalances. ``costs`` has the estimated downtimes by
+    (policy, group, incarnation, generation).
     """
     # A follow-up rebalance (which completes another one) adds downtime but does not count.
     parts = [
@@ -567,12 +558,7 @@ def _group(row: Mapping[str, Any], tables: _Tables) -> GroupFigures:
 
 
 def _observed_time_ms(first_ms: int | None, cover: Mapping[str, Any]) -> int:
-    """Return the time (ms) for which the log covers a consumer group; 0 if unknown.
-
-    Args:
-        first_ms: time of the group's first record.
-        cover: first and last time of the log.
-    """
+    """Return the time (ms) for which the log covers a consumer group; 0 if unknown."""
     begin, end = cover.get("first_ms"), cover.get("last_ms")
     if first_ms is None or begin is None or end is None:
         return 0
@@ -585,10 +571,6 @@ def _order_policies(
     """Return the names of all simulated policies in display order.
 
     Policies from the command line come first, in the order given there.
-
-    Args:
-        summary: the summary of the run.
-        figures_by_policy: dict from policy to metrics.
     """
     asked = [name for name in summary.get("asked", ()) if name in figures_by_policy]
     rest = sorted(name for name in figures_by_policy if name not in asked and name != RECORDED)

@@ -150,10 +150,7 @@ def _estimate_gain(
 ) -> Estimate | None:
     """Return the downtime that other settings save a group, with an interval; None if unknown.
 
-    Args:
-        group: the group.
-        own: metrics simulated with the present settings.
-        policy_figures: metrics simulated with the other settings.
+    ``own`` are metrics simulated with the present settings.
     """
     # The relative uncertainty is that of the recorded downtime, widened by a factor.
     whole, before, after = (

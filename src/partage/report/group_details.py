@@ -177,12 +177,7 @@ class _RowsByGroup:
 
 
 def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
-    """Add each rebalance's downtime and number of moved partitions as columns of a table.
-
-    Args:
-        rebalances: table ``rebalances``.
-        replays: table ``replays``, which has these costs.
-    """
+    """Add each rebalance's downtime and number of moved partitions as columns of a table."""
     from pyarrow import compute as pc
 
     name = pc.coalesce(replays["policy"], replays["strategy"])
@@ -201,12 +196,7 @@ def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
 
 
 def _select_listed(rebalances: pa.Table, max_rebalances: int) -> list[dict[str, Any]]:
-    """Select the rebalances that the page lists: the newest ones, and those with most downtime.
-
-    Args:
-        rebalances: all rebalances of the group.
-        max_rebalances: number of newest rebalances to list.
-    """
+    """Select the rebalances that the page lists: the newest ones, and those with most downtime."""
     rows: list[dict[str, Any]] = rebalances.to_pylist()
     newest = max(0, len(rows) - max_rebalances)
     some = {*_find_worst(rows[:newest]), *range(newest, len(rows))} if newest else range(len(rows))
@@ -279,14 +269,7 @@ def _time_span(
     gaps: Sequence[_Gap],
     cover: Mapping[str, Any],
 ) -> tuple[int, int]:
-    """Return the start and the end of a consumer group's timeline (ms).
-
-    Args:
-        rebalances: the group's rebalances.
-        intervals: its ownership intervals.
-        gaps: its gaps in the recording.
-        cover: the first and last time of the log.
-    """
+    """Return the start and the end of a consumer group's timeline (ms)."""
     # If the log lacks generations before the first recorded one, the timeline begins up to a
     # quarter of its length earlier.
     begun = intervals["from_ms"].to_pylist()
@@ -311,11 +294,9 @@ def _history_span(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, 
 
 
 def _to_owned_intervals(table: pa.Table, last_ms: int) -> OwnedIntervals:
-    """Convert a group's ownership intervals from a table to arrays.
+    """Convert a group's ownership intervals from table ``ownership`` to arrays.
 
-    Args:
-        table: rows of table ``ownership``.
-        last_ms: end (ms) of intervals that still last at the end of the log.
+    Intervals that still last at the end of the log end at ``last_ms``.
     """
     # An owner is a member or, if it is static, its instance id, which survives restarts.
     pairs = list(zip(table["topic"].to_pylist(), table["partition"].to_pylist(), strict=True))
@@ -345,9 +326,7 @@ def _to_owned_intervals(table: pa.Table, last_ms: int) -> OwnedIntervals:
 def _to_unread_times(table: pa.Table, owned: OwnedIntervals) -> UnreadTimes:
     """Convert the times in which partitions of a group had no consumer from a table to arrays.
 
-    Args:
-        table: the group's times without a consumer.
-        owned: times in which members owned the partitions; partitions without any are left out.
+    Partitions that no member ever owned are left out.
     """
     place = {pair: i for i, pair in enumerate(owned.partitions)}
     pairs = zip(table["topic"].to_pylist(), table["partition"].to_pylist(), strict=True)
@@ -403,11 +382,8 @@ def _count_partition_changes(
 ) -> Iterator[dict[str, int]]:
     """Yield each member's number of partitions before and after each listed rebalance.
 
-    Args:
-        rows: the listed rebalances.
-        times: times of all rebalances of the group.
-        owned: ownership intervals.
-        last_ms: end of the history; an interval that reaches it has not ended.
+    ``times`` are those of all rebalances of the group. An ownership interval that reaches
+    ``last_ms`` has not ended.
     """
     # The count after a rebalance is taken right before the next one, because members of a consumer
     # group take over their partitions one after the other. Members without a change are left out.

@@ -83,13 +83,7 @@ def _keys_lead(found: Mapping[str, Any]) -> str:
 def _build_bars(
     load: Mapping[str, Any], records: Sequence[tuple[int, int]]
 ) -> list[dict[str, Any]]:
-    """Return the bars of a chart with the number of records in each partition of a topic.
-
-    Args:
-        load: dict with ``partitions`` (number of partitions) and ``most`` (records of the fullest
-            one).
-        records: (partition, number of records) pairs.
-    """
+    """Return the bars of a chart with the number of records in each partition of a topic."""
     # Heights are percentages of the fullest partition. If a topic has more partitions than the
     # chart has bars, each bar shows the fullest of several partitions.
     partitions = load["partitions"]
@@ -109,12 +103,7 @@ def _build_bars(
 
 
 def _find_worst_hours(hours: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return, for each partition count, the hour in which one partition got the most records.
-
-    Args:
-        hours: dicts with the partition count and the records of the partition with the most
-            records.
-    """
+    """Return, for each partition count, the hour in which one partition got the most records."""
     found: list[Mapping[str, Any]] = []
     for count in dict.fromkeys(h["partitions"] for h in hours):
         of_count = [h for h in hours if h["partitions"] == count]

@@ -478,10 +478,7 @@ def opening_sentences(
 def _changes_sentence(saved: Estimate | None, helped: int, changed: int) -> str:
     """Return a sentence on the number of groups with a recommended change, and what it saves.
 
-    Args:
-        saved: downtime that the best settings save in the simulation; None if unknown.
-        helped: number of groups with such settings.
-        changed: number of groups with any recommended change.
+    ``helped`` groups save downtime in the simulation, ``saved`` in total.
     """
     begin = f"{plural(changed, 'group has', 'groups have')} a recommended change"
     if saved is None:

@@ -189,15 +189,8 @@ def _read_rows(
 ) -> list[dict[str, Any]]:
     """Read rows of a published table, and check that its columns have the expected types.
 
-    Args:
-        run: the published run.
-        name: name of the table.
-        columns: the columns to read.
-        where: filter expression of pyarrow; None for all rows.
-
-    Raises:
-        InvalidCaptureError: a column is missing, or has nulls or values of another type.
-        MissingExtraError: pyarrow is not installed.
+    ``where`` is a filter expression of pyarrow. A column that is missing or has wrong values
+    raises `InvalidCaptureError`, a missing pyarrow `MissingExtraError`.
     """
     import pyarrow as pa
 

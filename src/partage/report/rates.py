@@ -229,12 +229,8 @@ def _recorded_costs(folder: PublishedRun) -> pa.Table:
 def _sums_by_group(rebalances: pa.Table, recorded: pa.Table) -> dict[str, dict[str, Rate]]:
     """Add up downtime, moved partitions and rebalances of each consumer group.
 
-    Args:
-        rebalances: the rebalances of all groups.
-        recorded: downtime and moved partitions of each rebalance.
-
-    Returns:
-        Dict from group to a dict from metric to sum. Rebalances are also counted by cause.
+    The result is a dict from group to a dict from metric to sum. Rebalances are also counted by
+    cause.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -265,11 +261,6 @@ def _sum_by_episode(
     An episode is a rebalance with its follow-ups, or a rebalance storm. The result has columns
     ``total`` (sum), ``squares`` (sum over episodes of their squared sums) and ``episodes`` (number
     of episodes with a sum above 0).
-
-    Args:
-        table: one row per rebalance, with its episode.
-        metric_column: column with the metric.
-        further_columns: further columns to group by.
     """
     from pyarrow import compute as pc
 
@@ -310,11 +301,7 @@ def _group_rates(
 ) -> GroupRates:
     """Compute a consumer group's rates per hour, such as rebalances per hour, from its sums.
 
-    Args:
-        group: the group's metrics in the report.
-        sums: dict from metric to its sum.
-        missing: number of generations missing after the first recorded one.
-        recorded: number of recorded generations.
+    ``missing`` generations after the first recorded one are not in the log, ``recorded`` ones are.
     """
     coverage = recorded / (recorded + missing) if recorded else 1.0
     hours = group.span_ms / _HOUR_MS
@@ -330,13 +317,10 @@ def _group_rates(
 
 
 def _unread_rate(group: GroupFigures, rate: Rate) -> Rate:
-    """Return a group's downtime (partition-seconds) per hour in which its partitions were assigned.
+    """Return a group's downtime (partition-seconds) per hour in which its partitions were
+    assigned.
 
     The result has the interval of the estimate.
-
-    Args:
-        group: the group's metrics.
-        rate: the sum of its downtime.
     """
     interval: Estimate | None = group.recorded_figures.stopped_estimate
     # The report calls zero unknown if generations are missing before the recording.

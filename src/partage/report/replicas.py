@@ -71,11 +71,9 @@ def _shown(kind: str, value: float) -> str:
 
 
 def _format_location(move: Mapping[str, Any], side: str) -> str:
-    """Return the source or the target of a replica move as text: the broker and its log directory.
+    """Return the source or the target of a replica move as text: broker and log directory.
 
-    Args:
-        move: the replica move.
-        side: ``from`` for the source, ``to`` for the target.
+    ``side`` is ``from`` for the source, ``to`` for the target.
     """
     if move[side] is None:
         return ""
@@ -137,12 +135,7 @@ def _figures(plan: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _build_chart(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return a bar chart of each broker's use of one resource, before and after a reassignment.
-
-    Args:
-        plan: JSON document of ``partage reassign``.
-        kind: the resource, such as disk.
-    """
+    """Return a bar chart of each broker's use of one resource, before and after a reassignment."""
     # The bars also show the balance band, the range of use that counts as balanced.
     rows = [
         (f"broker {row['id']}", str(row["id"]), row["rack"] or "",

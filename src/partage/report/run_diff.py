@@ -228,14 +228,7 @@ def _figures(pairs: Sequence[_Pair]) -> list[str]:
 
 
 def _count_comparisons(metric: str, metrics: Sequence[str], groups: int) -> int:
-    """Return the number of statistical comparisons made for a metric, for the Bonferroni
-    correction.
-
-    Args:
-        metric: the metric.
-        metrics: all compared metrics.
-        groups: number of consumer groups.
-    """
+    """Return the number of statistical comparisons of a metric, for the Bonferroni correction."""
     return groups * (len(metrics) - 3 if metric.startswith(CAUSE) else 1)
 
 
@@ -263,12 +256,7 @@ def _why_unknown(group_rates: _Pair) -> str:
 
 
 def _compare_totals(pairs: Sequence[_Pair], hours: tuple[float, float]) -> GroupDiff:
-    """Compare the total of two runs, over the groups whose metrics are known in both runs.
-
-    Args:
-        pairs: each group's rates in both runs.
-        hours: length of each run.
-    """
+    """Compare the total of two runs, over the groups whose metrics are known in both runs."""
     known = [pair for pair in pairs if all(one.has_enough_generations for one in pair)]
     figures = _figures(known)
     changes = {}
@@ -285,13 +273,7 @@ def _compare_totals(pairs: Sequence[_Pair], hours: tuple[float, float]) -> Group
 
 
 def _pool_rates(groups: Sequence[GroupRates], metric: str, hours: float) -> Rate:
-    """Combine the hourly rates of several consumer groups into one rate.
-
-    Args:
-        groups: rates of the groups.
-        metric: the metric, such as rebalances.
-        hours: length of the run.
-    """
+    """Combine the hourly rates of several consumer groups into one rate."""
     rates = [rate for one in groups if (rate := one.hourly_rate(metric)) is not None]
     interval = None
     if metric == UNREAD:
@@ -309,12 +291,8 @@ def _compare_metric(
 ) -> RateChange:
     """Compare the hourly rates of a metric, such as rebalances, in two runs.
 
-    Args:
-        metric: the metric.
-        first_rates: rates in the first run.
-        second_rates: rates in the second run.
-        comparisons: number of all comparisons, for the Bonferroni correction; 0 makes the change
-            unknown.
+    ``comparisons`` is the number of all comparisons, for the Bonferroni correction; 0 makes the
+    change unknown.
     """
     if first_rates is None or second_rates is None or not comparisons:
         return RateChange(first_rates, second_rates, None, UNKNOWN)
@@ -365,11 +343,8 @@ def compare_rates(
 def _fit_gamma(rate: Rate, typical_sum: float) -> tuple[float, float]:
     """Return shape and scale of the gamma distribution that models an uncertain rate per hour.
 
-    Args:
-        rate: the measured rate.
-        typical_sum: typical (root mean square) sum of an episode in both runs; half an episode is
-            added to the rate, so that it is not zero. An episode is a rebalance with its
-            follow-ups, or a storm.
+    Half an episode of ``typical_sum`` (root mean square in both runs) is added to the rate, so
+    that it is not zero. An episode is a rebalance with its follow-ups, or a storm.
     """
     mean = rate.total + typical_sum / 2
     variance = rate.squares + typical_sum * typical_sum / 2 + rate.standard_deviation**2

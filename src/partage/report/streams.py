@@ -92,11 +92,9 @@ def _name(cell: Mapping[str, Any]) -> str:
 
 
 def _build_timeline(cell: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """Return the timeline of the tasks of a simulated Kafka Streams application, for the HTML page.
+    """Return the timeline of the tasks of a simulated Kafka Streams application for the page.
 
-    Args:
-        cell: result of the simulation.
-        seconds: simulated time, of which positions are percentages.
+    Positions are percentages of the simulated time ``seconds``.
     """
     unavailable = cell["measures"]["unavailable_seconds"]
     rows: dict[tuple[str, str], list[dict[str, Any]]] = {}

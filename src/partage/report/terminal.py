@@ -218,12 +218,7 @@ def _causes(run: RunFigures) -> Table:
 
 
 def _recommendation_lines(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator[Text]:
-    """Yield the terminal lines with the best recommendation for each consumer group.
-
-    Args:
-        run: the run.
-        rows: rows of the report's table of groups.
-    """
+    """Yield the terminal lines with the best recommendation for each consumer group."""
     # Only the first of them is shown in full, with evidence, configuration, risk and rollout.
     from rich.text import Text
 

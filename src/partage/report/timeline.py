@@ -213,25 +213,16 @@ def draw_timeline(
 
 
 def _row_count(partitions: int, budget: int) -> int:
-    """Return the number of rows of a group's timeline: one per partition, unless there are too
-    many.
+    """Return the number of rows of a group's timeline, at most one for each partition.
 
-    Args:
-        partitions: number of partitions.
-        budget: approximate maximum number of drawn rectangles.
+    There are fewer if the page would draw more than about ``budget`` rectangles.
     """
     most = max(budget // _LEAST_BOXES, 4)
     return partitions if partitions <= min(MAX_ROWS, most) else min(MAX_BINNED_ROWS, most)
 
 
 def _has_overlaps(partition: _Ints, start: _Ints, end: _Ints) -> bool:
-    """Return whether a partition has two owners at the same time, as share groups allow.
-
-    Args:
-        partition: partition of each ownership interval.
-        start: start of each interval.
-        end: end of each interval.
-    """
+    """Return whether a partition has two owners at the same time, as share groups allow."""
     order = np.lexsort((start, partition))
     partition, start, end = partition[order], start[order], end[order]
     return bool(((partition[1:] == partition[:-1]) & (start[1:] < end[:-1])).any())
@@ -245,12 +236,8 @@ def _draw_unread(
 ) -> dict[str, Any]:
     """Compute the drawing data for periods in which partitions of a group had no consumer.
 
-    Args:
-        unread: the periods without a consumer; None if they are unknown.
-        first_ms: start of the timeline.
-        span: length of the timeline (ms).
-        partitions: number of partitions of each row.
-        budget: approximate maximum number of drawn periods.
+    The timeline begins at ``first_ms`` and lasts ``span`` ms. About ``budget`` periods are drawn
+    at most.
     """
     if unread is None or not len(partitions):
         return {"unread": {}, "unread_exact": True, "unread_share": {}}
@@ -301,14 +288,8 @@ def _bin_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
 ) -> _Ints:
     """Return rectangles that show the share of partitions without a consumer over time.
 
-    Args:
-        certain: 1 for periods that surely had no consumer, 0 for possible ones.
-        timeline_row: timeline row of each period.
-        start: start of each period (ms).
-        end: end of each period (ms).
-        span: length of the timeline (ms).
-        partitions: number of partitions of each row.
-        budget: maximum number of rectangles.
+    ``certain`` is 1 for periods that surely had no consumer, 0 for possible ones. Times are in ms;
+    at most ``budget`` rectangles are returned.
     """
     # The finest time bins with at most ``budget`` rectangles are used.
     found = np.zeros((0, 5), np.int64)
@@ -328,14 +309,8 @@ def _bin_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
 def _unread_share(start: _Ints, end: _Ints, span: int, size: int) -> dict[str, list[Any]]:
     """Return the share of partitions without a consumer over time, as a step function.
 
-    Args:
-        start: start of each period without a consumer (ms).
-        end: end of each period without a consumer (ms).
-        span: length of the timeline (ms).
-        size: number of partitions.
-
-    Returns:
-        The times of its steps (``at``, ms), and the value from each step on (``percent``).
+    The result has the times of its steps (``at``, ms), and the value from each step on
+    (``percent``).
     """
     start, end = np.clip(start, 0, span), np.clip(end, 0, span)
     _, column, weight = _split_by_bin(start, end, span, _SHARE_BINS)
@@ -350,13 +325,7 @@ def _unread_share(start: _Ints, end: _Ints, span: int, size: int) -> dict[str, l
 
 
 def _bin_ownership(spans: _Spans, span: int, budget: int) -> NDArray[np.int64]:
-    """Return rectangles that show which member owned each partition in each interval of time.
-
-    Args:
-        spans: times in which members owned partitions.
-        span: length of the timeline (ms).
-        budget: approximate maximum number of rectangles.
-    """
+    """Return rectangles that show which member owned each partition in each interval of time."""
     # The finest time bins within the budget are used, else the coarsest ones.
     found = np.zeros((0, 5), np.int64)
     for columns in _BINS:
@@ -371,14 +340,7 @@ def _split_by_bin(
 ) -> tuple[_Ints, _Ints, NDArray[np.float64]]:
     """Split time intervals at the borders of equally long time bins.
 
-    Args:
-        start: start of each interval (ms).
-        end: end of each interval (ms).
-        span: length of the timeline (ms).
-        columns: number of bins.
-
-    Returns:
-        For each part: the index of its interval, its bin, and its length (ms).
+    The result has for each part the index of its interval, its bin, and its length (ms).
     """
     width = span / columns
     first = np.minimum((start / width).astype(np.int64), columns - 1)
@@ -392,13 +354,7 @@ def _split_by_bin(
 
 
 def _find_bin_owners(spans: _Spans, span: int, columns: int) -> _Bins:
-    """Find the member that owned a partition longest in each time bin of a timeline.
-
-    Args:
-        spans: times in which members owned partitions.
-        span: length of the timeline (ms).
-        columns: number of bins.
-    """
+    """Find the member that owned a partition longest in each time bin of a timeline."""
     row, owner, start, end = spans
     place, column, weight = _split_by_bin(start, end, span, columns)
     owners = int(owner.max(initial=0)) + 1
@@ -415,13 +371,7 @@ def _find_bin_owners(spans: _Spans, span: int, columns: int) -> _Bins:
 
 
 def _merge_bins(cells: _Bins, span: int, columns: int) -> NDArray[np.int64]:
-    """Merge neighbouring time bins with the same owner into rectangles to draw.
-
-    Args:
-        cells: the owner of each time bin.
-        span: length of the timeline (ms).
-        columns: number of bins.
-    """
+    """Merge neighbouring time bins with the same owner into rectangles to draw."""
     # Bins are merged if the same member owned about the same share of each.
     row, column, owner, share = cells
     if not len(row):

@@ -79,13 +79,10 @@ _LOSSES = frozenset({"expiry", "poll", "broker", "departure"})
 
 
 def _find_origin_causes(rebalances: pa.Table, kinds: pa.ChunkedArray) -> pa.Array:
-    """Return the cause to which the downtime of each rebalance is attributed.
+    """Return the kind of cause to which the downtime of each rebalance is attributed.
 
-    For follow-up rebalances it is the cause of an earlier rebalance.
-
-    Args:
-        rebalances: table ``rebalances`` in log order, with columns ``group`` and ``members``.
-        kinds: kind of cause of each rebalance.
+    For follow-up rebalances it is the cause of an earlier rebalance. The rebalances must be in log
+    order.
     """
     # Follow-ups have that of the rebalance they complete. The first rebalance after a group lost
     # its last member has the cause of that loss.
@@ -185,9 +182,8 @@ def _most(table: pa.Table, column: str) -> dict[str, int | None]:
 def _longest_poll_ms(poll_ms: int | None, away: Iterable[int]) -> int | None:
     """Return the longest time without a poll of a member that rejoined (ms), or None.
 
-    Args:
-        poll_ms: its max.poll.interval.ms, after which it left.
-        away: times from its departure to its rejoin (ms).
+    ``poll_ms`` is its ``max.poll.interval.ms``, ``away`` are the times from its departures to its
+    rejoins (ms).
     """
     longest = max(away, default=None)
     return None if longest is None or not poll_ms or poll_ms < 0 else poll_ms + max(0, longest)
@@ -196,8 +192,7 @@ def _longest_poll_ms(poll_ms: int | None, away: Iterable[int]) -> int | None:
 def _count_late_polls(events: pa.Table) -> dict[str, list[int]]:
     """Find the members of each group that exceeded ``max.poll.interval.ms`` and rejoined.
 
-    Returns:
-        Dict from group to the times from departure to rejoin (ms), one per member.
+    The result is a dict from group to the times from departure to rejoin (ms), one per member.
     """
     # A long time without commits alone is no evidence: the member may have been killed, or its
     # topics may have been idle. A member that polls late is alive and rejoins with a new member id.
@@ -224,8 +219,7 @@ def _count_late_polls(events: pa.Table) -> dict[str, list[int]]:
 def _count_crowded(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
     """Count the rebalances of each group after which it had more members than partitions.
 
-    Returns:
-        Dict from group to this number and the number of all rebalances with members.
+    The result is a dict from group to this number and the number of all rebalances with members.
     """
     # Follow-up rebalances are left out.
     from pyarrow import compute as pc
@@ -314,9 +308,8 @@ def _has_copartitioned_topics(ownership: pa.Table) -> dict[str, bool]:
 def _count_storms(rebalances: pa.Table) -> dict[str, dict[int, tuple[int, str]]]:
     """Return the rebalance storms (rebalances in quick succession) of each consumer group.
 
-    Returns:
-        Dict from group to a dict from storm number to the number of rebalances and the kind of
-            cause of the first one.
+    The result is a dict from group to a dict from storm number to the number of rebalances and the
+    kind of cause of the first one.
     """
     from pyarrow import compute as pc
 
@@ -379,14 +372,10 @@ def find_silent_times(snapshots: Sequence[Snapshot]) -> list[int]:
 def _silences_by_group(
     members: pa.Table, rebalances: pa.Table, broker_session_ms: int
 ) -> dict[str, list[int]]:
-    """Return, for each group, the times (ms) without heartbeats of evicted members that rejoined.
+    """Return for each group the times (ms) without heartbeats of evicted members that rejoined.
 
-    Groups without an eviction by session timeout are left out.
-
-    Args:
-        members: table ``members``.
-        rebalances: table ``rebalances``.
-        broker_session_ms: session timeout of members that send none; 0 if unknown.
+    Groups without an eviction by session timeout are left out. ``broker_session_ms`` is the
+    session timeout of members that send none; 0 if unknown.
     """
     from pyarrow import compute as pc
 

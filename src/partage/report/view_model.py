@@ -385,9 +385,7 @@ def _cause_share(group: GroupFigures, cause: CauseShare | None) -> str:
 def _present_values(group: GroupFigures, first: Recommendation | None) -> str:
     """Return the present values of the client settings that a recommendation changes, as text.
 
-    Args:
-        group: the consumer group.
-        first: the recommendation; without one, the group's main settings are shown.
+    Without a recommendation, the group's main settings are shown.
     """
     some = first.now if first is not None and first.now else present_settings(group)[1:3]
     return "; ".join(one.setting_text for one in some)
