@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -14,8 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from tests.live.test_replay_kafka import JARS
-from tests.support.brokers import Brokers
+from tests.support.brokers import Brokers, connector_jars
 
 from partage import partition_for
 
@@ -30,14 +28,7 @@ HOUR_MS = 3_600_000
 @pytest.fixture
 def connector(tmp_path: Path) -> str:
     """Spark's Kafka connector, as one gives it to a session that Partage starts."""
-    if shutil.which("mvn") is None:
-        pytest.skip("no Maven: the connector's jars cannot be had")
-    for jar in JARS:
-        subprocess.run(
-            ["mvn", "-q", "-B", "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy",
-             f"-Dartifact={jar}", f"-DoutputDirectory={tmp_path / 'jars'}"], check=True,
-        )  # fmt: skip
-    jars = ",".join(str(one) for one in (tmp_path / "jars").iterdir())
+    jars = connector_jars(tmp_path / "jars")
     return f"--jars {jars} pyspark-shell"
 
 
