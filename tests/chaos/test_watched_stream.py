@@ -265,7 +265,7 @@ def test_minutes_of_tables_of_a_growing_capture(
     """A killed stream of a capture that is being recorded has the rows of a replay."""
     out, captured = tmp_path / "run", tmp_path / "capture"
     with Capture(cluster.bootstrap, captured) as capture:
-        while not (captured / "capture.json").exists():
+        while not all((captured / name).exists() for name in ("capture.json", "cluster.jsonl")):
             time.sleep(0.1)
         with WatchedStream(str(captured), out) as stream:
             actions = _record(cluster, stream, min(MINUTES, 5.0))
