@@ -80,6 +80,7 @@ def test_spark_reads_the_group_log_of_a_broker(broker, jars, tmp_path):
     summary = json.loads(done.stdout)
     assert summary["accounting"]["offset_commits"] >= 20
     assert summary["coverage"]["transactions"].startswith("unknown")
+    assert summary["session_timeout_ms"] > 0  # the broker's own setting, as a stream uses it
 
 
 #: It runs in an interpreter of its own: Spark takes jars only at its start.
