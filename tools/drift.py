@@ -75,6 +75,7 @@ def fetch(version: str) -> tuple[dict[str, Path], dict[str, str]]:
     for artifact in ARTIFACTS:
         jar = folder / f"{artifact}-{version}.jar"
         if not jar.exists():
+            print(f"fetching {artifact} {version} with Maven", file=sys.stderr, flush=True)
             wanted = f"-Dartifact=org.apache.kafka:{artifact}:{version}"
             done = subprocess.run(
                 [maven, "-q", "-B", _COPY, wanted, f"-DoutputDirectory={folder}"],
