@@ -11,6 +11,7 @@ from partage.jobs.replay.spill_files import RebalanceCollector
 from partage.simulation import cumulative as module
 from partage.simulation.commit_statistics import CommitStatistics
 from partage.simulation.context import SimulationContext
+from partage.simulation.costs import recorded_costs
 from partage.simulation.cumulative import simulate_cumulative
 from partage.simulation.policies import Policy
 from partage.simulation.recorded_rebalances import RecordedRebalanceBuilder, recorded_rebalances
@@ -78,7 +79,7 @@ class _Kept:
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_telling_holds_what_it_needs(group, monkeypatch) -> None:
-    """Rebalances with their own pauses and rows, in order, and the group's usual length."""
+    """Rebalances with their own costs and rows, in order, and the group's usual length."""
     found = list(rebalances(group))
     pauses = [one for one in rebuilt(group)[1] if isinstance(one, Pause)]
     whole = list(recorded_rebalances(found, clusters()))
@@ -96,8 +97,11 @@ def test_telling_holds_what_it_needs(group, monkeypatch) -> None:
     for (one_rebalance, _), wanted in zip(kept.rows, whole, strict=True):
         at = wanted.generation
         assert one_rebalance.generation == at
-        assert one_rebalance.pauses == commits.pauses_of_rebalance(
-            at.incarnation, at.generation_number
-        )
+        if wanted.replayable:
+            known = commits.pauses_of_rebalance(at.incarnation, at.generation_number)
+            expected = recorded_costs(wanted, clusters(), known)
+            assert one_rebalance.costs.stopped.tolist() == expected.stopped.tolist()
+            assert one_rebalance.costs.length_ms == expected.length_ms
+            assert one_rebalance.costs.rewinds == expected.rewinds
     assert kept.world[1] == SimulationContext.of(clusters(), whole, commits).usual_ms
     assert dict(kept.world[0].intervals) == dict(commits.intervals)

@@ -92,13 +92,6 @@ class SimulationContext:
         """
         return estimate_max_reread(self.commits, self.clusters.index)
 
-    def rebalance_duration(self, rebalance: RecordedRebalance) -> Bounds | None:
-        """Return lower and upper bounds on a recorded rebalance's duration in milliseconds.
-
-        The result is None if no offset commits show the duration. It is not cached.
-        """
-        return self._compute_costs(rebalance).length_ms if rebalance.replayable else None
-
     def rebalance_costs(self, rebalance: RecordedRebalance) -> RebalanceCosts:
         """Return the costs of a recorded rebalance: time without a consumer, and records read
         twice.

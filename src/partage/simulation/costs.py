@@ -21,13 +21,18 @@ from partage.history import pauses as recorded_pauses
 from partage.history.clusters import ClusterHistory
 from partage.history.pauses import Pause
 from partage.history.problems import partitions_by_member, recorded_assignment
+from partage.history.records import ClassicState
 from partage.model import Assignment, Cluster
 from partage.model.index import Index, Int32Array
 from partage.simulation.commit_statistics import CommitStatistics, FloatArray, values_by_partition
 from partage.simulation.members import EMPTY, owners_by_partition
 from partage.simulation.metrics import NOTHING, Bounds
 from partage.simulation.policies import EAGER, recorded_protocol
-from partage.simulation.recorded_rebalances import RecordedRebalance, session_timeout_ms
+from partage.simulation.recorded_rebalances import (
+    RecordedCosts,
+    RecordedRebalance,
+    session_timeout_ms,
+)
 
 __all__ = [
     "RebalanceCosts",
@@ -39,6 +44,7 @@ __all__ = [
     "find_recorded_stops",
     "partition_seconds_stopped",
     "rebalance_duration",
+    "recorded_costs",
     "stop_time_bounds",
     "stopped_partitions",
     "usual_duration",
@@ -252,7 +258,7 @@ class RebalanceCosts:
 
     Attributes:
         cluster: the cluster metadata at that time.
-        given: the recorded assignment.
+        state: the recorded state of the group, with its assignment.
         stopped: indices of the partitions that stopped in the recorded rebalance (int32).
         length_ms: bounds on the time they were stopped; None if no commits show it.
         rewinds: dict from partition index to records read twice, for all partitions with commits.
@@ -262,7 +268,7 @@ class RebalanceCosts:
     """
 
     cluster: Cluster
-    given: Assignment
+    state: ClassicState
     stopped: Int32Array
     length_ms: Bounds | None
     rewinds: Mapping[int, int]
@@ -281,6 +287,11 @@ class RebalanceCosts:
         is_stopped[self.stopped] = True
         known[~is_stopped] = np.nan
         return known
+
+    @cached_property
+    def given(self) -> Assignment:
+        """The recorded assignment."""
+        return recorded_assignment(self.state, self.cluster)
 
     @cached_property
     def recorded_owner(self) -> Int32Array:
@@ -342,9 +353,27 @@ def compute_rebalance_costs(
     Args:
         rebalance: a rebalance that is valid input for assignment strategies.
         clusters: the cluster metadata over time.
-        pauses: times without commits around this rebalance.
+        pauses: times without commits around this rebalance; not used if costs are stored with it.
         max_reread: the maximum number of records that the new owner of each partition rereads
             (float64[P]), see `estimate_max_reread`.
+    """
+    generation = rebalance.generation
+    known = rebalance.costs or recorded_costs(rebalance, clusters, pauses)
+    return RebalanceCosts(
+        clusters.cluster_at(generation.timestamp_ms), generation.first, known.stopped,
+        known.length_ms, known.rewinds, max_reread, recorded_protocol(generation),
+    )  # fmt: skip
+
+
+def recorded_costs(
+    rebalance: RecordedRebalance, clusters: ClusterHistory, pauses: Iterable[Pause]
+) -> RecordedCosts:
+    """Compute what the log shows of a recorded rebalance's costs.
+
+    Args:
+        rebalance: a rebalance that is valid input for assignment strategies.
+        clusters: the cluster metadata over time.
+        pauses: times without commits around this rebalance.
     """
     cluster = clusters.cluster_at(rebalance.generation.timestamp_ms)
     given = recorded_assignment(rebalance.generation.first, cluster)
@@ -353,8 +382,7 @@ def compute_rebalance_costs(
     located = list(_add_partition_indices(pauses, clusters, cluster))
     rewinds = {p: pause.rewind for p, pause in located if pause.rewind is not None}
     length_ms = rebalance_duration(stops.stop_time_bounds_of_pauses(located))
-    protocol = recorded_protocol(rebalance.generation)
-    return RebalanceCosts(cluster, given, stopped, length_ms, rewinds, max_reread, protocol)
+    return RecordedCosts(stopped, length_ms, rewinds)
 
 
 @dataclass(frozen=True, slots=True)

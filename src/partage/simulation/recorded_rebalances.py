@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from partage.history.causes import SESSION_TIMEOUT_MS
 from partage.history.clusters import ClusterHistory
@@ -20,10 +20,14 @@ from partage.history.records import MemberState
 from partage.model.index import Int32Array
 from partage.simulation.members import current_or_last_owned
 
+if TYPE_CHECKING:
+    from partage.simulation.metrics import Bounds
+
 __all__ = [
     "STORED_CLASSES",
     "Absence",
     "OwnershipTracker",
+    "RecordedCosts",
     "RecordedRebalance",
     "RecordedRebalanceBuilder",
     "find_departed_members",
@@ -176,6 +180,21 @@ def session_timeout_ms(member: MemberState) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedCosts:
+    """What the log shows of a recorded rebalance's costs.
+
+    Attributes:
+        stopped: indices of the partitions that stopped (int32).
+        length_ms: bounds on the time they were stopped; None if no commits show it.
+        rewinds: dict from partition index to records read twice, for all partitions with commits.
+    """
+
+    stopped: Int32Array
+    length_ms: Bounds | None
+    rewinds: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class RecordedRebalance:
     """A recorded rebalance and the owners of partitions before it; the input of simulations.
 
@@ -188,8 +207,9 @@ class RecordedRebalance:
         ids_before: member ids of the previous generation; any other member has just started.
         departures: members of the previous generation that are missing from this one.
         returns: members that return with it, possibly under another member id.
-        pauses: times without commits around it, if they are stored with it; otherwise
+        pauses: times without commits around it, if they are known with it; otherwise
             `CommitStatistics` has them.
+        costs: its costs if they are stored with it; None to compute them from the pauses.
     """
 
     generation: Generation
@@ -200,6 +220,7 @@ class RecordedRebalance:
     departures: tuple[Absence, ...] = ()
     returns: tuple[Absence, ...] = ()
     pauses: tuple[Pause, ...] = ()
+    costs: RecordedCosts | None = None
 
     @property
     def cause_kinds(self) -> tuple[str, ...]:

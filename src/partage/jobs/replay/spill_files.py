@@ -37,10 +37,11 @@ from partage.jobs.replay.stored_results import StoredBlock, StoredSimulation
 from partage.simulation import recorded_rebalances
 from partage.simulation.commit_statistics import CommitStatistics, Rates, rates_by_partition
 from partage.simulation.context import SimulationContext
-from partage.simulation.costs import usual_duration
+from partage.simulation.costs import recorded_costs, usual_duration
 from partage.simulation.metrics import Bounds, CachedJudge
 from partage.simulation.recorded_rebalances import (
     Absence,
+    RecordedCosts,
     RecordedRebalance,
     RecordedRebalanceBuilder,
 )
@@ -63,7 +64,7 @@ _MOST_REBALANCES, _MOST_ENTRIES = 64, 32_768
 #: Stored chunks of a group before small ones are merged: each run adds one.
 _MOST_CHUNKS = 32
 #: What a rebalance has in it besides a history's own values.
-_CLASSES = (Absence, Bounds, CommitStatistics, RecordedRebalance)
+_CLASSES = (Absence, Bounds, CommitStatistics, RecordedCosts, RecordedRebalance)
 
 #: A rebalance, and its row of table ``rebalances`` as far as the history knows it.
 SpilledRebalance = tuple[RecordedRebalance, dict[str, Any]]
@@ -357,7 +358,7 @@ class RebalanceCollector:
     ) -> None:
         self._writer, self._timeout_ms = writer, timeout_ms
         self._builder = RecordedRebalanceBuilder(clusters, timeout_ms, lookahead=_BEHIND)
-        self._context = SimulationContext(clusters)
+        self._clusters = clusters
         self._rebalances: deque[RecordedRebalance] = deque()
         self._rows: deque[dict[str, Any]] = deque()
         self._pauses: dict[_Key, list[Pause]] = {}
@@ -428,13 +429,17 @@ class RebalanceCollector:
         )  # fmt: skip
 
     def _spill_complete(self) -> None:
-        """Write the complete rebalances to the temporary file, and record their durations."""
+        """Write the complete rebalances with their costs to the spill file, and record their
+        durations.
+        """
         for rebalance, row in self._take_complete():
-            length = self._context.rebalance_duration(rebalance) if rebalance.pauses else None
-            if length is not None:
-                self._low.append(length.low)
-                self._high.append(length.high)
-            self._writer.write_rebalance((rebalance, row))
+            costs = None
+            if rebalance.replayable:
+                costs = recorded_costs(rebalance, self._clusters, rebalance.pauses)
+                if costs.length_ms is not None:
+                    self._low.append(costs.length_ms.low)
+                    self._high.append(costs.length_ms.high)
+            self._writer.write_rebalance((replace(rebalance, pauses=(), costs=costs), row))
 
     def _take_complete(self) -> Iterator[SpilledRebalance]:
         """Remove and yield the rebalances that are complete, with their pauses and table rows.

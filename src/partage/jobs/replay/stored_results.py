@@ -9,7 +9,7 @@ read twice, and the spread of loads. They depend on commit rates, commit interva
 length of a rebalance. They are computed again from stored inputs (`_RowInputs`).
 
 A result is found by a digest of the rebalance and of the cluster metadata that a verdict may use.
-Pauses are not part of the digest. Results are stored in blocks of compressed JSON.
+Pauses and costs are not part of the digest. Results are stored in blocks of compressed JSON.
 
 **Whole histories** (`PolicyStore`): the cumulative simulation of a policy continues from a
 checkpoint (`simulation.policy_state`); its earlier rows are read from storage. A checkpoint is
@@ -184,7 +184,8 @@ def digests_of_rebalance(
     departures = tuple(
         replace(one, back=None, back_ms=None, as_member=None) for one in rebalance.departures
     )
-    text = pack_state(replace(rebalance, pauses=(), departures=departures), _CLASSES, level=0)
+    plain = replace(rebalance, pauses=(), costs=None, departures=departures)
+    text = pack_state(plain, _CLASSES, level=0)
     of_result, of_history = (blake2b(text, digest_size=12) for _ in range(2))
     later = [(i, one.back, one.back_ms, one.as_member)
              for i, one in enumerate(rebalance.departures) if one.back is not None]  # fmt: skip
