@@ -298,7 +298,10 @@ def _expect_arrow() -> None:
 
 
 def _run_id() -> str:
-    return time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + "-" + uuid4().hex[:6]
+    # Ids are in the order of time: three hexadecimal digits are milliseconds, three are random.
+    seconds, milliseconds = divmod(_now_ms(), 1_000)
+    text = time.strftime("%Y%m%dT%H%M%S", time.gmtime(seconds))
+    return f"{text}-{milliseconds:03x}{uuid4().hex[:3]}"
 
 
 def _now_ms() -> int:
