@@ -74,7 +74,7 @@ def unread_after_kills(policy: str, second: str) -> float:
         (10_000, group.stop, "c"), (30_000, group.start, "d"), (40_000, group.stop, second),
     ):  # fmt: skip
         clock.schedule_at(at_ms, lambda action=action, key=key: action(key))
-    clock.run()
+    clock.run_scheduled()
     assert sorted(map(len, group.consumed.values())) == [6, 6]
     return group.costs.unread_ms / 1_000
 
@@ -112,8 +112,8 @@ def test_a_static_member_that_returns_during_a_rebalance_owns_nothing() -> None:
     clock.schedule_at(10_000, lambda: group.stop("c"))
     clock.schedule_at(20_000, lambda: group.start("d"))
     clock.schedule_at(30_000, lambda: group.start("c"))
-    clock.run(before_ms=30_500)
+    clock.run_scheduled(before_ms=30_500)
     assert group.rebalances == 1
     assert group.consumed["d"] == before - group.consumed["c"] != set()
-    clock.run()
+    clock.run_scheduled()
     assert sorted(map(len, group.consumed.values())) == [3, 3, 3, 3]

@@ -216,13 +216,13 @@ def test_numbers_that_cannot_fit_are_skipped(strategy: str, most: int) -> None:
 def test_few_numbers_are_simulated_member_by_member(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 1,000 equal partitions each consumer can read 3: the bound leaves nothing to try."""
     sizes = []
-    apply = GroupSimulation.apply
+    apply = GroupSimulation.apply_change
 
     def counted(simulation: GroupSimulation, change: Change) -> None:
         sizes.append(len(getattr(change, "members", ())))
         apply(simulation, change)
 
-    monkeypatch.setattr(GroupSimulation, "apply", counted)
+    monkeypatch.setattr(GroupSimulation, "apply_change", counted)
     found = size_group(
         constant_load({"t": 1_000}, 50_000.0), strategy="range", capacity=200.0, max_lag_s=30
     )
