@@ -15,7 +15,7 @@ import json
 import zlib
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from functools import lru_cache
 from typing import Any
@@ -62,6 +62,10 @@ _DATACLASSES: tuple[type, ...] = (
     UnreadState,
 )  # fmt: skip
 _NAMED_TUPLES: tuple[type, ...] = (Instant, Pause, UnreadInterval)
+
+
+#: Types whose values JSON has.
+_PLAIN = frozenset({type(None), str, int, bool, float})
 
 
 def pack_state(value: object, more_classes: tuple[type, ...] = (), *, level: int = 6) -> bytes:
@@ -140,19 +144,19 @@ class _Packer:
 
     def pack(self, value: object) -> Any:
         kind = type(value)
-        if value is None or kind in (str, int, bool, float):
+        if kind in _PLAIN:
             return value
         if kind in self._fields:
             return self._pack_object(value)
         if isinstance(value, tuple):
             if kind is tuple and set(map(type, value)) == {int}:
                 return {"i": value}  # partition numbers, the most frequent values
-            cells = [self.pack(v) for v in value]
+            cells = self._pack_all(value)
             return {"r": [kind.__name__, *cells]} if kind in self._tuples else {"t": cells}
         if isinstance(value, list):
-            return {"l": [self.pack(v) for v in value]}
+            return {"l": self._pack_all(value)}
         if isinstance(value, Mapping):
-            return {"d": [[self.pack(k), self.pack(v)] for k, v in value.items()]}
+            return {"d": [self._pack_all(pair) for pair in value.items()]}
         if isinstance(value, bytes | bytearray):
             return {"b": b64encode(value).decode("ascii")}
         if isinstance(value, frozenset):
@@ -163,12 +167,17 @@ class _Packer:
             return float(value)
         raise TypeError(f"{kind.__name__} cannot be stored")
 
+    def _pack_all(self, cells: Iterable[object]) -> list[Any]:
+        # Most cells are plain values.
+        return [one if type(one) in _PLAIN else self.pack(one) for one in cells]
+
     def _pack_object(self, value: object) -> Any:
         known = self._done.get(id(value))
         if known is not None:
             return {"s": known}
-        names = self._fields[type(value)]
-        out = {"o": [type(value).__name__, [self.pack(getattr(value, name)) for name in names]]}
+        kind = type(value)
+        cells = self._pack_all([getattr(value, name) for name in self._fields[kind]])
+        out = {"o": [kind.__name__, cells]}
         self._done[id(value)] = len(self._done)
         return out
 

@@ -295,14 +295,14 @@ def publish_run(
     mine = output_folder / "runs" / run_id
     mine.mkdir(parents=True, exist_ok=True)
     if state is not None:
-        _write_atomically(mine / STATE, state)
+        _write_atomically(mine / STATE, state, indent=None)  # long, and not for people
     for folder in (mine, output_folder):
         _write_atomically(folder / SUMMARY, summary)
         _write_atomically(folder / MANIFEST, manifest)
 
 
-def _write_atomically(path: Path, value: Mapping[str, Any]) -> None:
-    text = escape_document_text(json.dumps(value, ensure_ascii=False, indent=1), in_json=True)
+def _write_atomically(path: Path, value: Mapping[str, Any], *, indent: int | None = 1) -> None:
+    text = escape_document_text(json.dumps(value, ensure_ascii=False, indent=indent), in_json=True)
     temporary = path.with_name(f".{path.name}.{uuid4().hex[:8]}")
     with temporary.open("w", encoding="utf-8") as file:
         file.write(text + "\n")

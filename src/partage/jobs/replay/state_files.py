@@ -21,7 +21,7 @@ import platform
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -127,7 +127,7 @@ class ReplayState:
 
     def to_json(self) -> dict[str, Any]:
         """Return the state of the run as a dict, the content of ``state.json``."""
-        return {"version": VERSION, **asdict(self)}
+        return {"version": VERSION, **vars(self)}
 
     @classmethod
     def of_json(cls, values_read: Any, settings: Mapping[str, Any]) -> ReplayState:
