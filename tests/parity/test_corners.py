@@ -223,7 +223,7 @@ def answered_in_order(strategy, problem):
     """Keys of Java's answer, a map that is filled along the one of owners; None where not known."""
     sticky = StickyProblem(Problem(Group.from_json(problem), Cluster.from_json(problem)))
     try:
-        walked = find(strategy).decide(sticky, -1)[0].owner_order
+        walked = find(strategy).decide_owners(sticky, -1)[0].owner_order
     except StickyAssignorError:
         return None
     if walked is None:

@@ -71,7 +71,7 @@ def racks_of(rng: random.Random, some: list[str], topic: dict[str, Any]) -> list
 def ours(strategy: str, problem: dict[str, Any]) -> dict[str, Any]:
     spec = spec_from_json({k: v for k, v in problem.items() if k != "config"})
     configured = find(strategy).configure(problem.get("config", {}))
-    return assignment_to_json(configured.decide(spec), spec)  # type: ignore[attr-defined]
+    return assignment_to_json(configured.assign_from_spec(spec), spec)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -27,7 +27,7 @@ def java():
 def ours(strategy, problem):
     spec = spec_from_json(problem)
     try:
-        return assignment_to_json(find(strategy).decide(spec), spec)
+        return assignment_to_json(find(strategy).assign_from_spec(spec), spec)
     except CoordinatorAssignorError as refused:
         return {"error": refused.java_exception}
 

@@ -42,7 +42,7 @@ def one_round(strategy, problem, generation):
     """(answer as the oracle prints it, highest generation seen)."""
     sticky = StickyProblem(Problem(Group.from_json(problem), Cluster.from_json(problem)))
     try:
-        decision, generation = find(strategy).decide(sticky, generation)
+        decision, generation = find(strategy).decide_owners(sticky, generation)
     except StickyAssignorError as refusal:
         return {"error": refusal.java_exception}, refusal.max_generation
     named = decision.to_pairs(sticky)

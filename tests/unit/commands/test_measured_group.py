@@ -88,7 +88,7 @@ def test_the_commands_measure_and_use_the_same_code(cluster: list[LiveGroup], mo
 @pytest.mark.parametrize(
     ("group", "message"),
     [
-        (live(kind="streams"), "is a streams group"),
+        (live(kind="streams"), "is a Kafka Streams application"),
         (live(count=0), "has no members"),
     ],
 )

@@ -432,6 +432,7 @@ def pack_tasks(work: Sequence[WorkUnit], *, tasks: int) -> list[list[WorkUnit]]:
     Each unit goes to the task with the lowest cost so far, in descending order of cost (longest
     processing time first).
 
+    >>> from partage.jobs.replay.spill_files import SpilledChunk
     >>> history = SpilledHistory("g", SpilledChunk("", 0, 0, 0), ())
     >>> costs = [[u.cost for u in one] for one in pack_tasks(
     ...     [WorkUnit(history, (), (), cost) for cost in (9, 2, 2, 1)], tasks=3)]
