@@ -273,11 +273,13 @@ def test_a_kill_at_any_step_of_publishing_leaves_the_old_run(
     for step in (0, 2, 4):  # state, summary, manifest; then the folder's summary and manifest
         done: list[Path] = []
 
-        def killed(path: Path, value: object, done: list = done, step: int = step) -> None:
+        def killed(
+            path: Path, value: object, done: list = done, step: int = step, **how: int | None
+        ) -> None:
             if len(done) == step:
                 raise Killed
             done.append(path)
-            write(path, value)
+            write(path, value, **how)
 
         with monkeypatch.context() as patch:
             patch.setattr(output, "_write_atomically", killed)
