@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.support.cuts import cut, cuts, difference, part_of, tables_of
 
-from partage.jobs.replay import append, group_rows, histories, spill_files
+from partage.jobs.replay import append, group_rows, histories, simulations, spill_files
 from partage.jobs.replay.group_rows import GroupRows
 from partage.jobs.replay.output import has_complete_rows
 from partage.jobs.replay.replay import replay
@@ -162,3 +163,51 @@ def test_groups_without_new_records_are_continued(tmp_path: Path, read_records: 
     for table in IN_LOG_ORDER:
         expected = rows_by_group(tmp_path / "full", table)
         assert rows_by_group(tmp_path / "out", table) == expected, table
+
+
+def test_a_topic_id_that_becomes_known_rebuilds_a_history(
+    tmp_path: Path, read_records: list[int]
+) -> None:
+    """Records of a consumer group name topics by id; the name is used for the past, too."""
+    table = part_of(("clicks-v2",))
+    folder = cut(tmp_path / "c", table, table.num_rows, every=8)
+    states = [json.loads(line) for line in (folder / "cluster.jsonl").read_bytes().splitlines()]
+    newest_ms = max(table["timestamp_ms"].to_pylist()) + 10_000
+    states = [state for state in states if state["ts_ms"] < newest_ms]
+    known = {name: topic for state in states for name, topic in state["topics"].items()}
+    unnamed = [{**state, "topics": {}} for state in states]
+    _write_states(folder, unnamed)
+    run(folder, tmp_path / "out")
+    old = len(read_records)
+    assert old
+    _write_states(folder, [*unnamed, {**states[-1], "ts_ms": newest_ms, "topics": known}])
+    run(folder, tmp_path / "out")
+    assert len(read_records) == 2 * old
+    run(folder, tmp_path / "full", is_appended=False)
+    assert difference(tmp_path / "out", tables_of(tmp_path / "full")) == ""
+
+
+def _write_states(folder: Path, states: list[dict]) -> None:
+    text = "".join(f"{json.dumps(state)}\n" for state in states)
+    (folder / "cluster.jsonl").write_text(text, encoding="utf-8")
+
+
+def test_rows_of_a_streams_application_are_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are simulated again after a new rebalance, and only then."""
+    simulated: list[str] = []
+    real = simulations.streams_settings_rows
+
+    def streams_settings_rows(group: str, *more) -> Iterator[dict]:
+        simulated.append(group)
+        return real(group, *more)
+
+    monkeypatch.setattr(simulations, "streams_settings_rows", streams_settings_rows)
+    table = part_of(("ship-join",))
+    for count, expected in ((table.num_rows // 2, 1), (table.num_rows - 1, 2), (table.num_rows, 2)):
+        folder = cut(tmp_path / "c", table, count, every=8)
+        run(folder, tmp_path / "out")
+        assert len(simulated) == expected
+    run(folder, tmp_path / "full", is_appended=False)
+    assert difference(tmp_path / "out", tables_of(tmp_path / "full")) == ""
