@@ -24,6 +24,7 @@ heartbeats for seconds: inside `never_compiling` a kernel that is not compiled r
 
 from __future__ import annotations
 
+import gc
 import inspect
 import re
 import sys
@@ -81,6 +82,9 @@ _pieces: dict[Any, Any] = {}
 _pieces_lock = threading.Lock()
 _is_warming = False
 
+
+#: Threshold of the oldest generation at which Python starts no full garbage collection.
+_NEVER_REACHED = 2**30
 
 #: Types of a record's fields. The first seven are one-dimensional, blocks have three dimensions.
 Int32s: TypeAlias = npt.NDArray[np.int32]
@@ -513,15 +517,29 @@ def report_compilation(report: Callable[[str], None]) -> Iterator[None]:
 
 
 def warm_up() -> threading.Thread:
-    """Compile all kernels in a background thread; the caller can join the returned thread."""
+    """Compile all kernels in a background thread; the caller can join the returned thread.
 
-    def compile_all() -> None:
-        for one in tuple(_all):
-            one.compile()
-
-    thread = threading.Thread(target=compile_all, name="partage-warm-up", daemon=True)
+    No full garbage collection runs meanwhile. The objects that exist at the end are exempt from
+    later collections (`gc.freeze`).
+    """
+    thread = threading.Thread(target=_compile_all, name="partage-warm-up", daemon=True)
     thread.start()
     return thread
+
+
+def _compile_all() -> None:
+    # Numba leaves several hundred thousand objects. A full collection that visits them stops all
+    # threads for 40 to 90 ms, and with them the event loop of a consumer.
+    before = gc.get_threshold()
+    paused = (*before[:2], _NEVER_REACHED)
+    gc.set_threshold(*paused)
+    try:
+        for one in tuple(_all):
+            one.compile()
+    finally:
+        gc.freeze()
+        if gc.get_threshold() == paused:
+            gc.set_threshold(*before)
 
 
 def start_warm_up() -> threading.Thread | None:

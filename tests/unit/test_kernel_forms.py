@@ -59,6 +59,19 @@ ON_A_LOOP = """
     print(asyncio.run(rebalanced()))
 """
 
+#: Warms up while it counts full garbage collections; prints them, and whether later ones are allowed.
+COLLECTIONS = """
+    import gc
+    from partage import kernels
+    import partage.groups.sticky
+
+    full = []
+    gc.callbacks.append(lambda phase, info: info["generation"] == 2 and full.append(phase))
+    before = gc.get_threshold()
+    kernels.warm_up().join()
+    print(len(full), gc.get_threshold() == before, gc.get_freeze_count() > 0)
+"""
+
 #: A few problems through every kernel of the strategies; prints what ran, and a digest of plans.
 PLANS = """
     import hashlib, sys
@@ -191,3 +204,9 @@ def test_nothing_compiles_on_an_event_loop() -> None:
     """A large plan on a loop runs without numba; the warm-up is a thread of its own."""
     done = run(ON_A_LOOP)
     assert done.stdout.strip() == "((False, False), True)", done.stderr[-2000:]
+
+
+def test_the_warm_up_starts_no_full_garbage_collection() -> None:
+    """A full collection of Numba's objects would stop the event loop of a consumer."""
+    done = run(COLLECTIONS)
+    assert done.stdout.strip() == "0 True True", done.stderr[-2000:]
