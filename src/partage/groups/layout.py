@@ -27,6 +27,7 @@ __all__ = [
     "cached_by_subscriptions",
     "claimed_topics",
     "group_by_member",
+    "group_partitions",
     "member_order",
     "members_in_map_order",
     "names_in_map_order",
@@ -310,18 +311,32 @@ def plan_in_order(
         owner: int32[n], the owner of each partition.
         more: further fields of the plan, such as ``warnings``.
     """
-    members = len(problem.group)
-    start = np.zeros(members + 1, np.int32)
-    np.bincount(owner, minlength=members).cumsum(out=start[1:])
-    if group_by_owner.is_compiled:
-        grouped = np.empty(len(partition), np.int32)
-        owner = np.ascontiguousarray(owner, np.int32)
-        rows = np.ascontiguousarray(partition, np.int32)
-        group_by_owner(rows, owner, start[:-1].copy(), grouped, work=len(rows))
-    else:
-        grouped = partition[sort_by_member(members, owner)]
+    start, grouped = group_partitions(len(problem.group), partition, owner)
     role = np.zeros(len(partition), np.int8)
     return Plan(problem.index, problem.group.ids, start, grouped, role, **more)
+
+
+def group_partitions(
+    members: int, partition: Int32Array, owner: Int32Array
+) -> tuple[Int32Array, Int32Array]:
+    """Group partitions by their owner; each member's list keeps their order.
+
+    Args:
+        members: number of members.
+        partition: int32[n], the partitions.
+        owner: int32[n], the owner of each partition.
+
+    Returns:
+        Where each member's list begins (int32[members + 1]), and the partitions (CSR).
+    """
+    if not group_by_owner.is_compiled:
+        start, order = group_by_member(members, owner)
+        return start, partition[order]
+    start, grouped = np.zeros(members + 1, np.int32), np.empty(len(partition), np.int32)
+    owner = np.ascontiguousarray(owner, np.int32)
+    rows = np.ascontiguousarray(partition, np.int32)
+    group_by_owner(rows, owner, start, grouped, work=len(rows))
+    return start, grouped
 
 
 def claimed_topics(claims: Sequence[Claims], number_of: Mapping[str, int]) -> Int32Array:
@@ -359,12 +374,20 @@ def group_by_owner(
 
     Args:
         partition: int32[n], the partitions.
-        owner: int32[n], the owner of each partition.
-        list_start: int32[M], where each member's partitions begin in ``out``; changed to where they
-            end.
+        owner: int32[n], the owner of each partition, below M.
+        list_start: int32[M + 1], zeros; receives where each member's partitions begin in ``out``.
         out: int32[n], receives the partitions.
     """
+    members = len(list_start) - 1
+    for i in range(len(owner)):
+        list_start[owner[i] + 1] += 1
+    for m in range(members):
+        list_start[m + 1] += list_start[m]
     for i in range(len(owner)):
         member = owner[i]
         out[list_start[member]] = partition[i]
         list_start[member] += 1
+    # Each entry has advanced to where the next list begins.
+    for m in range(members, 0, -1):
+        list_start[m] = list_start[m - 1]
+    list_start[0] = 0

@@ -309,7 +309,4 @@ def _assign_runs(topic_rows: TopicRows, subscribers: SubscriberSets) -> Int32Arr
 
 def _cut(positions: Int32Array, count: int) -> Int32Array:
     quota, extra = divmod(count, len(positions))
-    owners = positions if quota else positions[:extra]
-    sizes = np.full(len(owners), quota)
-    sizes[:extra] += 1
-    return np.repeat(owners, sizes)
+    return np.concatenate((positions[:extra].repeat(quota + 1), positions[extra:].repeat(quota)))

@@ -9,7 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.groups.api import PlainStrategy
-from partage.groups.layout import TopicRows, cached_by_common_subscription
+from partage.groups.layout import (
+    TopicRows,
+    cached_by_common_subscription,
+    group_partitions,
+)
 from partage.groups.server.group_assignment import GroupAssignment, concatenate_runs
 from partage.groups.server.kernels import (
     assign_to_least_loaded,
@@ -150,11 +154,9 @@ def _assign_fresh(spec: GroupSpec, free: Int32Array) -> GroupAssignment:
     """
     members, order = spec.members, spec.member_order
     quota, extra = divmod(len(free), members)
-    sizes = np.full(members, quota)
-    sizes[order[members - extra :]] += 1
-    end = np.empty(members, np.int64)
-    end[order] = sizes[order].cumsum()
-    return GroupAssignment(*concatenate_runs([(free, end - sizes, end)], members))
+    fewer, more = order[: members - extra], order[members - extra :]
+    owner = np.concatenate((fewer.repeat(quota), more.repeat(quota + 1)))
+    return GroupAssignment(*group_partitions(members, free, owner))
 
 
 def _partitions_in_order(problem: Problem) -> TopicRows:
