@@ -251,9 +251,9 @@ def inline_piece(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @kernel_helper
 def prefetch_item(array: Any, item_index: int) -> None:
-    """Load an array item into the processor's cache ahead of its use.
+    """Load an array item into the processor's cache before it is needed.
 
-    Only compiled kernels do so; an interpreted kernel does nothing.
+    In an interpreted kernel it has no effect.
     """
 
 
@@ -416,7 +416,7 @@ def _compiled(
 
 @contextmanager
 def _report_compilation(name: str) -> Iterator[None]:
-    """Announce that Numba compiles the function of this name now, as progress output."""
+    """Report that Numba compiles the function ``name``, if a command shows progress."""
     report = _report.get()
     if report is None:
         yield

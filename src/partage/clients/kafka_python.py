@@ -119,7 +119,7 @@ def cluster_look(
 class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # type: ignore[misc]  # kafka is untyped
     """Base class of the partition assignor classes that kafka-python calls.
 
-    Release 2 calls methods of the class, release 3 of an instance.
+    kafka-python 2 calls methods of the class, kafka-python 3 methods of an instance.
     """
 
     name: str = ""

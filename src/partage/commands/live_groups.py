@@ -203,7 +203,7 @@ def _add_lag_age(
     lag_now: Mapping[str, GroupLag | None],
     elapsed_s: float,
 ) -> GroupMeasurement:
-    """Add the age of its lag and the time to catch up to a consumer group's measurement.
+    """Return a group's measurement with the age of its lag and the time until it has caught up.
 
     ``lag_before`` and ``lag_now`` are dicts from group to lag, measured ``elapsed_s`` seconds
     apart.

@@ -70,7 +70,7 @@ _MOST_NAMED = 5
 class Join:
     """Event for `play`: members join the simulated consumer group, in the given order.
 
-    The partitions that they report as owned count.
+    A member may already own partitions (`Member.owned`).
 
     >>> Join(Member("c1", ["t"]))
     Join(c1)

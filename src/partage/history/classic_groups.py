@@ -159,9 +159,7 @@ class ClassicGroup:
         self._last_number, self._epoch = state.generation, None
 
     def _count_missing_generations(self, generation_number: int) -> int:
-        """Return the number of generations that the log lacks before the generation
-        ``generation_number``.
-        """
+        """Return how many generations before ``generation_number`` have no record in the log."""
         known = self._last_number if self._last_number is not None else 0
         if self._epoch is not None:  # a consumer group in between: its epochs are not missing
             known = max(known, self._epoch)

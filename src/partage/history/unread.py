@@ -471,10 +471,10 @@ class UnreadTracker:
                 state.no_consumer_ms += stop.apart_ms
 
     def _end_stall(self, stop: OpenStop, member: str, time_ms: int, read_start: Instant) -> None:
-        """Correct the time at which a consumer that no longer polls stopped reading a partition.
+        """Estimate when a stalled consumer stopped reading, once the next owner is known.
 
         Args:
-            stop: the partition without a consumer.
+            stop: the partition and its former owner, which no longer polled.
             member: id of the next owner.
             time_ms: time of the record.
             read_start: when the next owner begins to read.

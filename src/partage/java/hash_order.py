@@ -253,10 +253,10 @@ def _table_after_compute(spread: list[int], table: int, *, looked_up_after: bool
 
 
 def _may_have_long_chain(spread: list[int], table: int) -> bool:
-    """Return whether a bucket may get so many keys that Java doubles a ``HashMap`` early.
+    """Return whether a bucket may get so many keys that a ``HashMap`` doubles its table early.
 
-    The result may be True although no bucket does; the caller then checks each insertion.
-    ``spread`` is the mixed hash code of each key, ``table`` the initial number of buckets.
+    The check is quick and may return True by mistake; the caller then checks each insertion.
+    ``spread`` has the keys' hash codes (``h ^ h >>> 16``), ``table`` is the first table size.
     """
     # Java does so only in tables of fewer than 64 buckets.
     if table >= _MIN_TREE_TABLE or len(spread) < _MAX_CHAIN_COMPUTE:
@@ -355,11 +355,12 @@ def _walk_large_buckets(
     *,
     copied: bool,
 ) -> None:
-    """Correct the computed iteration order of Java maps that have a bucket with nine or more keys.
+    """Compute the iteration order of Java maps again if one of their buckets has nine or more keys.
 
-    Java doubles the table or builds a tree then. ``order``, the indices of keys of all maps, is
-    changed in place. ``keys`` (int64[n]) has map number (upper 32 bits) and bucket number of each
-    key, sorted. ``copied`` says whether the maps are sets that the copy constructor filled.
+    At nine keys, ``HashMap`` doubles its table or replaces the bucket's list by a tree, which
+    changes the order. ``order``, the indices of keys of all maps, is changed in place. ``keys``
+    (int64[n], sorted) has the map of each key in the upper 32 bits and its bucket in the lower
+    ones. ``copied`` says whether the maps are sets that the copy constructor filled.
     """
     large = keys[np.flatnonzero(keys[_MAX_CHAIN_PUT:] == keys[:-_MAX_CHAIN_PUT])] >> 32
     grown = np.zeros(0, np.int64) if copied else np.flatnonzero(sizes * 4 > _MIN_TREE_TABLE * 3)

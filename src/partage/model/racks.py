@@ -35,13 +35,11 @@ class RackTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackCosts:
-    """Rule for the cost of a consumer that reads a partition from another rack.
+    """Cost of reading partitions across racks.
 
-    It is 1 for each such partition, or the price of its traffic if ``prices`` are given.
-
-    Without rack a member costs nothing, nor does a partition whose replicas have no known rack.
-    With ``prices`` the cost is the price per GB from the cheapest replica to the member, times the
-    partition's traffic; the result is divided by ``unit`` and rounded.
+    Without ``prices``, each partition that a consumer reads from another rack costs 1. With them
+    it costs the price per GB from the cheapest replica, times the partition's traffic, divided by
+    ``unit`` and rounded. Consumers and replicas without a known rack cost nothing.
 
     Attributes:
         prices: price per GB by (rack of the member, rack of the replica); a missing pair costs 0
@@ -91,9 +89,10 @@ class RackCosts:
 
 
 def _rack_sets(problem: Problem) -> tuple[NDArray[np.int64], list[list[int]]]:
-    """Group the problem's partitions by the set of racks that hold their replicas.
+    """Group partitions by the set of racks that hold their replicas.
 
-    The result has the number of each partition's set (int64[P]), and the sets as lists of racks.
+    Returns:
+        The number of each partition's set (int64[P]), and the racks of each set.
     """
     start, rack = problem.cluster.partition_racks
     count = len(start) - 1

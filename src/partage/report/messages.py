@@ -359,9 +359,9 @@ def _choose_unit(partition_seconds: float) -> TimeUnit:
 
 
 def _number(value: float, *, has_small_decimals: bool = False) -> str:
-    """Format a number with one decimal place; none from 100 on.
+    """Format a number with one decimal place, or as an integer if it is 100 or more.
 
-    With ``has_small_decimals``, numbers below 1 have two.
+    With ``has_small_decimals``, a number below 1 gets two decimal places.
     """
     if has_small_decimals and 0 < abs(value) < 0.995:
         if abs(value) < 0.005:

@@ -404,9 +404,9 @@ def _continued_fraction(x: float, a: float, b: float) -> float:
 def _find_changed_settings(
     before_rates: GroupRates, after_rates: GroupRates
 ) -> tuple[SettingChange, ...]:
-    """Return the settings of a group, and its size, that differ between two runs.
+    """Return what changed in a group's settings and number of members between two runs.
 
-    ``before_rates`` and ``after_rates`` are the group in the first and in the second run.
+    ``before_rates`` and ``after_rates`` describe the group in the first and in the second run.
     """
     before, after = (_settings_of_group(rates.group) for rates in (before_rates, after_rates))
     names = dict.fromkeys((*before, *after))

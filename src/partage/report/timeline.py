@@ -119,8 +119,9 @@ class UnreadTimes:
         return row[kept], start[kept], stop[kept]
 
     def _start_of_time_without_consumer(self, length_ms: _Ints) -> _Ints:
-        """Return when the last ``length_ms`` ms without a consumer begin; they exclude the time
-        apart.
+        """Return when the last ``length_ms`` ms without a consumer begin.
+
+        The times that the charts leave out (`apart_start` to `apart_end`) do not count.
         """
         after = self.until - self.apart_end
         return np.where(

@@ -30,10 +30,9 @@ class StreamManifest(NamedTuple):
 
     @classmethod
     def read_manifest(cls, path: Path) -> StreamManifest:
-        """Read the manifest (list of Parquet files) of a published micro-batch from a JSON file
-        (``path``).
+        """Read the manifest of published micro-batches, which lists their Parquet files.
 
-        The file's name has the numbers of its first and its last micro-batch.
+        ``path`` is a JSON file, named after the first and the last of these micro-batches.
         """
         first, _, last = path.stem.partition("-")
         return cls(path, int(first), int(last or first), json.loads(path.read_bytes())["files"])

@@ -257,7 +257,7 @@ class _MinimumCostFlow:
             self._update_moves(member)
 
     def augment_until_optimal(self) -> None:
-        """Move partitions along shortest paths of members until no path lowers the total cost."""
+        """Move partitions along shortest augmenting paths until no path lowers the total cost."""
         while (path := self._shortest_path()) is not None:
             moves = [(int(self._move_partition[a, b]), a, b) for a, b in pairwise(path)]
             for p, source, target in moves:
@@ -459,9 +459,10 @@ class _StandbyPlacement:
                 self._move_standby(owner, int(others[score.argmax()]), int(others[score.argmin()]))
 
     def balance_totals(self) -> None:
-        """Move standbys from members with many partitions, active and standby, to members with few.
+        """Move standbys from members with many partitions to members with few.
 
-        The standbys of each member's active partitions stay evenly spread.
+        Active and standby partitions both count. The standbys of one member's active partitions
+        stay spread evenly over the other members.
         """
         while (exchange := self._find_exchange()) is not None:
             self._move_standby(*exchange)

@@ -169,10 +169,10 @@ def _balance_equivalent(
     max_moves: int,
     rack_weight: int,
 ) -> LimitedPlan:
-    """Return the most even assignment within a limit of moves if partitions and members are equal.
+    """Return the most even assignment within a limit of moves, for equal subscriptions.
 
-    No flow is needed: each move takes a partition from one of the most loaded members.
-    ``rack_weight`` is the weight of one unit of rack cost in the plan's proof.
+    No minimum-cost flow is needed: each move takes a partition from one of the most loaded members.
+    ``rack_weight`` is the weight of one unit of rack cost in the certificate.
     """
     claims = canonical.current_claims
     place = np.flatnonzero(subscription_classes.member >= 0)

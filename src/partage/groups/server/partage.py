@@ -226,7 +226,7 @@ class _CoordinatorProblem(CanonicalProblem):
 
 
 def _drop_unsubscribed_topics(rack_costs: RackTable, canonical: CanonicalProblem) -> RackTable:
-    """Remove topics without a subscriber from the rack costs; the broker does not know them."""
+    """Remove topics without a subscriber from the rack costs. The broker does not pass them."""
     rows = canonical.rows.partition
     used, number = np.unique(rack_costs.profile[rows], return_inverse=True)
     profile = np.zeros_like(rack_costs.profile)

@@ -549,9 +549,13 @@ class _DuplicateOwners:
         return bool(self.pairs)
 
     def record_owners(self, owner: Int32Array, partition: Int32Array, member: Int32Array) -> None:
-        """Record the owners of all partitions that have several previous owners.
+        """Store the previous owners of partitions that several members owned.
 
-        ``owner`` of such a partition becomes the last one in map order, as in Kafka.
+        Args:
+            owner: int32[P], the owner of each partition. It is set to the member that comes last in
+                the coordinator's map, as in Kafka.
+            partition: int32[n], the partition of each previous ownership.
+            member: int32[n], its member.
         """
         order = np.argsort(member, kind="stable")
         owner[partition[order]] = member[order]

@@ -595,10 +595,12 @@ class GroupProcessor(StatefulProcessor):
     def _metadata_and_moves(
         self, size: int, partition: int, moves: str
     ) -> tuple[ClusterHistory, LogContext]:
-        """Return the cluster metadata and coordinator moves for a consumer group's micro-batch.
+        """Return the cluster metadata for a micro-batch, and when the group's coordinator moved.
 
-        ``size`` is the number of bytes of ``cluster.jsonl`` to use; ``moves`` is the result of
-        `moves_text`.
+        Args:
+            size: number of bytes of ``cluster.jsonl`` to read.
+            partition: the group's partition of ``__consumer_offsets``.
+            moves: coordinator moves as text, see `moves_text`.
         """
         context = replace(self._settings, moves=moves_of(partition, moves))
         return _clusters_until(self._metadata, size), context

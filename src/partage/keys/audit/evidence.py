@@ -149,13 +149,12 @@ class KeyPart(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionerFamily:
-    """Equivalent partitioners: all of them place every key in the same partition.
+    """Partitioners that place every key in the same partition.
 
     Attributes:
         partitioners: names of the partitioners.
-        part: the part of the key that they hash; partitioners of different parts are different
-            families.
-        name: the first of the partitioners, as a short name of the family.
+        part: the part of the key that they hash.
+        name: short name of the family: its first partitioner.
     """
 
     partitioners: tuple[str, ...]

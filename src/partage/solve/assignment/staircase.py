@@ -56,11 +56,12 @@ class LoadLimitSteps:
         return len(self.width)
 
     def divide_among_steps(self, load: IntArray) -> IntArray:
-        """Divide each load among the ranges of equal limits, lowest range first (int64[n, ranges]).
+        """Divide each member's load among the steps of the limits, lowest step first.
+
+        The result is int64[n, steps]. What exceeds the limits is cut, from the last members first.
 
         Args:
-            load: int64[n], the loads (partition counts); partitions beyond the limits are dropped,
-                from later loads first.
+            load: int64[n], the number of partitions of each member.
 
         >>> steps = LoadLimitSteps.from_loads(np.array([2, 1]))
         >>> steps.divide_among_steps(np.array([2, 2])).tolist()

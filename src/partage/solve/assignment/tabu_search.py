@@ -207,10 +207,7 @@ class _TabuSearch:
         return max(float(self.plan.items.weight.mean()), 1.0)
 
     def _adapt_penalty(self, *, is_beyond_limit: bool) -> None:
-        """Raise the tabu search's penalty for overloaded members, or lower it.
-
-        It is lowered if the assignment has too many moves.
-        """
+        """Lower the penalty for uneven loads if there are too many moves, else raise it."""
         mean = self._mean_weight()
         factor = 1 / _ADAPTATION if is_beyond_limit else _ADAPTATION
         penalty = max(self.penalty * factor, _LEAST_PENALTY / mean)

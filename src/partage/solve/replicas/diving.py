@@ -76,11 +76,11 @@ def plan_by_diving(
 
 
 class _DivingSearch:
-    """State of the diving heuristic, which fixes large partitions of a linear programme in turn.
+    """State of the diving heuristic, which fixes the brokers of one large partition after another.
 
     Attributes:
         search: the search for dual prices, with the linear programme.
-        left: number of simplex iterations that may still be spent on trying choices.
+        left: number of simplex iterations that the heuristic may still use.
     """
 
     def __init__(

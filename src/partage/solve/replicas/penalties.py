@@ -108,9 +108,9 @@ def _rising_penalties(task: ReplicaTask) -> list[Penalties]:
 
 
 def _final_penalties(task: ReplicaTask) -> Penalties:
-    """Return the penalties of the last round, at which any imbalance costs more than any move.
+    """Return the penalties of the last round, in which any imbalance costs more than any move.
 
-    Each resource outweighs all resources that follow it in `RANKS`. ``task`` is the reassignment.
+    A resource outweighs all resources that follow it in `RANKS`. ``task`` is the reassignment.
     """
     last = _LAST * _move_costs(task)[1]
     mean = _mean_weight(task)

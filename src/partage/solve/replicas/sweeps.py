@@ -329,10 +329,14 @@ class MoveCandidates:
         return np.flatnonzero(out)
 
     def _can_return(self, bands: _BandPenalties, relief: Floats, rack_gain: Floats) -> Bools:
-        """Return the partitions whose cost may fall if a replica returns to a current broker.
+        """Return for which partitions it may pay to move a replica back to a broker it is on now.
 
-        The result is bool[partitions]. ``relief`` is how much the penalty falls if each replica
-        leaves its broker, ``rack_gain`` the most that the penalty of racks can fall.
+        The result is bool[partitions].
+
+        Args:
+            bands: the penalties of brokers outside their balance limits.
+            relief: how much the penalty falls if a replica leaves its broker, for each replica.
+            rack_gain: the most that the penalty of racks can fall, for each partition.
         """
         state, task, cluster = self.state, self.state.task, self.state.task.cluster
         rack, out = cluster.rack_of_broker, np.zeros(len(task.factor), bool)

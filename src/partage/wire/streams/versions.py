@@ -143,9 +143,7 @@ class NextVersion:
 
 
 def next_version(answer: AssignmentInfo, *, used: int, latest: int = LATEST_VERSION) -> NextVersion:
-    """Return the user data version with which a Streams member sends its next subscription.
-
-    It follows from the leader's reply.
+    """Return the user data version that a Streams member uses after the leader's reply.
 
     Args:
         answer: the leader's reply, as the member decoded it.
