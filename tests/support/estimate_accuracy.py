@@ -57,6 +57,7 @@ class Accuracy(NamedTuple):
         error_s: median absolute error in seconds per partition and rebalance with a true loss.
         spearman: rank correlation of groups.
         top: number of the five groups with the most loss among the first five by estimate.
+        groups_inside: share of the groups whose true loss lies inside the interval of their sum.
     """
 
     rebalances: int
@@ -68,6 +69,7 @@ class Accuracy(NamedTuple):
     error_s: float
     spearman: float
     top: int
+    groups_inside: float
 
     def __str__(self) -> str:
         best, low, high = self.estimate.best, self.estimate.low, self.estimate.high
@@ -75,7 +77,8 @@ class Accuracy(NamedTuple):
             f"{self.rebalances} rebalances, {self.positive} with loss; total {best:,.0f} "
             f"({low:,.0f} to {high:,.0f}), true {self.true:,.0f}, ratio {best / self.true:.2f}; "
             f"inside the interval {self.covered:.0%}, with loss {self.covered_positive:.0%}; "
-            f"median error {self.error_s:.2f} s; Spearman {self.spearman:.2f}, top five {self.top}"
+            f"median error {self.error_s:.2f} s; Spearman {self.spearman:.2f}, top five {self.top}, "
+            f"groups inside {self.groups_inside:.0%}"
         )
 
 
@@ -134,23 +137,36 @@ def compare(recording: Recording, reading: str = SUBSCRIBER) -> list[Compared]:
 def measure(compared: list[Compared]) -> Accuracy:
     """Return the figures of some rebalances."""
     positive = [one for one in compared if one.true > 0]
-    below = [one.estimate.best - one.estimate.p10 for one in compared]
-    above = [one.estimate.p90 - one.estimate.best for one in compared]
-    best = sum(one.estimate.best for one in compared)
-    squares = [(sum(d), sum(x * x for x in d)) for d in (below, above)]
     true, estimated = (_by_group(compared, value) for value in (_true, _best))
     first = [set(sorted(of, key=of.__getitem__)[-5:]) for of in (true, estimated)]
     return Accuracy(
         len(compared),
         len(positive),
         sum(one.true for one in compared),
-        Estimate.from_sums(best, *squares),
+        _total(compared),
         sum(one.is_inside for one in compared) / len(compared),
         sum(one.is_inside for one in positive) / len(positive),
         median(one.error_s for one in positive),
         spearman(true, estimated),
         len(first[0] & first[1]),
+        _share_of_groups_inside(compared),
     )
+
+
+def _total(compared: list[Compared]) -> Estimate:
+    """Return the sum of the estimates with its 80 % interval, as the report adds them up."""
+    below = [one.estimate.best - one.estimate.p10 for one in compared]
+    above = [one.estimate.p90 - one.estimate.best for one in compared]
+    squares = [(sum(d), sum(x * x for x in d)) for d in (below, above)]
+    return Estimate.from_sums(sum(one.estimate.best for one in compared), *squares)
+
+
+def _share_of_groups_inside(compared: list[Compared]) -> float:
+    groups: dict[str, list[Compared]] = defaultdict(list)
+    for one in compared:
+        groups[one.group].append(one)
+    totals = [(_total(of), sum(one.true for one in of)) for of in groups.values()]
+    return sum(total.low <= true <= total.high for total, true in totals) / len(totals)
 
 
 def _true(one: Compared) -> float:

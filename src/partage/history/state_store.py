@@ -43,14 +43,14 @@ from partage.history.stop_model import (
     StopSum,
     UnreadEstimate,
     UnreadInterval,
+    UnreadState,
 )
-from partage.history.unread import UnreadState
 
 __all__ = ["VERSION", "pack_state", "unpack_state"]
 
-#: Version 17: which members the newest rebalance removed because they stalled, and whether the
-#: group was empty before it.
-VERSION = 17
+#: Version 18: which clients were evicted, and with which probability a member that stopped had
+#: never received its assignment.
+VERSION = 18
 _MAGIC = b"PGH"
 #: Limit of the decompressed size; a group with 10,000 members and partitions needs a tenth.
 _LARGEST = 1 << 30

@@ -17,7 +17,7 @@ The functions take plain numbers, so that recorded and simulated rebalances shar
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import sqrt
 from typing import NamedTuple
 
@@ -34,6 +34,7 @@ __all__ = [
     "StopSum",
     "UnreadEstimate",
     "UnreadInterval",
+    "UnreadState",
     "absence_time",
     "after_heartbeat",
     "after_record",
@@ -42,6 +43,7 @@ __all__ = [
     "departure_time",
     "first_join_time",
     "heartbeat_interval",
+    "miss_probability",
     "mix_instants",
     "revocation_time",
     "sum_stops",
@@ -70,6 +72,8 @@ DEFAULT_COMMIT_MS = 5_000
 #: Share of members whose partitions are idle, so that they commit nothing, and the length of such
 #: a silence in commit intervals.
 _IDLE, _LONG_IDLE = 0.1, 20.0
+#: Share of assignments that never reach their member: it is busy, or the rebalance is over by then.
+_MISSES = 0.1
 #: Likelihood ratio of a stalled poll loop to idle partitions, after a silence of
 #: max.poll.interval.ms.
 _STALLS = 4.0
@@ -91,6 +95,8 @@ INTERVAL_WIDTH = 1.7
 #: Damaged timestamps may be any int64; columns of intervals must not overflow.
 _LARGEST_MS = 1 << 62
 
+#: Topic and number of a partition.
+_Pair = tuple[str, int]
 #: Client id, host and instance id of a member.
 ClientKey = tuple[str, str, str | None]
 
@@ -425,6 +431,27 @@ def _coincidence_density(instant: Instant, other_instant: Instant) -> float:
     return max(0.0, common) / widths
 
 
+def miss_probability(commits: MemberCommits, since_ms: float, until_ms: float) -> float:
+    """Estimate the probability that a member never received its last assignment, by Bayes' rule.
+
+    It is 0 if the member committed since, or if its partitions never had two commits.
+
+    Args:
+        commits: commit statistics of the member.
+        since_ms: time of the assignment.
+        until_ms: end of the time in which it would have committed.
+
+    >>> silent = MemberCommits(usual_ms=5_000)
+    >>> [round(miss_probability(silent, 0, until), 2) for until in (0, 2_500, 5_000)]
+    [0.1, 0.17, 0.53]
+    """
+    if commits.last_ms is not None or commits.usual_ms is None:
+        return 0.0
+    waited = max(0.0, until_ms - since_ms) / commits.interval_ms
+    silent = _IDLE + (1 - _IDLE) * max(0.0, 1 - waited)
+    return _MISSES / (_MISSES + (1 - _MISSES) * silent)
+
+
 # -- sums --------------------------------------------------------------------------------------
 
 
@@ -554,6 +581,7 @@ class OpenStop:
         by_record: whether a record made the owner revoke it.
         client: client id, host and instance id of the last owner.
         stalled: whether the last owner exceeded its max.poll.interval.ms, so that it is alive.
+        missed: probability that the last owner never received its assignment.
     """
 
     start: Instant
@@ -567,6 +595,7 @@ class OpenStop:
     by_record: bool = False
     client: ClientKey | None = None
     stalled: bool = False
+    missed: float = 0.0
 
     def end_apart(self, until_ms: float) -> None:
         """End the present time without a subscriber, if there is one.
@@ -604,6 +633,60 @@ class OpenStop:
         times = (*stopped, _whole_ms(read_again.mean), *lengths, _whole_ms(self.apart_ms))
         found = UnreadInterval(*topic_partition, self.member, new_owner, *times)
         return found._replace(no_consumer_from_ms=since)
+
+
+@dataclass(slots=True)
+class UnreadState:
+    """State of a group's `UnreadTracker` (time without a consumer), as values that can be stored.
+
+    Attributes:
+        owner: dict from partition to member id of its owner.
+        reads: dict from member id to its partitions, with the time from which it reads each.
+        stopped: dict from partition without a consumer to details of its stop.
+        sources: number of stops so far.
+        sums: times without a consumer that the current rebalance ended, by source.
+        ended: the same times by partition.
+        no_consumer_ms: time without a subscribed member that the current rebalance ended.
+        rewrites: number of records of the current generation so far.
+        subscribed: dict from member id to subscribed topics.
+        topics: topics with a subscriber.
+        prompt, stops: number of revocations with a commit within a moment, and of all with commits.
+        sessions: dict from member id to session timeout in milliseconds; -1 if it sent none.
+        static: dict from member id to whether it has an instance id.
+        polls: dict from member id to its max.poll.interval.ms.
+        clients: dict from member id to client id, host and instance id.
+        java: members that are Java consumers.
+        is_classic: whether the newest rebalance is one of the classic protocol.
+        stalled: dict from the client of a member that exceeded its max.poll.interval.ms to the time
+            of its departure (ms) and its topics.
+        evicted: dict from the client of a member whose session timed out to the time of its
+            eviction (ms).
+        newly_stalled: members that the newest rebalance removed for that reason.
+        was_empty: whether the newest rebalance ended the time without members of a classic group.
+    """
+
+    owner: dict[_Pair, str] = field(default_factory=dict)
+    reads: dict[str, dict[_Pair, float]] = field(default_factory=dict)
+    stopped: dict[_Pair, OpenStop] = field(default_factory=dict)
+    sources: int = 0
+    sums: dict[int, StopSum] = field(default_factory=dict)
+    ended: list[UnreadInterval] = field(default_factory=list)
+    no_consumer_ms: float = 0.0
+    rewrites: int = 1
+    subscribed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    topics: frozenset[str] = frozenset()
+    prompt: int = 0
+    stops: int = 0
+    sessions: dict[str, int] = field(default_factory=dict)
+    static: dict[str, bool] = field(default_factory=dict)
+    polls: dict[str, int] = field(default_factory=dict)
+    clients: dict[str, ClientKey] = field(default_factory=dict)
+    java: dict[str, None] = field(default_factory=dict)
+    is_classic: bool = True
+    stalled: dict[ClientKey, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
+    evicted: dict[ClientKey, int] = field(default_factory=dict)
+    newly_stalled: frozenset[str] = frozenset()
+    was_empty: bool = False
 
 
 def _whole_ms(value: float) -> int:

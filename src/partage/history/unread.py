@@ -8,8 +8,8 @@ would have shortened them. `partage.history.stop_model` says when a member stopp
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from partage.history.causes import SESSION_TIMEOUT_MS
 from partage.history.clients import JAVA, identify_client
@@ -26,6 +26,7 @@ from partage.history.stop_model import (
     StopSum,
     UnreadEstimate,
     UnreadInterval,
+    UnreadState,
     absence_time,
     after_heartbeat,
     after_record,
@@ -34,13 +35,14 @@ from partage.history.stop_model import (
     departure_time,
     first_join_time,
     heartbeat_interval,
+    miss_probability,
     mix_instants,
     revocation_time,
     sum_stops,
     uniform_instant,
 )
 
-__all__ = ["UnreadState", "UnreadTracker"]
+__all__ = ["UnreadTracker"]
 
 _Pair = tuple[str, int]
 _READS = (OWNER, ACTIVE)
@@ -62,57 +64,6 @@ _LONGEST_PROMPT_MS = 400
 _MISSED = 0.8
 #: Epoch of a `CurrentAssignment` that is a tombstone.
 _LEFT = -1
-
-
-@dataclass(slots=True)
-class UnreadState:
-    """State of a group's `UnreadTracker` (time without a consumer), as values that can be stored.
-
-    Attributes:
-        owner: dict from partition to member id of its owner.
-        reads: dict from member id to its partitions, with the time from which it reads each.
-        stopped: dict from partition without a consumer to details of its stop.
-        sources: number of stops so far.
-        sums: times without a consumer that the current rebalance ended, by source.
-        ended: the same times by partition.
-        no_consumer_ms: time without a subscribed member that the current rebalance ended.
-        rewrites: number of records of the current generation so far.
-        subscribed: dict from member id to subscribed topics.
-        topics: topics with a subscriber.
-        prompt, stops: number of revocations with a commit within a moment, and of all with commits.
-        sessions: dict from member id to session timeout in milliseconds; -1 if it sent none.
-        static: dict from member id to whether it has an instance id.
-        polls: dict from member id to its max.poll.interval.ms.
-        clients: dict from member id to client id, host and instance id.
-        java: members that are Java consumers.
-        is_classic: whether the newest rebalance is one of the classic protocol.
-        stalled: dict from the client of a member that exceeded its max.poll.interval.ms to the time
-            of its departure (ms) and its topics.
-        newly_stalled: members that the newest rebalance removed for that reason.
-        was_empty: whether the newest rebalance ended the time without members of a classic group.
-    """
-
-    owner: dict[_Pair, str] = field(default_factory=dict)
-    reads: dict[str, dict[_Pair, float]] = field(default_factory=dict)
-    stopped: dict[_Pair, OpenStop] = field(default_factory=dict)
-    sources: int = 0
-    sums: dict[int, StopSum] = field(default_factory=dict)
-    ended: list[UnreadInterval] = field(default_factory=list)
-    no_consumer_ms: float = 0.0
-    rewrites: int = 1
-    subscribed: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    topics: frozenset[str] = frozenset()
-    prompt: int = 0
-    stops: int = 0
-    sessions: dict[str, int] = field(default_factory=dict)
-    static: dict[str, bool] = field(default_factory=dict)
-    polls: dict[str, int] = field(default_factory=dict)
-    clients: dict[str, ClientKey] = field(default_factory=dict)
-    java: dict[str, None] = field(default_factory=dict)
-    is_classic: bool = True
-    stalled: dict[ClientKey, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
-    newly_stalled: frozenset[str] = frozenset()
-    was_empty: bool = False
 
 
 class UnreadTracker:
@@ -177,6 +128,7 @@ class UnreadTracker:
         """
         state, at = self.state, generation.timestamp_ms
         self._store_stalled_members(generation, previous)
+        self._store_evicted_clients(generation, previous)
         if previous is None:
             state.owner, state.reads, state.stopped = {}, {}, {}
         state.rewrites = generation.records
@@ -289,7 +241,8 @@ class UnreadTracker:
             )
             if len(departed) == len({m.id for m in members}) == 1 and not has_survivor:
                 start = uniform_instant(start.mean, at)  # the joining member came between
-            self._stop(pairs, start, at)
+            missed = self._probability_of_miss(owner, pairs, begun.mean)
+            self._stop(pairs, start, at, missed=missed)
 
     def _find_missed_assignments(
         self, generation: Generation, revoked: Mapping[str, list[_Pair]]
@@ -332,7 +285,8 @@ class UnreadTracker:
             first, longest = min(first, start.mean), max(longest, heartbeat)
             if commits.last_ms is not None:
                 newest = max(newest or commits.last_ms, commits.last_ms)
-            self._stop(pairs, start, time_ms)
+            missed = self._probability_of_miss(owner, pairs, start.mean)
+            self._stop(pairs, start, time_ms, missed=missed)
         if revoked:
             if newest is not None:
                 self._count_revocation(is_prompt=time_ms - newest <= _PROMPT_MS)
@@ -427,8 +381,35 @@ class UnreadTracker:
             else:
                 stop.stalled = True
 
+    def _store_evicted_clients(self, generation: Generation, previous: Generation | None) -> None:
+        """Store which clients a rebalance evicted because their session timed out.
+
+        Clients that share a client id and a host cannot be recognised later, so they are left out.
+
+        Args:
+            generation: the rebalance without them, with its causes.
+            previous: the rebalance before it.
+        """
+        state = self.state
+        evicted = {c.member for c in generation.causes if c.kind == "expiry"}
+        if previous is None or not evicted:
+            return
+        known = {m.id: _client(m) for m in (*previous.last.members, *generation.first.members)}
+        uses, at = Counter(known.values()), generation.timestamp_ms
+        state.evicted = {c: t for c, t in state.evicted.items() if at - t <= _REJOIN_MS}
+        for member in sorted(evicted & state.clients.keys()):
+            client = state.clients[member]
+            if uses[client] == 1:
+                state.evicted[client] = at
+
     def _stop(
-        self, pairs: Iterable[_Pair], start: Instant, time_ms: int, *, by_record: bool = False
+        self,
+        pairs: Iterable[_Pair],
+        start: Instant,
+        time_ms: int,
+        *,
+        by_record: bool = False,
+        missed: float = 0.0,
     ) -> None:
         state = self.state
         state.sources += 1
@@ -437,6 +418,8 @@ class UnreadTracker:
             if owner is not None:
                 since = self._remove_from_owner(owner, pair)
                 begin = start.limit_to_range(since, time_ms + 1_000.0)
+                if missed:
+                    begin = mix_instants(missed, uniform_instant(since, since), begin)
                 state.stopped[pair] = OpenStop(
                     begin,
                     state.sources,
@@ -446,6 +429,7 @@ class UnreadTracker:
                     by_record=by_record,
                     client=state.clients.get(owner),
                     stalled=owner in state.newly_stalled,
+                    missed=missed,
                 )
 
     def _assign(self, pairs: Iterable[_Pair], member: str, time_ms: int, end: Instant) -> None:
@@ -490,6 +474,9 @@ class UnreadTracker:
         else:  # the others learn of the rebalance by their next heartbeat
             rejoined = uniform_instant(time_ms - HEARTBEAT_MS, time_ms)
         resumed = rejoined if is_same else read_start
+        if stop.missed:
+            since = uniform_instant(stop.read_ms, stop.read_ms)
+            resumed = mix_instants(stop.missed, since, resumed)
         stop.start = resumed.limit_to_range(stop.read_ms, read_start.latest)
         stop.apart_from_ms = stop.first_apart_ms = None
         stop.apart_ms = 0.0
@@ -559,6 +546,9 @@ class UnreadTracker:
             member: the member that joins.
             time_ms: when it joins.
         """
+        evicted_ms = self.state.evicted.pop(_client(member), None)
+        if evicted_ms is not None and time_ms - evicted_ms <= _REJOIN_MS:
+            return True
         return any(
             time_ms - stop.seen_ms <= _REJOIN_MS
             and (
@@ -642,6 +632,17 @@ class UnreadTracker:
         """
         poll_ms = self.state.polls.get(owner, 0) if is_same else 0
         return absence_time(self._commits_of(owner, owned_pairs), time_ms, poll_ms)
+
+    def _probability_of_miss(self, owner: str, pairs: list[_Pair], until_ms: float) -> float:
+        """Return the probability that a member never received its last assignment.
+
+        Args:
+            owner: member id.
+            pairs: partitions of that assignment.
+            until_ms: when the member stopped consuming, if it had received it.
+        """
+        since = min((self.state.reads[owner][pair] for pair in pairs), default=until_ms)
+        return miss_probability(self._commits_of(owner, pairs), since, until_ms)
 
     def _departure(
         self, owner: str, pairs: list[_Pair], begun: Instant, *, classic: bool = True

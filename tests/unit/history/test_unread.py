@@ -357,3 +357,48 @@ def test_a_stored_tracker_remembers_which_members_stalled(is_stored) -> None:
     tracker.process_rebalance(replace(first, timestamp_ms=30_000), second)
     tracker.process_acknowledgement(acknowledged(30_100, "a", 0))
     assert tracker.estimate_unread().best == pytest.approx(0.33, abs=0.05)
+
+
+@pytest.mark.parametrize(("commits", "best"), [(True, 0.9), (False, 10.6)])
+def test_a_silent_member_may_never_have_received_its_assignment(commits, best) -> None:
+    """A member rejoins 20 s after its assignment; without a commit it has read nothing, by one half."""
+    group = Group()
+    group.generation(1_000, member("a", 0))
+    for at_ms in range(2_000, 22_000, 5_000):
+        group.commit(at_ms, 0)
+    group.generation(24_000, member("a", 0), member("b"), cause="join")
+    for at_ms in range(29_000, 44_000, 5_000) if commits else ():
+        group.commit(at_ms, 0)
+    found = group.generation(44_000, member("a", 0), member("c"), cause="join")
+    assert found.best == pytest.approx(best, abs=0.6)
+    assert found.p10 <= 0.1
+    assert (found.p90 > 15) is not commits
+
+
+@pytest.mark.parametrize("shares_client_id", [False, True])
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_an_evicted_client_that_rejoins_was_running(shares_client_id, is_stored) -> None:
+    """Another member took its partitions over and left; the client rejoins 6 s later."""
+    group = Group()
+    app = "b" if shares_client_id else "a"
+    group.generation(1_000, replace(member("a", 0), client_id=app), member("b", 1))
+    group.generation(16_000, member("b", 0, 1), cause="expiry")
+    group.commit(20_000, 0, 1)
+    if is_stored:
+        group.tracker.state = unpack_state(pack_state(group.tracker.state))
+    group.generation(20_010)
+    found = group.generation(26_000, replace(member("a-2", 0, 1), client_id=app))
+    apart = 2 * 4.5 if shares_client_id else 0.0  # a new client may have joined at 24.5 s
+    assert found.no_consumer == pytest.approx(apart, abs=0.1)
+    assert found.best == pytest.approx(12.0 - apart, abs=1.0)
+
+
+def test_an_evicted_client_is_forgotten_after_a_minute() -> None:
+    """It rejoins 70 s after its eviction: its process may have been started again."""
+    group = Group()
+    group.generation(1_000, member("a", 0), member("b", 1))
+    group.generation(16_000, member("b", 0, 1), cause="expiry")
+    group.commit(80_000, 0, 1)
+    group.generation(80_010)
+    found = group.generation(86_000, replace(member("a-2", 0, 1), client_id="a"))
+    assert found.no_consumer == pytest.approx(9.0, abs=0.1)
