@@ -9,6 +9,7 @@ import pytest
 from pyarrow import parquet
 from tests.support.captured import SAMPLE
 
+from partage.capture.manifest import CaptureManifest, CapturePart
 from partage.errors import InvalidCaptureError
 from partage.jobs.replay.capture import Slice, open_capture, read_slice
 
@@ -188,6 +189,29 @@ def test_a_half_written_last_line_is_left_out(tmp_path: Path) -> None:
     found = open_capture(folder)
     assert len(found.states) == whole - 1
     assert found.notes == ("The last line of cluster.jsonl is half written, and was left out.",)
+
+
+def test_a_replay_repeats_the_warnings_of_its_capture(tmp_path: Path) -> None:
+    """Records that a capture has lost are notes of the replay, the first five one by one."""
+    folder = capture(tmp_path / "c", COLUMNS, [{"partition": 0}])
+    records = folder / "consumer_offsets.parquet"
+    part = CapturePart(0)
+    records.rename(tmp_path / part.file_name)
+    records.mkdir()
+    (tmp_path / part.file_name).rename(records / part.file_name)
+    manifest = CaptureManifest(parts=[part], next_part=1, records=1)
+    manifest.save_manifest(folder)
+    assert open_capture(folder).notes == ()
+    for partition in range(7):
+        manifest.add_warning(f"partition {partition}: 9 offsets (1 to 9) are missing")
+    manifest.save_manifest(folder)
+    notes = [
+        f"The capture has a warning: partition {p}: 9 offsets (1 to 9) are missing."
+        for p in range(5)
+    ]
+    notes.append("The capture has 2 more warnings: see capture.json.")
+    assert list(open_capture(folder).notes) == notes
+    assert list(open_capture(records).notes) == notes
 
 
 def test_no_metadata(tmp_path: Path) -> None:

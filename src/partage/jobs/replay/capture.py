@@ -67,6 +67,8 @@ __all__ = [
     "with_remote_files",
 ]
 
+#: Warnings of a capture that a replay repeats.
+_TROUBLES = 5
 _BATCH_COLUMNS = {
     "partition": "int",
     "base_offset": "int",
@@ -157,7 +159,7 @@ def open_capture(
             "with a consumer that may read internal topics"
         )
     return Capture(
-        at, slices, count, _states(inside), _batches(inside), notes=_warn_about_torn_line(inside)
+        at, slices, count, _states(inside), _batches(inside), notes=_notes(inside)
     )
 
 
@@ -255,12 +257,12 @@ def read_metadata(
 ) -> tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...] | None, tuple[str, ...]]:
     """Read the files of a capture's folder besides its records: metadata, transactions, notes.
 
-    Notes are messages for the user about damaged lines.
+    Notes are messages for the user about damaged lines and about the capture's own warnings.
 
     Raises:
         InvalidCaptureError: a file cannot be read.
     """
-    return _states(folder), _batches(folder), _warn_about_torn_line(folder)
+    return _states(folder), _batches(folder), _notes(folder)
 
 
 def _find_file(folder: Path | None, name: str) -> Path | None:
@@ -293,6 +295,17 @@ def _states(folder: Path | None) -> tuple[Mapping[str, Any], ...]:
     ClusterHistory(states).check_metadata()  # says what is wrong now, not in a worker
     _expect_one_cluster(path, states)
     return tuple(states)
+
+
+def _notes(folder: Path) -> tuple[str, ...]:
+    """Return the messages for the user about what a capture's folder lacks."""
+    path = _find_file(folder, MANIFEST)
+    manifest = None if path is None else CaptureManifest.load_manifest(path.parent)
+    troubles = [] if manifest is None else manifest.troubles
+    found = [f"The capture has a warning: {one}." for one in troubles[:_TROUBLES]]
+    if len(troubles) > _TROUBLES:
+        found.append(f"The capture has {len(troubles) - _TROUBLES} more warnings: see {MANIFEST}.")
+    return *_warn_about_torn_line(folder), *found
 
 
 def _warn_about_torn_line(folder: Path | None) -> tuple[str, ...]:
