@@ -19,9 +19,11 @@ from partage.java.strings import decode_utf8
 from partage.wire.columns.classic_groups import ClassicColumns, MemberPayloads
 from partage.wire.consumer_protocol import (
     CONSUMER_PROTOCOL_ASSIGNMENT,
+    FAUST_VERSION,
     read_embedded,
     read_recorded_subscription,
 )
+from partage.wire.faust import read_faust_assignment
 
 __all__ = [
     "CONSUMER",
@@ -107,7 +109,8 @@ class MemberState:
 
     Attributes:
         subscription: None if the protocol type is not ``consumer`` or the bytes are damaged.
-        assigned: partitions assigned by the leader, in the order stored.
+        assigned: partitions assigned by the leader, in the order stored; of a Faust worker only
+            those that it processes, not its standbys.
         assignment_version: -1 if no assignment can be parsed.
         damage: error of parsing the subscription or the assignment; None if both are intact.
     """
@@ -318,7 +321,24 @@ def _parse_assignment(raw: bytes) -> _Assigned:
     if not raw:  # the coordinator stores no bytes for a member that the leader left out
         return _NOT_ASSIGNED
     version, data, _ = read_embedded(CONSUMER_PROTOCOL_ASSIGNMENT, raw)
-    return _pairs(data["assignedPartitions"]), version, data["userData"]
+    return _assigned(_pairs(data["assignedPartitions"]), version, data["userData"])
+
+
+def _assigned(pairs: Pairs, version: int, user_data: bytes | None) -> _Assigned:
+    """Return the fields of an assignment, of a Faust worker without its standby partitions."""
+    # Faust's workers also consume the changelogs of their standbys, whose owner is another worker.
+    if version != FAUST_VERSION or user_data is None:
+        return pairs, version, user_data
+    try:
+        actives = read_faust_assignment(user_data).actives
+    except WireFormatError:
+        return pairs, version, user_data
+    active = {topic: frozenset(numbers) for topic, numbers in actives.items()}
+    kept = (
+        (topic, tuple(p for p in dict.fromkeys(numbers) if p in active.get(topic, ())))
+        for topic, numbers in pairs
+    )
+    return tuple(one for one in kept if one[1]), version, user_data
 
 
 def _pairs(rows: Any) -> Pairs:
@@ -511,7 +531,8 @@ class _PayloadColumns:
         version, _, _, first, count, user_at, user_size, *_ = self._heads[assignment_code]
         if version < 0:
             return None
-        return self._pairs_of(first, count), version, self._bytes(user_at, user_size)
+        pairs = self._pairs_of(first, count)
+        return _assigned(pairs, version, self._bytes(user_at, user_size))
 
     def _pairs_of(self, first: int, count: int) -> Pairs:
         text, numbers = self._text, self._numbers

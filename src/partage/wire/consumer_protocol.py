@@ -28,6 +28,7 @@ from partage.wire.schema import Message
 __all__ = [
     "CONSUMER_PROTOCOL_ASSIGNMENT",
     "CONSUMER_PROTOCOL_SUBSCRIPTION",
+    "FAUST_VERSION",
     "HIGHEST_VERSION",
     "STICKY_ASSIGNOR_USER_DATA",
     "ConsumerAssignment",
@@ -48,8 +49,9 @@ __all__ = [
 CONSUMER_PROTOCOL_ASSIGNMENT = load_message("ConsumerProtocolAssignment")
 CONSUMER_PROTOCOL_SUBSCRIPTION = load_message("ConsumerProtocolSubscription")
 HIGHEST_VERSION = 3
-_FAUST_VERSION = 4
-_FAUST_HEADER = _FAUST_VERSION.to_bytes(2, "big")
+#: Version in the headers of Faust's subscriptions and assignments; Kafka's end with 3.
+FAUST_VERSION = 4
+_FAUST_HEADER = FAUST_VERSION.to_bytes(2, "big")
 
 TopicPartition = tuple[str, int]
 
@@ -165,7 +167,7 @@ def read_recorded_subscription(data: bytes) -> Embedded:
             found = None
         if found is None or found.trailing:
             raise
-        return found._replace(version=_FAUST_VERSION)
+        return found._replace(version=FAUST_VERSION)
 
 
 def decode_subscription(data: bytes, *, version: int | None = None) -> ConsumerSubscription:

@@ -158,9 +158,7 @@ def open_capture(
             f"{records}: the capture is empty (0 records); record it again, "
             "with a consumer that may read internal topics"
         )
-    return Capture(
-        at, slices, count, _states(inside), _batches(inside), notes=_notes(inside)
-    )
+    return Capture(at, slices, count, _states(inside), _batches(inside), notes=_notes(inside))
 
 
 def _open_stream(watch_folder: Path) -> Capture:

@@ -62,8 +62,8 @@ __all__ = [
 ]
 
 #: Raised when what is stored, or its meaning, changes. Version 6: histories of groups, and rows of
-#: ``streams_settings``.
-VERSION = 6
+#: ``streams_settings``. Version 7: assignments of Faust groups without standbys.
+VERSION = 7
 _FOLDER = "state"
 #: Key of `ReplayState.positions` for the newest micro-batch that was read of a stream.
 STREAM = -1
