@@ -120,6 +120,33 @@ def test_the_page_never_scrolls_sideways(opened, size) -> None:
 
 
 @SIZES
+@SCHEMES
+def test_axe_finds_nothing_above_minor(opened, size, scheme) -> None:
+    """With a group open and everything unfolded, at both sizes, light and dark."""
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="pip install axe-playwright-python"
+    )
+    page = opened(size, scheme)
+    show(page, "team-05")
+    page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    found = axe.Axe().run(page).response["violations"]
+    assert [(one["id"], one["impact"]) for one in found if one["impact"] != "minor"] == []
+
+
+def test_each_landmark_has_its_own_name(opened) -> None:
+    """A screen reader lists regions by their names; the group's tables are among them."""
+    page = opened()
+    show(page, "team-05")
+    page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    names = page.evaluate(
+        "[...document.querySelectorAll('[role=region], section[aria-label]')]"
+        ".filter(e => e.checkVisibility()).map(e => e.getAttribute('aria-label'))"
+    )
+    assert len(names) > 5
+    assert [name for name in names if names.count(name) > 1] == []
+
+
+@SIZES
 def test_the_tables_of_groups_and_policies_fit_a_desk(opened, size) -> None:
     """At 1400 pixels the two main tables need no scrolling; on a phone they scroll in their box."""
     page = opened(size)

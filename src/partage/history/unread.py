@@ -391,7 +391,7 @@ class UnreadTracker:
             previous: the rebalance before it.
         """
         state = self.state
-        evicted = {c.member for c in generation.causes if c.kind == "expiry"}
+        evicted = {c.member for c in generation.causes if c.member and c.kind == "expiry"}
         if previous is None or not evicted:
             return
         known = {m.id: _client(m) for m in (*previous.last.members, *generation.first.members)}

@@ -434,7 +434,7 @@ def reliability_sentences(run: RunFigures) -> str:
     if run.downtime_estimate is not None:
         parts.append(
             f"Ranges aim at 80{_HARD}% of cases; in recordings with known downtime, "
-            f"57 to 89{_HARD}% of the true values were inside."
+            f"58 to 87{_HARD}% of the rebalances and 8 to 92{_HARD}% of the groups were inside."
         )
     if run.back_tests:
         agreed = sum(one.agrees_with_recording for one in run.back_tests)

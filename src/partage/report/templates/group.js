@@ -59,14 +59,14 @@
       h("i", { class: "solid", style: wide(had - lost) }), h("i", { class: "hatch", style: wide(lost + gained) }));
   };
   const named = (s) => (s.incarnation ? `${s.generation} (incarnation ${s.incarnation + 1})` : String(s.generation));
-  // What each member owned before and after a rebalance.
-  const compared = (data, number) => {
+  // What each member owned before and after a rebalance; `place` is where on the page, for screen readers.
+  const compared = (data, number, place) => {
     const step = records(data.steps)[number];
     const members = records(data.changes).filter((m) => m.step === number);
     const owners = records(data.owners);
     const most = Math.max(1, ...members.map((m) => m.before + m.gained));
     if (!members.length) return h("p", { class: "soft" }, "Each member owns the same partitions before and after.");
-    return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Members before and after generation ${step.generation}` },
+    return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${place}: members before and after generation ${step.generation}` },
       h("table", {}, heads([text("Member"), figure("before"), figure("after"), figure("lost"), figure("gained"), { text: h("span", { class: "hush" }, "change") }]),
         h("tbody", {}, members.map((m) => h("tr", {},
           h("th", { scope: "row" }, h("b", {}, partage.short(m.owner)), " ", h("bdi", {}, owners[m.owner].label)),
@@ -80,7 +80,7 @@
     const s = records(data.steps)[one.step];
     const cheapest = records(one.cheapest);
     return h("article", { class: "card change" },
-      h("h4", {}, `Generation ${named(s)}, ${partage.clock(s.time_ms, 0)} UTC`), why(s), compared(data, one.step),
+      h("h4", {}, `Generation ${named(s)}, ${partage.clock(s.time_ms, 0)} UTC`), why(s), compared(data, one.step, "Worst rebalances"),
       cheapest.length ? h("p", { class: "soft" }, "Least downtime here: ", cheapest.map((p) => `${p.policy} ${p.downtime}`).join("; "), ".") : null);
   });
 
@@ -102,7 +102,7 @@
       back.disabled = number === 0;
       next.disabled = number === all.length - 1;
       partage.pick(chart, s.time_ms);
-      place.replaceChildren(why(s), s.note ? h("p", { class: "soft" }, s.note) : "", compared(data, number));
+      place.replaceChildren(why(s), s.note ? h("p", { class: "soft" }, s.note) : "", compared(data, number, "Selected rebalance"));
     };
     list.addEventListener("change", () => show(Number(list.value)));
     show(data.worst.length ? data.worst[0].step : all.length - 1);
