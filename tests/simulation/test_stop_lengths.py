@@ -68,6 +68,27 @@ def test_a_hand_over_is_as_long_as_the_policys_protocol_makes_it(policy, seconds
     assert sum(row.unread.best for row in rows) == pytest.approx(seconds)
 
 
+@pytest.mark.parametrize(("session_ms", "seconds"), [(6_000, 1.6), (-1, 3.1)])
+def test_a_migrated_group_keeps_the_session_timeout_of_its_classic_members(
+    session_ms, seconds
+) -> None:
+    """Consumer members send none: a hand-over takes the heartbeat of 1.5 s of the time before."""
+    before = replace(member("a", (0, 1)), session_timeout_ms=session_ms)
+    alone = replace(before, session_timeout_ms=-1)
+    both = [replace(member(name, (p,)), session_timeout_ms=-1) for name, p in (("a", 0), ("b", 1))]
+    made = history(
+        (1_000, [before], cause("first")),
+        (5_000, [alone], cause("migration")),
+        (9_000, both, cause("join", "b")),
+    )
+    found = [unread(made[0])]
+    for one in made[1:]:
+        state = replace(one.first, strategy="server:uniform")
+        found.append(unread(replace(one, first=state, last=state, protocol="consumer")))
+    rows = SimulatedHistory(found, topics(t=2)).cumulative("cooperative/cooperative-sticky")
+    assert sum(row.unread.best for row in rows) == pytest.approx(seconds)
+
+
 @pytest.mark.parametrize(("policy", "seconds"), [
     ("cooperative/cooperative-sticky", 0.5), ("consumer/uniform", 2.63), ("own", 1.0),
 ])  # fmt: skip

@@ -123,10 +123,17 @@ class _RebalanceMeans:
     """Mean times without a consumer in one recorded rebalance.
 
     There is a mean for each member, one for all members that left, and one for all others.
+
+    Attributes:
+        by_member: dict from member id to its mean.
+        by_fate: means of members that left (True) and of those that stayed (False).
+        session_ms: the longest session timeout that members sent by then; 0 if none did. Members of
+            the consumer protocol send none.
     """
 
     by_member: dict[str, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
     by_fate: dict[bool, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
+    session_ms: int = 0
 
 
 class RecordedLengths:
@@ -149,9 +156,12 @@ class RecordedLengths:
 
     def add_rebalance(self, rebalance: RecordedRebalance) -> None:
         """Add the recorded intervals without a consumer of the next rebalance, in order of time."""
+        sent = max((m.session_timeout_ms for m in rebalance.generation.first.members), default=0)
+        session_ms = sent if sent > 0 else self._newest_means.session_ms
         if not rebalance.is_follow_up:
             self._newest_means = _RebalanceMeans()
         members, newest = _ids(rebalance), self._newest_means
+        newest.session_ms = session_ms
         self._means[rebalance.generation.generation_number] = newest
         while len(self._means) > _MOST_KEPT:
             del self._means[next(iter(self._means))]
@@ -243,7 +253,7 @@ class StopLengths:
         longest_ms = max(timeouts, default=0)
         recorded = self._find_recorded_length(stopped_partition, rebalance, means)
         if stopped_partition.protocol == COOPERATIVE:
-            return _estimate_cooperative_handover(longest_ms, recorded)
+            return _estimate_cooperative_handover(means.session_ms or longest_ms, recorded)
         if stopped_partition.protocol is not None:
             return _estimate_consumer_handover(self._server_session_ms)
         return recorded or _estimate_by_model(
