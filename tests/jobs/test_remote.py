@@ -11,6 +11,7 @@ from tests.support.wire_samples import ROOT
 from partage.capture.manifest import CaptureManifest, CapturePart
 from partage.errors import InvalidCaptureError
 from partage.jobs.replay.capture import open_capture, read_context, with_remote_files
+from partage.jobs.streams_capture import topic_sizes
 
 pytestmark = pytest.mark.spark
 
@@ -33,6 +34,24 @@ def test_a_remote_capture_has_its_metadata_and_markers(spark, tmp_path: Path) ->
         assert read_context(there.beside) == read_context(folder)
         assert there.table is not None
         assert there.table.read_data_frame(spark).count() == here.records
+
+
+def test_a_remote_capture_has_the_sizes_of_changelogs(spark, tmp_path: Path, monkeypatch) -> None:
+    """Sizes of stores come from ``topics.parquet``, as in a local capture; a larger file is a note."""
+    folder = tmp_path / "capture"
+    shutil.copytree(SAMPLE, folder)
+    sizes = topic_sizes(folder, suffix="-changelog")
+    assert sizes
+    with with_remote_files(spark, open_capture(folder.as_uri())) as there:
+        assert there.beside is not None
+        assert topic_sizes(there.beside, suffix="-changelog") == sizes
+        assert there.notes == ()
+    monkeypatch.setattr("partage.jobs.replay.capture._LARGEST_TOPICS", 1_000)
+    with with_remote_files(spark, open_capture(folder.as_uri())) as there:
+        assert there.beside is not None
+        assert topic_sizes(there.beside) == {}
+        (note,) = there.notes
+        assert note.startswith(f"{folder.as_uri()}/topics.parquet has ")
 
 
 def test_files_beside_a_remote_table_count(spark, tmp_path: Path) -> None:

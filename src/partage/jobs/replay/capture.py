@@ -463,9 +463,12 @@ def _moves(path: Path) -> dict[int, tuple[CoordinatorMove, ...]]:
 
 
 _RECORDS, _BATCHES = "consumer_offsets.parquet", "batches.parquet"
+_TOPICS = "topics.parquet"
 _SMALL = (MANIFEST, "cluster.jsonl", "cluster-config.json")
 #: Tables of a capture that are no records of the group log.
-_OTHERS = {_BATCHES, "topics.parquet"}
+_OTHERS = {_BATCHES, _TOPICS}
+#: The largest ``topics.parquet`` in bytes that the driver downloads: it only gives sizes of stores.
+_LARGEST_TOPICS = 1 << 30
 
 
 @contextmanager
@@ -506,8 +509,9 @@ def with_remote_files(spark: SparkSession, capture: Capture) -> Iterator[Capture
         try:
             states, batches, notes = read_metadata(local)
             found = replace(
-                capture, table=records, states=states, batches=batches, notes=notes, beside=local
-            )
+                capture, table=records, states=states, batches=batches,
+                notes=(*notes, *remote.notes), beside=local,
+            )  # fmt: skip
         except InvalidCaptureError as e:
             raise InvalidCaptureError(str(e).replace(str(local), remote.where)) from None
         yield found
@@ -522,6 +526,7 @@ class _RemoteCapture:
 
     Attributes:
         where: the folder that contains the metadata files.
+        notes: messages for the user about files that were not downloaded.
 
     Raises:
         InvalidCaptureError: the address has no file or folder.
@@ -539,6 +544,7 @@ class _RemoteCapture:
         above = self._address.rpartition("/")[0]
         self.where = self._address if self._is_folder else above
         self._places = [self._address, above] if self._is_folder else [above]
+        self.notes: list[str] = []
 
     def _exists(self, address: str) -> bool:
         return bool(self._files.exists(self._path(address)))
@@ -558,11 +564,19 @@ class _RemoteCapture:
             (local / _BATCHES).mkdir()
             for one in manifest.parts:
                 self._copy(f"{_BATCHES}/{one.file_name}", local / _BATCHES / one.file_name)
+        self._copy(_TOPICS, local / _TOPICS, _LARGEST_TOPICS)
         return self._records_table(manifest)
 
-    def _copy(self, name: str, to: Path) -> None:
+    def _copy(self, name: str, to: Path, most_bytes: int | None = None) -> None:
         for place in self._places:
             if self._exists(f"{place}/{name}"):
+                size = self._files.getContentSummary(self._path(f"{place}/{name}")).getLength()
+                if most_bytes is not None and size > most_bytes:
+                    self.notes.append(
+                        f"{place}/{name} has {size:,} bytes and is not downloaded (limit "
+                        f"{most_bytes:,}): sizes of stores come from offsets."
+                    )
+                    return
                 # The last flag leaves out the checksum files that Hadoop writes locally.
                 source, target = self._path(f"{place}/{name}"), self._path(to.as_uri())
                 self._files.copyToLocalFile(False, source, target, True)
