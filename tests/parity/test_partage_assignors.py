@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from functools import partial
 from typing import Any
 
 import pytest
@@ -199,4 +200,56 @@ def test_large_groups_get_the_plan_of_python(java, parity_n) -> None:
         return next_round(rng, problem, assignment)
 
     wanted = max(parity_n // 100, 4)
+    assert compare_rounds(java, strategy, decided, made, followed, wanted, rng) >= 2
+
+
+def group_beyond_cyclic_exchanges(rng: random.Random) -> dict[str, Any]:
+    """A group with equal subscriptions that is too large for the exact spread of topics.
+
+    The jar then reads only the previous targets that change.
+    """
+    members, count = rng.choice([(260, 110), (300, 100), (520, 60)])
+    topics = [
+        {"name": f"t{t}", "id": topic_id(rng, "random", t), "n": rng.choice([1, 2, 5, 9])}
+        for t in range(count)
+    ]
+    rack = rng.choice([{}, {"rack": "a"}])
+    listed = [
+        {"id": f"c{rng.choice(['', 'é', 'Ł'])}{rng.getrandbits(40)}", "topics": [t["name"] for t in topics]} | rack
+        for _ in range(members)
+    ]  # fmt: skip
+    return {"topics": topics, "members": listed}
+
+
+def damaged(rng: random.Random, problem: dict[str, Any]) -> dict[str, Any]:
+    """The same group with a few targets that lost a partition, or have one that is not theirs."""
+    for member in rng.sample(problem["members"], min(3, len(problem["members"]))):
+        target = member.get("target")
+        if not target:
+            continue
+        what = rng.choice(["lose", "lose", "claim", "invent", "foreign topic"])
+        if what == "lose":
+            target.pop()
+        elif what == "claim":
+            other = rng.choice(problem["members"]).get("target") or target
+            member["target"] = [one for one in target if one[0] != other[0][0]] + [other[0]]
+        elif what == "invent":
+            target[0] = [target[0][0], [*target[0][1], 99]]
+        else:
+            target.append([topic_id(rng, "random", 7), [0]])
+    return problem
+
+
+def test_targets_that_stay_unread_give_the_plan_of_python(java, parity_n) -> None:
+    """Large groups with equal subscriptions: valid targets, lost partitions and false claims."""
+    rng = random.Random("jar unread")
+    strategy = "server:partage-optimal"
+
+    def followed(problem, assignment):
+        following = next_round(rng, problem, assignment)
+        return damaged(rng, following) if rng.random() < 0.3 else following
+
+    wanted = max(parity_n // 100, 12)
+    made = partial(group_beyond_cyclic_exchanges, rng)
+    decided = partial(ours, strategy)
     assert compare_rounds(java, strategy, decided, made, followed, wanted, rng) >= 2

@@ -79,11 +79,11 @@ final class CoordinatorGroup {
         }
     }
 
-    private final Topics topics;
+    private final TopicIds.TopicResolver topics;
     private final Map<String, MemberSubscriptionAndAssignmentImpl> members = new HashMap<>();
     private final Map<Uuid, Map<Integer, String>> owners = new HashMap<>();
 
-    CoordinatorGroup(Topics topics) {
+    CoordinatorGroup(TopicIds.TopicResolver topics) {
         this.topics = topics;
     }
 

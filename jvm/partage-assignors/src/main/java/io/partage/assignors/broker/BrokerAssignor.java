@@ -21,8 +21,8 @@ abstract class BrokerAssignor implements ConsumerGroupPartitionAssignor {
 
     private final Logger log = LoggerFactory.getLogger(getClass());
 
-    /** Returns the place of each row's owner. */
-    abstract int[] owners(BrokerGroup group);
+    /** Returns the new targets of all members. */
+    abstract GroupAssignment plan(BrokerGroup group);
 
     @Override
     public final GroupAssignment assign(GroupSpec spec, SubscribedTopicDescriber describer) {
@@ -33,7 +33,7 @@ abstract class BrokerAssignor implements ConsumerGroupPartitionAssignor {
                     + "members keep their partitions.", group.partitions, group.members.length, MOST_PARTITIONS);
                 return previous(spec);
             }
-            return group.assignment(owners(group));
+            return plan(group);
         } catch (RuntimeException | StackOverflowError | OutOfMemoryError e) {
             log.warn("{} cannot plan this group of {} members: {}. {} assigns it.",
                 name(), spec.memberIds().size(), e.toString(), UNIFORM);

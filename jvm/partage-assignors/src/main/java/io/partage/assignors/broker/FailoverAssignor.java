@@ -6,6 +6,7 @@ import java.util.HashMap;
 import java.util.Map;
 import org.apache.kafka.common.Configurable;
 import org.apache.kafka.common.config.ConfigException;
+import org.apache.kafka.coordinator.group.api.assignor.GroupAssignment;
 
 /**
  * The priority failover assignor in the group coordinator: each topic goes to the subscriber with the
@@ -49,7 +50,7 @@ public final class FailoverAssignor extends BrokerAssignor implements Configurab
     }
 
     @Override
-    int[] owners(BrokerGroup group) {
+    GroupAssignment plan(BrokerGroup group) {
         int[] best = new int[group.counts.length];
         Arrays.fill(best, -1);
         for (int m = 0; m < group.members.length; m++) {
@@ -64,7 +65,7 @@ public final class FailoverAssignor extends BrokerAssignor implements Configurab
         for (int t = 0; t < best.length; t++) {
             Arrays.fill(owner, first[t], first[t + 1], best[t]);
         }
-        return owner;
+        return group.assignment(owner);
     }
 
     private boolean outranks(BrokerGroup group, int one, int other) {

@@ -1,6 +1,7 @@
 package io.partage.assignors.broker;
 
 import io.partage.assignors.core.FairPlan;
+import org.apache.kafka.coordinator.group.api.assignor.GroupAssignment;
 
 /**
  * KIP-49's fair assignor in the group coordinator: the most constrained topics first, each partition to
@@ -17,8 +18,8 @@ public final class FairAssignor extends BrokerAssignor {
     }
 
     @Override
-    int[] owners(BrokerGroup group) {
-        return fairOwners(group);
+    GroupAssignment plan(BrokerGroup group) {
+        return group.assignment(fairOwners(group));
     }
 
     static int[] fairOwners(BrokerGroup group) {

@@ -1,9 +1,11 @@
 package io.partage.assignors.broker;
 
 import io.partage.assignors.core.CountBalance;
+import io.partage.assignors.core.RackSets;
 import java.util.Map;
 import org.apache.kafka.common.Configurable;
 import org.apache.kafka.common.config.ConfigException;
+import org.apache.kafka.coordinator.group.api.assignor.GroupAssignment;
 
 /**
  * Partage's optimal assignor in the group coordinator: most even loads, fewest rack mismatches, fewest
@@ -45,8 +47,12 @@ public final class OptimalAssignor extends BrokerAssignor implements Configurabl
     }
 
     @Override
-    int[] owners(BrokerGroup group) {
-        return CountBalance.assign(group.problem(useRacks), mostWork);
+    GroupAssignment plan(BrokerGroup group) {
+        String[] rackOf = useRacks ? group.racksOfMembers() : null;
+        RackSets racks = rackOf == null ? null : group.racksOfRows();
+        GroupAssignment found = racks == null || racks.isEmpty() ? ChangedTargets.assignment(group) : null;
+        return found != null ? found
+            : group.assignment(CountBalance.assign(group.problem(rackOf, racks), mostWork));
     }
 
     private static long positive(Object value) {

@@ -7,9 +7,9 @@ import java.util.NoSuchElementException;
 
 /** An immutable set of partition numbers of one topic: a slice of a sorted array, without boxed numbers. */
 final class PartitionSet extends AbstractSet<Integer> {
-    private final int[] numbers;
-    private final int begin;
-    private final int end;
+    final int[] numbers;
+    final int begin;
+    final int end;
 
     /** Uses the numbers from {@code begin} to {@code end - 1}, which ascend and do not change any more. */
     PartitionSet(int[] numbers, int begin, int end) {

@@ -1,5 +1,6 @@
 package io.partage.assignors.core;
 
+import io.partage.assignors.core.Ints.IntList;
 import java.util.Arrays;
 
 /**
@@ -27,11 +28,15 @@ public final class CountBalance {
         if (problem.rows == 0 || problem.members == 0) {
             return problem.keeper.clone();
         }
+        if (problem.isUniform()) {
+            int[] owner = balanceEquivalent(problem, Ints.range(problem.members));
+            return TopicSpread.spread(problem, owner, new PartitionClasses(problem));
+        }
         SubscriptionClasses subscriptions = new SubscriptionClasses(problem);
         PartitionClasses classes = new PartitionClasses(problem, subscriptions);
         int[] owner;
         if (classes.topicClass.length <= 1 && classes.groups <= 1 && problem.contested.length == 0) {
-            owner = balanceEquivalent(problem, subscriptions);
+            owner = balanceEquivalent(problem, membersOf(subscriptions));
         } else {
             owner = balanceByFlow(problem, subscriptions, classes, most);
         }
@@ -221,6 +226,75 @@ public final class CountBalance {
         return turn[arc] < turn[other] || turn[arc] == turn[other] && arc < other;
     }
 
+    /** Returns how many of the rows each place owns in that plan, given how many it owned before. */
+    private static int[] quotas(int rows, int[] has, int[] place) {
+        int base = rows / place.length;
+        int extra = rows % place.length;
+        int most = 0;
+        for (int m : place) {
+            most = Math.max(most, has[m]);
+        }
+        int[] fewer = new int[place.length];
+        for (int i = 0; i < fewer.length; i++) {
+            fewer[i] = most - has[place[i]];
+        }
+        int[] order = Ints.stableOrder(fewer, most + 1);
+        int[] quota = new int[has.length];
+        for (int i = 0; i < order.length; i++) {
+            quota[place[order[i]]] = base + (i < extra ? 1 : 0);
+        }
+        return quota;
+    }
+
+    /**
+     * Returns the places whose number of rows changes in a group of equivalent members and rows, where
+     * each row has at most one owner.
+     *
+     * <p>The plan of the others is what they owned. {@link #assignPart} plans the rest.
+     *
+     * @param has how many rows each place owned
+     */
+    public static int[] changedMembers(int rows, int[] has) {
+        int[] quota = quotas(rows, has, Ints.range(has.length));
+        IntList changed = new IntList();
+        for (int m = 0; m < has.length; m++) {
+            if (has[m] != quota[m]) {
+                changed.add(m);
+            }
+        }
+        return changed.toArray();
+    }
+
+    /**
+     * Returns whether {@link #assignPart} gives the plan of {@link #assign}: topics are spread by local
+     * search only, which concerns no other members.
+     */
+    public static boolean isPlannedInParts(int[] counts, int members) {
+        return !CyclicExchange.isPossible(counts, members);
+    }
+
+    /**
+     * Returns the place of each row's owner in a part of a group of equivalent members and rows: the
+     * {@link #changedMembers}, what they owned, and the rows without owner.
+     *
+     * @param wholeGroup members of the whole group
+     */
+    public static int[] assignPart(GroupProblem part, int wholeGroup) {
+        int[] owner = balanceEquivalent(part, Ints.range(part.members));
+        return TopicSpread.spreadLocally(part, owner, wholeGroup);
+    }
+
+    /** Returns the places of the members that subscribe to a topic with partitions. */
+    private static int[] membersOf(SubscriptionClasses subscriptions) {
+        IntList places = new IntList();
+        for (int m = 0; m < subscriptions.member.length; m++) {
+            if (subscriptions.member[m] >= 0) {
+                places.add(m);
+            }
+        }
+        return places.toArray();
+    }
+
     private static int[] picked(int[] values, int[] order) {
         int[] out = new int[order.length];
         for (int i = 0; i < order.length; i++) {
@@ -245,35 +319,18 @@ public final class CountBalance {
      *
      * <p>Each member owns the average, rounded down, or one more; members that owned the most keep
      * the most.
+     *
+     * @param place the members with a subscription
      */
-    private static int[] balanceEquivalent(GroupProblem problem, SubscriptionClasses subscriptions) {
-        int[] place = new int[problem.members];
-        int count = 0;
-        for (int m = 0; m < place.length; m++) {
-            if (subscriptions.member[m] >= 0) {
-                place[count++] = m;
-            }
-        }
-        place = Arrays.copyOf(place, count);
+    private static int[] balanceEquivalent(GroupProblem problem, int[] place) {
         int[] owner = problem.keeper.clone();
-        int base = problem.rows / count;
-        int extra = problem.rows % count;
         int[] has = new int[problem.members];
-        int most = 0;
         for (int m : owner) {
             if (m >= 0) {
-                most = Math.max(most, ++has[m]);
+                has[m]++;
             }
         }
-        int[] fewer = new int[count];
-        for (int i = 0; i < count; i++) {
-            fewer[i] = most - has[place[i]];
-        }
-        int[] order = Ints.stableOrder(fewer, most + 1);
-        int[] quota = new int[problem.members];
-        for (int i = 0; i < count; i++) {
-            quota[place[order[i]]] = base + (i < extra ? 1 : 0);
-        }
+        int[] quota = quotas(problem.rows, has, place);
         int[] met = new int[problem.members];
         for (int row = 0; row < owner.length; row++) {
             if (owner[row] >= 0 && met[owner[row]]++ >= quota[owner[row]]) {

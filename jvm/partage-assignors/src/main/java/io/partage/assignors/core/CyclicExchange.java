@@ -46,12 +46,7 @@ final class CyclicExchange {
 
     /** Returns the owners of the most even spread; beyond the limits they are no worse than given. */
     static int[] spread(GroupProblem problem, int[] owner, PartitionClasses classes, long excess) {
-        int fewestItems = 0;
-        for (int count : problem.counts) {
-            fewestItems += count > 0 ? 1 : 0;
-        }
-        // Each topic has an item at least: sorting the rows would be in vain.
-        if (2L * (fewestItems + problem.topics) * problem.members > MOST_ARCS) {
+        if (!isPossible(problem.counts, problem.members) || haveTooManyKeepers(problem)) {
             return owner;
         }
         CyclicExchange search = new CyclicExchange(problem, owner.clone());
@@ -70,6 +65,31 @@ final class CyclicExchange {
             }
         }
         return search.owner;
+    }
+
+    /** Returns whether the network of so many partitions by topic may be small enough. */
+    static boolean isPossible(int[] counts, int members) {
+        // Each topic has an item at least.
+        int fewestItems = 0;
+        for (int count : counts) {
+            fewestItems += count > 0 ? 1 : 0;
+        }
+        return 2L * (fewestItems + counts.length) * members <= MOST_ARCS;
+    }
+
+    /** Returns whether the pairs of topic and keeper, each of which is an item at least, are too many. */
+    private static boolean haveTooManyKeepers(GroupProblem problem) {
+        long most = MOST_ARCS / 2 / problem.members - problem.topics;
+        // The last topic that has each keeper; keepers begin at -2.
+        int[] last = new int[problem.members + 2];
+        Arrays.fill(last, -1);
+        int pairs = 0;
+        for (int row = 0; row < problem.rows && pairs <= most; row++) {
+            int keeper = problem.keeper[row] + 2;
+            pairs += last[keeper] == problem.topicOf[row] ? 0 : 1;
+            last[keeper] = problem.topicOf[row];
+        }
+        return pairs > most;
     }
 
     /** Groups the rows into items, sorted by topic, class and claimants; returns each item's first row. */

@@ -24,6 +24,11 @@ public final class GroupProblem {
             this.column = column;
             this.cost = cost;
         }
+
+        /** Returns whether all partitions cost all members the same. */
+        boolean isUniform() {
+            return cost.length == 1 && cost[0].length == 1;
+        }
     }
 
     final int members;
@@ -84,7 +89,7 @@ public final class GroupProblem {
         }
         isHomogeneous = topicsOf.length == 1 && topicsOf[0].length == topics;
         wanted = new BitSet[topicsOf.length];
-        for (int s = 0; s < topicsOf.length; s++) {
+        for (int s = 0; s < topicsOf.length && !isHomogeneous; s++) {
             wanted[s] = new BitSet(topics);
             for (int t : topicsOf[s]) {
                 wanted[s].set(t);
@@ -112,6 +117,11 @@ public final class GroupProblem {
 
     boolean subscribes(int place, int topic) {
         return isHomogeneous || wanted[subscription[place]].get(topic);
+    }
+
+    /** Returns whether all partitions are equivalent, and all members; disputed claims count. */
+    boolean isUniform() {
+        return isHomogeneous && contested.length == 0 && (racks == null || racks.isUniform());
     }
 
     int ownedRows() {

@@ -19,6 +19,7 @@ final class OwnerSwaps {
     private final int[] rows;
     /** Topic of each of the rows. */
     private final int[] topicOf;
+    private final TopicCounts counts;
     /** The same, numbered by first occurrence. */
     private final int[] topic;
     /** The members that own the rows, ascending. */
@@ -30,17 +31,19 @@ final class OwnerSwaps {
     /** Twice the gain of a pair of members, plus 1; 0 if it is not known. Null if there are too many pairs. */
     private final int[] remembered;
 
-    private OwnerSwaps(int[] topicOfRow, int[] counts, int members, int[] owner, int[] rows) {
+    private OwnerSwaps(GroupProblem problem, TopicCounts counts, int[] owner, int[] rows) {
         this.rows = rows;
+        this.counts = counts;
+        int members = problem.members;
         topicOf = new int[rows.length];
         topic = new int[rows.length];
         int[] key = new int[rows.length];
-        int[] number = new int[counts.length / members];
+        int[] number = new int[problem.topics];
         int[] first = new int[rows.length];
         int topics = 0;
         for (int i = 0; i < rows.length; i++) {
             key[i] = owner[rows[i]];
-            topicOf[i] = topicOfRow[rows[i]];
+            topicOf[i] = problem.topicOf[rows[i]];
             if (number[topicOf[i]] == 0) {
                 first[topics++] = topicOf[i];
                 number[topicOf[i]] = topics;
@@ -62,7 +65,7 @@ final class OwnerSwaps {
         for (int a = 0; a < size; a++) {
             owned[a] = Arrays.copyOfRange(order, begin[owners[a]], begin[owners[a] + 1]);
             for (int t = 0; t < topics; t++) {
-                has[a][t] = counts[first[t] * members + owners[a]];
+                has[a][t] = counts.of(first[t], owners[a]);
             }
         }
         remembered = (long) size * size > MOST_REMEMBERED ? null : new int[size * size];
@@ -71,11 +74,11 @@ final class OwnerSwaps {
     /**
      * Swaps owners of the rows.
      *
-     * @param counts partitions by topic and member (topic * members + member), kept up to date
+     * @param counts partitions by topic and member, kept up to date
      * @param owner the owner of each row, which changes
      */
-    static void run(int[] topicOfRow, int[] counts, int members, int[] owner, int[] rows) {
-        OwnerSwaps swaps = new OwnerSwaps(topicOfRow, counts, members, owner, rows);
+    static void run(GroupProblem problem, TopicCounts counts, int[] owner, int[] rows) {
+        OwnerSwaps swaps = new OwnerSwaps(problem, counts, owner, rows);
         int compared = 0;
         for (int exchange = 0; exchange < MOST_EXCHANGES && compared <= MOST_COMPARED; exchange++) {
             int most = 2;
@@ -95,7 +98,7 @@ final class OwnerSwaps {
             if (bestA < 0) {
                 return;
             }
-            swaps.swap(counts, members, owner, bestA, bestB);
+            swaps.swap(owner, bestA, bestB);
         }
     }
 
@@ -122,7 +125,7 @@ final class OwnerSwaps {
     }
 
     /** Exchanges the rows of two members that gain the most, the first ones if several do. */
-    private void swap(int[] counts, int members, int[] owner, int a, int b) {
+    private void swap(int[] owner, int a, int b) {
         int x = owned[a][0];
         for (int i : owned[a]) {
             x = more(i, a, b) > more(x, a, b) ? i : x;
@@ -131,8 +134,8 @@ final class OwnerSwaps {
         for (int i : owned[b]) {
             y = more(i, a, b) < more(y, a, b) ? i : y;
         }
-        give(counts, members, owner, x, a, b);
-        give(counts, members, owner, y, b, a);
+        give(owner, x, a, b);
+        give(owner, y, b, a);
         replace(owned[a], x, y);
         replace(owned[b], y, x);
         if (remembered != null) {
@@ -150,11 +153,11 @@ final class OwnerSwaps {
         return has[one][topic[i]] - has[other][topic[i]];
     }
 
-    private void give(int[] counts, int members, int[] owner, int i, int from, int to) {
+    private void give(int[] owner, int i, int from, int to) {
         has[from][topic[i]]--;
         has[to][topic[i]]++;
-        counts[topicOf[i] * members + owners[from]]--;
-        counts[topicOf[i] * members + owners[to]]++;
+        counts.add(topicOf[i], owners[from], -1);
+        counts.add(topicOf[i], owners[to], 1);
         owner[rows[i]] = owners[to];
     }
 

@@ -21,6 +21,18 @@ final class PartitionClasses {
     /** Rack cost by profile and column. */
     final int[][] cost;
 
+    /** Makes the only class and the only group of a problem whose partitions and members are equivalent. */
+    PartitionClasses(GroupProblem problem) {
+        ofRow = new int[problem.rows];
+        topicClass = new int[1];
+        profile = new int[1];
+        group = new int[problem.members];
+        groups = 1;
+        memberClass = new int[1];
+        column = new int[1];
+        cost = problem.racks == null ? new int[1][1] : problem.racks.cost;
+    }
+
     PartitionClasses(GroupProblem problem, SubscriptionClasses classes) {
         if (problem.racks == null) {
             ofRow = new int[problem.rows];

@@ -22,8 +22,16 @@ public final class RackSets {
         setOf = new int[rows];
     }
 
+    /** Returns whether no row has a replica with a known rack. */
+    public boolean isEmpty() {
+        return sets.size() == 1;
+    }
+
     /** Stores the racks of a row's replicas. */
     public void put(int row, Set<String> racks) {
+        if (racks.isEmpty()) {
+            return;
+        }
         Integer known = number.get(racks);
         if (known == null) {
             known = sets.size();

@@ -28,6 +28,9 @@ final class Racks {
     }
 
     static RackCosts costs(String[] rackOf, RackSets racksOf) {
+        if (racksOf.isEmpty()) {
+            return new RackCosts(new int[racksOf.setOf.length], new int[rackOf.length], new int[1][1]);
+        }
         Map<String, Integer> memberRack = numbered(Arrays.asList(rackOf));
         Set<String> names = new HashSet<>();
         racksOf.sets.forEach(names::addAll);

@@ -19,8 +19,9 @@ final class TopicSpread {
     private final GroupProblem problem;
     private final int[] alike;
     private final int members;
-    /** Rows of each topic that each place owns: topic * members + place. */
-    private int[] counts;
+    private TopicCounts counts;
+    /** How far the plan is from the most even spread; -1 if the problem is too large. */
+    private long excess;
 
     private TopicSpread(GroupProblem problem, int[] alike) {
         this.problem = problem;
@@ -32,7 +33,9 @@ final class TopicSpread {
     static int[] spread(GroupProblem problem, int[] owner, PartitionClasses classes) {
         TopicSpread search = new TopicSpread(problem, classes.ofRow);
         if (problem.formerRow.length > 0) {
-            return search.exchanged(search.returnedToFormer(owner));
+            int[] returned = search.returnedToFormer(owner);
+            search.excess = excess(problem, returned);
+            return search.exchanged(returned);
         }
         if (Arrays.equals(problem.keeper, owner)) {
             return owner;
@@ -41,13 +44,30 @@ final class TopicSpread {
         if (before <= 0) {
             return owner;
         }
+        search.excess = before;
         int[] out = search.exchanged(owner);
-        long after = out == owner ? before : excess(problem, out);
-        int[] best = after < before ? out : owner;
-        if (Math.min(before, after) == 0) {
-            return best;
+        int[] best = search.excess < before ? out : owner;
+        long least = Math.min(before, search.excess);
+        return least == 0 ? best : CyclicExchange.spread(problem, best, classes, least);
+    }
+
+    /**
+     * Returns the owners after the exchanges in a part of a group.
+     *
+     * <p>How far the whole group is from the most even spread does not matter: without a better exchange
+     * the owners stay.
+     *
+     * @param wholeGroup members of the whole group
+     */
+    static int[] spreadLocally(GroupProblem part, int[] owner, int wholeGroup) {
+        if ((long) part.topics * wholeGroup > MOST_PAIRS) {
+            return owner;
         }
-        return CyclicExchange.spread(problem, best, classes, Math.min(before, after));
+        TopicSpread search = new TopicSpread(part, new int[part.rows]);
+        long before = excess(part, owner);
+        search.excess = before;
+        int[] out = before <= 0 ? owner : search.exchanged(owner);
+        return search.excess < before ? out : owner;
     }
 
     /**
@@ -93,14 +113,18 @@ final class TopicSpread {
         return Math.floorDiv(sum, 2);
     }
 
-    private static int[] counted(GroupProblem problem, int[] owner) {
-        int[] counts = new int[problem.topics * problem.members];
+    /** Marks the members that an exchange may concern: owners of loose partitions, and their keepers. */
+    private boolean[] concerned(int[] owner, boolean[] stays) {
+        boolean[] out = new boolean[members];
         for (int row = 0; row < owner.length; row++) {
-            if (owner[row] >= 0) {
-                counts[problem.topicOf[row] * problem.members + owner[row]]++;
+            if (!stays[row] && owner[row] >= 0) {
+                out[owner[row]] = true;
+                if (problem.keeper[row] >= 0) {
+                    out[problem.keeper[row]] = true;
+                }
             }
         }
-        return counts;
+        return out;
     }
 
     /** Exchanges partitions between members, so that topics are spread more evenly. */
@@ -124,11 +148,11 @@ final class TopicSpread {
         if (loose <= 1 || loose > MOST_ROWS) {
             return owner;
         }
-        long before = excess(problem, owner);
-        counts = counted(problem, owner);
+        counts = new TopicCounts(problem, owner, concerned(owner, stays));
+        long squares = counts.sumOfSquares();
         int[] out = owner.clone();
         for (int pass = 0; pass < MOST_PASSES; pass++) {
-            if (before <= 0 || !tradeTopics(out)) {
+            if (excess <= 0 || !tradeTopics(out)) {
                 break;
             }
         }
@@ -158,6 +182,7 @@ final class TopicSpread {
             }
             first = end;
         }
+        excess += (counts.sumOfSquares() - squares) / 2;
         return out;
     }
 
@@ -218,14 +243,14 @@ final class TopicSpread {
             for (int k = first[n]; k < first[n + 1]; k++) {
                 int row = rows.values[order[k]];
                 if (alike[row] == alike[q] && owner[row] == n) {
-                    int more = more(topic[row], n, m);
+                    int more = counts.difference(topic[row], n, m);
                     if (r < 0 || more > most) {
                         r = row;
                         most = more;
                     }
                 }
             }
-            if (r >= 0 && most - more(topic[q], n, m) > 2) {
+            if (r >= 0 && most - counts.difference(topic[q], n, m) > 2) {
                 changed = true;
                 swap(owner, q, r);
             }
@@ -233,19 +258,14 @@ final class TopicSpread {
         return changed;
     }
 
-    /** Returns how many more rows of a topic one member has than another. */
-    private int more(int topic, int one, int other) {
-        return counts[topic * members + one] - counts[topic * members + other];
-    }
-
     /** Exchanges the owners of two rows. */
     private void swap(int[] owner, int x, int y) {
         int a = owner[x];
         int b = owner[y];
-        counts[problem.topicOf[x] * members + a]--;
-        counts[problem.topicOf[x] * members + b]++;
-        counts[problem.topicOf[y] * members + b]--;
-        counts[problem.topicOf[y] * members + a]++;
+        counts.add(problem.topicOf[x], a, -1);
+        counts.add(problem.topicOf[x], b, 1);
+        counts.add(problem.topicOf[y], b, -1);
+        counts.add(problem.topicOf[y], a, 1);
         owner[x] = b;
         owner[y] = a;
     }
@@ -267,7 +287,7 @@ final class TopicSpread {
             return;
         }
         for (int row : rows) {
-            counts[problem.topicOf[row] * members + owner[row]]--;
+            counts.add(problem.topicOf[row], owner[row], -1);
         }
         boolean[] fixed = new boolean[rows.length];
         for (int i = 0; i < problem.formerRow.length; i++) {
@@ -277,7 +297,7 @@ final class TopicSpread {
                 fixed[at] = true;
                 owner[rows[at]] = place;
                 quota[place]--;
-                counts[problem.topicOf[rows[at]] * members + place]++;
+                counts.add(problem.topicOf[rows[at]], place, 1);
             }
         }
         IntList free = new IntList();
@@ -290,21 +310,20 @@ final class TopicSpread {
         }
         for (int i = 0; i < free.size; i++) {
             int row = free.values[i];
-            int[] of = counts;
-            int topic = problem.topicOf[row] * members;
+            int topic = problem.topicOf[row];
             int best = -1;
             for (int m : who) {
-                if (quota[m] > 0 && (best < 0 || of[topic + m] < of[topic + best]
-                        || of[topic + m] == of[topic + best] && quota[m] > quota[best])) {
+                int more = quota[m] == 0 || best < 0 ? 0 : counts.difference(topic, m, best);
+                if (quota[m] > 0 && (best < 0 || more < 0 || more == 0 && quota[m] > quota[best])) {
                     best = m;
                 }
             }
             owner[row] = best;
             quota[best]--;
-            counts[topic + best]++;
+            counts.add(topic, best, 1);
         }
         if (severalTopics) {
-            OwnerSwaps.run(problem.topicOf, counts, members, owner, free.toArray());
+            OwnerSwaps.run(problem, counts, owner, free.toArray());
         }
     }
 }
