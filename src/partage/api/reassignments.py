@@ -22,6 +22,7 @@ from partage.model.replicas import RANKS
 from partage.replicas.moves import ReplicaMoves
 from partage.solve.replicas.bounds import find_dual_prices
 from partage.solve.replicas.disks import disk_prices, place_on_disks
+from partage.solve.replicas.disjunctive import find_split_prices, place_large_partitions
 from partage.solve.replicas.diving import plan_by_diving
 from partage.solve.replicas.dual import DualPlan, solve_dual
 from partage.solve.replicas.exact import (
@@ -394,14 +395,23 @@ def _improve_by_dual(
         return plan, verdict
     name = _moved_bytes_key(verdict.figures)
     start = plan.prices.get(name, np.zeros(task.low.shape))
-    found = solve_dual(task, verdict.figures, start, plan.replica)
+    large = place_large_partitions(task, verdict.figures)
+    if large is None:
+        found, imbalance = solve_dual(task, verdict.figures, start, plan.replica), verdict.figures
+    else:
+        imbalance = large.max_imbalance
+        found = solve_dual(task, imbalance, large.prices, plan.replica, large.brokers)
     if found is None:
         return plan, verdict
     prices = {name: found.prices, "moved": found.prices}
     plan, verdict = _add_better_prices(task, plan, verdict, prices)
-    found = plan_by_diving(task, verdict.figures, found, [plan.replica])
+    found = plan_by_diving(task, imbalance, found, [plan.replica])
     plan, verdict = _choose_better_plan(task, plan, verdict, improve_placement(task, found.replica))
-    return _fix_and_optimise(task, plan, verdict, found)
+    plan, verdict = _fix_and_optimise(task, plan, verdict, found)
+    if large is None:
+        return plan, verdict
+    priced = replace(plan, split_prices=find_split_prices(task, verdict.figures))
+    return priced, judge_replicas(task, priced)
 
 
 def _is_near_bound(verdict: ReplicaVerdict, cost: str, reachable: float) -> bool:

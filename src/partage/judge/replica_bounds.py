@@ -37,7 +37,9 @@ from partage.judge.rack_breaches import RackMinima
 from partage.model import NewReplicas, ReplicaTask
 from partage.model.replicas import KINDS, LEAVE, RANKS, STAY, Disks
 
-__all__ = ["MOVES", "leader_imbalance_bound", "plan_cost_bound"]
+__all__ = [
+    "MOVES", "CheapestReplicas", "imbalance_allowance", "leader_imbalance_bound", "plan_cost_bound",
+]  # fmt: skip
 
 #: Figures of what is copied; all others come before them.
 MOVES = ("between brokers", "moved")
@@ -88,8 +90,8 @@ def plan_cost_bound(
     total = -math.fsum(terms.ravel().tolist())
     size = float(np.abs(terms).sum())
     for k, kind in enumerate(KINDS):
-        total -= _imbalance_allowance(name, kind, prices[k, :brokers], plan_costs)
-        total -= _imbalance_allowance(name, f"rack {kind}", prices[k, brokers:], plan_costs)
+        total -= imbalance_allowance(name, kind, prices[k, :brokers], plan_costs)
+        total -= imbalance_allowance(name, f"rack {kind}", prices[k, brokers:], plan_costs)
     asked: Floats | None = None
     if name in plan.disk_prices and task.disks is not None:
         if name == "between brokers":
@@ -100,12 +102,12 @@ def plan_cost_bound(
     whole = prices[:, :brokers].copy()
     if task.balanced_rack_count:
         whole += prices[:, brokers:][:, task.cluster.rack_of_broker]
-    choices = _CheapestReplicas(task, whole, asked, fewest_violations, moves_cost=name in MOVES)
+    choices = CheapestReplicas(task, whole, asked, fewest_violations, moves_cost=name in MOVES)
     size += abs(total) + choices.magnitude()
     return total + choices.cheapest() - _ROUNDING * size
 
 
-def _imbalance_allowance(
+def imbalance_allowance(
     cost: str, imbalance: str, prices: Floats, plan_costs: Mapping[str, int]
 ) -> float:
     """Return the amount by which a lower bound shrinks because other plans may be as imbalanced.
@@ -151,7 +153,7 @@ def _disk_unit_prices(
     steady[task.cluster.replica[task.fate != STAY]] = False
     fixed = steady[disks.broker_of_disk]
     for k, kind in enumerate(KINDS[1:], 1):
-        given_back += _imbalance_allowance(name, f"disk {kind}", claimed[:, k], plan_costs)
+        given_back += imbalance_allowance(name, f"disk {kind}", claimed[:, k], plan_costs)
         above, below = claimed[0, k], claimed[1, k]
         # Where no replica comes or goes the band is known, and nothing is lost by rounding.
         held = np.zeros(len(task.alive), np.int64)
@@ -170,7 +172,7 @@ def _disk_unit_prices(
     return asked, given_back
 
 
-class _CheapestReplicas:
+class CheapestReplicas:
     """Search for the cheapest valid brokers and disks of each partition at given dual prices.
 
     The sum of their costs is a lower bound of the cost of any plan.
@@ -350,8 +352,8 @@ def leader_imbalance_bound(
     cluster, brokers = task.cluster, len(task.alive)
     if prices.shape != task.lead_low.shape or not np.isfinite(prices).all():
         raise CertificateError(f"prices of leaders must be {task.lead_low.shape} finite numbers")
-    total = -_imbalance_allowance(name, "leaders", prices[:brokers], plan_costs)
-    total -= _imbalance_allowance(name, "rack leaders", prices[brokers:], plan_costs)
+    total = -imbalance_allowance(name, "leaders", prices[:brokers], plan_costs)
+    total -= imbalance_allowance(name, "rack leaders", prices[brokers:], plan_costs)
     whole = prices[:brokers].copy()
     if task.balanced_rack_count:
         whole += prices[brokers:][cluster.rack_of_broker]

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import CertificateError
+from partage.judge.cost_splitting import split_cost_bound
 from partage.judge.rack_breaches import RackMinima, rack_minima
 from partage.judge.replica_bounds import MOVES, leader_imbalance_bound, plan_cost_bound
 from partage.model import NewReplicas, ReplicaTask
@@ -111,6 +112,13 @@ def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
             divisor = int(np.gcd.reduce(task.cost)) if name in MOVES and len(task.cost) else 1
             bound = plan_cost_bound(task, plan, name, figures, measured.least if kept else None)
             bounds[name] = _round_up(bound, max(divisor, 1))
+    copied = "between brokers" if "between brokers" in figures else "moved"
+    if plan.split_prices is not None and figures[copied]:
+        bound = split_cost_bound(
+            task, plan.split_prices, figures, measured.least if kept else None
+        )
+        divisor = max(int(np.gcd.reduce(task.cost)), 1)
+        bounds[copied] = max(bounds[copied], _round_up(bound, divisor))
     bounds["moved"] = max(bounds["moved"], bounds.get("between brokers", 0))
     if measured.is_settled():
         # Apart from leaders and disks there is only one plan.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ __all__ = [
     "NewReplicas",
     "ReplicaCluster",
     "ReplicaTask",
+    "SplitPrices",
     "even_shares",
     "is_among",
     "rack_limits",
@@ -277,6 +279,28 @@ class ReplicaTask:
         return np.repeat(np.arange(len(self.factor), dtype=np.int64), self.factor)
 
 
+class SplitPrices(NamedTuple):
+    """Prices of a Lagrangian decomposition, in which brokers hold large partitions whole.
+
+    B, R, P, Z are the numbers of brokers, current replicas, partitions and balanced racks. Case q
+    of a broker has the large partition q and none before it; case Q, the last one, has none of
+    them. `partage.judge.cost_splitting` shows which bound they prove.
+
+    Attributes:
+        large: int64[Q], the large partitions.
+        stay: float64[R], what the partition pays for each current replica that stays.
+        arrive: float64[P, racks], what it pays for a new replica on each rack.
+        cases: float64[4, B, Q + 1], dual prices of each broker's balance limits in each case.
+        racks: float64[4, Z], dual prices of the racks' balance limits.
+    """
+
+    large: Int64Array
+    stay: NDArray[np.float64]
+    arrive: NDArray[np.float64]
+    cases: NDArray[np.float64]
+    racks: NDArray[np.float64]
+
+
 @dataclass(frozen=True, eq=False)
 class NewReplicas:
     """Result of a replica reassignment: the new replicas, and a proof of how good they are.
@@ -296,6 +320,8 @@ class NewReplicas:
             (float64[2, 4, D], nonnegative).
         solver: the algorithm that found the plan.
         solver_bound: the solver's own lower bound of the bytes, None if it gives none.
+        split_prices: prices that prove another bound of the bytes moved between brokers, None if
+            there are none.
     """
 
     replica: Int32Array
@@ -305,6 +331,7 @@ class NewReplicas:
     disk_prices: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     solver: str = "local search"
     solver_bound: float | None = None
+    split_prices: SplitPrices | None = None
 
 
 #: Limit of the fixed-point iteration; it converges in a few rounds.

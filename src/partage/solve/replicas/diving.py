@@ -89,6 +89,8 @@ class _DivingSearch:
     ) -> None:  # fmt: skip
         self.task, self.found, self.plans = task, found, plans
         self.search = Boxstep(found.master, figures, found.prices, plans[0])
+        for single, brokers in found.fixed.items():
+            self.search.fix_brokers(single, brokers)
         self.left = _MOST_ITERATIONS
         for plan in plans:
             found.master.add_columns(plan)

@@ -80,6 +80,7 @@ class DualPlan:
         choice: int32[replicas], the cheapest brokers of each partition at these prices.
         master: the linear programme, for `diving`.
         reachable: an estimate of the fewest bytes that a plan moves (not a proven bound).
+        fixed: dict from each large partition with given brokers (its number in ``master``) to these.
     """
 
     prices: Floats
@@ -87,6 +88,7 @@ class DualPlan:
     choice: NDArray[np.int32]
     master: RestrictedMaster
     reachable: float
+    fixed: dict[int, Ints]
 
 
 def solve_dual(
@@ -94,6 +96,7 @@ def solve_dual(
     max_imbalance: Mapping[str, int],
     start: Floats,
     plan: NDArray[np.int32],
+    brokers_of: Mapping[int, Ints] | None = None,
 ) -> DualPlan | None:
     """Solve the Lagrangian dual of a reassignment by column generation.
 
@@ -106,17 +109,23 @@ def solve_dual(
         start: float64[4, brokers + racks], the first dual price of each resource on each broker and
             rack.
         plan: int32[replicas], the broker of each replica in a plan with these figures.
+        brokers_of: dict from each partition with given brokers to these (int64[factor]). The
+            optimum is then that of plans with these brokers.
     """
     try:
         import highspy
     except ImportError:
         return None
     search = Boxstep(RestrictedMaster(highspy, task, max_imbalance), max_imbalance, start, plan)
+    for partition, brokers in (brokers_of or {}).items():
+        search.fix_partition(partition, brokers)
     search.improve_prices(_MOST_ROUNDS, _STOPPING_GAP)
     master = search.master
     if master.values is None:
         return None
-    return DualPlan(search.prices, master.round_optimum(plan), search.choice, master, search.value)
+    return DualPlan(
+        search.prices, master.round_optimum(plan), search.choice, master, search.value, search.fixed
+    )
 
 
 class Boxstep:
@@ -180,6 +189,16 @@ class Boxstep:
                     break
                 self.box = max(2 * self.box, _FIRST_BOX)
         return optimum
+
+    def fix_partition(self, partition: int, brokers: Ints) -> None:
+        """Fix the brokers of one of the largest partitions, even if no known choice has them."""
+        single = np.flatnonzero(self.master.single == partition)
+        if len(single):
+            placement, task = self.plan.copy(), self.master.task
+            first, last = task.first_replica[partition : partition + 2].tolist()
+            placement[first:last] = brokers
+            self.master.add_columns(placement)
+            self.fix_brokers(int(single[0]), brokers)
 
     def fix_brokers(self, single: int, brokers: Ints) -> None:
         """Fix the brokers of a single (large partition); later bounds hold only for such plans."""
