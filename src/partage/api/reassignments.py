@@ -21,8 +21,8 @@ from partage.model import NewReplicas, ReplicaTask
 from partage.model.replicas import RANKS
 from partage.replicas.moves import ReplicaMoves
 from partage.solve.replicas.bounds import find_dual_prices
-from partage.solve.replicas.disks import disk_prices, place_on_disks
 from partage.solve.replicas.disjunctive import find_split_prices, place_large_partitions
+from partage.solve.replicas.disks import disk_prices, place_on_disks
 from partage.solve.replicas.diving import plan_by_diving
 from partage.solve.replicas.dual import DualPlan, solve_dual
 from partage.solve.replicas.exact import (

@@ -103,9 +103,7 @@ def _check_prices(task: ReplicaTask, prices: SplitPrices) -> None:
 class _PartitionPart(CheapestReplicas):
     """What partitions pay at least for their brokers."""
 
-    def __init__(
-        self, task: ReplicaTask, prices: SplitPrices, least: RackMinima | None
-    ) -> None:
+    def __init__(self, task: ReplicaTask, prices: SplitPrices, least: RackMinima | None) -> None:
         super().__init__(
             task, np.zeros((len(KINDS), len(task.alive))), None, least, moves_cost=True
         )

@@ -186,6 +186,7 @@ class CheapestReplicas:
         self.least, self.moves_cost = least, moves_cost
 
     def cheapest(self) -> float:
+        """Return the total cost of the cheapest valid brokers of all partitions."""
         task = self.task
         size = max(1, _CELLS // max(len(task.alive), 1))
         parts: list[float] = []
@@ -201,7 +202,7 @@ class CheapestReplicas:
         return math.fsum(parts)
 
     def magnitude(self) -> float:
-        # The sum of absolute values in the costs bounds the rounding error.
+        """Return a sum of absolute values, to which the rounding error is proportional."""
         task = self.task
         dearest = np.abs(self.prices).max(axis=1, initial=0.0)
         if self.asked is not None:
@@ -297,14 +298,14 @@ class CheapestReplicas:
         ``broker_costs`` has the cost of each broker (float64[n, brokers]). Racks without brokers
         are left out.
         """
-        order, first = self.by_rack
+        order, first = self._by_rack
         if len(first) == broker_costs.shape[1]:
             return broker_costs
         out: Floats = np.minimum.reduceat(broker_costs[:, order], first, axis=1)
         return out
 
     @cached_property
-    def by_rack(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _by_rack(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         # Brokers in order of their racks, and the index at which each rack begins.
         order = np.argsort(self.task.cluster.rack_of_broker, kind="stable")
         return order, np.flatnonzero(np.diff(self.task.cluster.rack_of_broker[order], prepend=-1))

@@ -114,9 +114,7 @@ def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
             bounds[name] = _round_up(bound, max(divisor, 1))
     copied = "between brokers" if "between brokers" in figures else "moved"
     if plan.split_prices is not None and figures[copied]:
-        bound = split_cost_bound(
-            task, plan.split_prices, figures, measured.least if kept else None
-        )
+        bound = split_cost_bound(task, plan.split_prices, figures, measured.least if kept else None)
         divisor = max(int(np.gcd.reduce(task.cost)), 1)
         bounds[copied] = max(bounds[copied], _round_up(bound, divisor))
     bounds["moved"] = max(bounds["moved"], bounds.get("between brokers", 0))

@@ -8,9 +8,10 @@ The order in which `partage.api.reassignments` uses the modules:
 2. `leaders`: preferred-leader balancing. `disks`: disk placement.
 3. `bounds`: prices that prove a lower bound of each figure, by a subgradient method.
 4. `exact`: the integer programme of small tasks, with HiGHS. For larger ones, with HiGHS too:
-   `dual`, the Lagrangian dual by the boxstep method; `diving`, which fixes large partitions one by
-   one where rounding the dual's optimum ends far from the bound; `repair`, fix-and-optimise. The
-   local search makes the first plan of all and mends the bands that rounding misses.
+   `disjunctive`, which gives large partitions their brokers and proves a bound; `dual`, the
+   Lagrangian dual by the boxstep method; `diving`, which fixes large partitions one by one where
+   rounding the dual's optimum ends far from the bound; `repair`, fix-and-optimise. The local
+   search makes the first plan of all and mends the bands that rounding misses.
 
 `partage.judge.replicas` verifies every plan and every bound.
 """

@@ -40,7 +40,10 @@ from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, LEAVE, RANKS, STAY
 from partage.solve.replicas.problem import UNBOUNDED, Bools, Floats
 
-__all__ = ["CheapestChoices", "find_dual_prices", "moved_bytes_bound", "prices_of_brokers"]
+__all__ = [
+    "CheapestChoices", "choose_cheapest", "find_dual_prices", "moved_bytes_bound",
+    "prices_of_brokers",
+]  # fmt: skip
 
 #: The gap, as a part of the figure, at which the search ends.
 _CLOSE = 0.002
@@ -576,3 +579,20 @@ def _choose_by_racks(broker_prices, rack, rack_low, rack_high, best, best_at, re
                 broker_prices[at] = 1e300
                 n += 1
     return n
+
+
+def choose_cheapest(
+    task: ReplicaTask, choices: CheapestChoices, prices: Floats, plan: NDArray[np.int32]
+) -> tuple[float, NDArray[np.int32]]:
+    """Choose the cheapest brokers of each partition at given dual prices.
+
+    Return the total cost, and the broker of each replica (int32[replicas]). Some partitions keep
+    the brokers of ``plan``: those that may make only unavoidable moves, and those for which the
+    rack rule leaves too few brokers. ``choices`` solves all others.
+    """
+    total, _, chosen = choices.choose_cheapest_brokers(
+        prices_of_brokers(task, prices), per_byte=1.0
+    )
+    keeps_plan = task.closed.copy()
+    keeps_plan[task.partition_of_replica[chosen < 0]] = True
+    return total, np.where(keeps_plan[task.partition_of_replica], plan, chosen).astype(np.int32)

@@ -6,9 +6,10 @@ largest one on the broker, and a case without large partitions. Each case has it
 the replicas that the broker keeps and receives, and its own bands. A binary variable chooses the
 case. The linear relaxation is nearly integral.
 
-The other partitions form classes of similar size, so the programme is small. `place_large_partitions`
-solves it as a mixed-integer programme. `find_split_prices` solves the relaxation with more classes.
-Its dual prices prove a bound, which `partage.judge.cost_splitting` verifies.
+The other partitions form classes of similar size, so the programme is small.
+`place_large_partitions` solves it as a mixed-integer programme. `find_split_prices` solves the
+relaxation with more classes. Its dual prices prove a bound, which `partage.judge.cost_splitting`
+verifies.
 
 Sources: E. Balas, "Disjunctive Programming", Annals of Discrete Mathematics 5 (1979); M. Guignard,
 S. Kim, "Lagrangean Decomposition", Mathematical Programming 39 (1987).
@@ -31,8 +32,8 @@ __all__ = ["LargePlacement", "find_split_prices", "place_large_partitions"]
 #: Least size of a large partition, as a part of a broker's mean bytes, and their largest number.
 _LARGE_SIZE, _MOST_LARGE = 0.2, 8
 #: Classes of the mixed-integer programme and of the relaxation that proves a bound. Measured on
-#: 30 x 10,000: 20 instead of 40 lower the proven bound by 1 to 5 %, 80 raise it by at most 0.5 %.
-_FEW_CLASSES, _MANY_CLASSES = 20, 40
+#: 30 x 10,000: 20 instead of 40 lower the proven bound by 1 to 5 %.
+_FEW_CLASSES, _MANY_CLASSES = 30, 60
 #: The part of the classes that consist of one partition: the largest ones.
 _SINGLE_CLASSES = 0.3
 #: The gap at which HiGHS may stop, and its limit of nodes.
@@ -84,9 +85,7 @@ def place_large_partitions(
     return None
 
 
-def find_split_prices(
-    task: ReplicaTask, max_imbalance: Mapping[str, int]
-) -> SplitPrices | None:
+def find_split_prices(task: ReplicaTask, max_imbalance: Mapping[str, int]) -> SplitPrices | None:
     """Return prices of a Lagrangian decomposition that prove a high lower bound of the bytes moved.
 
     Return None without large partitions, without HiGHS, or if HiGHS finds no optimum.

@@ -24,12 +24,15 @@ from numpy.typing import NDArray
 
 from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, STAY
-from partage.solve.replicas.bounds import CheapestChoices, moved_bytes_bound, prices_of_brokers
+from partage.solve.replicas.bounds import (
+    CheapestChoices,
+    choose_cheapest,
+    moved_bytes_bound,
+    prices_of_brokers,
+)
 from partage.solve.replicas.problem import UNBOUNDED, Bools, Floats, Ints, is_moved
 
-__all__ = [
-    "DUAL_SIMPLEX", "Boxstep", "DualPlan", "RestrictedMaster", "solve_dual",
-]  # fmt: skip
+__all__ = ["DUAL_SIMPLEX", "Boxstep", "DualPlan", "RestrictedMaster", "solve_dual"]
 
 #: Partitions with variables of their own, the largest ones; the others share so many groups.
 #: Measured with Pareto(1.2) sizes, 30 x 10,000: 500 and 60 take twice as long for the same bound,
@@ -70,8 +73,6 @@ class DualPlan:
     """Best dual prices of a reassignment, and a near-optimal plan rounded from the linear
     relaxation.
 
-    A dual price is the cost that one unit of a broker's or rack's balance limit saves.
-
     Attributes:
         prices: float64[4, brokers + racks], the dual prices of balance limits, which the judge
             verifies.
@@ -80,7 +81,7 @@ class DualPlan:
         choice: int32[replicas], the cheapest brokers of each partition at these prices.
         master: the linear programme, for `diving`.
         reachable: an estimate of the fewest bytes that a plan moves (not a proven bound).
-        fixed: dict from each large partition with given brokers (its number in ``master``) to these.
+        fixed: dict from each single with given brokers (its number in ``master``) to these.
     """
 
     prices: Floats
@@ -109,8 +110,7 @@ def solve_dual(
         start: float64[4, brokers + racks], the first dual price of each resource on each broker and
             rack.
         plan: int32[replicas], the broker of each replica in a plan with these figures.
-        brokers_of: dict from each partition with given brokers to these (int64[factor]). The
-            optimum is then that of plans with these brokers.
+        brokers_of: brokers of some partitions (int64[factor]) that the plan must have.
     """
     try:
         import highspy
@@ -211,7 +211,7 @@ class Boxstep:
         (int32[replicas]).
         """
         master, task = self.master, self.master.task
-        total, chosen = _choose_cheapest(task, self._choices, prices, self.plan)
+        total, chosen = choose_cheapest(task, self._choices, prices, self.plan)
         whole = prices_of_brokers(task, prices)
         for single, brokers in self.fixed.items():
             p = int(master.single[single])
@@ -220,23 +220,6 @@ class Boxstep:
             total += float(cost[brokers].sum() - cost[chosen[slots]].sum())
             chosen[slots] = brokers
         return moved_bytes_bound(task, self.figures, prices, total), chosen
-
-
-def _choose_cheapest(
-    task: ReplicaTask, choices: CheapestChoices, prices: Floats, plan: NDArray[np.int32]
-) -> tuple[float, NDArray[np.int32]]:
-    """Choose the cheapest brokers of each partition at given dual prices.
-
-    Return the total cost, and the broker of each replica (int32[replicas]). Some partitions keep
-    the brokers of ``plan``: those that may make only unavoidable moves, and those for which the
-    rack rule leaves too few brokers. ``choices`` solves all others.
-    """
-    total, _, chosen = choices.choose_cheapest_brokers(
-        prices_of_brokers(task, prices), per_byte=1.0
-    )
-    keeps_plan = task.closed.copy()
-    keeps_plan[task.partition_of_replica[chosen < 0]] = True
-    return total, np.where(keeps_plan[task.partition_of_replica], plan, chosen).astype(np.int32)
 
 
 class RestrictedMaster:
