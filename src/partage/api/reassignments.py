@@ -21,7 +21,11 @@ from partage.model import NewReplicas, ReplicaTask
 from partage.model.replicas import RANKS
 from partage.replicas.moves import ReplicaMoves
 from partage.solve.replicas.bounds import find_dual_prices
-from partage.solve.replicas.disjunctive import find_split_prices, place_large_partitions
+from partage.solve.replicas.disjunctive import (
+    PROOF_CLASSES,
+    find_split_prices,
+    place_large_partitions,
+)
 from partage.solve.replicas.disks import disk_prices, place_on_disks
 from partage.solve.replicas.diving import plan_by_diving
 from partage.solve.replicas.dual import DualPlan, solve_dual
@@ -410,8 +414,12 @@ def _improve_by_dual(
     plan, verdict = _fix_and_optimise(task, plan, verdict, found)
     if large is None:
         return plan, verdict
-    priced = replace(plan, split_prices=find_split_prices(task, verdict.figures))
-    return priced, judge_replicas(task, priced)
+    for classes in PROOF_CLASSES:
+        priced = replace(plan, split_prices=find_split_prices(task, verdict.figures, classes))
+        proven = judge_replicas(task, priced)
+        if proven.bounds[name] > verdict.bounds[name]:
+            plan, verdict = priced, proven
+    return plan, verdict
 
 
 def _is_near_bound(verdict: ReplicaVerdict, cost: str, reachable: float) -> bool:

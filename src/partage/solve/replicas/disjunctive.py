@@ -27,13 +27,16 @@ from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, LEAVE, SplitPrices
 from partage.solve.replicas.problem import UNBOUNDED, Bools, Floats, Ints, sum_by_broker_and_rack
 
-__all__ = ["LargePlacement", "find_split_prices", "place_large_partitions"]
+__all__ = ["PROOF_CLASSES", "LargePlacement", "find_split_prices", "place_large_partitions"]
 
 #: Least size of a large partition, as a part of a broker's mean bytes, and their largest number.
 _LARGE_SIZE, _MOST_LARGE = 0.2, 8
-#: Classes of the mixed-integer programme and of the relaxation that proves a bound. Measured on
-#: 30 x 10,000: 20 instead of 40 lower the proven bound by 1 to 5 %.
-_FEW_CLASSES, _MANY_CLASSES = 30, 60
+#: Classes of the mixed-integer programme.
+_CLASSES = 20
+#: Classes of the relaxations that prove a bound; the best one counts. Measured on 30 x 10,000, 40
+#: prove 1 to 5 % more than 20. With 1,200 partitions 20 prove more, as prices of classes with few
+#: partitions are erratic.
+PROOF_CLASSES = (20, 40, 60)
 #: The part of the classes that consist of one partition: the largest ones.
 _SINGLE_CLASSES = 0.3
 #: The gap at which HiGHS may stop, and its limit of nodes.
@@ -74,7 +77,7 @@ def place_large_partitions(
     known = {name: 0 if name.endswith(("bytes", "load")) else most
              for name, most in max_imbalance.items()}  # fmt: skip
     for allowed in [known, dict(max_imbalance)] if known != dict(max_imbalance) else [known]:
-        programme = _Programme(task, allowed, _FEW_CLASSES)
+        programme = _Programme(task, allowed, _CLASSES)
         if programme.solve(is_integer=False):
             prices = programme.split_prices()
             if not programme.solve(is_integer=True):
@@ -85,7 +88,9 @@ def place_large_partitions(
     return None
 
 
-def find_split_prices(task: ReplicaTask, max_imbalance: Mapping[str, int]) -> SplitPrices | None:
+def find_split_prices(
+    task: ReplicaTask, max_imbalance: Mapping[str, int], classes: int
+) -> SplitPrices | None:
     """Return prices of a Lagrangian decomposition that prove a high lower bound of the bytes moved.
 
     Return None without large partitions, without HiGHS, or if HiGHS finds no optimum.
@@ -94,10 +99,11 @@ def find_split_prices(task: ReplicaTask, max_imbalance: Mapping[str, int]) -> Sp
         task: brokers, partitions and rules of the reassignment.
         max_imbalance: dict from a measure of imbalance, such as "replicas", to the most that a plan
             may have.
+        classes: number of classes of similar size; see `PROOF_CLASSES`.
     """
     if not len(_large_partitions(task)):
         return None
-    programme = _Programme(task, max_imbalance, _MANY_CLASSES)
+    programme = _Programme(task, max_imbalance, classes)
     return programme.split_prices() if programme.solve(is_integer=False) else None
 
 
@@ -125,13 +131,14 @@ class _Rows:
         self.low.append(low.ravel())
         self.high.append(high.ravel())
         self.count += low.size
-        return np.arange(self.count - low.size, self.count).reshape(low.shape)
+        out: Ints = np.arange(self.count - low.size, self.count).reshape(low.shape)
+        return out
 
     def put(self, row: Any, column: Any, value: Any) -> None:
         """Set coefficients; the three arrays are broadcast, and columns of -1 are left out."""
         sides = np.broadcast_arrays(row, column, value)
         is_entry = (sides[1] >= 0) & (sides[2] != 0)
-        self._entries.append(tuple(side[is_entry] for side in sides))  # type: ignore[arg-type]
+        self._entries.append(tuple(side[is_entry] for side in sides))
 
     def matrix(self) -> tuple[Ints, Ints, Floats]:
         """Return the matrix in compressed rows: starts, columns, values."""
@@ -333,8 +340,9 @@ class _Programme:
             import highspy
         except ImportError:
             return False
-        highs = highspy.Highs()
-        options = {"output_flag": False, "threads": 1, "random_seed": 1,
+        module: Any = highspy
+        highs = module.Highs()
+        options: dict[str, Any] = {"output_flag": False, "threads": 1, "random_seed": 1,
                    "mip_rel_gap": _MIP_GAP, "mip_max_nodes": _MOST_NODES}  # fmt: skip
         if not is_integer:
             options |= {"solver": "ipx", "run_crossover": "off"}
