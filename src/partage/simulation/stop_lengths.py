@@ -126,7 +126,7 @@ class _RebalanceMeans:
 
     Attributes:
         by_member: dict from member id to its mean.
-        by_fate: means of members that left (True) and of those that stayed (False).
+        by_fate: means of members that left (True) and members that stayed (False).
         session_ms: the longest session timeout that members sent by then; 0 if none did. Members of
             the consumer protocol send none.
     """
