@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from partage.model.index import Int32Array
 from partage.model.problem import Problem
 
 __all__ = ["RackCosts", "RackTable"]
@@ -31,6 +32,17 @@ class RackTable:
     profile: NDArray[np.int64]
     row: NDArray[np.int64]
     cost: NDArray[np.int64]
+
+    def restricted_to(self, partition: Int32Array) -> RackTable:
+        """Return a copy without the costs of other partitions.
+
+        Args:
+            partition: int32[n], the partitions that some consumer may own.
+        """
+        used, number = np.unique(self.profile[partition], return_inverse=True)
+        profile = np.zeros_like(self.profile)
+        profile[partition] = number.reshape(-1)
+        return RackTable(profile, self.row, self.cost[used])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -289,6 +289,31 @@ def test_loads_within_a_limit_of_moves_are_proven_best(alike) -> None:
     assert bound > 20
 
 
+def test_a_topic_without_subscribers_changes_no_plan_with_racks() -> None:
+    """The racks of a topic that nobody reads do not decide between equally good plans."""
+    for seed in (*range(20), 76, 87, 100):
+        chance = random.Random(seed)
+
+        def placed(count: int, chance: random.Random = chance) -> list[list[str]]:
+            return [chance.sample("abc", chance.randint(1, 3)) for _ in range(count)]
+
+        topics = {"used": placed(chance.randint(2, 6)), "also": placed(chance.randint(1, 4))}
+        unused = {"unused": placed(chance.randint(1, 3))}
+        group = pg.Group([
+            pg.Member(
+                f"m{i}",
+                ["used", "also"] if chance.random() < 0.7 else ["used"],
+                rack=chance.choice(["a", "b", "c", None]),
+            )
+            for i in range(chance.randint(2, 4))
+        ])  # fmt: skip
+        plans = [
+            pg.assign("optimal", group, pg.Cluster.from_topics(one)).to_dict()
+            for one in (topics, unused | topics)
+        ]
+        assert plans[0] == plans[1], seed
+
+
 def test_racks_within_a_limit_of_moves_have_a_bound() -> None:
     """The rack cost within the limit is bounded by prices; the gap is small."""
     chance = random.Random("racks and limit")

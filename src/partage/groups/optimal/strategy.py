@@ -145,7 +145,9 @@ class Optimal(PlainStrategy):
         """
         canonical = CanonicalProblem(problem)
         racks = rack_costs(problem, self.settings)
-        table = None if racks is None else racks.table(problem)
+        table = (
+            None if racks is None else racks.table(problem).restricted_to(canonical.rows.partition)
+        )
         family: Int64Array | None = None
         warnings = input_warnings(problem, self.settings)
         if self.settings.together != "no":

@@ -25,7 +25,7 @@ from partage.groups.optimal.settings import OptimalSettings, rack_costs
 from partage.groups.server.group_assignment import GroupAssignment
 from partage.groups.server.spec import GroupSpec
 from partage.groups.server.uniform import ServerUniform
-from partage.model import Plan, Problem, RackTable
+from partage.model import Plan, Problem
 from partage.model.index import Int32Array
 
 __all__ = ["PartageFailover", "PartageFair", "PartageOptimal"]
@@ -107,7 +107,7 @@ class PartageOptimal(_JarAssignor):
         table = (
             None
             if costs is None
-            else _drop_unsubscribed_topics(costs.table(spec.problem), canonical)
+            else costs.table(spec.problem).restricted_to(canonical.rows.partition)
         )
         try:
             found = balance_counts(canonical, table, None)
@@ -223,15 +223,6 @@ class _CoordinatorProblem(CanonicalProblem):
         row = row_of[previous.partition]
         exists = row >= 0
         return of[exists], row[exists]
-
-
-def _drop_unsubscribed_topics(rack_costs: RackTable, canonical: CanonicalProblem) -> RackTable:
-    """Remove topics without a subscriber from the rack costs. The broker does not pass them."""
-    rows = canonical.rows.partition
-    used, number = np.unique(rack_costs.profile[rows], return_inverse=True)
-    profile = np.zeros_like(rack_costs.profile)
-    profile[rows] = number.reshape(-1)
-    return RackTable(profile, rack_costs.row, rack_costs.cost[used])
 
 
 def _topics_by_id(spec: GroupSpec) -> Int32Array:
