@@ -412,9 +412,16 @@ def _advise_to_keep_strategy(group: GroupFigures) -> Advice | None:
         "support saves more than the simulation's error."
     )
     why += "" if most is None else f" Main cause: {cause_clause(most.kind)}."
+    instead = "Avoid rebalances instead."
+    if most is not None and most.kind == "expiry":
+        # `_advise_session_timeout` has a rule for members that rejoin.
+        instead = (
+            "A longer session timeout helps only members that pause and rejoin; the partitions of "
+            "dead members would stay unread longer. Find out why members stop."
+        )
     return Advice(
         "as-it-is", "Keep the assignment strategy",
-        f"{why} {_simulation_error_sentence(group)} Avoid rebalances instead.",
+        f"{why} {_simulation_error_sentence(group)} {instead}",
     )  # fmt: skip
 
 
