@@ -13,7 +13,8 @@ parts.
    the cheapest case counts.
 
 A plan makes both choices equal, so it moves at least the sum. As in `replica_bounds`, the highest
-price times the imbalance that a plan may have is subtracted. Any prices make a true bound.
+price times the imbalance that a plan may have is subtracted. Any prices up to `_LARGEST_PRICE` make
+a true bound.
 
 Source: M. Guignard, S. Kim, "Lagrangean Decomposition: A Model Yielding Stronger Lagrangean
 Bounds", Mathematical Programming 39 (1987).
@@ -21,6 +22,7 @@ Bounds", Mathematical Programming 39 (1987).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -37,6 +39,8 @@ __all__ = ["split_cost_bound"]
 _UNBOUNDED = np.iinfo(np.int64).max // 4
 #: The error of a sum for each unit summed, which covers NumPy's pairwise summation.
 _ROUNDING = 64 * float(np.finfo(np.float64).eps)
+#: Largest absolute price. Sums of products of such prices and byte counts do not overflow.
+_LARGEST_PRICE = 1e30
 
 Floats = NDArray[np.float64]
 
@@ -80,10 +84,14 @@ def split_cost_bound(
     for k, kind in enumerate(KINDS):
         parts.append(-imbalance_allowance("moved", kind, prices.cases[k], plan_costs))
         parts.append(-imbalance_allowance("moved", f"rack {kind}", prices.racks[k], plan_costs))
-    return sum(parts) - _ROUNDING * (size + float(np.abs(parts).sum()))
+    bound = math.fsum(parts) - _ROUNDING * (size + float(np.abs(parts).sum()))
+    # It is infinite if no plan keeps what must stay. Zero is always a bound.
+    return bound if math.isfinite(bound) else 0.0
 
 
 def _check_prices(task: ReplicaTask, prices: SplitPrices) -> None:
+    if prices.large.ndim != 1:
+        raise CertificateError("split prices: large must have one dimension")
     brokers, cases = len(task.alive), len(prices.large) + 1
     shapes = {
         "stay": (len(task.cluster.replica),), "arrive": (len(task.factor), task.rack_low.shape[1]),
@@ -91,10 +99,13 @@ def _check_prices(task: ReplicaTask, prices: SplitPrices) -> None:
     }  # fmt: skip
     for name, shape in shapes.items():
         claimed = getattr(prices, name)
-        if claimed.shape != shape or not np.isfinite(claimed).all():
-            raise CertificateError(f"split prices: {name} must be {shape} finite numbers")
+        # NaN fails the comparison.
+        if claimed.shape != shape or not (np.abs(claimed) <= _LARGEST_PRICE).all():
+            raise CertificateError(
+                f"split prices: {name} must be {shape} numbers of at most {_LARGEST_PRICE:g}"
+            )
     large = prices.large
-    if len(np.unique(large)) < len(large) or not (
+    if large.dtype.kind != "i" or len(np.unique(large)) < len(large) or not (
         (large >= 0) & (large < len(task.factor))
     ).all():  # fmt: skip
         raise CertificateError("split prices: large partitions must be different ones of this task")

@@ -15,7 +15,7 @@ from partage.judge.rack_breaches import rack_minima
 from partage.judge.replicas import judge_replicas
 from partage.kernels import force_kernel_form
 from partage.model import Broker, NewReplicas, ReplicaCluster, ReplicaTask
-from partage.model.replicas import SplitPrices
+from partage.model.replicas import STAY, SplitPrices
 from partage.replicas import tasks
 from partage.replicas.bands import PlanLimits
 from partage.solve.replicas.disjunctive import find_split_prices, place_large_partitions
@@ -117,7 +117,7 @@ def test_split_prices_of_the_programme_hold_for_every_plan() -> None:
 
 
 def test_malformed_split_prices_prove_nothing() -> None:
-    """Wrong shapes, infinite prices, prices without a limit and repeated partitions are errors."""
+    """Wrong shapes or types, huge prices, prices without a limit and repeated partitions are errors."""
     task = tiny(1)
     rng = np.random.default_rng(0)
     good = random_prices(rng, task)
@@ -127,7 +127,8 @@ def test_malformed_split_prices_prove_nothing() -> None:
     unlimited[0] = 1.0
     for wrong in (
         good._replace(stay=good.stay[1:]), good._replace(arrive=good.arrive * np.inf),
-        good._replace(cases=unlimited),
+        good._replace(cases=unlimited), good._replace(racks=good.racks - 1e308),
+        good._replace(large=good.large.astype(float)), good._replace(large=good.large[:, None]),
         good._replace(large=np.array([0, 0]), cases=np.zeros((4, 4, 3))),
         good._replace(large=np.array([99]), cases=np.zeros((4, 4, 2))),
     ):  # fmt: skip
@@ -175,3 +176,15 @@ def test_large_partitions_get_whole_brokers_on_different_racks() -> None:
     assert placed.max_imbalance["bytes"] == 0
     small = replace(task, cost=np.minimum(task.cost, int(task.cost.sum()) // 100))
     assert place_large_partitions(small, figures) is None
+
+
+def test_only_a_rebalance_places_large_partitions_first() -> None:
+    """A drain keeps all replicas of other brokers, which the programme would move."""
+    cluster = giant(1, 0, 0.8).cluster
+    for task in (
+        tasks.drain_brokers(cluster, [0]),
+        tasks.rebalance_task(cluster),
+    ):
+        figures = judge_replicas(task, NewReplicas(task.cluster.replica)).figures
+        is_rebalance = not (task.fate == STAY).any()
+        assert (place_large_partitions(task, figures) is not None) == is_rebalance

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.model import ReplicaTask
-from partage.model.replicas import KINDS, LEAVE, SplitPrices
+from partage.model.replicas import KINDS, LEAVE, STAY, SplitPrices
 from partage.solve.replicas.problem import UNBOUNDED, Bools, Floats, Ints, sum_by_broker_and_rack
 
 __all__ = ["PROOF_CLASSES", "LargePlacement", "find_split_prices", "place_large_partitions"]
@@ -108,7 +108,14 @@ def find_split_prices(
 
 
 def _large_partitions(task: ReplicaTask) -> Ints:
-    """Return the partitions with a sizeable part of a broker's mean bytes, the largest first."""
+    """Return the partitions with a sizeable part of a broker's mean bytes, the largest first.
+
+    The result is empty for tasks other than a rebalance: if replicas of open partitions must stay,
+    or some brokers receive nothing, the programme would choose brokers that no plan can have.
+    """
+    stays = (task.fate == STAY) & ~task.closed[task.old_owner]
+    if stays.any() or not task.receives[task.alive].all():
+        return np.zeros(0, np.int64)
     is_open = ~task.closed & (task.factor > 0)
     order = np.argsort(np.where(is_open, -task.cost, 1), kind="stable")[:_MOST_LARGE]
     mean = float(task.cost @ task.factor) / max(int(task.receives.sum()), 1)
