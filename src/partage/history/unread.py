@@ -639,7 +639,8 @@ class UnreadTracker:
         Args:
             owner: member id.
             pairs: partitions of that assignment.
-            until_ms: when the member stopped consuming, if it had received it.
+            until_ms: time until which it would have committed: the start of the rebalance without
+                it, or when it stopped consuming in order to rejoin.
         """
         since = min((self.state.reads[owner][pair] for pair in pairs), default=until_ms)
         return miss_probability(self._commits_of(owner, pairs), since, until_ms)
