@@ -56,7 +56,8 @@ HEARTBEAT_MS = 3_000
 _HEARTBEATS = 4
 #: group.consumer.heartbeat.interval.ms, and heartbeats in a session timeout (KIP-848).
 COORDINATOR_HEARTBEAT_MS, _COORDINATOR_HEARTBEATS = 5_000, 6
-#: Share of clean departures among those of which no commit tells how they went.
+#: Prior probability that a departed member sent LeaveGroup and did not die, if no commit shows
+#: which.
 _LEAVES = 0.7
 #: Default of group.initial.rebalance.delay.ms: how long an empty classic group waits for members.
 INITIAL_DELAY_MS = 3_000
@@ -72,7 +73,8 @@ DEFAULT_COMMIT_MS = 5_000
 #: Share of members whose partitions are idle, so that they commit nothing, and the length of such
 #: a silence in commit intervals.
 _IDLE, _LONG_IDLE = 0.1, 20.0
-#: Share of assignments that never reach their member: it is busy, or the rebalance is over by then.
+#: Prior probability that a member never receives its assignment: it is busy, or the rebalance is
+#: over by then.
 _MISSES = 0.1
 #: Likelihood ratio of a stalled poll loop to idle partitions, after a silence of
 #: max.poll.interval.ms.

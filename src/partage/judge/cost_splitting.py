@@ -1,20 +1,16 @@
 """A lower bound of the bytes moved by Lagrangian decomposition (cost splitting).
 
-Prices of whole partitions (`replica_bounds`) prove little if a partition is as large as a broker's
-band: they would also allow to divide it among brokers. Here each replica's cost is split into two
-parts.
+The dual prices of `replica_bounds` prove a weak bound if a partition is as large as a broker's
+band, because their relaxation divides it among brokers. Here the problem is split into two.
 
-1. The partition pays a price for each broker that it chooses. The cheapest choice that the rules
-   allow is what it pays at least.
-2. The broker pays the rest: the bytes copied to it minus these prices. A broker may choose
-   different replicas than the partitions do, as long as its balance limits hold. It is in one of
-   several cases: case q has the large partition q and none of those before it, and the last case
-   has no large partition. In each case dual prices of its limits bound what it pays at least, and
-   the cheapest case counts.
+1. Partition subproblem: the cheapest brokers that the rules allow, at the split prices.
+2. Broker subproblem: the bytes copied to the broker minus the split prices, within its balance
+   limits. Its minimum is taken over cases: case q holds the large partition q and none before it,
+   and the last case holds none. In each case dual prices of the limits bound the minimum.
 
-A plan makes both choices equal, so it moves at least the sum. As in `replica_bounds`, the highest
-price times the imbalance that a plan may have is subtracted. Any prices up to `_LARGEST_PRICE` make
-a true bound.
+A plan is feasible in both subproblems, so it moves at least the sum of their minima. As in
+`replica_bounds`, the highest price times the imbalance that a plan may have is subtracted. Any
+prices up to `_LARGEST_PRICE` make a true bound.
 
 Source: M. Guignard, S. Kim, "Lagrangean Decomposition: A Model Yielding Stronger Lagrangean
 Bounds", Mathematical Programming 39 (1987).

@@ -1,10 +1,9 @@
 """Disjunctive linear programme of large partitions, over classes of partitions of similar size.
 
-A linear programme divides a partition as large as a broker's band among many brokers. Disjunctive
-programming prevents this: each broker has a case for each large partition, in which it is the
-largest one on the broker, and a case without large partitions. Each case has its own variables for
-the replicas that the broker keeps and receives, and its own bands. A binary variable chooses the
-case. The linear relaxation is nearly integral.
+A linear relaxation divides a large partition among many brokers. Here each broker has a
+disjunction: for each large partition a case in which it is the largest one on the broker, and one
+case without any. Each case has its own copy of the variables and balance limits (convex-hull
+formulation). A binary variable chooses the case.
 
 The other partitions form classes of similar size, so the programme is small.
 `place_large_partitions` solves it as a mixed-integer programme. `find_split_prices` solves the
@@ -29,7 +28,7 @@ from partage.solve.replicas.problem import UNBOUNDED, Bools, Floats, Ints, sum_b
 
 __all__ = ["PROOF_CLASSES", "LargePlacement", "find_split_prices", "place_large_partitions"]
 
-#: Least size of a large partition, as a part of a broker's mean bytes, and their largest number.
+#: A partition is large above this fraction of a broker's mean bytes; at most so many are.
 _LARGE_SIZE, _MOST_LARGE = 0.2, 8
 #: Classes of the mixed-integer programme.
 _CLASSES = 20
@@ -37,20 +36,21 @@ _CLASSES = 20
 #: prove 1 to 5 % more than 20. With 1,200 partitions 20 prove more, as prices of classes with few
 #: partitions are erratic.
 PROOF_CLASSES = (20, 40, 60)
-#: The part of the classes that consist of one partition: the largest ones.
-_SINGLE_CLASSES = 0.3
+#: Fraction of the classes that have one partition each: the largest partitions.
+_ONE_PARTITION_CLASSES = 0.3
 #: The gap at which HiGHS may stop, and its limit of nodes.
 _MIP_GAP, _MOST_NODES = 0.002, 100
-#: Replicas of a class on a broker: the only ones of their partition that the rack allows, those of
-#: partitions with too many replicas on the rack, and new ones.
-_SINGLE, _SURPLUS, _NEW = range(3)
+#: Roles of a replica: kept on a rack within the rack rule; kept on a rack with too many replicas of
+#: its partition; new on the broker.
+_KEPT, _SURPLUS, _NEW = range(3)
 
 
 class LargePlacement(NamedTuple):
     """Brokers of the large partitions in a near-optimal solution.
 
     Attributes:
-        brokers: dict from each large partition to its brokers (int64[factor], ascending).
+        brokers: dict from each large partition that the solution does not divide to its brokers
+            (int64[factor], ascending).
         max_imbalance: dict from a measure of imbalance to the most that the solution may have.
         prices: float64[4, brokers + racks], dual prices of the balance limits.
     """
@@ -70,7 +70,7 @@ def place_large_partitions(
     Args:
         task: brokers, partitions and rules of the reassignment.
         max_imbalance: dict from a measure of imbalance, such as "replicas", to the most that a plan
-            may have. No imbalance of bytes and load is allowed if that is possible.
+            may have. Zero imbalance of bytes and load is tried first.
     """
     if not len(_large_partitions(task)):
         return None
@@ -163,16 +163,15 @@ class _Programme:
 
     Attributes:
         large: int64[Q - 1], the large partitions, the largest first.
-        kind: int64[partitions], the class of each partition, -1 for those that may not move.
+        class_of: int64[partitions], the class of each partition, -1 for those that may not move.
         case: int64[B, Q], the columns of the cases.
-        column: int64[3, B, Q, T], the columns of kept single, kept surplus and new replicas, -1 for
-            none.
+        column: int64[3, B, Q, T], the columns of kept, kept surplus and new replicas, -1 for none.
     """
 
-    def __init__(self, task: ReplicaTask, figures: Mapping[str, int], classes: int) -> None:
-        self.task, self.figures, self.rows = task, figures, _Rows()
+    def __init__(self, task: ReplicaTask, max_imbalance: Mapping[str, int], classes: int) -> None:
+        self.task, self.max_imbalance, self.rows = task, max_imbalance, _Rows()
         self.large = _large_partitions(task)
-        self.kind = self._classes_of_partitions(classes)
+        self.class_of = self._classes_of_partitions(classes)
         self.kinds = [k for k in range(len(KINDS)) if task.weight[k].any()]
         self.scale = np.maximum(task.weight.mean(axis=1), 1e-12)
         self.unit = float(max(task.cost.mean(), 1.0))
@@ -202,7 +201,7 @@ class _Programme:
             log = np.log(size) - np.log(size[0])
             place = np.arange(1, len(rest) + 1) / len(rest) + np.cumsum(size) / size.sum()
             place += log / max(float(log[-1]), 1e-9)
-            singles = min(int(_SINGLE_CLASSES * classes), len(rest))
+            singles = min(int(_ONE_PARTITION_CLASSES * classes), len(rest))
             of_class = np.minimum(place / 3 * (classes - singles), classes - singles - 1)
             of_class = of_class.astype(np.int64)
             of_class[len(rest) - singles :] = classes + np.arange(singles)
@@ -219,10 +218,10 @@ class _Programme:
 
     def _add_columns(self) -> None:
         task, brokers, cluster = self.task, len(self.task.alive), self.task.cluster
-        is_open = self.kind >= 0
-        classes, self.cases = int(self.kind.max(initial=-1)) + 1, len(self.large) + 1
-        self.members = np.bincount(self.kind[is_open], minlength=classes)
-        sums = [np.bincount(self.kind[is_open], weights=row[is_open], minlength=classes)
+        is_open = self.class_of >= 0
+        classes, self.cases = int(self.class_of.max(initial=-1)) + 1, len(self.large) + 1
+        self.members = np.bincount(self.class_of[is_open], minlength=classes)
+        sums = [np.bincount(self.class_of[is_open], weights=row[is_open], minlength=classes)
                 for row in (task.cost, *task.weight)]  # fmt: skip
         self.size = sums[0] / self.members
         self.weight: Floats = np.array(sums[1:]) / self.members
@@ -234,11 +233,13 @@ class _Programme:
         self.is_surplus: Bools = (racks[owner, self.rack[at]] > most) & self._has_racks
         held = np.zeros((2, brokers, classes))
         kept = np.flatnonzero(is_open[owner])
-        np.add.at(held, (self.is_surplus[kept].astype(int), at[kept], self.kind[owner[kept]]), 1)
+        np.add.at(
+            held, (self.is_surplus[kept].astype(int), at[kept], self.class_of[owner[kept]]), 1
+        )
         receives = np.where(task.receives[:, None], self.members - held.sum(axis=0), 0)
         leaves = kept[task.fate[kept] == LEAVE]
         np.subtract.at(
-            held, (self.is_surplus[leaves].astype(int), at[leaves], self.kind[owner[leaves]]), 1
+            held, (self.is_surplus[leaves].astype(int), at[leaves], self.class_of[owner[leaves]]), 1
         )
         self.most: Floats = np.concatenate([held, receives[None]])
         self.case = self._new_columns(np.ones((brokers, self.cases), bool), 0.0)
@@ -250,26 +251,26 @@ class _Programme:
         """Add rows: each broker has one case, and each case limits its variables."""
         rows, column, case = self.rows, self.column, self.case
         rows.put(rows.add(np.ones(len(case)), 1.0)[:, None], case, 1.0)
-        kind, b, q, t = np.nonzero(column >= 0)
+        role, b, q, t = np.nonzero(column >= 0)
         is_whole = (t == q) & (q < self.cases - 1)
-        kind, b, q, t = (side[~is_whole] for side in (kind, b, q, t))
-        limit = rows.add(np.full(len(kind), -np.inf), 0.0)
-        rows.put(limit, column[kind, b, q, t], 1.0)
-        rows.put(limit, case[b, q], -self.most[kind, b, t])
+        role, b, q, t = (side[~is_whole] for side in (role, b, q, t))
+        limit = rows.add(np.full(len(role), -np.inf), 0.0)
+        rows.put(limit, column[role, b, q, t], 1.0)
+        rows.put(limit, case[b, q], -self.most[role, b, t])
         for large in range(self.cases - 1):
             whole = rows.add(np.zeros(len(case)), 0.0)
             rows.put(whole, column[:, :, large, large], 1.0)
             rows.put(whole, case[:, large], -1.0)
 
     def _add_bands(self, k: int) -> Ints:
-        """Add the upper and lower limits of one kind in each case (int64[2, B, Q], -1 for none)."""
+        """Add a resource's upper and lower limits in each case (int64[2, B, Q], -1 for none)."""
         task, brokers, rows = self.task, len(self.task.alive), self.rows
         out: Ints = np.full((2, *self.case.shape), -1, np.int64)
-        is_fixed = self.kind[task.old_owner] < 0
+        is_fixed = self.class_of[task.old_owner] < 0
         fixed = sum_by_broker_and_rack(
             task, task.old_owner[is_fixed], task.cluster.replica[is_fixed]
         )[k]
-        allowed, slacks = self.figures.get(KINDS[k], 0) / self.scale[k], []
+        allowed, slacks = self.max_imbalance.get(KINDS[k], 0) / self.scale[k], []
         for side, limit in enumerate((task.high[k, :brokers], task.low[k, :brokers])):
             at = np.flatnonzero((limit < UNBOUNDED) & ((side == 0) | (limit > 0)))
             if not len(at):
@@ -288,16 +289,16 @@ class _Programme:
         return out
 
     def _add_rack_bands(self, k: int) -> Ints:
-        """Add the balance limits of one kind on racks and return their rows (int64[racks])."""
+        """Add the balance limits of one resource on racks and return their rows (int64[racks])."""
         task, brokers, rows = self.task, len(self.task.alive), self.rows
-        is_fixed = self.kind[task.old_owner] < 0
+        is_fixed = self.class_of[task.old_owner] < 0
         fixed = sum_by_broker_and_rack(
             task, task.old_owner[is_fixed], task.cluster.replica[is_fixed]
         )[k, brokers:]
         low, high = task.low[k, brokers:] - fixed, task.high[k, brokers:] - fixed
         high = np.where(high >= UNBOUNDED // 2, np.inf, high / self.scale[k])
         out = rows.add(low / self.scale[k], high) if len(low) else np.zeros(0, np.int64)
-        allowed, slacks = self.figures.get(f"rack {KINDS[k]}", 0) / self.scale[k], []
+        allowed, slacks = self.max_imbalance.get(f"rack {KINDS[k]}", 0) / self.scale[k], []
         for r, row in enumerate(out.tolist()):
             rows.put(row, self.column[:, self.rack == r], self.weight[k] / self.scale[k])
             if allowed:
@@ -311,9 +312,9 @@ class _Programme:
     def _add_classes(self) -> None:
         """Add the replication factors and the rack rule, summed over each class."""
         task, rows, classes = self.task, self.rows, len(self.members)
-        is_open = np.flatnonzero(self.kind >= 0)
-        kind = self.kind[is_open]
-        factor = np.bincount(kind, weights=task.factor[is_open], minlength=classes)
+        is_open = np.flatnonzero(self.class_of >= 0)
+        class_of = self.class_of[is_open]
+        factor = np.bincount(class_of, weights=task.factor[is_open], minlength=classes)
         self._totals = rows.add(factor, factor)
         rows.put(self._totals, self.column, 1.0)
         if not self._has_racks:
@@ -323,7 +324,7 @@ class _Programme:
 
         def total(each: NDArray[Any]) -> Floats:
             out = np.zeros((classes, self.racks))
-            np.add.at(out, kind, each)
+            np.add.at(out, class_of, each)
             return out
 
         # Columns of classes, racks and brokers: int64[3, B, Q, T] by the rack of each broker.
@@ -340,8 +341,8 @@ class _Programme:
     def solve(self, *, is_integer: bool) -> bool:
         """Solve the programme or its relaxation; return whether there is a solution.
 
-        The relaxation is solved by the interior point method, because the simplex methods take
-        twice as long for it.
+        The relaxation is solved by the interior point method, because the simplex methods took
+        twice as long on these programmes.
         """
         try:
             import highspy
@@ -385,9 +386,9 @@ class _Programme:
         return lp
 
     def brokers_of_large(self) -> dict[int, Ints] | None:
-        """Return the brokers that the solution gives to each large partition.
+        """Return the brokers of each large partition that the solution does not divide.
 
-        The result is None if it divides a large partition that shares its brokers with another.
+        The result is None if it divides all of them.
         """
         out = {}
         for number, p in enumerate(self.large.tolist()):
@@ -414,8 +415,8 @@ class _Programme:
         keep, surplus = self._interpolate(keep), self._interpolate(surplus)
         stay = np.where(self.is_surplus, surplus[owner, rack], keep[owner, rack])
         new = self._interpolate(arrive)
-        # Partitions that may not move pay nothing, wherever they are.
-        is_fixed = self.kind < 0
+        # Closed partitions have split price 0 where they stay, and their bytes where they arrive.
+        is_fixed = self.class_of < 0
         stay[is_fixed[owner]] = 0.0
         new[is_fixed] = task.cost[is_fixed, None]
         cases = np.zeros((len(KINDS), *self.case.shape))
@@ -429,10 +430,10 @@ class _Programme:
 
     def _interpolate(self, price: Floats) -> Floats:
         """Return prices of partitions (float64[partitions, racks]) from those of classes."""
-        out: Floats = price[np.maximum(self.kind, 0)]
+        out: Floats = price[np.maximum(self.class_of, 0)]
         count = len(self.large)
         node = self.size[count:]
-        small = np.flatnonzero(self.kind >= count)
+        small = np.flatnonzero(self.class_of >= count)
         if len(node) > 1:
             size = self.task.cost[small]
             at = np.clip(np.searchsorted(node, size) - 1, 0, len(node) - 2)
