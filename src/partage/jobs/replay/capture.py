@@ -68,7 +68,7 @@ __all__ = [
 ]
 
 #: Warnings of a capture that a replay repeats.
-_TROUBLES = 5
+_MOST_REPEATED_WARNINGS = 5
 _BATCH_COLUMNS = {
     "partition": "int",
     "base_offset": "int",
@@ -158,7 +158,9 @@ def open_capture(
             f"{records}: the capture is empty (0 records); record it again, "
             "with a consumer that may read internal topics"
         )
-    return Capture(at, slices, count, _states(inside), _batches(inside), notes=_notes(inside))
+    return Capture(
+        at, slices, count, _states(inside), _batches(inside), notes=_capture_warnings(inside)
+    )
 
 
 def _open_stream(watch_folder: Path) -> Capture:
@@ -260,7 +262,7 @@ def read_metadata(
     Raises:
         InvalidCaptureError: a file cannot be read.
     """
-    return _states(folder), _batches(folder), _notes(folder)
+    return _states(folder), _batches(folder), _capture_warnings(folder)
 
 
 def _find_file(folder: Path | None, name: str) -> Path | None:
@@ -295,14 +297,16 @@ def _states(folder: Path | None) -> tuple[Mapping[str, Any], ...]:
     return tuple(states)
 
 
-def _notes(folder: Path) -> tuple[str, ...]:
-    """Return the messages for the user about what a capture's folder lacks."""
+def _capture_warnings(folder: Path) -> tuple[str, ...]:
+    """Return warnings about a capture: an incomplete last line, and those in its manifest."""
     path = _find_file(folder, MANIFEST)
     manifest = None if path is None else CaptureManifest.load_manifest(path.parent)
     troubles = [] if manifest is None else manifest.troubles
-    found = [f"The capture has a warning: {one}." for one in troubles[:_TROUBLES]]
-    if len(troubles) > _TROUBLES:
-        found.append(f"The capture has {len(troubles) - _TROUBLES} more warnings: see {MANIFEST}.")
+    found = [f"The capture has a warning: {one}." for one in troubles[:_MOST_REPEATED_WARNINGS]]
+    if len(troubles) > _MOST_REPEATED_WARNINGS:
+        found.append(
+            f"The capture has {len(troubles) - _MOST_REPEATED_WARNINGS} more warnings: see {MANIFEST}."
+        )
     return *_warn_about_torn_line(folder), *found
 
 
