@@ -304,9 +304,8 @@ def _capture_warnings(folder: Path) -> tuple[str, ...]:
     troubles = [] if manifest is None else manifest.troubles
     found = [f"The capture has a warning: {one}." for one in troubles[:_MOST_REPEATED_WARNINGS]]
     if len(troubles) > _MOST_REPEATED_WARNINGS:
-        found.append(
-            f"The capture has {len(troubles) - _MOST_REPEATED_WARNINGS} more warnings: see {MANIFEST}."
-        )
+        more = len(troubles) - _MOST_REPEATED_WARNINGS
+        found.append(f"The capture has {more} more warnings: see {MANIFEST}.")
     return *_warn_about_torn_line(folder), *found
 
 
