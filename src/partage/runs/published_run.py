@@ -31,8 +31,7 @@ SUMMARY = "summary.json"
 class PublishedRun:
     """One finished run of `partage replay`, read from its output folder: its summary and tables.
 
-    It is the newest run by default. All reads are of the same run, even if a newer one is published
-    meanwhile.
+    All reads are of the same run, even if a newer run is published in the folder meanwhile.
 
     Args:
         out: the output folder.
@@ -67,7 +66,9 @@ class PublishedRun:
     def table(
         self, name: str, columns: Sequence[str] | None = None, *, where: Any = None
     ) -> pa.Table:
-        """Read an output table of this run of `partage replay`, or some of its columns and rows.
+        """Read one output table of this run, such as ``rebalances``, as a pyarrow table.
+
+        The caller may select some columns and rows. The columns are cast to the published schema.
 
         Args:
             name: name of the table.
@@ -104,7 +105,10 @@ class PublishedRun:
 
 
 class _ColumnError(Exception):
-    """Error about a table's column that does not match the published schema."""
+    """Error about a column of a table that does not match the published schema.
+
+    For example, the column is missing, or it has nulls although the schema allows none.
+    """
 
 
 #: Columns without nulls that older versions of Partage did not write, by table.
@@ -117,8 +121,13 @@ _LATER = {
 def _cast_to_schema(name: str, table: pa.Table, wanted: Sequence[str] | None) -> pa.Table:
     """Cast the columns of an output table to the types in its published schema.
 
-    ``name`` is the table's name. ``wanted`` are the columns to return, None for all; nullable
-    columns that the table lacks are then filled with nulls.
+    The types can differ if another program or an older version of Partage has written the file.
+
+    Args:
+        name: name of the table, whose schema is looked up.
+        table: the table as read from Parquet files.
+        wanted: names of the columns to return; None for all. In that case, a nullable column that
+            the table lacks is added with nulls.
 
     Raises:
         _ColumnError: a column is missing, or has values that the schema does not allow.
@@ -151,10 +160,10 @@ def _cast_to_schema(name: str, table: pa.Table, wanted: Sequence[str] | None) ->
 
 
 def _can_cast(actual: pa.DataType, declared: pa.DataType) -> bool:
-    """Return whether an Arrow type (``actual``) can be converted to the type in the schema
-    (``declared``).
+    """Return whether an Arrow type (``actual``) can be converted to the type in the schema.
 
-    They differ if another program has rewritten the table, for example text as ``large_string``.
+    ``declared`` is the type in the schema. The two differ if another program has rewritten the
+    table, for example with text as ``large_string``.
     """
     from pyarrow import types
 
@@ -172,12 +181,14 @@ def _can_cast(actual: pa.DataType, declared: pa.DataType) -> bool:
 
 
 def _manifest_path(folder: Path, run: str) -> Path:
-    """Return the path of a run's manifest: the file that lists the run's tables.
+    """Return the path of a run's manifest: the JSON file that lists the run's tables.
 
-    ``folder`` is the output folder, ``run`` the run's id.
+    Args:
+        folder: output folder of `partage replay`.
+        run: id of the run.
 
     Raises:
-        InvalidCaptureError: the folder has no run of this id.
+        InvalidCaptureError: the folder has no run with this id.
     """
     known = sorted(p.parent.name for p in folder.glob(f"runs/*/{MANIFEST}"))
     if run not in known:
@@ -202,6 +213,9 @@ def _read_json_object(path: Path) -> dict[str, Any]:
 
 def read_table(out: str | Path, table: str) -> pa.Table:
     """Read a table of the newest run of `partage replay` in an output folder.
+
+    ``out`` is the folder. ``table`` is the name of the table, such as ``rebalances``. The result is
+    a pyarrow table.
 
     Raises:
         InvalidCaptureError: the folder has no published run, or the table cannot be read.

@@ -18,9 +18,15 @@ __all__ = ["StreamManifest", "current_manifests", "stream_source"]
 
 
 class StreamManifest(NamedTuple):
-    """JSON file that lists the Parquet files of one published micro-batch, by table.
+    """JSON file that lists the Parquet files of a streaming query's micro-batch, by table.
 
-    After a merge, one manifest covers several micro-batches.
+    It is written after these files, so a file counts only if a manifest lists it. When
+    micro-batches are merged, one manifest covers several of them.
+
+    Attributes:
+        path: path of the manifest.
+        first, last: numbers of the first and the last micro-batch that it covers.
+        files: dict from table name to the paths of its Parquet files.
     """
 
     path: Path
@@ -30,19 +36,20 @@ class StreamManifest(NamedTuple):
 
     @classmethod
     def read_manifest(cls, path: Path) -> StreamManifest:
-        """Read the manifest of published micro-batches, which lists their Parquet files.
+        """Read a manifest: the JSON file that lists the Parquet files of one or more micro-batches.
 
-        ``path`` is a JSON file, named after the first and the last of these micro-batches.
+        The numbers of the micro-batches come from the file name of ``path``. For example,
+        ``00000000-00000063.json`` covers the micro-batches 0 to 63.
         """
         first, _, last = path.stem.partition("-")
         return cls(path, int(first), int(last or first), json.loads(path.read_bytes())["files"])
 
 
 def current_manifests(folder: Path) -> list[StreamManifest]:
-    """Return the valid manifests (file lists) of all published micro-batches of a stream.
+    """Return the valid manifests (lists of Parquet files) of a stream's micro-batches, in order.
 
-    A crash during a merge leaves manifests that overlap. Of these, the one that covers the most
-    micro-batches is valid.
+    A crash while micro-batches are merged leaves manifests that overlap. Of these, the one that
+    covers the most micro-batches is valid.
 
     Args:
         folder: the folder ``stream`` of an output folder.
@@ -58,9 +65,10 @@ def current_manifests(folder: Path) -> list[StreamManifest]:
 
 
 def stream_source(out: Path) -> str | None:
-    """Return the address or folder that `partage watch` reads, from its output folder ``out``.
+    """Return the address or folder from which `partage watch` reads records.
 
-    The result is None if `partage watch` has not written the folder.
+    It is stored in the output folder ``out``. The result is None if `partage watch` has not written
+    to this folder.
     """
     path = out / "stream" / "source.json"
     return str(json.loads(path.read_bytes())["source"]) if path.is_file() else None

@@ -18,8 +18,9 @@ _UNSAFE = re.compile(
 def escape_document_text(text: str, *, in_json: bool = False) -> str:
     r"""Escape control and bidirectional characters, which HTML, SVG and XML must not contain.
 
-    Other characters stay, also non-breaking spaces. With ``in_json``, the escapes are JSON's own,
-    so that a JSON parser restores the same text.
+    It is used for names that come from a log, such as a group id with a terminal escape sequence.
+    All other characters stay, also non-breaking spaces. With ``in_json``, the escapes are JSON's
+    own, so that a JSON parser restores the same text.
 
     >>> escape_document_text("a\u202e<b>\x1b[2J")
     'a\\u202e<b>\\x1b[2J'
@@ -30,7 +31,10 @@ def escape_document_text(text: str, *, in_json: bool = False) -> str:
 
 
 def escape_document_line(text: str) -> str:
-    r"""Escape a text for HTML, SVG or XML, and put it on one line with single spaces.
+    r"""Escape a text for HTML, SVG or XML, and put it on one line.
+
+    Control and bidirectional characters are replaced by escapes such as ``\x1b``. Each line break
+    or run of blanks becomes a single space.
 
     >>> escape_document_line("a\nb\x1b")
     'a b\\x1b'

@@ -28,7 +28,11 @@ Column = tuple[str, str, str]
 
 
 class Aggregation(Enum):
-    """Ways to combine a metric's values of several rebalances into one, such as sum or mean."""
+    """Ways to combine a metric's values of several rebalances into one, such as sum or mean.
+
+    A report shows one number per consumer group and policy. For example, moved partitions are
+    summed over all rebalances, and the spread of load over members is averaged.
+    """
 
     #: Number of rows that meet all conditions.
     COUNT = "count"
@@ -66,9 +70,10 @@ class Condition(NamedTuple):
 
 
 class OutputLevel(IntEnum):
-    """Outputs that may show a metric: JSON, group page, overview page or terminal, in this order.
+    """Places of a report that can show a metric: JSON, group page, overview page or terminal.
 
-    A metric declares the last output in this order that shows it. All earlier outputs show it too.
+    The levels are ordered. A metric names the last one that shows it, and all earlier ones show it
+    too. For example, a metric at level `PAGE` is also in the group page and in the JSON document.
     """
 
     #: JSON only.
@@ -83,7 +88,10 @@ class OutputLevel(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """Declaration of one metric of simulated rebalances: its columns, aggregation, unit and texts.
+    """Declaration of one metric of simulated rebalances, such as moved partitions or downtime.
+
+    It says from which table columns the metric is computed, how values of several rebalances are
+    combined, and with which label and unit a report shows it.
 
     Attributes:
         name: identifier in code, JSON and templates.
@@ -115,17 +123,18 @@ class Metric:
 
     @property
     def input_columns(self) -> tuple[str, ...]:
-        """Names of the columns from which the metric is computed.
+        """Names of the table columns from which the metric is computed.
 
-        For a ratio, these are its numerator and denominator metrics; for a difference, the policy
-        that others are compared with.
+        A ratio has the names of two other metrics here: the numerator and the denominator. A
+        difference between policies has the name of the policy that the others are compared with.
         """
         return self.source or tuple(name for name, _, _ in self.columns)
 
     @property
     def json_key(self) -> str:
-        """Name of the metric's field in JSON documents; it includes the unit unless that is
-        obvious.
+        """Name of the metric's field in JSON documents.
+
+        The name ends with the unit if the value is a range, and with ``mean`` if it is a mean.
 
         >>> BY_NAME["stopped"].json_key, BY_NAME["load_spread"].json_key, BY_NAME["moved"].json_key
         ('stopped_partition_seconds', 'load_spread_mean', 'moved')
@@ -136,7 +145,10 @@ class Metric:
 
     @property
     def plain_label(self) -> str:
-        """The metric's label in plain text, without soft hyphens."""
+        """The metric's label as plain text, without the soft hyphens that HTML table headings have.
+
+        The glossary of a report uses it.
+        """
         return self.label.replace("\N{SOFT HYPHEN}", "")
 
 

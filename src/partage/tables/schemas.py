@@ -338,7 +338,9 @@ TABLES: tuple[str, ...] = tuple(COLUMNS)
 
 
 def table_schema(table: str) -> pa.Schema:
-    """Return the pyarrow schema (columns and types) of a published table.
+    """Return the pyarrow schema (column names, types and nullability) of an output table.
+
+    The tables are written by `partage replay`, for example ``rebalances`` or ``ownership``.
 
     Raises:
         KeyError: no table has this name.

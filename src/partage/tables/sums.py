@@ -87,8 +87,9 @@ class Estimate:
     ) -> Estimate:
         """Estimate the sum of several uncertain values, with an 80 % interval that is cut at 0.
 
-        Their errors count as equally correlated. With correlation r, the variance of the sum is (1
-        - r) times the sum of the squared errors plus r times the square of their sum.
+        An example is the downtime of a group, summed over its rebalances. The errors of the values
+        count as equally correlated. With correlation r, the variance of the sum is (1 - r) times
+        the sum of the squared errors plus r times the square of their sum.
 
         Args:
             best: sum of the best estimates.
@@ -100,10 +101,10 @@ class Estimate:
 
     @classmethod
     def from_differences(cls, parts: Iterable[Estimate]) -> Estimate:
-        """Estimate the sum of uncertain values that may be negative, such as time saved.
+        """Estimate the sum of uncertain values that may be negative, such as seconds saved.
 
-        ``parts`` are the values as estimates. Unlike `from_sums`, it does not cut the interval at
-        0.
+        ``parts`` are the estimates of the single values. Unlike in `from_sums`, the 80 % interval
+        of the sum may go below 0.
 
         >>> Estimate.from_differences([Estimate(-10, -14, -6)])
         Estimate(best=-10, low=-14.0, high=-6.0)
@@ -118,17 +119,21 @@ class Estimate:
 
     @property
     def excludes_zero(self) -> bool:
-        """Return whether zero is outside of the 80 % interval, so that the value's sign is
-        certain.
+        """Return whether zero lies outside the 80 % interval of this estimate.
+
+        A report shows the sign of a difference, such as time saved, only in this case.
         """
         return self.low > 0 or self.high < 0
 
 
 def _distance_to_percentile(total: float, squares: float) -> float:
-    """Return the distance of a sum's 10th or 90th percentile from its best estimate.
+    """Return the distance between the best estimate of a sum and its 10th or 90th percentile.
 
-    The summands are uncertain, and their errors count as equally correlated. ``total`` is the sum
-    of the summands' distances, ``squares`` the sum of the squared distances.
+    The sum has several uncertain values, whose errors count as equally correlated.
+
+    Args:
+        total: sum of the values' own distances to the percentile.
+        squares: sum of the squares of these distances.
     """
     return sqrt((1 - _CORRELATION) * squares + _CORRELATION * total * total)
 
@@ -136,12 +141,13 @@ def _distance_to_percentile(total: float, squares: float) -> float:
 def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
     """Add up the metrics of simulated rebalances, grouped by columns such as group and policy.
 
-    Return one dictionary for each combination of the key columns: the key, and sums from which
-    `metric_value` computes each metric.
-
     Args:
-        rows: rows of table ``replays`` (one per rebalance and simulated policy).
-        keys: columns to group by.
+        rows: rows of table ``replays``: one per rebalance and simulated policy.
+        keys: names of the columns to group by.
+
+    Returns:
+        one dict for each combination of key values. It has the key values and the sums from which
+            `metric_value` computes each metric.
     """
     table = rows.select(list(keys))
     how: dict[str, str] = {}
@@ -156,9 +162,11 @@ def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
 
 
 def _columns_to_sum(metric: Metric, rows: pa.Table) -> dict[str, Any]:
-    """Return the columns that must be summed to compute a metric, as a dict by name.
+    """Return the columns that must be summed to compute a metric.
 
-    Each column has one value per row of ``rows``. A metric that is a maximum gets a column too.
+    The result is a dict from name to column, with one value per row of ``rows``. A mean needs two
+    columns, for example: the values, and flags that count the known values. For a maximum, the
+    column is the one whose largest value is taken.
     """
     from pyarrow import compute as pc
 
@@ -189,10 +197,11 @@ def _estimate_entries(name: str) -> list[str]:
 
 
 def _estimate_columns(metric: Metric, rows: pa.Table) -> list[Any]:
-    """Return the columns that must be summed to estimate a metric with its 80 % interval.
+    """Return the six columns that must be summed to estimate a metric with its 80 % interval.
 
-    They are best estimates, distances to the 10th percentile, their squares, distances to the 90th
-    percentile, their squares, and whether the row has an estimate (one value per row of ``rows``).
+    They are the best estimates, the distances to the 10th percentile and their squares, the
+    distances to the 90th percentile and their squares, and a flag. The flag is 1 if the row has an
+    estimate. Each column has one value per row of ``rows``.
     """
     from pyarrow import compute as pc
 
@@ -227,9 +236,9 @@ def _meets(condition: Condition, rows: pa.Table) -> Any:
 
 
 def count_flags(mask: Any) -> Any:
-    """Convert a column of booleans (``mask``) to 0 and 1, so that its sum counts true values.
+    """Convert a column of booleans (``mask``) to integers, so that its sum counts the true values.
 
-    Null becomes 0.
+    True becomes 1. False and null become 0.
     """
     from pyarrow import compute as pc
 
@@ -239,17 +248,20 @@ def count_flags(mask: Any) -> Any:
 def sum_differences(
     rows: pa.Table, metric: Metric, keys: Sequence[str], rebalance: Sequence[str]
 ) -> list[Sums]:
-    """Add up how much shorter consumption stops under each simulated policy than under a base
-    policy.
+    """Add up the downtime that each simulated policy saves, compared with a base policy.
 
-    Return one dictionary for each combination of the key columns: the key, and bounds of the
-    difference in stopped time. Positive means shorter than under the base policy.
+    Downtime is the time in which partitions have no consumer because of a rebalance. The saved time
+    of a rebalance is a range with a lower and an upper bound. It is negative if the policy has more
+    downtime than the base policy.
 
     Args:
-        rows: rows of table ``replays``.
+        rows: rows of table ``replays``: one per rebalance and simulated policy.
         metric: a metric with aggregation `DIFFERENCE`; its source is the base policy.
-        keys: columns to group by, including ``policy``.
-        rebalance: columns that identify a rebalance under the policies that are compared.
+        keys: names of the columns to group by, including ``policy``.
+        rebalance: names of the columns that identify a rebalance under all policies.
+
+    Returns:
+        one dict for each combination of key values: the key values and the summed bounds.
     """
     from pyarrow import compute as pc
 
@@ -275,8 +287,10 @@ def sum_differences(
 
 
 def empty_sums() -> Sums:
-    """Return the metric sums over no rebalances: a new dict whose values are 0, or None
-    for maxima.
+    """Return the metric sums of a set without rebalances, as a new dict.
+
+    All sums are 0, and all maxima are None. It is the start value when sums are added up with
+    `add_sums`.
     """
     return dict(_empty_sums())
 
@@ -298,9 +312,10 @@ def _empty_sums() -> Sums:
 
 
 def add_sums(sums: Mapping[str, Any], other_sums: Mapping[str, Any]) -> Sums:
-    """Add up the metric sums of two separate sets of rebalances (``sums`` and ``other_sums``).
+    """Add up the metric sums of two separate sets of rebalances.
 
-    A maximum is the larger of both.
+    Both arguments are dicts from sum name to value. For a metric that is a maximum, the result has
+    the larger of both values.
 
     >>> add_sums({"moved": 1, "largest_spread": None}, {"moved": 2, "largest_spread": 3})
     {'moved': 3, 'largest_spread': 3}
@@ -316,9 +331,10 @@ def add_sums(sums: Mapping[str, Any], other_sums: Mapping[str, Any]) -> Sums:
 
 
 def metric_value(metric: Metric, sums: Mapping[str, Any]) -> Any:
-    """Compute the value of a metric from sums over rebalances (a dict that `sum_rows` returned).
+    """Compute the value of a metric, such as moved partitions, from its sums over rebalances.
 
-    The result is a number, a `FigureRange` or an `Estimate`; None if the value is unknown.
+    ``sums`` is a dict that `sum_rows` returned. The result is a number, a `FigureRange` or an
+    `Estimate`; None if the value is unknown.
 
     >>> metric_value(BY_NAME["evenness"], empty_sums() | {"even": 1, "judged": 4})
     0.25
@@ -341,11 +357,10 @@ def metric_value(metric: Metric, sums: Mapping[str, Any]) -> Any:
 
 
 def json_metrics(sums: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert sums over rebalances (from `sum_rows`) to the fields of a JSON object, one per
-    metric.
+    """Convert metric sums over rebalances to a dict for a JSON document, with one field per metric.
 
-    A range is ``{"low": ..., "high": ...}``. An estimate is a range with a field ``best``.
-    Differences between policies are left out if they have not been summed.
+    A range becomes ``{"low": ..., "high": ...}``. An estimate is a range with a field ``best``.
+    Differences between policies are left out if ``sums`` does not have them.
 
     >>> found = json_metrics(empty_sums() | {"moved": 2})
     >>> found["moved"], found["stopped_partition_seconds"]

@@ -35,12 +35,17 @@ def update_weights(
     *,
     band: float = BAND,
 ) -> dict[Partition, float]:
-    """Update partition weights by newly measured loads, but keep those that changed little.
+    """Update partition weights with newly measured loads, but keep weights that changed little.
 
-    This hysteresis avoids needless moves of partitions. ``old_weights`` has the weights so far.
-    ``measured`` is first scaled to the same sum, so that equal growth of all partitions changes
-    nothing. A weight changes only if it differs by more than the fraction ``band`` (a quarter) of
-    the old weight or of the mean weight. Values that are not loads (`is_load`) are dropped.
+    This hysteresis avoids needless moves of partitions. The measured loads are first scaled to the
+    sum of the old weights, so that equal growth of all partitions changes nothing. A partition that
+    was not measured keeps its weight. Values that are not loads (`is_load`) are dropped.
+
+    Args:
+        old_weights: dict from partition to its weight so far.
+        measured: dict from partition to its measured load.
+        band: fraction of the old weight, or of the mean weight if that is larger, by which a load
+            must differ to replace the weight.
 
     >>> update_weights({("t", 0): 9.0, ("t", 1): 1.0}, {("t", 0): 20.0, ("t", 1): 2.4})
     {('t', 0): 9.0, ('t', 1): 1.0}
@@ -66,7 +71,8 @@ def update_weights(
 def valid_loads(loads: Mapping[Partition, float]) -> dict[Partition, float]:
     """Return the partition loads that are valid numbers, sorted by topic and partition.
 
-    A valid (known) load is a finite number from 0 to `LARGEST_LOAD`.
+    A valid load is a finite number from 0 to `LARGEST_LOAD`. Other values, such as NaN, are left
+    out.
 
     >>> valid_loads({("t", 0): 2.0, ("t", 1): float("nan"), ("t", 2): -1.0})
     {('t', 0): 2.0}
@@ -76,6 +82,8 @@ def valid_loads(loads: Mapping[Partition, float]) -> dict[Partition, float]:
 
 def is_load(value: object) -> bool:
     """Return whether a value is a valid partition load: a finite number from 0 to `LARGEST_LOAD`.
+
+    Booleans and texts are no loads.
 
     >>> [is_load(x) for x in (0, 2.5, -1.0, float("nan"), 1e300, "3", None, True)]
     [True, True, False, False, False, False, False, False]
@@ -104,14 +112,14 @@ def record_rates(
 ) -> dict[Partition, float]:
     """Compute the records per second of each partition from two readings of its offset.
 
+    The offsets may be end offsets (records written) or positions of a consumer (records read). A
+    partition is left out if its offset decreases, because the topic was recreated or the consumer
+    was reset.
+
     Args:
         old_offsets: offset of each partition at the first reading.
         new_offsets: offset of each partition at the second reading.
         seconds: time between the readings; if 0, the result is empty.
-
-    Returns:
-        dict from partition to rate, without partitions whose offset decreases (a recreated topic, a
-            reset consumer).
 
     >>> record_rates({("t", 0): 10, ("t", 1): 5}, {("t", 0): 30, ("t", 1): 4}, 2.0)
     {('t', 0): 10.0}
@@ -131,7 +139,7 @@ def compute_lags(
 ) -> dict[Partition, float]:
     """Return the lag of each partition in records: its end offset minus the consumer's position.
 
-    Partitions that lack one of the offsets are left out.
+    A lag is at least 0. A partition is left out if it is missing in one of the two dicts.
 
     >>> compute_lags({("t", 0): 10, ("t", 1): 7}, {("t", 0): 30, ("t", 1): 5})
     {('t', 0): 20.0, ('t', 1): 0.0}
