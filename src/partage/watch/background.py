@@ -40,7 +40,7 @@ _Pair = tuple[str, int]
 
 
 class _PendingAssignment(NamedTuple):
-    """A recorded consumer group assignment in the queue of assignments to measure.
+    """New assignment of a consumer group, queued until its balance is measured.
 
     Attributes:
         generation: the group generation with its members and their partitions.
@@ -54,11 +54,14 @@ class _PendingAssignment(NamedTuple):
 
 
 def measure_balance(generation: Generation, cluster: Cluster) -> Measures | None:
-    """Measure how evenly a recorded assignment spreads partitions over members, and what it moved.
+    """Measure how evenly a group's assignment spreads partitions over members, and what it moved.
 
-    ``generation`` is the group generation with the assignment, ``cluster`` the cluster metadata.
     Moved partitions are counted against the group's previous assignment. Return None for a Kafka
     Streams group, and if the assignment cannot be measured.
+
+    Args:
+        generation: the group generation whose assignment is measured.
+        cluster: the cluster metadata at that time (topics and partitions).
 
     Raises:
         PartageError: a member's recorded data is invalid.
@@ -77,7 +80,8 @@ def measure_balance(generation: Generation, cluster: Cluster) -> Measures | None
 class BackgroundMetrics:
     """Thread that measures consumer lag and the balance of assignments while a capture runs.
 
-    It runs while its ``with`` block lasts.
+    These metrics are slow to compute, so they have a thread of their own. It runs while the
+    ``with`` block of this object lasts.
 
     Args:
         connect: function that opens a connection to the cluster; called again after an error.
@@ -105,8 +109,12 @@ class BackgroundMetrics:
     def on_event(self, event: WatchEvent, live: LiveGroups) -> None:
         """Queue a consumer group's new assignment, so that this thread measures its balance.
 
-        ``live`` has the histories of all groups. Events that bring no new assignment are ignored.
-        An older assignment of the same group is removed from the queue.
+        The watcher calls it with each rebalance event. Events without a new assignment are ignored.
+        A new assignment replaces an older one of the same group that is still in the queue.
+
+        Args:
+            event: the rebalance event.
+            live: the histories of all groups, with the cluster metadata over time.
         """
         if isinstance(event, RebalanceOpened):
             cluster = live.clusters.cluster_at(event.generation.timestamp_ms)
@@ -116,11 +124,15 @@ class BackgroundMetrics:
                 )
 
     def on_tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
-        """Pass the groups' committed offsets to this thread, which computes the consumer lag from
-        them.
+        """Copy the groups' committed offsets, from which this thread computes the consumer lag.
 
-        This happens at most twice per `LAG_SECONDS`. ``now_ms`` is the time, ``live`` has the
-        groups' offsets; ``progress`` is not used.
+        The watcher calls it several times per second. The offsets are copied at most twice per
+        `LAG_SECONDS`.
+
+        Args:
+            now_ms: current time in milliseconds.
+            live: the histories of all groups, with their committed offsets.
+            progress: not used.
         """
         del progress
         if 0 <= now_ms - self._passed_ms < LAG_SECONDS * 500:
@@ -167,8 +179,11 @@ class BackgroundMetrics:
         self._figures.lags = {}
 
     def _measure_pending(self) -> None:
-        """Measure the balance of all queued assignments, and pass the results to the exported
+        """Measure the balance of all queued assignments, and add the results to the exported
         metrics.
+
+        If an assignment cannot be measured, the user gets a warning, and the other groups are
+        measured nevertheless.
         """
         with self._lock:
             plans, self._plans = self._plans, {}

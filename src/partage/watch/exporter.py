@@ -26,10 +26,12 @@ _MOST_CLIENTS, _CLIENT_SECONDS = 8, 10.0
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Parse ``HOST:PORT`` and return host and port; an IPv6 address is in brackets.
+    """Parse a listen address ``HOST:PORT``, and return host and port.
+
+    An IPv6 address must be in brackets. The address is the value of the option ``--metrics``.
 
     Raises:
-        InvalidConfigError: the text has another form.
+        InvalidConfigError: the text is no such address.
 
     >>> parse_address("127.0.0.1:9464"), parse_address("[::1]:0")
     (('127.0.0.1', 9464), ('::1', 0))
@@ -42,7 +44,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address accepts connections only from this machine.
+    """Return whether a server on this host address accepts connections only from the same machine.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, False)
@@ -54,13 +56,16 @@ def is_loopback(host: str) -> bool:
 
 
 def encode_metrics(families: Iterable[ExportedFamily], accept: str) -> tuple[bytes, str]:
-    """Encode Prometheus metrics as the body of a ``/metrics`` response; return body and content
-    type.
+    """Encode Prometheus metrics as the body of a ``/metrics`` response.
+
+    The format is OpenMetrics if the client accepts that, else Prometheus text.
 
     Args:
         families: metrics with their samples.
-        accept: the HTTP client's Accept header; the format is OpenMetrics if it allows that, else
-            Prometheus text.
+        accept: the ``Accept`` header of the HTTP request.
+
+    Returns:
+        body of the response, and its content type.
 
     Raises:
         MissingExtraError: prometheus_client is not installed.
@@ -89,7 +94,10 @@ def encode_metrics(families: Iterable[ExportedFamily], accept: str) -> tuple[byt
 
 
 class Exporter:
-    """HTTP server for ``/metrics`` and ``/healthz``; it runs while its ``with`` block lasts.
+    """HTTP server that serves Prometheus metrics at ``/metrics`` and a health check at
+    ``/healthz``.
+
+    It runs in a thread of its own while its ``with`` block lasts.
 
     Args:
         address: host and port to listen on; port 0 takes a free one.
@@ -155,7 +163,10 @@ class _Server(ThreadingHTTPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore errors of a request, because HTTP clients may disconnect at any time."""
+        """Ignore errors of an HTTP request, for example a client that disconnects early.
+
+        The base class would print a traceback for each of them.
+        """
 
 
 # The base class would print a traceback.
@@ -186,4 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-        """Do nothing: HTTP requests are not logged."""
+        """Do nothing, so that HTTP requests are not logged.
+
+        The base class would write a line to standard error for each request.
+        """

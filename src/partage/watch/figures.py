@@ -31,10 +31,10 @@ OTHER = "other"
 
 
 class ExportedMetric(NamedTuple):
-    """Declaration of a Prometheus metric of `partage capture`: its name, type, help text and
-    labels.
+    """Declaration of a Prometheus metric: its name, type, help text and label names.
 
-    A counter's samples end in ``_total``.
+    `partage capture` serves these metrics by HTTP. The samples of a counter get the suffix
+    ``_total``, as Prometheus requires.
     """
 
     name: str
@@ -118,10 +118,13 @@ ExportedFamily = tuple[ExportedMetric, tuple[tuple[tuple[str, ...], float], ...]
 
 @dataclass(slots=True)
 class _GroupFigures:
-    """Prometheus metrics of one consumer group, such as lag and number of rebalances.
+    """Metrics of one consumer group for Prometheus, such as lag and number of rebalances.
 
-    They include the group's unread time: seconds in which partitions had no consumer. Only groups
-    with the most unread time are exported by name.
+    Attributes:
+        gauges: dict from the name of a gauge to its value.
+        unread: seconds in which rebalances left partitions without a consumer, summed over
+            partitions. Only the groups with the largest sums are exported by name.
+        rebalances: number of rebalances since the start.
     """
 
     gauges: dict[str, float] = field(default_factory=dict)
@@ -136,8 +139,8 @@ class _GroupFigures:
 class WatchFigures:
     """Prometheus metrics of `partage capture --follow`: rebalances, lag and balance of each group.
 
-    The watcher's thread calls `on_event` and `on_tick`. Other threads call `metric_families`,
-    replace `lags`, and append to `measured`.
+    Only the groups that lost most consumption time are exported by name. All others are combined
+    under the label ``other``.
 
     Args:
         max_groups: maximum number of groups that are exported by name.
@@ -161,9 +164,10 @@ class WatchFigures:
         self._refreshed_ms = 0
 
     def metric_families(self) -> tuple[ExportedFamily, ...]:
-        """Return all Prometheus metrics with their samples, as of the last update by `on_tick`.
+        """Return all Prometheus metrics with their samples.
 
-        Any thread may call it.
+        The values are those of the last `on_tick`. Any thread may call this method; the HTTP server
+        does.
         """
         return self._families
 
@@ -172,8 +176,8 @@ class WatchFigures:
     def on_event(self, event: WatchEvent, live: LiveGroups) -> None:
         """Update a consumer group's Prometheus metrics with one rebalance event.
 
-        A new rebalance is counted. A later event adds how long it left partitions without a
-        consumer. ``live`` has the histories of all groups.
+        When a rebalance starts, it is counted. When its effect on consumption is known, the time in
+        which partitions had no consumer is added. ``live`` is not used.
         """
         del live
         if isinstance(event, RebalanceOpened):
@@ -203,8 +207,12 @@ class WatchFigures:
     def on_tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
         """Recompute the exported Prometheus metrics, at most once per second.
 
-        ``now_ms`` is the time, ``live`` has the histories of all groups, ``progress`` counts what
-        the capture has read.
+        The watcher calls it several times per second.
+
+        Args:
+            now_ms: current time in milliseconds.
+            live: the histories of all groups.
+            progress: counts of what the capture has read so far.
         """
         if 0 <= now_ms - self._refreshed_ms < _REFRESH_MS:
             return

@@ -22,7 +22,10 @@ _MOST_SAMPLES = 24
 
 @dataclass(slots=True)
 class EndOffsets:
-    """History of sampled end offsets of partitions, from which the lag in seconds is estimated.
+    """Samples of partitions' end offsets over time, from which the lag in seconds is estimated.
+
+    If a committed offset was the end offset 5 seconds ago, then the lag is 5 seconds. Between two
+    samples, the time is interpolated.
 
     >>> ends = EndOffsets()
     >>> ends.store_end_offsets(0.0, {("t", 0): 100})
@@ -36,11 +39,14 @@ class EndOffsets:
     _samples: dict[_TopicPartition, tuple[list[float], list[int]]] = field(default_factory=dict)
 
     def store_end_offsets(self, now_s: float, end_offsets: Mapping[_TopicPartition, int]) -> None:
-        """Store the end offsets of topic partitions that were read at one time, for later lag
-        estimates.
+        """Store one sample of the end offsets of all partitions, for later estimates of lag.
 
-        ``now_s`` is the time in seconds, ``end_offsets`` a dict from (topic, partition) to end
-        offset. Partitions missing in ``end_offsets`` are forgotten.
+        The samples of a partition that is missing in ``end_offsets`` are removed. They are also
+        removed if its end offset decreases, because the topic was recreated or truncated.
+
+        Args:
+            now_s: time of the sample in seconds.
+            end_offsets: dict from (topic, partition) to end offset.
         """
         for gone in self._samples.keys() - end_offsets.keys():
             del self._samples[gone]
@@ -56,18 +62,24 @@ class EndOffsets:
                 del times[1:half:2], offsets[1:half:2]
 
     def newest_end_offset(self, partition: _TopicPartition) -> int | None:
-        """Return the newest stored end offset of a (topic, partition) pair; None if there
-        is none.
+        """Return the newest stored end offset of a partition; None if there is none.
+
+        ``partition`` is a pair (topic, partition number).
         """
         found = self._samples.get(partition)
         return None if found is None else found[1][-1]
 
     def lag_seconds(self, partition: _TopicPartition, committed: int, now_s: float) -> float | None:
-        """Estimate a partition's lag in seconds: how long ago its first unconsumed record was
-        written.
+        """Estimate a partition's lag in seconds: the age of its first record that is not yet
+        consumed.
 
-        ``committed`` is the group's committed offset, ``now_s`` the time. Return None if no end
-        offset is known.
+        Args:
+            partition: pair (topic, partition number).
+            committed: the group's committed offset.
+            now_s: current time in seconds.
+
+        Returns:
+            the lag; 0 if all records are consumed, None if no end offset is known.
         """
         times, offsets = self._samples.get(partition, ([], []))
         if not times:
@@ -104,12 +116,14 @@ class GroupLag:
 def group_lag(
     committed: Mapping[_TopicPartition, int], end_offsets: EndOffsets, now_s: float
 ) -> GroupLag | None:
-    """Compute a consumer group's lag over all its partitions; None if no end offset is known.
+    """Compute a consumer group's lag in records and in seconds, over all its partitions.
+
+    The result is None if no end offset of these partitions is known.
 
     Args:
         committed: dict from (topic, partition) to the group's committed offset.
         end_offsets: the sampled end offsets.
-        now_s: the present time in seconds.
+        now_s: current time in seconds.
     """
     known = {
         partition: end
@@ -128,10 +142,15 @@ def group_lag(
 
 
 def drain_seconds(lag_before: GroupLag, lag_now: GroupLag, elapsed_s: float) -> float | None:
-    """Estimate the seconds until a consumer group has caught up with its lag.
+    """Estimate in how many seconds a consumer group will have consumed its lag.
 
-    The lag was measured twice, ``elapsed_s`` seconds apart: ``lag_before`` and ``lag_now``. The
-    result is infinite if the lag does not shrink, and None if ``elapsed_s`` is 0.
+    The estimate assumes that the group goes on as between two measurements of its lag. The result
+    is infinite if the lag does not shrink. It is None if no time lies between the measurements.
+
+    Args:
+        lag_before: the earlier measurement.
+        lag_now: the later measurement.
+        elapsed_s: seconds between the measurements.
 
     >>> before, now = GroupLag(80, 8.0, 20, 100), GroupLag(60, 5.0, 60, 120)
     >>> drain_seconds(before, now, 10.0)

@@ -46,10 +46,12 @@ _TAIL = 1 << 20
 
 
 class EventSink:
-    """Writer of rebalance events as JSON lines to a file, or to standard output (``target`` is
-    ``-``).
+    """Writer that appends rebalance events as JSON lines to a file or to standard output.
 
-    An incomplete last line, left by a killed process, is removed when the file is opened again.
+    If a killed process left an incomplete last line in the file, the line is removed first.
+
+    Args:
+        target: path of the file; ``-`` for standard output.
 
     Raises:
         InvalidConfigError: the file cannot be written.
@@ -80,7 +82,8 @@ class EventSink:
         return InvalidConfigError("--events", what, self._target)
 
     def write_event(self, event: Mapping[str, Any]) -> None:
-        """Write one rebalance event as a JSON line and flush it.
+        """Write one rebalance event as a line of JSON, and flush it, so that readers see it at
+        once.
 
         Raises:
             InvalidConfigError: the file cannot be written.
@@ -97,7 +100,10 @@ class EventSink:
             raise self._failed(e) from None
 
     def close(self) -> None:
-        """Close the file of rebalance events; standard output stays open."""
+        """Close the file of rebalance events.
+
+        Standard output stays open. An error is ignored here, because `write_event` has reported it.
+        """
         if self._target != "-":
             with suppress(OSError):  # `write_event` has reported it
                 self._file.close()
@@ -125,15 +131,17 @@ class CaptureProgress:
 
 
 class WatchListener(Protocol):
-    """Interface of an object that the watcher's thread calls with rebalance events and
-    clock ticks.
+    """Interface of an object that the watcher's thread calls with rebalance events and clock ticks.
+
+    For example, the Prometheus metrics implement it.
     """
 
     def on_event(self, event: WatchEvent, live: LiveGroups) -> None:
         """Handle a rebalance event of a consumer group.
 
-        ``event.fresh`` is False if the log had it before the watcher started. ``live`` has the
-        histories of all groups.
+        Args:
+            event: the event; ``event.fresh`` is False if the log had it before the watcher started.
+            live: the histories of all groups.
         """
 
     def on_tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
@@ -147,9 +155,9 @@ class WatchListener(Protocol):
 
 
 class _Reset:
-    """Queue message that replaces the histories of all consumer groups (``live``) by rebuilt ones.
+    """Queue message that replaces the histories of all consumer groups by rebuilt ones.
 
-    It is sent after a partition of the log was truncated.
+    It is sent after a partition of the log was truncated. ``live`` has the new histories.
     """
 
     def __init__(self, live: LiveGroups) -> None:
@@ -196,10 +204,9 @@ class Watcher:
         self._thread = Thread(target=self._run, name="partage-watch", daemon=True)
 
     def start_watching(self, writer: CaptureWriter) -> None:
-        """Rebuild the consumer groups' histories from the records captured so far, and start the
-        thread.
+        """Rebuild the consumer groups' histories from the capture so far, and start the thread.
 
-        ``writer`` is the open capture.
+        It is called once, before the capture runs. ``writer`` is the open capture.
 
         Raises:
             InvalidCaptureError: a file of the capture is damaged.
@@ -209,11 +216,14 @@ class Watcher:
         self._thread.start()
 
     def _rebuild_histories(self, writer: CaptureWriter, *, from_state: bool = True) -> LiveGroups:
-        """Rebuild the consumer groups' histories from records that the capture has already stored.
+        """Rebuild the consumer groups' histories from the records that the capture has stored.
 
-        Events found in these records are marked as not fresh, because they are older than the
-        watcher. ``writer`` is the open capture. ``from_state=False`` ignores histories that an
-        earlier process stored.
+        These records are older than the watcher, so their events are marked as not fresh: listeners
+        receive them, but they are not written out.
+
+        Args:
+            writer: the open capture.
+            from_state: if False, ignore the histories that an earlier process stored in the folder.
         """
         now_ms = _now_ms()
         live = LiveGroups(started_ms=now_ms)
@@ -249,8 +259,10 @@ class Watcher:
                     listener.on_event(event, live)
 
     def _store_histories(self, live: LiveGroups) -> None:
-        """Write the consumer groups' histories (``live``) to the capture's folder, for a fast next
-        start.
+        """Write the histories of all consumer groups to the capture's folder.
+
+        The next start reads this file, so it only needs to process newer records. ``live`` has the
+        histories.
 
         Raises:
             InvalidConfigError: the folder cannot be written.
@@ -274,37 +286,49 @@ class Watcher:
     # --- called by the capture ------------------------------------------------------------
 
     def on_config(self, configs: Mapping[str, str]) -> None:
-        """Store the broker's settings of groups: the session timeout for members that send none,
-        and the initial delay.
+        """Apply the broker's settings of consumer groups to the histories.
 
-        ``configs`` are the broker's settings by name.
+        They are the session timeout, for members that send none, and the initial rebalance delay.
+
+        Args:
+            configs: dict from the name of a broker setting to its value.
         """
         _apply_settings(self._live, configs)
 
     def on_batch(self, batch: LogBatch) -> None:
-        """Queue a batch of captured log records; the next `send_queued_records` sends it to the
-        watcher's thread.
+        """Queue a batch of records of ``__consumer_offsets`` that the capture has just read.
+
+        The next `send_queued_records` sends it to the watcher's thread.
         """
         self._batches.append(batch)
 
     def on_state(self, state: Mapping[str, Any]) -> None:
-        """Queue captured cluster metadata (``state``); `send_queued_records` sends it before the
-        queued records.
+        """Queue cluster metadata (topics, partitions and racks) that the capture has just read.
+
+        The next `send_queued_records` sends it to the watcher's thread, before the queued records.
         """
         self._states.append(state)
 
     def on_fetch(self, partition: int, first_end: int) -> None:
-        """Store the time of a successful fetch from a partition of the log, for the health check.
+        """Store the time of a successful fetch from a partition of ``__consumer_offsets``.
 
-        Events of records below ``first_end`` are not fresh: it is the partition's end offset at the
-        first fetch.
+        The health check reports a problem if no fetch succeeds for a minute.
+
+        Args:
+            partition: the partition number.
+            first_end: its end offset at the first fetch; events of records below it are not fresh.
         """
         self._read_s = time.time()
         self._live.fresh_from.setdefault(partition, first_end)
         self._live.announced_from.setdefault(partition, first_end)
 
     def on_truncation(self, partition: int) -> None:
-        """Rebuild the consumer groups' histories, because a partition of the log was truncated."""
+        """Rebuild the histories of all consumer groups after a partition of the log was truncated.
+
+        The histories may include records that the truncation removed. The rebuilt ones come from
+        the records that the capture has stored. ``partition`` is the number of the truncated
+        partition.
+        """
         self._batches = []
         if self._writer is not None:
             self._trouble(f"partition {partition}: histories are rebuilt from the capture")
@@ -314,12 +338,14 @@ class Watcher:
             self._put(_Reset(live))
 
     def send_queued_records(self, remaining_offsets: int = 0, troubles: int = 0) -> None:
-        """Send all queued records to the watcher's thread; block while its queue is full.
+        """Send all queued records to the watcher's thread, after a round of fetches.
+
+        It blocks while the thread's queue is full. The arguments are shown as progress of the
+        capture.
 
         Args:
-            remaining_offsets: number of offsets that the capture still has to read, for its
-                progress.
-            troubles: number of warnings so far, for its progress.
+            remaining_offsets: number of offsets that the capture still has to read.
+            troubles: number of warnings so far.
         """
         if self._writer is not None:
             writer = self._writer
@@ -340,9 +366,9 @@ class Watcher:
             return
 
     def health_problem(self) -> str:
-        """Return "" if the watcher runs well, else the reason why not.
+        """Return the reason why the watcher is not healthy; "" if it is healthy.
 
-        Any thread may call it.
+        The HTTP health check calls it, so it may be called from any thread.
         """
         if self._error is not None:
             return "the watch has failed; the capture ends"
@@ -357,7 +383,7 @@ class Watcher:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Stop the watcher's thread after it has processed its queue, and raise the thread's error.
 
-        The error is not raised if the ``with`` block itself raised one.
+        If the ``with`` block raised an error, that one is raised instead.
         """
         if self._thread.is_alive():
             self.send_queued_records()
@@ -403,10 +429,10 @@ class Watcher:
             self._stop.set()
 
     def _wait_for_message(self, live: LiveGroups) -> _Round | _Reset | Empty | None:
-        """Return the next message from the queue of the watcher's thread; wait for it.
+        """Wait for the next message in the queue of the watcher's thread, and return it.
 
-        The result is `Empty` if an event becomes due first, and None when the watcher stops.
-        ``live`` has the groups' histories with their next due times.
+        The result is `Empty` if a record in the histories becomes due for processing first, and
+        None when the watcher stops. ``live`` has the histories of all groups.
         """
         due_ms = live.next_due_ms()
         wait = _LONGEST_WAIT if due_ms is None else (due_ms - _now_ms()) / 1_000
@@ -431,7 +457,11 @@ _INITIAL_DELAY = "group.initial.rebalance.delay.ms"
 
 
 def _apply_settings(live: LiveGroups, configs: Mapping[str, str]) -> None:
-    """Set the session timeout and the initial delay of groups from the broker's settings."""
+    """Set the session timeout and the initial rebalance delay of groups from the broker's settings.
+
+    ``configs`` is a dict from the name of a broker setting to its value. A missing setting becomes
+    None.
+    """
     live.session_timeout_ms = _whole_number(configs.get(_TIMEOUT, ""))
     live.initial_delay_ms = _whole_number(configs.get(_INITIAL_DELAY, ""))
 
