@@ -60,7 +60,10 @@ Order = NDArray[np.intp]
 
 
 def topic_partition_hash(topic: str, partition: int) -> int:
-    """Return Kafka's ``TopicPartition.hashCode`` of a topic name and a partition number (int32).
+    """Return the hash code that Kafka's Java class ``TopicPartition`` computes (signed int32).
+
+    Kafka's assignors put partitions into hash maps. The hash codes decide the iteration order of
+    such a map, and with it which member gets a partition.
 
     >>> topic_partition_hash("t1", 0)
     4606
@@ -72,7 +75,7 @@ def topic_partition_hash(topic: str, partition: int) -> int:
 def table_for_capacity(capacity: int) -> int:
     """Return the number of buckets of a Java ``HashMap`` created with an initial capacity.
 
-    It is the least power of two that is not smaller than the capacity.
+    ``new HashMap<>(capacity)`` rounds the capacity up to a power of two.
 
     >>> [table_for_capacity(c) for c in (0, 1, 3, 16, 17)]
     [1, 1, 4, 16, 32]
@@ -83,9 +86,10 @@ def table_for_capacity(capacity: int) -> int:
 
 
 def copied_hash_set_table(size: int) -> int:
-    """Return the number of buckets of Java's ``new HashSet<>(collection)``.
+    """Return the number of buckets of the Java set ``new HashSet<>(collection)``.
 
-    JDK 19 changed the rule for sizes 12, 24, 48 and so on; this is the one of JDK 18 and older.
+    The number decides the set's iteration order. JDK 19 changed the rule for sizes 12, 24, 48 and
+    so on; this function follows JDK 18 and older.
 
     Args:
         size: number of items in the collection.
@@ -106,7 +110,8 @@ def hash_order(
 ) -> list[int]:
     """Return the order in which a Java ``HashMap`` iterates over its keys, from their hash codes.
 
-    The result is a list of indices into ``hashes``.
+    The result is a list of indices into ``hashes``: ``[2, 0, 1]`` if Java iterates the key inserted
+    last first, and then the other two.
 
     Args:
         hashes: hashes of distinct keys (int32, signed or not) in order of insertion.
@@ -146,10 +151,11 @@ def hash_order(
 
 
 def timeline_order(hashes: Sequence[int], slots: int) -> list[int]:
-    """Return the order in which Kafka's ``TimelineHashMap`` iterates over keys, from their hashes.
+    """Return the order in which Kafka's ``TimelineHashMap`` iterates over keys, from their hash
+    codes.
 
-    The result is a list of indices into ``hashes``. The group coordinator keeps the members of a
-    streams group in such a map. Keys in one bucket are iterated from the newest to the oldest.
+    The group coordinator keeps the members of a streams group in such a map. Keys in one bucket are
+    iterated from the newest to the oldest. The result is a list of indices into ``hashes``.
 
     Args:
         hashes: hashes of distinct keys in order of insertion.
@@ -164,7 +170,10 @@ def timeline_order(hashes: Sequence[int], slots: int) -> list[int]:
 
 
 def timeline_slots(size: int, slots: int = 2) -> int:
-    """Return the number of buckets of Kafka's ``TimelineHashMap`` after insertions.
+    """Return the number of buckets of Kafka's ``TimelineHashMap`` after keys were inserted.
+
+    The map doubles its table whenever the keys fill more than 3/4 of it. `timeline_order` needs the
+    number.
 
     Args:
         size: number of keys after the insertions.
@@ -185,7 +194,9 @@ def hash_set_order(
     table: int = DEFAULT_TABLE,
     compute_if_absent: bool = False,
 ) -> list[Key]:
-    """Return distinct keys in the iteration order of a Java ``HashSet`` or ``HashMap``.
+    """Return keys in the order in which a Java ``HashSet`` or ``HashMap`` iterates over them.
+
+    Each key appears once in the result, even if it was inserted several times.
 
     Args:
         keys: the keys in order of insertion; a key may repeat.
@@ -214,9 +225,14 @@ def hash_set_order(
 
 
 def _table_after_put(spread: list[int], table: int) -> int:
-    """Return the number of buckets of a Java ``HashMap`` that ``put`` has filled.
+    """Return the number of buckets of a Java ``HashMap`` after ``put`` has inserted the given keys.
 
-    ``spread`` is the mixed hash code of each key, ``table`` the initial number of buckets.
+    A table doubles when it is more than 3/4 full. A small table also doubles when a ninth key falls
+    into one of its buckets.
+
+    Args:
+        spread: mixed hash code of each key (``h ^ h >>> 16``), in order of insertion.
+        table: initial number of buckets.
     """
     n = table
     for count, key in enumerate(spread if _may_have_long_chain(spread, table) else ()):
@@ -232,10 +248,17 @@ def _table_after_put(spread: list[int], table: int) -> int:
 
 
 def _table_after_compute(spread: list[int], table: int, *, looked_up_after: bool) -> int:
-    """Return the number of buckets of a Java ``HashMap`` that ``computeIfAbsent`` has filled.
+    """Return the number of buckets of a Java ``HashMap`` after ``computeIfAbsent`` inserted the
+    keys.
 
-    ``spread`` is the mixed hash code of each key, ``table`` the initial number of buckets.
-    ``looked_up_after`` says whether ``computeIfAbsent`` was called once more for an existing key.
+    Unlike ``put``, ``computeIfAbsent`` checks the load before an insertion, so the table may stay
+    smaller. A small table doubles when an eighth key falls into one of its buckets.
+
+    Args:
+        spread: mixed hash code of each key (``h ^ h >>> 16``), in order of insertion.
+        table: initial number of buckets.
+        looked_up_after: whether ``computeIfAbsent`` was called once more for an existing key, which
+            may double the table.
     """
     n = table
     for count, key in enumerate(spread if _may_have_long_chain(spread, table) else ()):
@@ -253,10 +276,15 @@ def _table_after_compute(spread: list[int], table: int, *, looked_up_after: bool
 
 
 def _may_have_long_chain(spread: list[int], table: int) -> bool:
-    """Return whether a bucket may get so many keys that a ``HashMap`` doubles its table early.
+    """Return whether one bucket of a Java ``HashMap`` may get so many keys that the table doubles
+    early.
 
-    The check is quick and may return True by mistake; the caller then checks each insertion.
-    ``spread`` has the keys' hash codes (``h ^ h >>> 16``), ``table`` is the first table size.
+    Java doubles a table of fewer than 64 buckets when a bucket gets its ninth key. This quick check
+    lets the caller skip the exact simulation. It may return True although no bucket is that full.
+
+    Args:
+        spread: mixed hash code of each key (``h ^ h >>> 16``), in order of insertion.
+        table: initial number of buckets.
     """
     # Java does so only in tables of fewer than 64 buckets.
     if table >= _MIN_TREE_TABLE or len(spread) < _MAX_CHAIN_COMPUTE:
@@ -276,7 +304,8 @@ def _keys_in_bucket(spread: list[int], count: int, key: int, n: int) -> int:
 def names_in_map_order(names: Sequence[str]) -> list[int]:
     """Return the order in which a Java ``HashMap`` iterates over strings, as indices of ``names``.
 
-    The strings are distinct and in order of insertion.
+    The names are distinct. The map has the default size and ``put`` inserted them in the given
+    order.
 
     >>> names_in_map_order(["consumer1", "consumer2", "consumer3"])
     [2, 1, 0]
@@ -287,7 +316,9 @@ def names_in_map_order(names: Sequence[str]) -> list[int]:
 def copied_set_order(
     hashes: Sequence[int], size: int, rank: Callable[[], Sequence[int]] | None = None
 ) -> list[int]:
-    """Return the iteration order of Java's ``new HashSet<>(collection)``, as indices of ``hashes``.
+    """Return the iteration order of the Java set ``new HashSet<>(collection)``.
+
+    The result is a list of indices into ``hashes``.
 
     Args:
         hashes: hashes of the distinct keys in the collection's order.
@@ -301,7 +332,10 @@ def copied_set_order(
 
 
 def hash_map_orders(group: NDArray[Any], hashes: Hashes) -> Order:
-    """Return the iteration order of many Java ``HashMap`` objects at once, as indices of keys.
+    """Return the iteration order of many Java ``HashMap`` objects at once.
+
+    The result is an array of key indices, map after map. It equals `hash_order` of each map, but is
+    computed with NumPy for all maps together.
 
     Args:
         group: int[n], number of the map that each key belongs to, ascending.
@@ -311,9 +345,10 @@ def hash_map_orders(group: NDArray[Any], hashes: Hashes) -> Order:
 
 
 def copied_set_orders(group: NDArray[Any], hashes: Hashes) -> Order:
-    """Return the iteration order of many Java ``HashSet`` objects at once, as indices of keys.
+    """Return the iteration order of many Java ``HashSet`` objects at once.
 
-    Each set was made by ``new HashSet<>(collection)`` of JDK 18 or older.
+    Each set was made by ``new HashSet<>(collection)`` of JDK 18 or older. The result is an array of
+    key indices, set after set.
 
     Args:
         group: int[n], number of the set that each key belongs to, ascending.
@@ -355,12 +390,19 @@ def _walk_large_buckets(
     *,
     copied: bool,
 ) -> None:
-    """Compute the iteration order of Java maps again if one of their buckets has nine or more keys.
+    """Correct the iteration order of Java maps in which a bucket has nine or more keys.
 
-    At nine keys, ``HashMap`` doubles its table or replaces the bucket's list by a tree, which
-    changes the order. ``order``, the indices of keys of all maps, is changed in place. ``keys``
-    (int64[n], sorted) has the map of each key in the upper 32 bits and its bucket in the lower
-    ones. ``copied`` says whether the maps are sets that the copy constructor filled.
+    With the ninth key, ``HashMap`` doubles its table or turns the bucket's list into a tree. Both
+    change the order, so `hash_order` computes it again for these maps. ``order`` is changed in
+    place.
+
+    Args:
+        order: indices of the keys of all maps, in iteration order.
+        keys: int64[n], map number (upper 32 bits) and bucket (lower ones) of each key in ``order``.
+        first: index of each map's first key.
+        sizes: number of keys of each map.
+        hashes: uint32[n], hash code of each key in order of insertion.
+        copied: whether ``new HashSet<>(collection)`` created the maps.
     """
     large = keys[np.flatnonzero(keys[_MAX_CHAIN_PUT:] == keys[:-_MAX_CHAIN_PUT])] >> 32
     grown = np.zeros(0, np.int64) if copied else np.flatnonzero(sizes * 4 > _MIN_TREE_TABLE * 3)
@@ -373,10 +415,10 @@ def _walk_large_buckets(
 
 @dataclass(frozen=True)
 class StringMap:
-    """Immutable model of a Java ``HashMap`` with string keys, for its iteration order.
+    """Immutable model of a Java ``HashMap`` with string keys that returns its iteration order.
 
-    Each change returns a new map. If no key was ever removed, the order depends on the keys alone
-    (`names_in_map_order`). Otherwise it depends on the history: the table never shrinks, and a
+    Kafka's coordinator keeps group members in such maps, and their order decides assignments. Each
+    change returns a new map. Keys that were removed still matter: the table never shrinks, and a
     bucket that was a tree keeps the tree's order.
 
     Attributes:
@@ -395,7 +437,10 @@ class StringMap:
     )
 
     def with_key(self, key: str) -> StringMap:
-        """Return a copy of the modelled ``HashMap`` with one more key, inserted as by ``put``."""
+        """Return a copy of this ``HashMap`` model with one more key, inserted as by Java's ``put``.
+
+        The table doubles, or a bucket becomes a tree, under the same conditions as in Java.
+        """
         spread = {**self.spread, key: _spread(key)}
         grown = replace(self, spread=spread)
         slot = grown.slot_of(key)
@@ -412,7 +457,10 @@ class StringMap:
         return grown.with_doubled_buckets() if len(spread) * 4 > grown.slots * 3 else grown
 
     def without_key(self, key: str) -> StringMap:
-        """Return a copy of the modelled ``HashMap`` without one of its keys."""
+        """Return a copy of this ``HashMap`` model without one of its keys.
+
+        The table keeps its size, as in Java.
+        """
         spread = {one: value for one, value in self.spread.items() if one != key}
         slot, tree_bins = self.slot_of(key), dict(self.tree_bins)
         if slot in tree_bins:
@@ -431,7 +479,10 @@ class StringMap:
         return [one for slot in sorted(chains) for one in chains[slot]]
 
     def with_doubled_buckets(self) -> StringMap:
-        """Return a copy of the modelled ``HashMap`` with twice the number of buckets."""
+        """Return a copy of this ``HashMap`` model with twice as many buckets.
+
+        The keys of each bucket are divided between two new buckets, as Java's ``resize`` does.
+        """
         grown = replace(self, slots=self.slots * 2)
         tree_bins: dict[int, HashBucket[str]] = {}
         for bucket in self.tree_bins.values():
@@ -439,7 +490,7 @@ class StringMap:
         return replace(grown, tree_bins=tree_bins)
 
     def slot_of(self, key: str) -> int:
-        """Return the number of the bucket of the Java ``HashMap`` that holds a key."""
+        """Return the index of the ``HashMap`` bucket that holds a key."""
         return self.spread[key] & (self.slots - 1)
 
 

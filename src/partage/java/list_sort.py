@@ -24,7 +24,8 @@ _MIN_GALLOP = 7
 
 
 class ComparatorError(Exception):
-    """Raised by `list_sort` if a comparator contradicts itself, e.g. a < b, b < c and c < a.
+    """Raised by `list_sort` if the comparator contradicts itself, for example a < b, b < c and c <
+    a.
 
     Java raises ``IllegalArgumentException``: "Comparison method violates its general contract!"
     """
@@ -50,10 +51,10 @@ def list_sort(items: Sequence[T], compare: Compare[T]) -> list[T]:
 
 
 def _find_run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
-    """Return the end of the sorted sequence (run) at ``begin`` of a list, for Java's TimSort.
+    """Return the index after the sorted run that begins at index ``begin`` of a list.
 
-    A strictly descending sequence is reversed in place first. This is TimSort's
-    ``countRunAndMakeAscending``.
+    A run is a sequence of items that is sorted already. A strictly descending run is reversed in
+    place first. This is ``countRunAndMakeAscending`` of Java's TimSort.
     """
     at = begin + 1
     if at >= end:
@@ -71,9 +72,10 @@ def _find_run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
 def _binary_insertion_sort(
     a: list[T], begin: int, end: int, sorted_to: int, compare: Compare[T]
 ) -> None:
-    """Sort a section of a list in place by binary insertion, as a step of Java's TimSort.
+    """Sort the section from ``begin`` to ``end`` of a list in place by binary insertion.
 
-    The section is sorted already up to ``sorted_to``. Items that compare equal keep their order.
+    Java's TimSort does so with short runs. The items before index ``sorted_to`` are sorted already.
+    Items that compare equal keep their order.
     """
     for at in range(sorted_to, end):
         one = a[at]
@@ -97,9 +99,11 @@ def _at_most(key: T, compare: Compare[T]) -> Callable[[T], bool]:
 
 
 def _gallop_search(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
-    """Return how many items at the start of a sorted list satisfy a condition (galloping search).
+    """Return how many items at the start of a sorted list satisfy a condition.
 
-    An exponential search starts at index ``hint``; a binary search follows.
+    ``precedes`` is the condition: true for the first items of the list and false for all later
+    ones. The function searches exponentially from index ``hint``, then by bisection, like TimSort's
+    ``gallopLeft`` and ``gallopRight``.
     """
     before, step = 0, 1
     if precedes(a[hint]):
@@ -122,7 +126,10 @@ def _gallop_search(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> 
 
 
 class _TimSort(Generic[T]):
-    """Java's TimSort for lists of 32 items or more: find sorted runs and merge them."""
+    """Java's TimSort for lists of 32 items or more.
+
+    It finds sorted runs in the list and merges them in the same order as ``java.util.TimSort``.
+    """
 
     def __init__(self, items: list[T], compare: Compare[T]) -> None:
         self._items, self._compare = items, compare
@@ -184,7 +191,7 @@ class _TimSort(Generic[T]):
 class _Merge(Generic[T]):
     """Merge of two adjacent sorted runs of a list, with the same steps as Java's TimSort.
 
-    The shorter run is copied to a buffer. The merge goes forward if the left run is not longer than
+    The shorter run is the buffered one. The merge goes forward if the left run is not longer than
     the right one, otherwise backward.
     """
 

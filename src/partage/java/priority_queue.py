@@ -9,9 +9,11 @@ __all__ = ["PriorityQueue", "poll_order"]
 
 
 class PriorityQueue:
-    """Priority queue that returns equal keys in the same order as Java's ``PriorityQueue``.
+    """Priority queue that returns entries with equal keys in the same order as Java's
+    ``PriorityQueue``.
 
-    An entry is a tuple; its first field is the key, which is compared by ``<`` only.
+    An entry is a tuple whose first field is its key. Keys are compared by ``<`` only. Python's
+    `heapq` would return equal keys in another order.
 
     >>> queue = PriorityQueue()
     >>> for entry in [(1, "a"), (1, "b"), (0, "c"), (1, "d")]:
@@ -23,7 +25,10 @@ class PriorityQueue:
     __slots__ = ("items",)
 
     def __init__(self, items: Iterable[Any] = ()) -> None:
-        """Create a priority queue from entries (tuples that begin with the key), like Java."""
+        """Create a priority queue from entries, in the same heap order as Java's constructor.
+
+        Each entry is a tuple whose first field is its key.
+        """
         self.items: list[Any] = list(items)
         # Java sifts down from the middle to the front.
         for place in range(len(self.items) // 2 - 1, -1, -1):
@@ -33,12 +38,12 @@ class PriorityQueue:
         return len(self.items)
 
     def add(self, entry: Any) -> None:
-        """Add an entry to the priority queue: a tuple whose first field is its key."""
+        """Add an entry, which is a tuple whose first field is its key, to the priority queue."""
         self.items.append(entry)
         self._sift_up(len(self.items) - 1, entry)
 
     def poll(self) -> Any:
-        """Remove the entry with the smallest key from the priority queue, and return it.
+        """Remove the entry with the smallest key from the priority queue and return it.
 
         Raises:
             IndexError: the queue is empty.
@@ -95,7 +100,8 @@ class PriorityQueue:
 def poll_order(keys: Sequence[Any]) -> list[int]:
     """Return the order in which Java's ``PriorityQueue`` removes keys, as indices of ``keys``.
 
-    The keys are added one by one; the order of equal keys depends on that.
+    The keys are added in the given order, then the smallest key is removed until none is left.
+    Equal keys do not always leave in the order in which they were added.
 
     >>> poll_order([5, 3, 5])
     [1, 2, 0]

@@ -13,9 +13,10 @@ _MASK_48 = (1 << 48) - 1
 
 
 def next_state(state: int) -> int:
-    """Return the state of ``java.util.Random`` after one step; both are integers of 48 bits.
+    """Return the state of Java's random number generator (``java.util.Random``) after one step.
 
-    The upper 32 bits of the new state are the number that ``nextInt()`` returns.
+    Both states are integers of 48 bits. The upper 32 bits of the new state are the number that
+    ``nextInt()`` returns.
     """
     return (state * _MULTIPLIER + 0xB) & _MASK_48
 
@@ -24,7 +25,8 @@ def next_state(state: int) -> int:
 class JavaRandom:
     """Immutable model of ``java.util.Random``, a 48-bit linear congruential generator.
 
-    Each method that draws a number also returns the generator in its next state.
+    It draws the same numbers as Java for the same seed. Each method that draws a number also
+    returns the generator in its next state.
 
     >>> first, after = JavaRandom.from_seed(42).next_int()
     >>> first, after.next_int()[0]
@@ -35,22 +37,28 @@ class JavaRandom:
 
     @classmethod
     def from_seed(cls, seed: int) -> JavaRandom:
-        """Return the generator that Java's ``new Random(seed)`` creates."""
+        """Return the generator that ``new Random(seed)`` creates in Java."""
         return cls((seed ^ _MULTIPLIER) & _MASK_48)
 
     def next_int(self) -> tuple[int, JavaRandom]:
-        """Draw a number like Java's ``Random.nextInt()``; also return the generator's next state.
+        """Draw a signed int32 number, the same as ``Random.nextInt()`` in Java.
 
-        The number is a signed int32.
+        The generator itself does not change.
+
+        Returns:
+            The number, and the generator to draw the next number from.
         """
         state = next_state(self.state)
         bits = state >> 16
         return bits - (1 << 32) if bits >> 31 else bits, JavaRandom(state)
 
     def next_below(self, bound: int) -> tuple[int, JavaRandom]:
-        """Draw a number like Java's ``Random.nextInt(bound)``; also return the next generator.
+        """Draw a number from 0 to ``bound - 1``, the same as ``Random.nextInt(bound)`` in Java.
 
-        The number is from 0 to bound - 1.
+        The generator itself does not change.
+
+        Returns:
+            The number, and the generator to draw the next number from.
 
         >>> JavaRandom.from_seed(0).next_below(100)[0], JavaRandom.from_seed(42).next_below(10)[0]
         (60, 0)
@@ -67,7 +75,9 @@ class JavaRandom:
 
 
 def shuffle(items: MutableSequence[Any], random: JavaRandom) -> JavaRandom:
-    """Shuffle a list in place like Java's ``Collections.shuffle``; return the next generator.
+    """Shuffle a list in place, exactly as Java's ``Collections.shuffle`` does.
+
+    The result is the random number generator after the shuffle, for the next draw.
 
     Args:
         items: the list to shuffle.

@@ -31,7 +31,7 @@ _ONE_BYTE_UNITS = range(1, 0x80)
 
 
 def string_hash(text: str) -> int:
-    """Return the hash code of a text as Java's ``String.hashCode`` does (signed int32).
+    """Return the hash code of a text, the same as ``String.hashCode`` in Java (signed int32).
 
     >>> string_hash("consumer1"), string_hash("Aa") == string_hash("BB")
     (-421004549, True)
@@ -48,9 +48,10 @@ def string_hash(text: str) -> int:
 
 
 def string_order_key(text: str) -> bytes:
-    r"""Return a key that sorts a text like Java's ``String.compareTo`` (by UTF-16 units).
+    r"""Return a sort key that orders texts like Java's ``String.compareTo``.
 
-    The order differs from Python's only for characters beyond U+FFFF.
+    Java compares UTF-16 units, Python compares characters. The orders differ only for characters
+    beyond U+FFFF.
 
     >>> sorted(["\uff5a", "\U00010000"], key=string_order_key) == ["\U00010000", "\uff5a"]
     True
@@ -59,7 +60,7 @@ def string_order_key(text: str) -> bytes:
 
 
 def string_ranks(names: Sequence[str]) -> list[int]:
-    """Return each name's rank (from 0) in the order of Java's ``String.compareTo``.
+    """Return each name's position, from 0, in the sort order of Java's ``String.compareTo``.
 
     >>> string_ranks(["b", "a"])
     [1, 0]
@@ -72,7 +73,9 @@ def string_ranks(names: Sequence[str]) -> list[int]:
 
 
 def string_hashes(names: Sequence[str]) -> list[int]:
-    """Return the hash code of each name as Java's ``String.hashCode`` does (signed int32).
+    """Return the hash code of each name, the same as ``String.hashCode`` in Java (signed int32).
+
+    Long lists are computed with NumPy, which is faster than `string_hash` for each name.
 
     >>> string_hashes(["consumer1", "Aa", "BB"])
     [-421004549, 2112, 2112]
@@ -124,7 +127,10 @@ codecs.register_error("partage.java", _java_replacement)
 
 
 def decode_utf8(data: bytes) -> str:
-    r"""Decode UTF-8 data like Java's ``new String(bytes, UTF_8)``: malformed bytes become U+FFFD.
+    r"""Decode UTF-8 data as ``new String(bytes, UTF_8)`` does in Java.
+
+    Malformed bytes become U+FFFD. Python does the same, but Java replaces an encoded surrogate by
+    one such character and Python by three.
 
     >>> decode_utf8(b"caf\xc3\xa9"), decode_utf8(b"a\xffb"), decode_utf8(b"\xed\xa0\x80")
     ('café', 'a\ufffdb', '\ufffd')
@@ -133,7 +139,9 @@ def decode_utf8(data: bytes) -> str:
 
 
 def encode_utf8(text: str) -> bytes:
-    r"""Encode text as UTF-8 like Java's ``getBytes(UTF_8)``: a lone surrogate becomes "?".
+    r"""Encode text as UTF-8, as ``String.getBytes(UTF_8)`` does in Java.
+
+    A lone surrogate becomes "?", where Python would raise an error.
 
     >>> encode_utf8("é"), encode_utf8("\ud83d")
     (b'\xc3\xa9', b'?')
@@ -142,10 +150,10 @@ def encode_utf8(text: str) -> bytes:
 
 
 def decode_modified_utf8(data: bytes) -> str:
-    r"""Decode Java's modified UTF-8, the format of ``DataOutput.writeUTF`` after its length prefix.
+    r"""Decode text in Java's modified UTF-8, as ``DataOutput.writeUTF`` writes it.
 
-    U+0000 has two bytes, and characters beyond U+FFFF are encoded as two surrogates. Lone
-    surrogates are kept.
+    ``data`` is without the length prefix. U+0000 has two bytes, and characters beyond U+FFFF are
+    encoded as two surrogates. Lone surrogates are kept.
 
     Raises:
         ValueError: a byte is malformed; the message has its position.
@@ -172,9 +180,9 @@ def decode_modified_utf8(data: bytes) -> str:
 
 
 def encode_modified_utf8(text: str) -> bytes:
-    r"""Encode a text in Java's modified UTF-8, the format of ``DataOutput.writeUTF``.
+    r"""Encode text in Java's modified UTF-8, as ``DataOutput.writeUTF`` writes it.
 
-    The two-byte length prefix is left out.
+    The result does not begin with the two-byte length prefix that Java writes.
 
     >>> encode_modified_utf8("é\0")
     b'\xc3\xa9\xc0\x80'

@@ -37,9 +37,11 @@ _LEFT, _RIGHT = 0, 1
 
 
 def may_have_trees(spread: Sequence[int] | NDArray[np.int64], table: int) -> bool:
-    """Return whether Java may have turned a bucket of a ``HashMap`` into a tree of keys.
+    """Return whether a bucket of a Java ``HashMap`` may have become a tree, which changes the
+    order.
 
-    A tree changes the map's iteration order.
+    Java replaces a bucket's list by a red-black tree when many keys share the bucket. The check is
+    quick and may return True by mistake.
 
     Args:
         spread: the mixed hash code of each key, which selects its bucket.
@@ -70,7 +72,10 @@ def iteration_order(
     compute_if_absent: bool = False,
     looked_up_after: bool = False,
 ) -> list[int]:
-    """Return the iteration order of a Java ``HashMap`` whose buckets may be trees, as key indices.
+    """Return the iteration order of a Java ``HashMap``, also if some of its buckets are trees.
+
+    Java turns a bucket with nine keys into a red-black tree, and then iterates it in another order.
+    The result is a list of key indices.
 
     Args:
         hashes: hashes of distinct keys (int32, signed or not) in order of insertion.
@@ -102,7 +107,7 @@ def _largest_bucket(spread: Sequence[int] | NDArray[np.int64], slots: int) -> in
 
 
 class HashTable:
-    """Model of a Java ``HashMap`` whose buckets may become trees, for its iteration order.
+    """Model of a Java ``HashMap`` that returns its iteration order, also if buckets become trees.
 
     A key is represented by its index in ``hashes``.
 
@@ -135,7 +140,10 @@ class HashTable:
         return [key for slot in sorted(self.buckets) for key in self.buckets[slot].chain]
 
     def put(self, key: int) -> None:
-        """Insert a new key into the modelled ``HashMap`` as Java's ``put`` does."""
+        """Insert a new key into this ``HashMap`` model, as Java's ``put`` does.
+
+        The table doubles after the insertion if it is more than 3/4 full.
+        """
         bucket = self._bucket(key)
         if bucket.add(key):
             self._grow_or_treeify(bucket)
@@ -143,16 +151,20 @@ class HashTable:
         self.grow_if_full()
 
     def remove(self, key: int) -> None:
-        """Remove a key from the modelled ``HashMap``; the number of buckets stays."""
+        """Remove a key from this ``HashMap`` model; the number of buckets does not change."""
         self._bucket(key).remove(key)
         self.size -= 1
 
     def clear(self) -> None:
-        """Remove all keys from the modelled ``HashMap``; the number of buckets stays."""
+        """Remove all keys from this ``HashMap`` model; the number of buckets does not change."""
         self.buckets, self.size = {}, 0
 
     def compute_if_absent(self, key: int) -> None:
-        """Insert a new key into the modelled ``HashMap`` as Java's ``computeIfAbsent`` does."""
+        """Insert a new key into this ``HashMap`` model, as Java's ``computeIfAbsent`` does.
+
+        Unlike ``put``, it doubles a full table before the insertion, and it puts the key at the
+        front of its bucket.
+        """
         # Unlike ``put``, it doubles a full table before the insertion.
         self.grow_if_full()
         bucket = self._bucket(key)
@@ -165,7 +177,7 @@ class HashTable:
         self.size += 1
 
     def grow_if_full(self) -> None:
-        """Double the modelled ``HashMap``'s number of buckets if it is more than 3/4 full."""
+        """Double the number of buckets of this ``HashMap`` model if it is more than 3/4 full."""
         if self.size * 4 > self.slots * 3:
             self._grow()
 
@@ -187,7 +199,10 @@ class HashTable:
 
 
 class HashBucket(Generic[Key]):
-    """Bucket of a Java ``HashMap``: a list of keys that becomes a red-black tree at nine keys.
+    """Bucket of a Java ``HashMap``: a list of keys that becomes a red-black tree when it has nine
+    keys.
+
+    The keys are iterated in the order of ``chain``.
 
     Args:
         rank: function that returns a key's sort key in the tree: its mixed hash as a signed number,
@@ -206,14 +221,19 @@ class HashBucket(Generic[Key]):
         self._red: dict[Key, bool] = {}
 
     def copy(self) -> HashBucket[Key]:
-        """Return an independent copy of the bucket of the Java ``HashMap``."""
+        """Return an independent copy of this ``HashMap`` bucket."""
         twin = HashBucket(self._rank, self.chain)
         twin.root, twin._parent, twin._red = self.root, dict(self._parent), dict(self._red)
         twin._child = {key: [*below] for key, below in self._child.items()}
         return twin
 
     def add(self, key: Key) -> bool:
-        """Append a key to a ``HashMap``'s bucket; return whether Java now turns it into a tree."""
+        """Add a key to this ``HashMap`` bucket; return whether Java would now turn its list into a
+        tree.
+
+        The bucket itself does not change its form: the caller doubles a small table instead, or
+        calls `treeify`. If the bucket is a tree already, the result is False.
+        """
         if self.root is not None:
             self.insert(key)
             return False
@@ -221,7 +241,10 @@ class HashBucket(Generic[Key]):
         return len(self.chain) > _TREEIFY_THRESHOLD
 
     def remove(self, key: Key) -> None:
-        """Remove a key from the bucket of a Java ``HashMap``; a small tree becomes a list again."""
+        """Remove a key from this ``HashMap`` bucket.
+
+        A small tree becomes a list again, by the same rule as in Java.
+        """
         self.chain.remove(key)
         if self.root is None:
             return
@@ -235,7 +258,10 @@ class HashBucket(Generic[Key]):
         self._root_to_front()
 
     def split(self, slot_of: Callable[[Key], int]) -> dict[int, HashBucket[Key]]:
-        """Divide a bucket's keys among the new buckets after the Java ``HashMap`` has doubled.
+        """Divide this bucket's keys among new buckets, after the Java ``HashMap`` doubled its
+        table.
+
+        A part of a tree with more than six keys is a tree again, a smaller part becomes a list.
 
         Args:
             slot_of: function that returns the number of a key's new bucket.
@@ -255,7 +281,11 @@ class HashBucket(Generic[Key]):
         return made
 
     def treeify(self) -> None:
-        """Build a red-black tree from the keys of the bucket, as Java does at nine keys."""
+        """Build a red-black tree from the keys of this ``HashMap`` bucket.
+
+        Java does so when a bucket has more than eight keys. The tree's root moves to the front of
+        the iteration order.
+        """
         self._parent, self._child, self._red = {}, {}, {}
         for key in self.chain:
             self._insert_leaf(key)
@@ -263,7 +293,10 @@ class HashBucket(Generic[Key]):
         self._root_to_front()
 
     def insert(self, key: Key) -> None:
-        """Insert a key into the bucket's red-black tree, and into the order of iteration."""
+        """Insert a key into a ``HashMap`` bucket that is a red-black tree.
+
+        Java iterates a new key directly after its parent in the tree, and the tree's root first.
+        """
         parent = self._insert_leaf(key)
         assert parent is not None  # noqa: S101 - a built tree has a root
         # Java iterates a new key directly after its parent in the tree.
@@ -276,7 +309,10 @@ class HashBucket(Generic[Key]):
         self.chain.insert(0, self.root)
 
     def _insert_leaf(self, key: Key) -> Key | None:
-        """Insert a key as a leaf of the red-black tree and rebalance; return its first parent."""
+        """Insert a key as a leaf of the red-black tree, then rebalance the tree.
+
+        The result is the key's parent before the rebalancing, or None if the tree was empty.
+        """
         above, side = None, _LEFT
         below = self.root
         while below is not None:
@@ -292,9 +328,13 @@ class HashBucket(Generic[Key]):
         return above
 
     def _fix_insertion(self, key: Key) -> None:
-        """Rebalance the red-black tree after an insertion, so that no red key has a red parent.
+        """Rebalance the red-black tree after a key was inserted.
 
-        ``key`` is the inserted key.
+        No red key may have a red parent. Source: Cormen et al., Introduction to Algorithms, chapter
+        13 (RB-Insert-Fixup).
+
+        Args:
+            key: the inserted key.
         """
         while (above := self._parent[key]) is not None and self._red[above]:
             top = self._parent[above]
@@ -361,7 +401,11 @@ class HashBucket(Generic[Key]):
     def _fix_deletion(self, key: Key) -> None:
         """Rebalance the red-black tree after a black key was deleted.
 
-        ``key`` took its place; the paths through it have one black key too few.
+        All paths through ``key`` have one black key too few. Source: Cormen et al., Introduction to
+        Algorithms, chapter 13 (RB-Delete-Fixup).
+
+        Args:
+            key: the key that took the place of the deleted one.
         """
         while (above := self._parent[key]) is not None:
             if self._red[key]:

@@ -18,7 +18,7 @@ ZERO_UUID = "A" * 22
 
 @lru_cache(maxsize=_CACHED_TEXTS)
 def uuid_text(uuid: bytes) -> str:
-    """Format a Kafka UUID (16 bytes) as Kafka prints it: 22 characters of URL-safe base64.
+    """Format a Kafka UUID (16 bytes) as text: 22 characters of URL-safe base64, as Kafka prints it.
 
     >>> uuid_text(bytes(16)) == ZERO_UUID
     True
@@ -45,7 +45,10 @@ def uuid_bytes(text: str) -> bytes:
 
 
 def uuid_hash(uuid: bytes) -> int:
-    r"""Return the Java hash code of a Kafka UUID from its 16 bytes (signed int32).
+    r"""Return the hash code that Java computes for a Kafka UUID (signed int32).
+
+    ``uuid`` is the UUID's 16 bytes. Java's hash maps iterate topic ids in an order that depends on
+    it.
 
     >>> uuid_hash(bytes(15) + b"\x07")
     7
