@@ -170,7 +170,7 @@ class ComparisonRow:
 
     @property
     def valid(self) -> bool:
-        """True if the strategy returned a plan that breaks no rule."""
+        """True if the strategy returned a plan that breaks none of Kafka's assignment rules."""
         return self.plan is not None and not self.breaches
 
     def loads(self) -> list[int]:
@@ -185,18 +185,29 @@ class ComparisonRow:
 
     @property
     def standbys(self) -> dict[str, dict[str, list[int]]] | None:
-        """Standby partitions of Faust's tables by member and topic; None for other clients."""
+        """Standby partitions of Faust's tables, as a dict from member to topic to partition
+        numbers.
+
+        None if the strategy is not one of Faust's, because only Faust places standbys.
+        """
         return getattr(self.plan, "standbys", None)
 
     def count_standbys(self) -> int | None:
-        """Return the number of standby partitions of Faust's tables; None for other clients."""
+        """Return how many standby partitions of Faust's tables the plan places.
+
+        None if the strategy is not one of Faust's, because only Faust places standbys.
+        """
         held = self.standbys
         if held is None:
             return None
         return sum(len(numbers) for topics in held.values() for numbers in topics.values())
 
     def figures(self) -> tuple[str, ...]:
-        """Return the strategy's measures as text, one cell for each of `Comparison.COLUMNS`."""
+        """Return the strategy's measures as text, for one row of the comparison table.
+
+        There is one text for each column in `Comparison.COLUMNS`; "-" stands for a missing value.
+        If the strategy is not applicable, the first text says so.
+        """
         m = self.measures
         if m is None:
             return ("not applicable", *("-" for _ in Comparison.COLUMNS[1:]))
@@ -207,9 +218,10 @@ class ComparisonRow:
 
 
 class Comparison(Sequence[ComparisonRow]):
-    """Results of several assignment strategies on the same problem, as a sequence.
+    """Results of running several assignment strategies on the same problem; `compare` returns it.
 
-    Its items are `ComparisonRow` objects, found by position or by the strategy's name.
+    It is a sequence of `ComparisonRow` objects, one for each strategy. ``comparison[0]`` and
+    ``comparison["range"]`` both work.
     """
 
     COLUMNS = ("valid", "spread", "idle", "moved", "avoidable", "rack mismatches", "co-location")
@@ -238,9 +250,10 @@ class Comparison(Sequence[ComparisonRow]):
 
     @property
     def best(self) -> judge.Measures | None:
-        """Measures of the first strategy that has a plan; None if none has.
+        """Measures of the first strategy that has a plan; None if no strategy has one.
 
-        They contain the optimum (best loads, fewest moves), which is the same for all strategies.
+        They contain the most even loads and the fewest moves, which are the same for all
+        strategies.
         """
         return next(iter(self.measures.values()), None)
 
@@ -253,7 +266,10 @@ class Comparison(Sequence[ComparisonRow]):
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return an HTML table of all strategies' measures, with the load of each member."""
+        """Return an HTML table with each strategy's measures and a histogram of its members' loads.
+
+        Jupyter calls this method to display a comparison.
+        """
         rows: list[tuple[str | int | Picture, ...]] = [
             (row.strategy, *self._cells(row), draw_histogram(row.loads())) for row in self.rows
         ]
@@ -365,9 +381,10 @@ def compare(
 def _find_strategies(
     strategies: Sequence[str | Strategy],
 ) -> list[tuple[str, Strategy | PartageError]]:
-    """Look up strategies by name; return (name, strategy) pairs in the given order.
+    """Look up assignment strategies by name.
 
-    For a plug-in that fails to load, the second item is the error.
+    The result is a list of (name, strategy) pairs in the given order. If a plug-in fails to load,
+    its pair has the error instead of the strategy.
 
     Args:
         strategies: names, or strategies that need no look-up.
@@ -393,7 +410,9 @@ def _find_strategies(
 
 
 def allows_several_owners(strategy: Strategy) -> bool:
-    """Return whether a strategy may give a partition to several members (share groups, KIP-932).
+    """Return whether a strategy may assign a partition to several members at once.
+
+    Only strategies for share groups (KIP-932) do.
 
     >>> allows_several_owners(registry.find("range"))
     False

@@ -69,10 +69,11 @@ def measure(
 
 @dataclass(slots=True)
 class _ClaimedOptima:
-    """Best loads and fewest partition moves according to the solver, not yet verified.
+    """Most even loads and fewest partition moves that the solver found for one assignment problem.
 
-    An attribute is None if it was not computed. ``refused`` is the reason if the problem is too
-    large for the solver.
+    They are claims: each has a certificate (a proof), which the judge verifies later. A value is
+    None if it was not computed. ``refused`` has the reason if the problem is too large for the
+    solver.
     """
 
     # Each optimum comes with a certificate, the proof that `partage.judge` verifies.
@@ -86,7 +87,9 @@ class _ClaimedOptima:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SolverProblem:
-    """Partition assignment problem in the solver's arrays, which leave out missing partitions.
+    """Assignment problem of a consumer group as arrays, the input of the solver.
+
+    Deleted partitions are left out, so the solver numbers the existing ones from 0.
 
     Attributes:
         existing: int64[n], index numbers of the partitions that exist.
@@ -119,7 +122,10 @@ class _SolverProblem:
         return cls(existing, len(at), eligibility, ownership)
 
     def expand_owners(self, owners: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Convert owners of existing partitions to owners of all, with -1 for missing partitions.
+        """Convert the solver's array of owners to an array for all partitions of the cluster's
+        index.
+
+        The solver knows only the partitions that exist. The others get the owner -1.
 
         Args:
             owners: int[n], owner of each existing partition.
@@ -137,9 +143,10 @@ class _SolverProblem:
 
 
 class ProblemMeasurement:
-    """Measurement of several plans for one problem, whose optimum is computed only once.
+    """Measurement of several plans for the same group and cluster.
 
-    Every result equals that of the function `measure`.
+    The optimum, which takes longest, is computed only once. Each result equals that of the function
+    `measure`.
 
     >>> import partage as pg
     >>> cluster = pg.Cluster.from_topics({"t": 4})
@@ -158,7 +165,9 @@ class ProblemMeasurement:
         self._found: dict[tuple[bool, bytes], _ClaimedOptima] = {}
 
     def measure_plan(self, plan: Assignment) -> judge.Measures:
-        """Measure one plan of the problem: loads, moves, and distance to the optimum."""
+        """Measure one plan for this group and cluster: loads, moves, and distance from the
+        optimum.
+        """
         counted = count_by_member(plan, self._facts)
         # The solver only uses the loads of the plan, and only if the plan is valid.
         loads = np.sort(counted.loads).tobytes() if counted.valid else b""
@@ -182,7 +191,10 @@ class ProblemMeasurement:
 def _find_optima(
     problem: _SolverProblem, counts: AssignmentCounts, earlier: _ClaimedOptima | None = None
 ) -> _ClaimedOptima:
-    """Compute the most even loads and the fewest moves, for comparison with a plan.
+    """Compute the most even loads and the fewest moves of an assignment problem.
+
+    A plan's quality is its distance from these values. If the problem is too large for the solver,
+    the result's ``refused`` has the reason.
 
     Args:
         problem: the assignment problem.
@@ -216,7 +228,9 @@ _MOST_GROUPS = 16
 
 
 class _ProblemFacts:
-    """Values that are the same for all plans of one group and cluster, computed once.
+    """Values that many measurements of one group and cluster share, computed once.
+
+    They are the partition arrays, the previous owners and the most even loads.
 
     Attributes:
         facts: the subscriptions and partitions as arrays.
@@ -227,21 +241,24 @@ class _ProblemFacts:
 
     @cached_property
     def old_owners(self) -> judge.PreviousOwners:
-        """Previous owners of each partition, according to the members' reports."""
+        """Previous owners of each partition, from the owned partitions that the members report."""
         return judge.previous_owners(self.facts.problem)
 
     @cached_property
     def even_loads(self) -> NDArray[np.int64] | None:
-        """Most even partition count of each member (int64[M]); None if subscriptions differ."""
+        """Number of partitions of each member in the most even assignment (int64[M]).
+
+        None if the members have different subscriptions, because the solver must find it then.
+        """
         return judge.even_loads_of_equal_members(self.facts)
 
 
 @dataclass(slots=True)
 class MeasurementCache:
-    """Cache for measuring many assignments, which computes each problem's optimum only once.
+    """Cache that makes measuring many assignments faster: each optimum is computed only once.
 
-    The best loads depend only on subscriptions and partitions, the fewest moves also on the
-    previous owners. Compared strategies therefore share most optima.
+    The most even loads depend only on subscriptions and partitions, the fewest moves also on the
+    previous owners. Different strategies on the same problem therefore share them.
 
     >>> import partage as pg
     >>> cluster = pg.Cluster.from_topics({"t": 4})
@@ -266,8 +283,9 @@ class MeasurementCache:
         partition_weight: ArrayLike | None = None,
         old_owners: judge.PreviousOwners | None = None,
     ) -> judge.Measures:
-        """Measure a plan like the function `measure`, without the field
-        ``fewest_moves_to_best``.
+        """Measure a plan, with optima from the cache if they are known.
+
+        The result equals that of the function `measure`, but without ``fewest_moves_to_best``.
 
         Args:
             plan: the plan of a strategy, or any other assignment, such as a recorded one.
@@ -293,7 +311,9 @@ class MeasurementCache:
     def count_breaches(
         self, plan: Assignment, group: Group, cluster: Cluster, old_owners: judge.PreviousOwners
     ) -> int:
-        """Return how many breaches of Kafka's rules an assignment has, such as a second owner.
+        """Return how often an assignment breaks Kafka's rules.
+
+        One breach is, for example, a partition that has two owners.
 
         Args:
             plan: the assignment to check.
@@ -313,9 +333,10 @@ class MeasurementCache:
         return self._facts_by_group[key]
 
     def _best_loads(self, facts: judge.Facts) -> NDArray[np.int64] | None:
-        """Return the most even partition count of each member (int64[M]) for one problem.
+        """Return the number of partitions of each member in the most even assignment (int64[M]).
 
-        It is None if its computation takes too long.
+        It is cached, because all plans of a problem are compared with it. None if computing it
+        takes too long.
 
         Args:
             facts: subscriptions and partitions of the problem.
@@ -340,7 +361,7 @@ class MeasurementCache:
     ) -> int | None:
         """Return the fewest partition moves to any assignment that is as even as the given one.
 
-        It is None if its computation takes too long.
+        It is cached by problem, previous owners and loads. None if computing it takes too long.
 
         Args:
             facts: subscriptions and partitions of the problem.
@@ -368,7 +389,9 @@ class MeasurementCache:
 
 
 def _subscriptions_key(facts: judge.Facts) -> object:
-    """Return a cache key that is equal for problems with equal topics and subscriptions.
+    """Return a cache key for the subscriptions of an assignment problem.
+
+    Two problems with the same cluster and the same subscriptions have equal keys.
 
     Args:
         facts: subscriptions and partitions of the problem.

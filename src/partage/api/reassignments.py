@@ -74,7 +74,9 @@ _MARGIN = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Reassignment:
-    """Plan for moving replicas between brokers, with its costs and proven lower bounds.
+    """Plan that moves replicas between brokers, with its costs and their proven lower bounds.
+
+    `reassign` returns it.
 
     Attributes:
         task: the input: cluster, brokers to use, and limits.
@@ -129,9 +131,14 @@ def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
 
 
 def _find_valid_plan(task: ReplicaTask) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Find a valid first placement of a cluster's replicas by local search; measure its costs.
+    """Find a first valid placement of a cluster's replicas, and measure its costs.
 
-    ``task`` has the cluster, the brokers to use and the balance limits.
+    Local search finds it. If a broker or disk is overfull, an integer programme or another search
+    repairs it. ``task`` has the cluster, the brokers to use and the balance limits.
+
+    Raises:
+        NoFeasiblePlanError: no placement was found that keeps to all capacities.
+        PlanInvariantError: the placement breaks a rule, because of a bug in Partage.
     """
     # If a broker or disk exceeds its capacity, an integer programme or another search repairs the
     # plan.
@@ -151,13 +158,15 @@ def _find_valid_plan(task: ReplicaTask) -> tuple[NewReplicas, ReplicaVerdict]:
 def _count_pairs(task: ReplicaTask) -> int:
     """Return the size of a replica reassignment: its number of (partition, broker) pairs.
 
-    ``task`` has the cluster and the brokers; only brokers that may receive replicas count.
+    Solvers are chosen by this size. Only brokers that may receive replicas count.
     """
     return int(task.receives.sum()) * len(task.cost)
 
 
 def _can_highs_improve(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
     """Return whether the solver HiGHS could improve a replica plan or its lower bounds.
+
+    It cannot if the plan is proven optimal or the cluster is too large.
 
     Args:
         task: cluster, brokers and limits.
@@ -170,7 +179,9 @@ def _can_highs_improve(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
 
 
 def _is_too_large(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
-    """Return whether HiGHS could improve a replica plan, but the cluster is too large for it.
+    """Return whether a cluster is too large for the solver HiGHS, so that its plan is not improved.
+
+    False if the plan is proven optimal, because it needs no improvement.
 
     Args:
         task: cluster, brokers and limits.
@@ -181,7 +192,9 @@ def _is_too_large(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
 
 
 def _rack_limits(task: ReplicaTask, most_moved: NDArray[np.int64] | None = None) -> RackLimits:
-    """Return how few and how many replicas of each partition each rack may have.
+    """Return the fewest and the most replicas of each partition that each rack may have.
+
+    The integer programme uses them as constraints.
 
     Args:
         task: cluster, brokers and balance limits.
@@ -195,6 +208,9 @@ def _rack_limits(task: ReplicaTask, most_moved: NDArray[np.int64] | None = None)
 def _moved_bytes_key(plan_costs: dict[str, int]) -> str:
     """Return the name under which a plan's costs list the bytes moved between brokers.
 
+    It is "between brokers" if the disks are known, because "moved" then includes moves between
+    disks of one broker. Otherwise it is "moved".
+
     Args:
         plan_costs: the plan's costs by name.
     """
@@ -204,7 +220,9 @@ def _moved_bytes_key(plan_costs: dict[str, int]) -> str:
 
 
 def _plan_within_capacity(task: ReplicaTask, plan: NewReplicas) -> NewReplicas:
-    """Find a replica placement by integer programming in which no broker exceeds its capacity.
+    """Find a replica placement in which no broker exceeds its disk capacity.
+
+    An integer programme searches for it if local search has failed.
 
     Args:
         task: cluster, brokers and limits.
@@ -223,7 +241,10 @@ def _plan_within_capacity(task: ReplicaTask, plan: NewReplicas) -> NewReplicas:
 
 
 def _plan_within_disks(task: ReplicaTask, plan: NewReplicas, breach: str) -> NewReplicas:
-    """Find a replica placement without overfull disks: their brokers receive no replica.
+    """Find a replica placement in which no disk is overfull.
+
+    The brokers of overfull disks receive no more replicas, and the placement is computed again.
+    This repeats until no disk is overfull.
 
     Args:
         task: cluster, brokers and limits.
@@ -252,7 +273,8 @@ def _plan_within_disks(task: ReplicaTask, plan: NewReplicas, breach: str) -> New
 
 
 def _choose_leaders_and_disks(task: ReplicaTask, replica: NDArray[np.int32]) -> NewReplicas:
-    """Complete a replica placement: choose each partition's leader and each replica's disk.
+    """Complete a replica placement: choose the leader of each partition and the disk of each
+    replica.
 
     Args:
         task: cluster, brokers and limits.
@@ -265,7 +287,9 @@ def _choose_leaders_and_disks(task: ReplicaTask, replica: NDArray[np.int32]) -> 
 def _improve_small(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve a small replica placement by integer programming and local search in turn.
+    """Improve the replica placement of a small cluster by integer programming and local search.
+
+    The two take turns until the costs no longer fall.
 
     Args:
         task: cluster, brokers and limits.
@@ -289,9 +313,9 @@ def _improve_small(
 def _improve_exactly(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve a small replica placement by integer programming with the solver HiGHS.
+    """Improve the replica placement of a small cluster by integer programming (solver HiGHS).
 
-    The given placement is returned if it is too large or if a cost would rise.
+    The given placement is returned if the cluster is too large, or if the solver's one costs more.
 
     Args:
         task: cluster, brokers and limits.
@@ -320,7 +344,9 @@ def _improve_exactly(
 def _improve_by_small_changes(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve a tiny replica placement by local search: move one or two replicas at a time.
+    """Improve the replica placement of a tiny cluster: move one or two replicas at a time.
+
+    A move is accepted if it lowers the costs. Leaders and disks are chosen again after each one.
 
     Args:
         task: cluster, brokers and limits.
@@ -357,9 +383,10 @@ def _improve_by_small_changes(
 def _improve_bounds_by_relaxation(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Search for better lower bounds of a replica plan's costs by linear programming.
+    """Search for higher lower bounds of a replica plan's costs by linear programming.
 
-    Dual prices prove the bounds and are added to the returned plan if a bound rises.
+    A higher bound shows that the plan is closer to the optimum. The dual prices that prove it are
+    added to the returned plan.
 
     Args:
         task: cluster, brokers and limits.
@@ -383,7 +410,10 @@ def _improve_bounds_by_relaxation(
 def _improve_by_dual(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve a large replica placement by Lagrangian relaxation, rounding and repair.
+    """Improve the replica placement of a large cluster by Lagrangian relaxation, rounding and
+    repair.
+
+    The relaxation also proves lower bounds of the costs; its dual prices are added to the plan.
 
     Args:
         task: cluster, brokers and limits.
@@ -423,9 +453,10 @@ def _improve_by_dual(
 
 
 def _is_near_bound(verdict: ReplicaVerdict, cost: str, reachable: float) -> bool:
-    """Return whether a plan's cost is so near its lower bound that improving it is not worthwhile.
+    """Return whether a plan's cost is so close to its lower bound that improvement is not
+    worthwhile.
 
-    A cost also counts as near if no plan with the same large partitions can be much cheaper.
+    The bound is the proven one, or ``reachable`` if that is higher.
 
     Args:
         verdict: the costs of the plan and their lower bounds.
@@ -439,7 +470,10 @@ def _is_near_bound(verdict: ReplicaVerdict, cost: str, reachable: float) -> bool
 def _fix_and_optimise(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict, dual: DualPlan
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve a replica placement by fix-and-optimise: re-place some partitions, fix the others.
+    """Improve the replica placement of a large cluster by fix-and-optimise.
+
+    In each round an integer programme places some partitions again, while all others stay fixed.
+    The rounds end when the cost is near its lower bound or no longer falls.
 
     Args:
         task: cluster, brokers and limits.
@@ -476,6 +510,8 @@ def _choose_better_plan(
 ) -> tuple[NewReplicas, ReplicaVerdict]:
     """Return a new replica placement if it is valid and cheaper than the old one, else the old one.
 
+    Leaders and disks of the new placement are chosen first.
+
     Args:
         task: cluster, brokers and limits.
         plan: the old placement.
@@ -496,6 +532,8 @@ def _add_better_prices(
 ) -> tuple[NewReplicas, ReplicaVerdict]:  # fmt: skip
     """Add dual prices to a replica plan if they prove a higher lower bound of one of its costs.
 
+    Dual prices are the shadow prices of the balance limits in a linear programme.
+
     Args:
         task: cluster, brokers and limits.
         plan: the plan for moving replicas.
@@ -513,9 +551,10 @@ def _add_better_prices(
 
 
 def _add_dual_prices(task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict) -> NewReplicas:
-    """Search for dual prices that prove lower bounds of a plan's costs; add them to the plan.
+    """Search for dual prices that prove lower bounds of a plan's costs, and add them to the plan.
 
-    Dual prices are the shadow prices of the balance limits in a linear programme.
+    Dual prices are the shadow prices of the balance limits in a linear programme. A lower bound
+    shows how far the plan can be from the optimum.
 
     Args:
         task: cluster, brokers and limits.
@@ -551,9 +590,10 @@ def _add_best_disk_prices(
     costs: dict[str, int],
     candidates: list[NDArray[np.float64]],
 ) -> NewReplicas:
-    """Add to a replica plan the dual prices that prove the highest lower bound of one disk cost.
+    """Add the dual prices with the highest lower bound of one disk cost to a replica plan.
 
-    The plan is unchanged if no candidate improves the bound.
+    Dual prices are the shadow prices of the disks' limits. The plan is unchanged if no candidate
+    improves the bound.
 
     Args:
         task: cluster, brokers and limits.
@@ -574,9 +614,12 @@ def _add_best_disk_prices(
 
 
 def _current_costs(task: ReplicaTask) -> dict[str, int]:
-    """Return the costs by name of the placement that the cluster has now, for comparison.
+    """Return the costs of the cluster's current replica placement, for comparison with the plan.
 
-    They are empty if ``task`` changes replication factors, because they are not comparable then.
+    The dict is empty if replication factors change, because the costs are not comparable then.
+
+    Args:
+        task: cluster, brokers and limits.
     """
     cluster = task.cluster
     if not np.array_equal(task.factor, cluster.replication_factors):
@@ -593,6 +636,8 @@ def _current_costs(task: ReplicaTask) -> dict[str, int]:
 
 def _explain_overfull(task: ReplicaTask, replica: NDArray[np.int32]) -> str:
     """Return an error message that names the broker whose replicas exceed its capacity.
+
+    If all brokers together lack capacity, the message says so instead.
 
     Args:
         task: cluster, brokers and limits.

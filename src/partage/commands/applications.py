@@ -38,7 +38,9 @@ _COMMIT_KEYS = (b"\x00\x00", b"\x00\x01")
 
 
 class SimulatedCell(NamedTuple):
-    """Result of simulating a Kafka Streams application under one combination of settings.
+    """Result of simulating a Kafka Streams application with one assignor and one set of settings.
+
+    `simulate_streams` returns one such object for each combination of assignor and settings.
 
     Attributes:
         cell: name of the assignor, and the settings that differ from the application's.
@@ -52,7 +54,9 @@ class SimulatedCell(NamedTuple):
 
 
 class DecidedCell(NamedTuple):
-    """Task assignment of a Kafka Streams leader under one combination of assignor and settings.
+    """Tasks that a Kafka Streams leader assigns with one assignor and one set of settings.
+
+    `decide_streams` returns one such object for each combination of assignor and settings.
 
     Attributes:
         cell: name of the assignor, and the settings that differ from the application's.
@@ -65,7 +69,9 @@ class DecidedCell(NamedTuple):
 
 
 class DescribedApplication(NamedTuple):
-    """Description of a recorded Kafka Streams application, the result of `describe_streams`.
+    """Description of a Kafka Streams application that was found in a capture.
+
+    `describe_streams` returns it, and `simulate_streams` takes its ``description`` as input.
 
     Attributes:
         description: the input of `simulate_streams`, as a JSON object.
@@ -82,7 +88,7 @@ class DescribedApplication(NamedTuple):
     notes: tuple[str, ...]
 
     def write(self, path: str | Path) -> Path:
-        """Write the application's description to a JSON file; return its path.
+        """Write the application's description to a JSON file and return the path of the file.
 
         Raises:
             InvalidConfigError: the file cannot be written.
@@ -99,11 +105,11 @@ class DescribedApplication(NamedTuple):
 
 @check_argument_types
 def describe_streams(source: str | Path, application_id: str) -> DescribedApplication:
-    """Describe a recorded Kafka Streams application, as input of `simulate_streams`.
+    """Describe a Kafka Streams application from a capture, as input of `simulate_streams`.
 
     The description has sub-topologies, partitions, clients, state sizes and lags. Its only event is
-    a crash of the client with most state. The gain and cost of one more standby replica are
-    estimated.
+    a crash of the client with most state. The result also estimates what one more standby replica
+    would gain and cost.
 
     Args:
         source: the folder of a capture with ``cluster.jsonl``. State sizes are in bytes if it has
@@ -131,9 +137,10 @@ def describe_streams(source: str | Path, application_id: str) -> DescribedApplic
 
 @check_argument_types
 def streams_application_ids(source: str | Path) -> tuple[str, ...]:
-    """Return the ids of the Kafka Streams applications in a capture, sorted.
+    """Return the ids (``application.id``) of the Kafka Streams applications in a capture, sorted.
 
-    ``source`` is the folder of the capture. An id is the name of the application's group.
+    An application's id is also the name of its consumer group. ``source`` is the folder of the
+    capture.
 
     Raises:
         InvalidCaptureError: the capture cannot be read.
@@ -172,8 +179,10 @@ def simulate_streams(
     master: str | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> list[SimulatedCell]:
-    """Simulate a Kafka Streams application over time under combinations of task assignors and
-    settings.
+    """Simulate how a Kafka Streams application runs with different task assignors and settings.
+
+    Each assignor is combined with each value of the swept settings. The simulation returns, for
+    example, how long tasks were unavailable and how many bytes were restored.
 
     Args:
         application: the application, or its description: a mapping, JSON text, or a file's path.
@@ -230,7 +239,10 @@ def decide_streams(
     assignors: Sequence[str] | str = _DEFAULT,
     sweeps: Mapping[str, Sequence[object]] | None = None,
 ) -> list[DecidedCell]:
-    """Compute the assignment that each task assignor chooses for a Kafka Streams application.
+    """Compute which tasks each Kafka Streams assignor gives to which client.
+
+    Nothing is simulated over time: it is the decision of one rebalance, from the tasks and lags
+    that the clients report. Each assignor is combined with each value of the swept settings.
 
     Args:
         state: the application with each client's ``active``, ``standby`` and ``lags``: a mapping,
@@ -280,7 +292,7 @@ def _cells(
 
 
 def _setting_text(value: object) -> str:
-    """Format a setting's value as Kafka's properties files do (``true`` for True).
+    """Format the value of a setting as text in a Kafka properties file, such as ``true`` for True.
 
     >>> _setting_text(True), _setting_text(2)
     ('true', '2')

@@ -41,10 +41,10 @@ def capture_cluster(
     trouble: Callable[[str], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> CaptureManifest:
-    """Record a cluster's ``__consumer_offsets`` log and metadata to a folder, for `replay`.
+    """Record a cluster's ``__consumer_offsets`` log and its metadata to a folder, for `replay`.
 
-    Nothing is written to the cluster, and no group is joined. A folder with a recording of the same
-    cluster is continued.
+    The cluster is only read: nothing is written to it, and no group is joined. If the folder
+    already has a recording of the same cluster, the recording continues.
 
     Args:
         out: the folder.
@@ -102,10 +102,11 @@ def capture_cluster(
 
 @check_argument_types
 def check_access(bootstrap: str, *, properties: Mapping[str, str] | None = None) -> AccessReport:
-    """Check which data of a cluster an account may read, and how far back its log goes.
+    """Check which data of a cluster an account may read, and how far back ``__consumer_offsets``
+    goes.
 
-    The log is ``__consumer_offsets``, of which a few small parts are read. Nothing is written, and
-    no group is joined.
+    Call it before `capture_cluster`. It reads a few small parts of ``__consumer_offsets``. Nothing
+    is written, and no group is joined.
 
     Args:
         bootstrap: brokers of the cluster, ``host:port,...``.
@@ -130,7 +131,7 @@ def check_access(bootstrap: str, *, properties: Mapping[str, str] | None = None)
 
 
 def _ignore_message(*_: object) -> None:
-    """Do nothing with a message; the default where a caller gives no function for messages."""
+    """Do nothing. This is the default for callback arguments that receive messages or progress."""
 
 
 @check_argument_types
@@ -147,8 +148,9 @@ def watch_groups(
     stop: Event | None = None,
     report: Callable[[BatchReport], None] | None = None,
 ) -> StreamFolder:
-    """Follow a cluster's consumer groups with Spark, and write tables of their rebalances
-    continuously.
+    """Follow the consumer groups of a cluster with Spark.
+
+    Tables of their rebalances are written continuously, one micro-batch after the other.
 
     Args:
         source: the folder of a capture that grows, or ``kafka://host:port``.

@@ -43,7 +43,9 @@ _LONGEST_S = 86_400
 
 @dataclass(frozen=True)
 class GroupMeasurement:
-    """Measured lag and load of one live consumer group, and how evenly its members share them.
+    """Lag and load of one consumer group of a running cluster, and the balance among its members.
+
+    `live_groups` returns one for each group.
 
     Attributes:
         group: members, ownership and committed offsets.
@@ -65,10 +67,10 @@ class GroupMeasurement:
     drain_seconds: float | None = None
 
     def load_of(self, member: LiveMember) -> tuple[int | None, float]:
-        """Return the lag (records) and the arrival rate (records per second) of one member's
-        partitions.
+        """Return the lag (records) and the arrival rate (records per second) of one group member.
 
-        Both are summed over its partitions. The lag is None if none of them has a committed offset.
+        Both are sums over the member's partitions. The lag is None if none of them has a committed
+        offset.
         """
         lags = [self.lag[p] for p in member.owned if p in self.lag]
         return (sum(lags) if lags else None), sum(self.rate.get(p, 0.0) for p in member.owned)
@@ -113,9 +115,9 @@ def _no_samples() -> EndOffsets:
 
 @dataclass(slots=True)
 class PreviousMeasurements:
-    """Offsets from earlier measurements of a cluster's consumer groups, to compute rates from.
+    """Offsets from earlier measurements of a cluster's consumer groups.
 
-    Arrival rates and the age of a lag follow from how the offsets change.
+    Arrival rates and the age of a lag are computed from how offsets change between measurements.
 
     Attributes:
         at_s: time of the last measurement; 0 before the first one.
@@ -130,8 +132,11 @@ class PreviousMeasurements:
     samples: EndOffsets = field(default_factory=_no_samples)
 
     def store_measurement(self, groups: Iterable[LiveGroup], ends: Mapping[Partition, int]) -> None:
-        """Store one measurement: the groups' committed offsets and the end offsets of
-        partitions.
+        """Store the offsets of one measurement, for the rates of the next one.
+
+        Args:
+            groups: the consumer groups with their committed offsets.
+            ends: end offset of each partition.
         """
         from partage.watch.lag import group_lag
 
@@ -141,9 +146,13 @@ class PreviousMeasurements:
 
 
 def unknown_group_error(connection: ClusterConnection, patterns: list[str]) -> InvalidConfigError:
-    """Return the error for names or patterns that match no consumer group of the cluster.
+    """Return the error for group names or patterns that match no consumer group of the cluster.
 
-    Its message lists existing groups, which are read over the connection.
+    The error message lists existing groups, which are read from the cluster first.
+
+    Args:
+        connection: connection to the cluster.
+        patterns: names or patterns that matched no group.
     """
     from partage.capture.groups import live_groups
 
@@ -164,8 +173,8 @@ def measure_groups(
 ) -> list[GroupMeasurement]:
     """Measure the lag and load of consumer groups of a running cluster.
 
-    Arrival rates follow from the end offsets of two measurements. Before the first one, the offsets
-    are read twice.
+    A partition's arrival rate follows from its end offsets in two measurements. Without an earlier
+    measurement, the offsets are therefore read twice.
 
     Args:
         connection: connection to the cluster.
@@ -203,10 +212,16 @@ def _add_lag_age(
     lag_now: Mapping[str, GroupLag | None],
     elapsed_s: float,
 ) -> GroupMeasurement:
-    """Return a group's measurement with the age of its lag and the time until it has caught up.
+    """Complete a consumer group's measurement with the age of its lag and the time to catch up.
 
-    ``lag_before`` and ``lag_now`` are dicts from group to lag, measured ``elapsed_s`` seconds
-    apart.
+    The age belongs to the current lag. The time to catch up is estimated from two lags; it stays
+    None if one of them is unknown.
+
+    Args:
+        measurement: the measurement of the group.
+        lag_before: lag of each group at the previous measurement.
+        lag_now: lag of each group now, with its age.
+        elapsed_s: seconds between the two.
     """
     from partage.watch.lag import drain_seconds
 
@@ -222,7 +237,10 @@ def measure_live_group(
     group: LiveGroup, ends: Mapping[Partition, int], rate: Mapping[Partition, float],
     cluster: Cluster, strategies: list[str] | None, *, compare: bool,
 ) -> GroupMeasurement:  # fmt: skip
-    """Measure one live consumer group: its lag and load, and the balance of its assignment.
+    """Measure one consumer group of a running cluster: its lag, its load and the balance of its
+    members.
+
+    If another assignment could be more even, the plans of other strategies are measured too.
 
     Args:
         group: the group's members, owned partitions and committed offsets.
@@ -269,10 +287,10 @@ def live_groups(
     every: float = 2.0,
     properties: Mapping[str, str] | None = None,
 ) -> list[GroupMeasurement]:
-    """Measure consumer groups of a running cluster: owners, lag, load, and other strategies'
-    balance.
+    """Measure consumer groups of a running cluster: owners, lag, load and balance.
 
-    Offsets are read twice, to compute rates. Nothing is changed, and no group is joined.
+    Assignments of other strategies are compared on request. Offsets are read twice, to compute
+    rates. Nothing is changed, and no group is joined.
 
     Args:
         bootstrap: brokers of the cluster, ``host:port,...``.
@@ -314,7 +332,9 @@ def live_groups(
 def matching_live_groups(
     bootstrap: str, patterns: Sequence[str], *, properties: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return the names of a running cluster's groups that match names or shell patterns, sorted.
+    """Return the names of the consumer groups of a running cluster that match the given patterns.
+
+    The result is sorted.
 
     Args:
         bootstrap: brokers of the cluster, ``host:port,...``.
@@ -341,9 +361,10 @@ def matching_live_groups(
 def topic_lags(
     bootstrap: str, topic: str, *, properties: Mapping[str, str] | None = None
 ) -> dict[str, int]:
-    """Return the lag of each group on one topic of a running cluster, in records, by group.
+    """Return how far each consumer group of a running cluster lags behind on one topic.
 
-    Groups without committed offsets on the topic are left out.
+    The result is a dict from group to lag in records. Groups without committed offsets on the topic
+    are left out.
 
     Args:
         bootstrap: brokers of the cluster, ``host:port,...``.
@@ -381,9 +402,11 @@ def measure_group(
     seconds: float = 60.0,
     properties: Mapping[str, str] | None = None,
 ) -> MeasuredGroup:
-    """Measure the load of one live consumer group, as input of `forecast` and `size`.
+    """Measure the load of one consumer group of a running cluster, as input of `forecast` and
+    `size`.
 
-    The end offsets are read at the start and at the end. Nothing is changed.
+    The end offsets are read twice, ``seconds`` apart. Their difference is the load. Nothing in the
+    cluster is changed.
 
     Args:
         bootstrap: brokers of the cluster, ``host:port,...``.
@@ -426,14 +449,18 @@ def measure_group(
 def _read_group(
     connection: ClusterConnection, group: str
 ) -> tuple[LiveGroup, Mapping[Partition, int], Any, float]:
-    """Read the members, offsets and metadata of one consumer group over a connection to the
-    brokers.
+    """Read the members, offsets and topic metadata of one consumer group from the brokers.
 
-    Return four values: the group, the end offsets of its partitions, the cluster metadata, and the
-    time of the request (seconds on the monotonic clock).
+    Args:
+        connection: connection to the cluster.
+        group: name of the group.
+
+    Returns:
+        The group, the end offset of each partition, the cluster metadata, and the time of the
+        request (seconds on the monotonic clock).
 
     Raises:
-        InvalidConfigError: there is no such group.
+        InvalidConfigError: the cluster has no such group.
     """
     from partage.capture.groups import live_groups as read_groups
 

@@ -44,7 +44,9 @@ def decode(
     types: Sequence[str | int] | None = None,
     groups: Sequence[str] | str | None = None,
 ) -> dict[str, Any] | list[dict[str, Any]] | Iterator[dict[str, Any]]:
-    r"""Decode one record of ``__consumer_offsets``, columns of records, or a capture.
+    r"""Decode records of Kafka's internal topic ``__consumer_offsets``.
+
+    The input is one record, columns of records, or the path of a capture.
 
     Args:
         source: the key of a record as bytes; or a column of keys (a list, NumPy array, or column
@@ -104,7 +106,7 @@ def _decode_columns(source: Any, value: Any) -> list[dict[str, Any]]:
 
 
 def _to_table(source: Any) -> Any:
-    """Convert a mapping, a data frame or an Arrow table to a table with named columns.
+    """Convert a mapping, a data frame or an Arrow table to an object that returns columns by name.
 
     Raises:
         InvalidConfigError: ``source`` is no table.
@@ -125,9 +127,13 @@ def _to_table(source: Any) -> Any:
 
 
 def _to_list(column: Any, argument: str) -> list[Any]:
-    """Convert a column of pandas, polars, NumPy or Arrow to a list, with None for missing values.
+    """Convert a column of a data frame or an array to a list, with None for missing values.
 
-    ``argument`` is the caller's argument name, for the error.
+    Columns of pandas, polars, NumPy and Arrow are accepted.
+
+    Args:
+        column: the column.
+        argument: the caller's argument name, for the error message.
 
     Raises:
         InvalidConfigError: ``column`` is no column.
@@ -163,7 +169,10 @@ def _slices(source: Path) -> tuple[Slice, ...]:
 def _read_log(
     slices: Iterable[Slice], types: set[int] | None, groups: Sequence[str] | None
 ) -> Iterator[dict[str, Any]]:
-    """Read records of ``__consumer_offsets``; yield a JSON object for each selected record.
+    """Read records of ``__consumer_offsets`` from Parquet files, and yield the selected ones as
+    JSON.
+
+    A record that cannot be decoded is always yielded, with ``error``.
 
     Args:
         slices: row ranges of Parquet files to read.
@@ -185,9 +194,12 @@ def _read_log(
 
 
 def _record_to_json(row: dict[str, Any]) -> dict[str, Any]:
-    """Convert a log record (a table row) to a JSON object.
+    """Decode one record of ``__consumer_offsets`` to a JSON object.
 
     If the record cannot be decoded, the object has ``error`` instead of the decoded fields.
+
+    Args:
+        row: the record as a table row: key, value, partition, offset and time.
     """
     key, value = _bytes(row.pop("key"), "key"), _bytes(row.pop("value"), "value")
     try:
@@ -205,9 +217,11 @@ def _decoded(key: bytes | None, value: bytes | None, place: dict[str, Any]) -> d
 
 
 def _matches_group(key: Mapping[str, Any], patterns: Sequence[str]) -> bool:
-    """Return whether a log record is about a consumer group that matches one of the patterns.
+    """Return whether a log record belongs to a consumer group that matches one of the patterns.
 
-    ``key`` is the decoded key of the record.
+    Args:
+        key: decoded key of the record, which has the group's name.
+        patterns: names or shell patterns of groups.
     """
     group = key.get("group", key.get("groupId"))
     return isinstance(group, str) and any(
@@ -216,7 +230,10 @@ def _matches_group(key: Mapping[str, Any], patterns: Sequence[str]) -> bool:
 
 
 def _to_type_numbers(types: Sequence[str | int] | None) -> set[int] | None:
-    """Convert record types (names or numbers) to a set of type numbers; None means all.
+    """Convert record types of ``__consumer_offsets`` to their numbers.
+
+    Each type is a name such as "OFFSET_COMMIT" or a number. None means all types; the result is
+    then None too.
 
     Raises:
         InvalidConfigError: Kafka has no such record type; the error lists the types.
@@ -245,7 +262,10 @@ def audit(
     kafka: Mapping[str, str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Audit:
-    """Find which client partitioners wrote each topic, and which topics can be joined by key.
+    """Find which client's partitioner wrote each topic, and which topics can be joined by key.
+
+    Two topics can be joined without repartitioning if their producers place equal keys in equal
+    partitions.
 
     Args:
         source: a capture, Parquet with columns topic, partition, offset, timestamp_ms and key, or
@@ -292,10 +312,10 @@ def count_keys(
     kafka: Mapping[str, str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> KeySpread:
-    """Count how many records each partition of a topic would have at given partition counts.
+    """Count how many records each partition of a topic would get with other partition counts.
 
-    It also counts the keys that a change of the partition count moves to another partition.
-    ``partage keys INPUT`` prints the result. For keys in memory, use `partition_for`.
+    The result also has the most frequent keys, and the keys that move to another partition when the
+    partition count changes. For keys in memory, use `partition_for`.
 
     Args:
         source: Parquet, CSV or JSON (file or folder), a Delta table, or an address
@@ -337,10 +357,10 @@ def count_keys(
 
 @contextmanager
 def argument_names(**names: str) -> Iterator[None]:
-    """Replace command-line options by Python argument names in errors of a ``with`` block.
+    """Name Python arguments instead of command-line options in the errors of a ``with`` block.
 
-    Code that the command line and Python share reports an option such as ``--max-share``. A Python
-    caller then sees ``max_share``.
+    The command line and Python share code whose errors name an option, such as ``--max-share``. A
+    Python caller then sees ``max_share``.
 
     Args:
         names: argument by option (without dashes), if they differ in more than dashes.

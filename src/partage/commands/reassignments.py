@@ -63,7 +63,10 @@ def reassign(
     write_load: float | None = None,
     log_dirs_before: str | Path | None = None,
 ) -> PlannedReassignment:
-    """Plan a reassignment of replicas to brokers, as ``partage reassign COMMAND`` does.
+    """Plan which replicas move between brokers, as ``partage reassign COMMAND`` does.
+
+    The plan balances the brokers, or adds, drains or replaces one, with the fewest bytes copied.
+    Nothing in the cluster is changed.
 
     Args:
         source: the cluster; or a capture's folder, a ``cluster.jsonl`` or JSON file, or
@@ -128,10 +131,13 @@ def _expect_source(source: object) -> None:
 
 
 def _expect_arguments(command: str, arguments: Mapping[str, object]) -> None:
-    """Check that a subcommand of ``partage reassign`` exists and gets exactly the arguments it
-    needs.
+    """Check the arguments of a subcommand of ``partage reassign``.
 
-    ``arguments`` are those of the caller by name; missing or useless ones are errors.
+    A missing argument is an error, and so is one that has no effect on the subcommand.
+
+    Args:
+        command: name of the subcommand.
+        arguments: the caller's arguments by name; None for those that were not given.
 
     Raises:
         InvalidConfigError: names the command or the argument.
@@ -179,7 +185,7 @@ def _task(
 
 @dataclass(frozen=True, eq=False)
 class PlannedReassignment:
-    """A plan to move replicas between brokers, split into batches; the result of `reassign`.
+    """Plan to move replicas between brokers, split into batches; `reassign` returns it.
 
     Attributes:
         result: the reassignment task, the plan, and its checked quality.
@@ -197,11 +203,10 @@ class PlannedReassignment:
     directory: NDArray[np.int32] | None
 
     def write(self, folder: str | Path) -> Path:
-        """Write the files with which Kafka's tools execute the replica moves to a new folder
-        (``folder``).
+        """Write the files with which Kafka's tools execute the plan to a new folder.
 
-        Return its path. The files are ``batch-001.json``, ``rollback-001.json``, ...,
-        ``election.json``, ``plan.json``, ``execute.sh`` and ``rollback.sh``.
+        The files are ``batch-001.json``, ``rollback-001.json``, ..., ``election.json``,
+        ``plan.json``, ``execute.sh`` and ``rollback.sh``. The path of the folder is returned.
 
         Raises:
             InvalidConfigError: the folder has files already, or cannot be written.
@@ -252,7 +257,9 @@ def plan_task(
     throttle: int | None = None,
     proof: bool = True,
 ) -> PlannedReassignment:
-    """Plan the replica moves of a reassignment task, and split them into batches.
+    """Plan the replica moves of a reassignment task and split them into batches.
+
+    The brokers execute the batches one after the other, which limits the load of copying.
 
     Args:
         task: the cluster and the constraints that its replicas must meet.
@@ -279,7 +286,9 @@ def split_plan(
     max_moves: int | None = None,
     throttle: int | None = None,
 ) -> PlannedReassignment:
-    """Split the replica copies of a reassignment plan into batches, and summarize the plan.
+    """Split the replica copies of a reassignment plan into batches and summarize the plan.
+
+    The summary is the object that ``partage reassign --json`` prints.
 
     Args:
         planned: the plan of a reassignment task.
@@ -340,9 +349,9 @@ def _proven(found: Reassignment) -> dict[str, Any]:
 
 
 def _size_limit(planned: Reassignment) -> dict[str, int]:
-    """Return the size of a planned reassignment, and the largest size that the solver HiGHS gets.
+    """Return the size of a reassignment and the largest size that the solver HiGHS accepts.
 
-    Both are numbers of (partition, broker) pairs, in a dict with ``pairs`` and ``most``.
+    A size is the number of (partition, broker) pairs. The dict has ``pairs`` and ``most``.
     """
     from partage.api.reassignments import MOST_DUAL_PAIRS
 
@@ -370,8 +379,9 @@ def _where(found: Reassignment, directory: NDArray[np.int32] | None) -> dict[str
 
 
 def _find_leaderless(planned: Reassignment) -> list[str]:
-    """Return the names of partitions that are planned to be copied but have no leader to
-    copy from.
+    """Return the names of partitions that the plan copies although they have no leader.
+
+    Kafka copies a replica from the leader, so these copies wait until a leader is elected.
     """
     cluster = planned.task.cluster
     copied = sorted({*planned.moves.partition_of_copy.tolist()})
@@ -379,9 +389,11 @@ def _find_leaderless(planned: Reassignment) -> list[str]:
 
 
 def _find_missing_brokers(planned: Reassignment, partitions: list[int]) -> list[int]:
-    """Return the ids of brokers that have replicas but are missing in the cluster metadata.
+    """Return the ids of brokers that have replicas but do not appear in the cluster metadata.
 
-    ``planned`` has the cluster; only replicas of the given partitions are checked.
+    Args:
+        planned: the planned reassignment.
+        partitions: indices of the partitions to check.
     """
     cluster = planned.task.cluster
     held = {b for p in partitions for b in cluster.replica[cluster.start[p] : cluster.start[p + 1]]}
@@ -408,8 +420,9 @@ def read_cluster(
     write_load: float | None = None,
     log_dirs_before: str | Path | None = None,
 ) -> ReplicaCluster:
-    """Read the brokers, topics and replicas of a cluster from a capture, a JSON file or live
-    brokers.
+    """Read the brokers, topics and replicas of a cluster, as input of a reassignment.
+
+    The source is a capture, a JSON file or the running cluster itself.
 
     Args:
         source: capture's folder, ``cluster.jsonl`` (its last line counts), JSON file, or
@@ -458,9 +471,10 @@ def _read_source(
     properties: Mapping[str, str],
     seconds: float | None,
 ) -> tuple[Any, dict[tuple[str, int], dict[int, tuple[int, str]]] | None]:
-    """Read the JSON description of a cluster from a file or from live brokers, without checks.
+    """Read the description of a cluster from a file or from its brokers, without checking it.
 
-    Live brokers also give sizes and directories of the replicas (None for files).
+    Running brokers also report the size and directory of each replica; for a file, the second value
+    is None.
 
     Args:
         source: path of the file, or ``host:port,...``; None if ``bootstrap`` is given.
@@ -512,9 +526,12 @@ def _text(path: Path) -> str:
 
 
 def _read_last_object(path: Path) -> str:
-    """Return the last line of a text file (``path``) that is a JSON object; skip all other lines.
+    """Return the last line of a text file that is a JSON object.
 
-    Kafka's tools print text around their JSON.
+    Kafka's tools print other lines around their JSON; these are skipped.
+
+    Raises:
+        InvalidCaptureError: the file cannot be read or has no such line.
     """
     lines = [line for line in _text(path).splitlines() if line.lstrip().startswith("{")]
     if not lines:

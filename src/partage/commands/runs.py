@@ -31,8 +31,9 @@ __all__ = ["OwnersAt", "check_run", "diff", "matching_names", "owner"]
 def diff(
     before: Run | str | Path, after: Run | str | Path, *, groups: Sequence[str] | str | None = None
 ) -> RunDiff:
-    """Compare the replays of two recordings of a cluster, such as before and after a settings
-    change.
+    """Compare the replays of two recordings of a cluster.
+
+    It shows, for example, whether rebalances became rarer after a change of settings.
 
     Args:
         before: the first run.
@@ -64,7 +65,10 @@ def check_run(
     groups: Sequence[str] | str | None = None,
     run_id: str | None = None,
 ) -> RunCheck:
-    """Check each consumer group of a finished replay against limits, for continuous integration.
+    """Check each consumer group of a finished replay against limits.
+
+    A continuous-integration job can fail if a group exceeds its limit, for example 10 rebalances
+    per hour.
 
     Args:
         run: the run.
@@ -102,7 +106,7 @@ def check_run(
 
 @dataclass(frozen=True)
 class OwnersAt:
-    """The member that owned each partition at one instant of a recording; the result of `owner`.
+    """Owner of each partition at one instant of a recording; the function `owner` returns it.
 
     Attributes:
         at_ms: the instant, in milliseconds (UTC).
@@ -133,9 +137,9 @@ def owner(
     groups: Sequence[str] | str | None = None,
     run_id: str | None = None,
 ) -> OwnersAt:
-    """Return which consumer owned which partition at an instant of a replayed recording.
+    """Return which consumer owned which partition at one instant of a recording.
 
-    At the exact time of a rebalance, the new owner counts.
+    If a rebalance happened exactly at that instant, the new owner is returned.
 
     Args:
         run: the run.
@@ -170,7 +174,9 @@ def owner(
 
 
 def matching_names(patterns: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return the consumer groups in ``known`` that match one of the given names or patterns.
+    """Return the names in ``known`` that match one of the given names or shell patterns.
+
+    It selects the consumer groups of a run.
 
     Raises:
         InvalidConfigError: a pattern matches no group; the error lists similar names.
@@ -193,9 +199,14 @@ def matching_names(patterns: Iterable[str], known: Iterable[str]) -> list[str]:
 
 
 def unknown_name_message(what: str, name: str, known: Sequence[str]) -> str:
-    """Return the error message for a name that a run does not have; it suggests similar names.
+    """Return the error message for a name that does not exist in a finished run.
 
-    ``what`` is the kind of name, such as "group"; ``known`` are the names that exist.
+    It suggests up to three similar names.
+
+    Args:
+        what: the kind of name, such as "group".
+        name: the unknown name.
+        known: the names that exist.
 
     >>> unknown_name_message("topic", "order", ["orders", "users"])
     'no such topic in this run; did you mean orders?'
@@ -211,9 +222,13 @@ def _matching(groups: Sequence[str] | str | None, known: Iterable[str]) -> list[
 
 
 def _to_folder_and_id(run: Run | str | Path, argument: str) -> tuple[Path, str | None]:
-    """Return the output folder and the id of a finished run; the id is None for the newest run.
+    """Return the output folder and the run id of a finished replay.
 
-    ``argument`` is the name of the caller's argument, for the error.
+    The id is None if only a folder is given, which stands for its newest run.
+
+    Args:
+        run: the run, or its folder.
+        argument: name of the caller's argument, for the error.
 
     Raises:
         InvalidConfigError: the argument is neither a run nor a folder.
@@ -233,7 +248,7 @@ def _recording(run: Run | str | Path, argument: str, run_id: str | None = None) 
 
 
 def _is_valid_limit(value: object) -> bool:
-    """Return whether a limit of a check is valid: None (no limit) or a finite number.
+    """Return whether a value can be a limit of `check_run`: None (no limit) or a finite number.
 
     Text and booleans are not valid.
 
@@ -248,10 +263,12 @@ def _is_valid_limit(value: object) -> bool:
 
 
 def _distinct_names(published: PublishedRun, table: str, column: str) -> list[str]:
-    """Return the distinct names in a column of an output table, such as the groups of table
-    ``events``.
+    """Return the distinct names in one column of a run's output table, such as all consumer groups.
 
-    ``published`` is the finished run.
+    Args:
+        published: the finished run.
+        table: name of the table, such as "events".
+        column: name of the column.
 
     Raises:
         InvalidCaptureError: the table does not have the column.

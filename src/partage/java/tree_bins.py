@@ -163,7 +163,7 @@ class HashTable:
         """Insert a new key into this ``HashMap`` model, as Java's ``computeIfAbsent`` does.
 
         Unlike ``put``, it doubles a full table before the insertion, and it puts the key at the
-        front of its bucket.
+        front of a bucket that is not a tree.
         """
         # Unlike ``put``, it doubles a full table before the insertion.
         self.grow_if_full()
