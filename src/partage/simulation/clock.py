@@ -12,9 +12,10 @@ Item = TypeVar("Item")
 
 
 class Clock:
-    """A simulated clock, which runs scheduled actions (functions) in order of their due times.
+    """A simulated clock that runs scheduled functions in order of their due times.
 
-    An action may schedule others. Of actions with the same due time, those with a lower ``rank``
+    A simulation uses it instead of real time: the clock jumps to the due time of the next function.
+    A function may schedule others. Of functions with the same due time, those with a lower ``rank``
     run first, then those that were scheduled first.
 
     Attributes:
@@ -36,19 +37,27 @@ class Clock:
         self._before_ms: int | None = None
 
     def schedule_at(self, time_ms: int, action: Callable[[], None], *, rank: int = 0) -> None:
-        """Schedule a function (``action``) to run at a simulated time (ms), or at once if it has
-        passed.
+        """Schedule a function to run at a simulated time.
 
-        Among functions with the same due time, those with a lower ``rank`` run first.
+        Nothing runs before `run_scheduled` is called. A time in the past means as soon as possible.
+
+        Args:
+            time_ms: the simulated time at which the function is due (ms).
+            action: the function; it is called without arguments.
+            rank: among functions with the same due time, those with a lower rank run first.
         """
         self._scheduled += 1
         heapq.heappush(self._queue, (time_ms, rank, self._scheduled, action))
 
     def schedule_after(self, wait_ms: int, action: Callable[[], None], *, rank: int = 0) -> None:
-        """Schedule a function (``action``) to run after a simulated delay of ``wait_ms``
-        milliseconds.
+        """Schedule a function to run after a simulated delay.
 
-        Among functions with the same due time, those with a lower ``rank`` run first.
+        Nothing runs before `run_scheduled` is called.
+
+        Args:
+            wait_ms: the delay from the current simulated time (ms).
+            action: the function; it is called without arguments.
+            rank: among functions with the same due time, those with a lower rank run first.
         """
         self.schedule_at(self.now_ms + wait_ms, action, rank=rank)
 
@@ -57,7 +66,7 @@ class Clock:
     ) -> None:
         """Schedule a call of a function for each of many items, each after its own delay.
 
-        The result is that of one `after` for each item, in less time.
+        The result is that of one `schedule_after` for each item, in less time.
 
         Args:
             waits_ms: pairs of a simulated delay in milliseconds and an item.
@@ -97,8 +106,9 @@ class Clock:
             heapq.heappush(self._queue, (*calls[-1][:3], run_calls))
 
     def run_scheduled(self, before_ms: int | None = None) -> None:
-        """Run all scheduled functions in order of their due times; ``now_ms`` advances to each due
-        time.
+        """Run all scheduled functions in order of their due times.
+
+        The simulated time ``now_ms`` advances to the due time of each function before it runs.
 
         Args:
             before_ms: if given, only functions due before this simulated time (ms) run.
@@ -110,6 +120,9 @@ class Clock:
             action()
 
     def list_scheduled(self) -> list[tuple[int, Callable[[], None]]]:
-        """Return the scheduled functions in running order, as pairs (due time in ms, function)."""
+        """Return the scheduled functions in the order in which they will run.
+
+        Each list item is a pair (due time in ms, function). Nothing is run or removed.
+        """
         # No two entries have one number, so that actions themselves are never compared.
         return [(time_ms, action) for time_ms, _, _, action in sorted(self._queue)]

@@ -38,7 +38,8 @@ class CommitStatistics:
     """Statistics of one consumer group's offset commits: pauses, consumption rates, commit
     intervals.
 
-    Simulations estimate the costs of rebalances (downtime, records read twice) from them.
+    Simulations use them to estimate the costs of a rebalance: how long partitions had no consumer,
+    and how many records were read twice.
 
     Attributes:
         pauses: dict from (incarnation, generation) of a rebalance to the times without commits
@@ -55,8 +56,8 @@ class CommitStatistics:
     def of(cls, pauses: Iterable[Pause] = (), rates: Rates | None = None) -> CommitStatistics:
         """Build a consumer group's commit statistics from its pauses and its consumption rates.
 
-        ``pauses`` are times without commits around rebalances, ``rates`` a dict from (topic,
-        partition) to records per second.
+        A pause is a time around a rebalance in which a partition had no offset commits. ``rates``
+        is a dict from (topic, partition) to records per second.
 
         >>> found = CommitStatistics.of([Pause(0, 4, "t", 1, 1_000, 4_000, 0, 500)])
         >>> list(found.pauses), dict(found.intervals)
@@ -71,10 +72,10 @@ class CommitStatistics:
         return cls({key: tuple(of) for key, of in by_rebalance.items()}, rates or {}, intervals)
 
     def pauses_of_rebalance(self, incarnation: int, generation: int) -> tuple[Pause, ...]:
-        """Return the pauses in a consumer group's offset commits around one rebalance, one per
-        partition.
+        """Return the pauses in a consumer group's offset commits around one rebalance.
 
-        The result is empty if no partition has commits before and after the rebalance.
+        There is one pause per partition. The result is empty if no partition has commits before and
+        after the rebalance.
 
         Args:
             incarnation: number of the lifetime of the group id (a deleted group can be created
@@ -88,7 +89,8 @@ class CommitStatistics:
 class CommitRate:
     """Records per second that a group consumes of one partition, measured from its offset commits.
 
-    Add commits in log order. An offset that goes back (a reset) does not count.
+    Add commits in log order. If an offset goes back (the group was reset), that step counts as 0
+    records.
 
     >>> rate = CommitRate()
     >>> for first_ms, last_ms, first, last in ((0, 4_000, 10, 30), (6_000, 10_000, 30, 60)):
@@ -120,8 +122,10 @@ class CommitRate:
         self.last_offset = last_offset
 
     def add_stretch(self, stretch: CommitStretch) -> None:
-        """Add a summary of a stretch of offset commits (first and last time and offset) to the
-        rate.
+        """Add a run of consecutive offset commits, given as a summary, to the measured rate.
+
+        The summary ``stretch`` has the first and last time and offset of commits of one partition.
+        A summary of no commits changes nothing.
         """
         if stretch.commits:
             self.add_commits(
@@ -154,10 +158,9 @@ def rates_by_partition(rates: Rates, index: Index) -> Weights:
 
 
 def values_by_partition(values: Mapping[tuple[str, int], float], index: Index) -> FloatArray:
-    """Convert a dict with keys (topic, partition) to an array by partition index; missing values
-    are NaN.
+    """Convert a dict with keys (topic, partition) to an array by partition index.
 
-    ``index`` numbers the partitions.
+    ``index`` numbers all partitions of the cluster. Partitions that are not in the dict have NaN.
 
     >>> values_by_partition({("t", 1): 2.5}, Index.of({"t": 2})).tolist()
     [nan, 2.5]

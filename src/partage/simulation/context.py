@@ -36,7 +36,10 @@ _MOST_CACHED_CELLS, _MOST_CACHED = 2_000_000, 4_096
 
 @dataclass(frozen=True)
 class SimulationContext:
-    """Data shared by the simulations of one consumer group under all policies.
+    """Data that the simulations of one consumer group under all policies share.
+
+    A policy is a group configuration to simulate: rebalance protocol, assignment strategy, options.
+    The shared data is the cluster metadata, statistics of offset commits, and caches.
 
     Attributes:
         clusters: the cluster metadata over time.
@@ -72,6 +75,9 @@ class SimulationContext:
     ) -> SimulationContext:
         """Build the data that all simulations of one consumer group share.
 
+        It includes the usual duration of the group's rebalances and the records per second of each
+        partition, both derived from offset commits.
+
         Args:
             clusters: the cluster metadata over time.
             rebalances: all recorded rebalances of the group.
@@ -85,10 +91,11 @@ class SimulationContext:
 
     @cached_property
     def max_reread_records(self) -> FloatArray:
-        """Maximum number of records of each partition that its new owner may process twice
+        """Maximum number of records of each partition that a new owner may process twice
         (float64[P]).
 
-        A new owner begins at the last committed offset, so it rereads later records.
+        A new owner begins at the last committed offset, so it rereads the records that the old
+        owner processed after that commit.
         """
         return estimate_max_reread(self.commits, self.clusters.index)
 
@@ -111,6 +118,9 @@ class SimulationContext:
     def _compute_costs(self, rebalance: RecordedRebalance) -> RebalanceCosts:
         """Compute the costs of a recorded rebalance: time without a consumer, and records read
         twice.
+
+        They follow from the pauses in the offset commits around the rebalance. `rebalance_costs`
+        caches the result.
         """
         generation = rebalance.generation
         pauses = rebalance.pauses or self.commits.pauses_of_rebalance(

@@ -60,8 +60,9 @@ _HEARTBEATS = 3
 def stop_time_bounds(pause: Pause, undetected: Bounds) -> Bounds | None:
     """Return bounds on the time (ms) in which one partition had no consumer in a rebalance.
 
-    Consumption stopped at some time after the last commit before the rebalance, and resumed before
-    the first commit after it. The lower bound is 0 for a partition without new records.
+    They follow from offset commits. Consumption stopped at some time after the last commit before
+    the rebalance, and resumed at some time before the first commit after it. The lower bound is 0
+    for a partition without new records.
 
     Args:
         pause: the time without commits around a rebalance.
@@ -83,10 +84,12 @@ def stop_time_bounds(pause: Pause, undetected: Bounds) -> Bounds | None:
 
 
 def rebalance_duration(bounds: Sequence[Bounds]) -> Bounds | None:
-    """Combine bounds from single partitions into bounds on a recorded rebalance's duration (ms).
+    """Combine bounds from single partitions into bounds on the duration of a recorded rebalance
+    (ms).
 
-    The lower bound is the smallest lower bound of a partition, the upper bound the median of their
-    upper bounds. The result is None without partitions.
+    ``bounds`` says, for each partition, how long it had no consumer. The combined lower bound is
+    the smallest of the lower bounds; the combined upper bound is the median of the upper bounds.
+    The result is None without partitions.
 
     >>> rebalance_duration([Bounds(3_000, 5_000), Bounds(2_000, 9_000), Bounds(2_500, 7_000)])
     Bounds(low=2000, high=7000)
@@ -98,10 +101,10 @@ def rebalance_duration(bounds: Sequence[Bounds]) -> Bounds | None:
 
 
 def usual_duration(lengths: Iterable[Bounds | None]) -> Bounds | None:
-    """Return the usual duration of a group's rebalances (ms): medians of their lower and upper
-    bounds.
+    """Return the usual duration of a group's rebalances (ms), as a lower and an upper bound.
 
-    ``lengths`` are bounds on the duration of each rebalance, None if unknown.
+    They are the medians of the lower and of the upper bounds of all rebalances. ``lengths`` has the
+    bounds of each rebalance, or None where they are unknown. The result is None if all are unknown.
 
     >>> usual_duration([Bounds(1, 2), None, Bounds(3, 8), Bounds(2, 9)])
     Bounds(low=2, high=8)
@@ -122,8 +125,8 @@ def stopped_partitions(
 ) -> Int32Array:
     """Return the indices of the partitions that have no consumer during a rebalance (int32).
 
-    Their owners have left, or have revoked them. In consumer groups (KIP-848) the result is an
-    upper bound, as members revoke and take partitions one after the other.
+    A partition stops if its owner has left or has revoked it. In consumer groups (KIP-848) the
+    result is an upper bound, because members revoke and take partitions one after the other.
 
     Args:
         owner_before: position of each partition's last owner (int32[P]); -1 for none, -2 for a
@@ -146,10 +149,11 @@ def stopped_partitions(
 
 
 def partition_seconds_stopped(partitions: int, length_ms: Bounds | None) -> Bounds | None:
-    """Multiply a number of partitions by a rebalance's duration: bounds on time without a consumer.
+    """Return bounds on the partition-seconds without a consumer in a rebalance.
 
-    The result is in partition-seconds, None if the duration is unknown. ``length_ms`` are bounds on
-    the duration.
+    They are the number of partitions times ``length_ms``, the bounds on the duration of the
+    rebalance (ms). For example, 4 partitions for 0.5 to 2 seconds make 2 to 8 partition-seconds.
+    The result is None if the duration is unknown.
 
     >>> bounds = ((4, Bounds(500, 2_000)), (0, None), (1, None))
     >>> tuple(partition_seconds_stopped(*one) for one in bounds)
@@ -163,8 +167,9 @@ def partition_seconds_stopped(partitions: int, length_ms: Bounds | None) -> Boun
 def detection_delay(timeout_ms: int) -> Bounds:
     """Return bounds on the time (ms) from a member's death until the coordinator evicts it.
 
-    The coordinator evicts it one session timeout (``timeout_ms``) after its last heartbeat. It died
-    between that heartbeat and the next one, which was due up to a third of the timeout later.
+    The coordinator evicts a member one session timeout (``timeout_ms``) after its last heartbeat.
+    The member died between that heartbeat and the next one, which was due up to a third of the
+    timeout later.
 
     >>> detection_delay(6_000)
     Bounds(low=4000.0, high=6000)
@@ -178,8 +183,9 @@ def detection_delay(timeout_ms: int) -> Bounds:
 def estimate_max_reread(commits: CommitStatistics, index: Index) -> FloatArray:
     """Estimate how many records of each partition a new owner may process twice (float64[P]).
 
-    It is the number of records that arrive between two offset commits, NaN if unknown: the previous
-    owner may have processed them without committing. ``index`` numbers the partitions.
+    It is the number of records that arrive between two offset commits, because the previous owner
+    may have processed them without committing. It is NaN where the rate or the commit interval is
+    unknown. ``index`` numbers the partitions.
 
     >>> commits = CommitStatistics(rates={("t", 0): 2.5}, intervals={("t", 0): 3_000})
     >>> estimate_max_reread(commits, Index.of({"t": 2})).tolist()
@@ -193,9 +199,10 @@ def estimate_max_reread(commits: CommitStatistics, index: Index) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RereadBounds:
-    """Bounds on how many records a new owner of each partition reads twice.
+    """Bounds on how many records of each partition are read twice when the partition changes owner.
 
-    A new owner begins at the last committed offset, so it rereads later records of the old owner.
+    A new owner begins at the last committed offset. It reads again what the old owner processed
+    after that commit.
 
     Attributes:
         low: float64[P], at least so many; the recorded number where the partition stopped in the
@@ -212,7 +219,10 @@ class RereadBounds:
     def from_recorded_rereads(
         cls, recorded_reread: FloatArray, max_reread: FloatArray
     ) -> RereadBounds:
-        """Build the bounds of all partitions for one recorded rebalance.
+        """Build the bounds on records read twice, for all partitions, from one recorded rebalance.
+
+        For a partition that stopped in it, the recorded number is both bounds. For others, the
+        bounds are 0 and the estimated maximum.
 
         Args:
             recorded_reread: number of records read twice in the recorded rebalance (float64[P]);
@@ -229,6 +239,8 @@ class RereadBounds:
 
     def total_reread(self, stops: Int32Array) -> Bounds | None:
         """Return bounds on how many records are read twice in a simulated rebalance.
+
+        They are sums over the partitions that change owner in it.
 
         Args:
             stops: indices of the partitions that stop under the simulated policy (int32).
@@ -254,7 +266,8 @@ class RereadBounds:
 class RebalanceCosts:
     """The costs of one recorded rebalance: time without a consumer, and records read twice.
 
-    The costs under simulated policies are derived from them.
+    Methods derive the costs of the same rebalance under a simulated policy (another protocol or
+    assignment strategy) from them.
 
     Attributes:
         cluster: the cluster metadata at that time.
@@ -277,9 +290,10 @@ class RebalanceCosts:
 
     @property
     def recorded_reread(self) -> FloatArray:
-        """Number of records read twice in the recorded rebalance, by partition (float64[P]).
+        """Number of records that were read twice in the recorded rebalance, by partition
+        (float64[P]).
 
-        It is NaN for partitions that did not stop.
+        It is NaN for partitions that did not stop in the rebalance.
         """
         known = np.full(len(self.most), np.nan)
         known[list(self.rewinds)] = list(self.rewinds.values())
@@ -290,15 +304,15 @@ class RebalanceCosts:
 
     @cached_property
     def given(self) -> Assignment:
-        """The recorded assignment."""
+        """The recorded assignment of partitions to members after the rebalance."""
         return recorded_assignment(self.state, self.cluster)
 
     @cached_property
     def recorded_owner(self) -> Int32Array:
-        """Owner of each partition after the recorded rebalance, as an index of the members
-        (int32[P]).
+        """Owner of each partition after the recorded rebalance (int32[P]).
 
-        It is -1 for a partition without an owner.
+        An owner is given as the position of a member in the recorded assignment. It is -1 for a
+        partition without an owner.
         """
         owner = np.full(self.given.index.partitions, -1, np.int32)
         owner[self.given.partition] = self.given.member_of
@@ -307,10 +321,10 @@ class RebalanceCosts:
     def stopped_seconds(
         self, stops: Int32Array, usual_ms: Bounds | None, *, longer_ms: Bounds | None = None
     ) -> Bounds | None:
-        """Return bounds on the partition-seconds without a consumer in a rebalance under a
-        simulated policy.
+        """Return bounds on the partition-seconds without a consumer in a simulated rebalance.
 
-        The duration is that of the recorded rebalance.
+        The simulated rebalance is assumed to take as long as the recorded one. Its policy only
+        decides which partitions stop.
 
         Args:
             stops: indices of the partitions that stop in the simulated rebalance (int32).
@@ -323,9 +337,9 @@ class RebalanceCosts:
         return partition_seconds_stopped(len(stops), length_ms)
 
     def reread_bounds(self, stops: Int32Array) -> Bounds | None:
-        """Return bounds on the records that are read twice in a rebalance under a simulated policy.
+        """Return bounds on the number of records that are read twice in a simulated rebalance.
 
-        ``stops`` are the indices of the partitions that change owner under the policy.
+        ``stops`` are the indices of the partitions that change owner in it.
         """
         return self._reread_bounds.total_reread(stops)
 
@@ -334,9 +348,11 @@ class RebalanceCosts:
         return RereadBounds.from_recorded_rereads(self.recorded_reread, self.most)
 
     def reread_as_recorded(self) -> Bounds | None:
-        """Return bounds on the records that consumers read twice in the recorded rebalance.
+        """Return the number of records that consumers read twice in the recorded rebalance, as
+        bounds.
 
-        The result is None if no offset commits show it.
+        Both bounds are equal, because offset commits show the number. The result is None without
+        such commits.
         """
         total = sum(self.rewinds.values())
         return Bounds(total, total) if self.rewinds else None
@@ -368,7 +384,10 @@ def compute_rebalance_costs(
 def recorded_costs(
     rebalance: RecordedRebalance, clusters: ClusterHistory, pauses: Iterable[Pause]
 ) -> RecordedCosts:
-    """Compute what the log shows of a recorded rebalance's costs.
+    """Compute the costs of a recorded rebalance from the pauses in offset commits around it.
+
+    The result has the partitions that stopped, bounds on how long they had no consumer, and how
+    many records of each were read twice.
 
     Args:
         rebalance: a rebalance that is valid input for assignment strategies.
@@ -387,8 +406,9 @@ def recorded_costs(
 
 @dataclass(frozen=True, slots=True)
 class RecordedStops:
-    """The partitions that a recorded rebalance left without a consumer, from which costs are
-    estimated.
+    """The partitions that a recorded rebalance left without a consumer.
+
+    For each of them, `stop_time_bounds` estimates from offset commits how long it had no consumer.
 
     Attributes:
         time_ms: time of the rebalance; partitions are numbered as in the metadata of that time.
@@ -401,10 +421,11 @@ class RecordedStops:
 
     @classmethod
     def from_partitions(cls, rebalance: RecordedRebalance, stopped: Int32Array) -> RecordedStops:
-        """Build a `RecordedStops` from the indices of the partitions that a recorded rebalance
-        stopped.
+        """Build a `RecordedStops` from the indices of the partitions that stopped in a recorded
+        rebalance.
 
-        A partition's owner counts as evicted if its session timed out.
+        The session timeout of a partition's owner is stored if the owner was evicted because its
+        session timed out.
         """
         timeouts = dict.fromkeys(stopped.tolist(), 0)
         for absence in rebalance.departures:
@@ -418,7 +439,8 @@ class RecordedStops:
     def stop_time_bounds(self, pauses: Iterable[Pause], clusters: ClusterHistory) -> list[Bounds]:
         """Return bounds on the time (ms) in which each stopped partition had no consumer.
 
-        Partitions without an offset commit before and after the rebalance are left out.
+        The result has one entry per partition with offset commits before and after the rebalance.
+        Other partitions are left out.
 
         Args:
             pauses: times without commits around the rebalance.
@@ -431,7 +453,8 @@ class RecordedStops:
     def stop_time_bounds_of_pauses(self, located: Iterable[tuple[int, Pause]]) -> list[Bounds]:
         """Return bounds on the time (ms) in which each stopped partition had no consumer.
 
-        ``located`` are pairs of a partition index and its pause (time without offset commits).
+        ``located`` are pairs (partition index, pause). A pause is the time without offset commits
+        of that partition. Partitions that did not stop are left out.
         """
         found = []
         for p, pause in located:
@@ -443,9 +466,10 @@ class RecordedStops:
 
 
 def find_recorded_stops(rebalance: RecordedRebalance, clusters: ClusterHistory) -> RecordedStops:
-    """Return the partitions that a recorded rebalance stopped, with their owners' session timeouts.
+    """Return the partitions that a recorded rebalance left without a consumer.
 
-    ``clusters`` is the cluster metadata over time.
+    The result also has the session timeouts of owners that were evicted. ``clusters`` is the
+    cluster metadata over time.
     """
     generation = rebalance.generation
     cluster = clusters.cluster_at(generation.timestamp_ms)
@@ -463,10 +487,11 @@ def find_recorded_stops(rebalance: RecordedRebalance, clusters: ClusterHistory) 
 def _find_recorded_stops(
     rebalance: RecordedRebalance, assignment: Assignment, cluster: Cluster
 ) -> Int32Array:
-    """Return the indices of the partitions that a recorded rebalance stopped (int32).
+    """Return the indices of the partitions that stopped in a recorded rebalance (int32).
 
-    ``assignment`` is the recorded assignment. In an eager group, members have revoked all of their
-    partitions. ``cluster`` is the metadata of that time.
+    A partition stopped if its owner left or revoked it. In an eager group, members revoke all of
+    their partitions. ``assignment`` is the recorded assignment, ``cluster`` the metadata of that
+    time.
     """
     members = rebalance.generation.first.members
     owned = partitions_by_member(assignment)
@@ -484,10 +509,11 @@ def _find_recorded_stops(
 def _add_partition_indices(
     pauses: Iterable[Pause], clusters: ClusterHistory, cluster: Cluster
 ) -> Iterator[tuple[int, Pause]]:
-    """Yield each pause in consumption with its partition's index in ``cluster``, as (index, pause).
+    """Yield each pause in offset commits together with the index of its partition, as (index,
+    pause).
 
-    A pause during which the topic was deleted and created again is left out, because the new topic
-    begins at offset 0.
+    ``cluster`` numbers the partitions. A pause during which the topic was deleted and created again
+    is left out, because the new topic begins at offset 0.
     """
     kept: list[Pause] = []
     topics: list[int] = []

@@ -91,8 +91,7 @@ def simulate_cumulative(
     ``replays``, in order of generation and of step (a rebalance may have follow-ups).
 
     Every recorded rebalance that can be replayed has at least one row: the simulated rebalance, or
-    the reason why the policy has none. A cause may take effect at another time than recorded, such
-    as an eviction under another session timeout. Memory does not grow with the history.
+    the reason why the policy has none. Memory does not grow with the history.
 
     Args:
         rebalances: all recorded rebalances of the group, in order.
@@ -137,8 +136,8 @@ def _simulate_in_one_pass(
 ) -> Iterator[SimulatedRebalance]:
     """Simulate one group's history under several policies at once; yield rows of table ``replays``.
 
-    ``create_simulations`` returns one simulation per policy. It is called for each incarnation of
-    the group, with the recorded times without a consumer.
+    ``create_simulations`` returns one simulation per policy, given the recorded times without a
+    consumer. It is called for each incarnation (lifetime) of the group.
     """
     for _, incarnation in groupby(enumerate(rebalances), lambda one: one[1].generation.incarnation):
         lengths, newest_ms = RecordedLengths(), None
@@ -168,8 +167,8 @@ def _run_simulations_until(
 ) -> None:
     """Run the simulations of all policies up to the time ``before_ms``; None means to the end.
 
-    ``waiting`` has the recorded rebalances still to simulate, as (time in ms, index in the
-    history), and is changed in place.
+    ``waiting`` has the recorded rebalances that are still to be simulated, as (time in ms, position
+    in the history). Those that are due are removed.
     """
     while waiting and (before_ms is None or waiting[0][0] < before_ms):
         time_ms, position = waiting.popleft()
@@ -220,10 +219,10 @@ class _Simulation:
         self.newest_early = -1
 
     def schedule_rebalance(self, position: int, rebalance: RecordedRebalance, time_ms: int) -> None:
-        """Schedule a recorded rebalance in the simulation of a policy, with evictions before it.
+        """Schedule a recorded rebalance, which is simulated when the clock reaches its time.
 
-        If an earlier run has simulated it, its stored rows are scheduled for output instead.
-        ``position`` is its index in the group's history.
+        ``position`` is its index in the group's history. If an earlier run has simulated it, the
+        rows that this run stored are scheduled for output instead.
         """
         self.lengths.add_recorded()
         if self.continuation is not None:
@@ -238,7 +237,10 @@ class _Simulation:
         self.clock.schedule_at(time_ms, partial(self._apply_membership_changes, rebalance), rank=1)
 
     def are_too_many_rows_waiting(self, simulations: int) -> bool:
-        """Return whether too many rows are in memory for so many simulations at once."""
+        """Return whether this simulation holds too many finished rows in memory.
+
+        The limit is shared by all ``simulations`` that run at once.
+        """
         return max(len(self.rows) / _MOST_ROWS, self.text / _MOST_TEXT) >= 1 / simulations
 
     def take_rows(self, count: int) -> list[SimulatedRebalance]:
@@ -257,8 +259,7 @@ class _Simulation:
     ) -> None:
         """Schedule the output of rows that an earlier run has stored, up to a recorded rebalance.
 
-        ``continuation`` has these rows and the state to continue from. ``position`` is the
-        rebalance's index.
+        ``continuation`` has the rows; ``position`` is the rebalance's index in the history.
         """
         for number, row in continuation.rows_until(position, time_ms):
             rank = _STORED_ROW + number
@@ -281,8 +282,8 @@ class _Simulation:
         """Store the simulation state after a recorded rebalance if a later run is to continue
         there.
 
-        ``position`` is the rebalance's index in the history. ``is_last_at_time`` says whether the
-        next recorded rebalance is later.
+        ``position`` is the rebalance's index in the history. ``is_last_at_time`` is false if the
+        next recorded rebalance has the same time.
         """
         known = self.continuation
         if known is None:
@@ -297,7 +298,7 @@ class _Simulation:
         """Return the state of the simulation as a checkpoint, from which a later run continues.
 
         Raises:
-            KeyError: it refers to a rebalance that is no longer in memory.
+            KeyError: the state refers to a rebalance that is no longer in memory.
         """
         state, at, waits = self.state, self.recent.position_of_rebalance, self.pending
         actions: list[PendingAction] = []
@@ -399,11 +400,10 @@ class _Simulation:
     def _apply_departure(
         self, rebalance: RecordedRebalance, absence: Absence
     ) -> tuple[bool, Absences]:
-        """Remove a member from the simulated group, or stop its heartbeats, as in the recorded
-        rebalance.
+        """Let a member leave the simulated group, or stop its heartbeats, as in the record.
 
-        Return whether the coordinator notices it at once, and the partition-seconds lost until
-        then.
+        Return whether the coordinator notices the departure at once, and the partition-seconds
+        without a consumer until then.
         """
         member = absence.member
         key = self.state.member_key(member)
@@ -424,9 +424,10 @@ class _Simulation:
         return False, Absences()
 
     def _apply_join(self, member: MemberState) -> tuple[bool, Absences | None]:
-        """Add a recorded member to the simulated consumer group, or update its subscription.
+        """Add a recorded member to the simulated group, or update its subscription.
 
-        Return whether this changes the group, and the partition-seconds lost while it was absent.
+        Return whether this changes the group. If the member was absent, also return its absence:
+        the partition-seconds without a consumer.
         """
         state = self.state
         if member.id in state.evicted_early:
@@ -475,8 +476,7 @@ class _Simulation:
             self._begin_rebalance(rebalance, evicted)
 
     def _evict_member(self, member_key: str, timeout_ms: int, delay_ms: int) -> Absences:
-        """Remove a dead member from the simulated group; return the partition-seconds lost until
-        then.
+        """Remove a dead member; return the partition-seconds without a consumer until then.
 
         ``delay_ms`` is the time from its recorded to its simulated eviction, negative if earlier.
         """
@@ -487,7 +487,7 @@ class _Simulation:
     def _remove_member(
         self, member_key: str, session_ms: int | None = None, delay_ms: int = 0
     ) -> None:
-        """Remove a member from the simulated consumer group, so that its partitions have no owner.
+        """Remove a member from the simulated group, so that its partitions have no owner.
 
         ``session_ms`` is its session timeout if it was evicted, ``delay_ms`` the time from its
         recorded to its simulated departure.
@@ -499,7 +499,7 @@ class _Simulation:
         self.consumption.remove_member(member_key)
 
     def _recent_member_ids(self, member_key: str) -> tuple[str, ...]:
-        """Return a member's Kafka member ids since the last rebalance, newest first."""
+        """Return the Kafka member ids that a member had since the last rebalance, newest first."""
         former = self.state.former.get(member_key)
         return (self.state.members[member_key].state.id, *(() if former is None else (former,)))
 
@@ -511,7 +511,7 @@ class _Simulation:
     def _begin_rebalance(self, rebalance: RecordedRebalance, extra_downtime: Absences) -> None:
         """Begin a simulated rebalance of the group, or add an output row with the reason why not.
 
-        In a classic group it waits until absent members have returned or were evicted.
+        In a classic group the rebalance waits until absent members have returned or were evicted.
         ``extra_downtime`` are the partition-seconds without a consumer before it.
         """
         state = self.state
@@ -542,8 +542,8 @@ class _Simulation:
     ) -> None:
         """Run the assignment strategy in a simulated rebalance and add its output row.
 
-        A second rebalance is scheduled if the cooperative protocol needs one. ``extra_downtime``
-        are the partition-seconds without a consumer before it, ``longer_ms`` is how long it waited.
+        The second phase is scheduled if the cooperative protocol needs one. ``extra_downtime`` are
+        the partition-seconds without a consumer before it, ``longer_ms`` is how long it waited.
         """
         state = self.state
         resolved = ResolvedPolicy.resolve(self.policy, rebalance)
@@ -631,7 +631,7 @@ class _Simulation:
             self._begin_rebalance(rebalance, Absences())
 
     def _switch_strategy(self, resolved: ResolvedPolicy) -> None:
-        """Switch to another assignment strategy; members lose the old one's stored data."""
+        """Switch to another assignment strategy; members lose the data that the old one stored."""
         before, self.state.resolved = self.state.resolved, resolved
         if before is not None and before.strategy is not resolved.strategy:
             for member in self.state.members.values():
@@ -647,7 +647,7 @@ class _Simulation:
     # -- rows ----------------------------------------------------------------------------------
 
     def _row_builder(self, rebalance: RecordedRebalance) -> RowBuilder | None:
-        """Return the builder of a rebalance's output rows; None if it cannot be simulated."""
+        """Return the builder of a rebalance's output rows, or None if it cannot be simulated."""
         if not rebalance.replayable:
             return None
         count = self.counts.get(id(rebalance))
@@ -657,14 +657,14 @@ class _Simulation:
         return count.rows
 
     def _row_count(self, rebalance: RecordedRebalance) -> int:
-        """Return the number of output rows of a recorded rebalance so far."""
+        """Return how many output rows a recorded rebalance has so far."""
         count = self.counts.get(id(rebalance))
         return 0 if count is None else count.steps
 
     def _add_row_without_rebalance(
         self, rebalance: RecordedRebalance, reason: str, extra_downtime: Absences
     ) -> None:
-        """Add an output row that says why the policy does not have a recorded rebalance."""
+        """Add an output row with the reason why the policy avoids a recorded rebalance."""
         rows = self._row_builder(rebalance)
         resolved = ResolvedPolicy.resolve(self.policy, rebalance)
         if rows is not None and resolved is not None:

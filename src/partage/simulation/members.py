@@ -42,7 +42,9 @@ UNOWNED, DEPARTED = -1, -2
 
 @dataclass(slots=True)
 class SimulatedMember:
-    """One simulated member between two rebalances: its partitions and its stored strategy data.
+    """A member of a simulated consumer group, between two rebalances.
+
+    It has the partitions that it owns and the data that its assignment strategy stores for it.
 
     Attributes:
         key: stable identity: instance id or member id. A member that a policy makes static keeps
@@ -77,7 +79,8 @@ class SimulatedMember:
     def instance_id(self, *, static: bool) -> str | None:
         """Return the member's ``group.instance.id``, or None for a dynamic member.
 
-        With ``static`` (the policy makes all members static), a dynamic member's key is its id.
+        If ``static`` is true, the simulated policy makes all members static; a dynamic member then
+        uses its key as instance id.
         """
         return self.state.instance or (self.key if static else None)
 
@@ -85,12 +88,12 @@ class SimulatedMember:
 def build_joined_group(
     members: Sequence[SimulatedMember], policy: Policy, strategy: Strategy, cluster: Cluster
 ) -> Group:
-    """Build the input of an assignment strategy: members with subscriptions and owned partitions.
+    """Build the members of a simulated group as they join a rebalance.
 
-    Members report their owned partitions when they join. Eager members report none. Cooperative
-    members report those whose topics they still subscribe to. In the consumer protocol (KIP-848),
-    they are the members' target assignments. ``cluster`` has the partitions; ``policy`` has the
-    protocol.
+    Each member has its subscription and the partitions that it reports as owned. Eager members
+    report none. Cooperative members report those whose topics they still subscribe to. In the
+    consumer protocol (KIP-848), the partitions are those of the member's target assignment.
+    ``cluster`` has the partitions; ``policy`` has the protocol.
 
     Raises:
         InvalidProblemError: the record has values that no member can send.
@@ -119,11 +122,12 @@ def build_joined_group(
 
 
 def _reported_as_owned(member: SimulatedMember, policy: Policy, cluster: Cluster) -> Int32Array:
-    """Return the partition indices that a member reports as owned when it joins a rebalance
-    (int32).
+    """Return the partitions that a member reports as owned when it joins a rebalance (int32
+    indices).
 
-    In the consumer protocol (KIP-848) they are all partitions of the member's target assignment.
-    ``policy`` has the protocol, ``cluster`` the existing partitions.
+    In the consumer protocol (KIP-848) they are all partitions of its target assignment. A
+    cooperative member reports only partitions of topics that it still subscribes to. ``policy`` has
+    the protocol, ``cluster`` the topics.
     """
     if not policy.cooperative:
         return member.owned
@@ -135,8 +139,9 @@ def _reported_as_owned(member: SimulatedMember, policy: Policy, cluster: Cluster
 def previous_owners_of(
     members: Sequence[SimulatedMember], problem: Problem, last_owner: Int32Array
 ) -> PreviousOwners:
-    """Return the previous owner of each partition, from which the moves of an assignment are
-    counted.
+    """Return the owner of each partition before a simulated rebalance.
+
+    The moves of the new assignment are counted against these owners.
 
     Args:
         members: the members before the rebalance.
@@ -186,7 +191,9 @@ def current_or_last_owned(
 def owners_by_partition(
     partition_count: int, owned: Iterable[Int32Array], departed: Iterable[Int32Array] = ()
 ) -> Int32Array:
-    """Return an array with the owner of each partition, as an index of the members (int32[P]).
+    """Return an array with the owner of each partition (int32[P]).
+
+    An owner is given as the position of a member in ``owned``.
 
     Args:
         partition_count: number of partitions.
@@ -212,8 +219,8 @@ ConsumptionListener: TypeAlias = Callable[[int, Mapping[str, Int32Array]], None]
 class ConsumptionTracker:
     """Reporter of the partitions that each member consumes during simulated rebalances.
 
-    A listener function gets each step in the protocol's order: eager members all stop first,
-    cooperative members stop only what they lose. Without a listener nothing is tracked.
+    It calls a listener function at each change, in the order of the protocol: eager members all
+    stop first, cooperative members stop only what they lose. Without a listener nothing is tracked.
     """
 
     # Eager members stop and resume together. Cooperative members stop consuming partitions that
@@ -240,6 +247,9 @@ class ConsumptionTracker:
     ) -> None:
         """Change the members' partitions to their new assignment, and report each step to the
         listener.
+
+        Eager members first stop everything. Members of the consumer protocol change one after the
+        other, with their next heartbeats.
 
         Args:
             members: the members with their new assignment.
@@ -269,15 +279,21 @@ class ConsumptionTracker:
             self._report_consumed_partitions()
 
     def remove_member(self, member_key: str) -> None:
-        """Remove a member (by its key) that left the group, and report this to the listener."""
+        """Stop all partitions of a member that left the group, and report this to the listener.
+
+        ``member_key`` identifies the member (`SimulatedMember.key`).
+        """
         if self._listener is not None:
             self._target.pop(member_key, None)
             if self._consumed.pop(member_key, None) is not None:
                 self._report_consumed_partitions()
 
     def _start_free_partitions(self, member_key: str) -> None:
-        """Start the assigned partitions of a member (by its key) that no other member still
+        """Let a member consume its assigned partitions, except those that another member still
         consumes.
+
+        Then report to the listener what each member consumes. ``member_key`` identifies the member.
+        A member that has left is ignored.
         """
         target = self._target.get(member_key)
         if target is None:
@@ -287,6 +303,9 @@ class ConsumptionTracker:
         self._report_consumed_partitions()
 
     def _report_consumed_partitions(self) -> None:
-        """Report to the listener which partitions each member consumes now."""
+        """Call the listener with the partitions that each member consumes now.
+
+        The arguments are the simulated time (ms) and a dict from member key to partition indices.
+        """
         if self._listener is not None:
             self._listener(self._clock.now_ms, dict(self._consumed))

@@ -63,9 +63,10 @@ NOTHING = Bounds(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class PlanMetrics:
-    """Quality metrics of an assignment, such as its spread and its moved partitions.
+    """Quality metrics of an assignment, such as the number of moved partitions.
 
-    Fields are columns of table ``replays``; None means unknown.
+    ``spread`` is the difference between the largest and the smallest number of partitions of a
+    member. Fields are columns of the output table ``replays``; None means unknown.
     """
 
     spread: int | None = None
@@ -81,10 +82,10 @@ class PlanMetrics:
 
 @dataclass(frozen=True, slots=True)
 class RecomputeInputs:
-    """Inputs from which a later run computes columns of an output row again, with newer offset
-    commits.
+    """Inputs from which a later run computes three columns of an output row again.
 
-    These columns are ``stopped``, ``reread`` and ``load_spread`` of table ``replays``.
+    The columns ``stopped``, ``reread`` and ``load_spread`` of table ``replays`` depend on offset
+    commits. A later run knows more commits.
 
     Attributes:
         stops: indices of the partitions that stop (int32).
@@ -111,8 +112,9 @@ class RecomputeInputs:
 class SimulatedRebalance:
     """The result of one rebalance under one policy: a row of the output table ``replays``.
 
-    Most fields are columns of the table; docs/policies.md defines each column. ``measured``,
-    ``stopped``, ``reread`` and ``unread`` become several columns each. ``recompute`` is no column.
+    A policy is a group configuration to simulate (protocol, strategy, options). Most fields are
+    columns of the table; docs/policies.md defines each column. ``measured``, ``stopped``,
+    ``reread`` and ``unread`` become several columns each. ``recompute`` is no column.
 
     Attributes:
         stopped: bounds on partition-seconds without a consumer; None if no commits show it.
@@ -163,7 +165,10 @@ class SimulatedRebalance:
 
 
 def cost_columns(stopped: Bounds | None, reread: Bounds | None) -> dict[str, float | None]:
-    """Return the columns of table ``replays`` for the bounds of a rebalance's costs.
+    """Return the columns of table ``replays`` that hold the costs of a rebalance.
+
+    There are four: the lower and the upper bound of the partition-seconds without a consumer, and
+    of the records read twice. A column is None if its bound is unknown.
 
     Args:
         stopped: bounds on partition-seconds without a consumer.
@@ -181,8 +186,10 @@ def cost_columns(stopped: Bounds | None, reread: Bounds | None) -> dict[str, flo
 
 
 def _downtime_columns(estimate: UnreadEstimate | None) -> dict[str, float | None]:
-    """Return the output columns for the estimated time without a consumer in a simulated
-    rebalance.
+    """Return the columns of table ``replays`` that hold the estimated time without a consumer.
+
+    They are the best estimate and the 10th and 90th percentile, in partition-seconds. All are None
+    without an estimate.
     """
     names = ("stopped_ps", "stopped_p10_ps", "stopped_p90_ps", "no_consumer_ps")
     if estimate is None:
@@ -206,7 +213,10 @@ _NO_PARTITIONS: Int32Array = np.zeros(0, np.int32)
 
 
 class CachedJudge:
-    """Function that computes quality metrics of assignments, and caches them for all policies.
+    """Function that computes quality metrics of assignments and caches them.
+
+    All simulated policies of a group share it, because similar policies often lead to the same
+    assignment.
 
     >>> from partage.model import Member, Plan
     >>> cluster = Cluster.from_topics({"t": 2})
@@ -230,9 +240,10 @@ class CachedJudge:
         weights: Weights = None,
         old_owners: PreviousOwners | None = None,
     ) -> PlanMetrics:
-        """Compute the quality metrics of a partition assignment; a recorded one may be invalid.
+        """Compute the quality metrics of a partition assignment, or return them from the cache.
 
-        Results are cached, because similar policies often lead to the same assignment.
+        A recorded assignment may be invalid, for example if a partition has two owners. The result
+        then has the number of violations.
 
         Args:
             plan: the assignment.
@@ -263,10 +274,10 @@ class CachedJudge:
         return cached[1]
 
     def _intern_group(self, key: tuple[bytes, ...], group: Group) -> Group:
-        """Return the one cached object for equal groups of members; cache ``group`` if it is the
-        first.
+        """Return the one cached object for groups with equal members.
 
-        ``key`` has the group's content. Other caches use object identity as key.
+        ``group`` is cached if it is the first of its kind. ``key`` has its content. Other caches
+        use object identity as key, so equal groups must be one object.
         """
         if len(self._groups) >= max_cache_entries(len(group), _MOST_CACHED):
             self._groups.clear()
@@ -307,8 +318,8 @@ class CachedJudge:
         """Count the violations of validity rules in an assignment, such as a partition with two
         owners.
 
-        The arguments are those of a call. ``metrics`` are metrics that may already prove that the
-        assignment is valid; then the rules are not checked.
+        If ``metrics`` already prove that the assignment is valid, the result is 0 and no rule is
+        checked. The other arguments are those of `__call__`.
         """
         is_valid = (
             metrics.avoidable is not None  # every open partition has one owner, who subscribes
@@ -342,9 +353,10 @@ _MOST_LOADS = 512
 
 
 class PlanLoads:
-    """Cache of the arrays from which each member's load under an assignment is computed.
+    """Cache of arrays from which the load of each member under an assignment is computed.
 
-    `load_spread` takes these arrays.
+    A member's load is the sum of the records per second of its partitions. `load_spread` computes
+    it from these arrays.
     """
 
     def __init__(self) -> None:
@@ -352,11 +364,10 @@ class PlanLoads:
         self._facts: dict[tuple[int, int], Facts] = {}
 
     def load_arrays(self, inputs: RecomputeInputs) -> Loads:
-        """Return the arrays from which `load_spread` computes each member's load under an
-        assignment.
+        """Return the arrays from which `load_spread` computes the load of each member.
 
-        They list the partitions whose consumption rates add up to a member's load. ``inputs`` has
-        the assignment.
+        They say which member owns which partition, and which members count. ``inputs`` has the
+        assignment, the group and the cluster.
         """
         key = (id(inputs.plan), id(inputs.group), id(inputs.cluster))
         known = self._loads.get(key)
@@ -378,8 +389,11 @@ class PlanLoads:
 
 
 def load_spread(loads: Loads | None, weights: Weights) -> float | None:
-    """Return the highest minus the lowest load of a member under an assignment (records per
+    """Return the difference between the highest and the lowest load of a member (records per
     second).
+
+    A member's load is the sum of the consumption rates of its partitions. The result is None if the
+    rates are unknown or no member counts.
 
     Args:
         loads: arrays of an assignment from `PlanLoads.load_arrays`.
@@ -399,9 +413,9 @@ _MOST_TEXTS, _MOST_CHARACTERS = 512, 4 << 20
 
 
 class PlanTexts:
-    """Converts assignments to JSON text; equal assignments are converted once.
+    """Converter of assignments to JSON text, with a cache.
 
-    Policies often lead to the same assignment.
+    Policies often lead to the same assignment, which is then converted once.
     """
 
     def __init__(self) -> None:
@@ -409,7 +423,10 @@ class PlanTexts:
         self._characters = 0
 
     def plan_to_json(self, plan: Plan) -> str:
-        """Return an assignment as JSON: member id to topic to list of partition numbers."""
+        """Return an assignment as JSON text: member id to topic to list of partition numbers.
+
+        For example, ``{"a":{"t":[0,1]}}``.
+        """
         arrays = plan.start.tobytes(), plan.partition.tobytes()
         key = (id(plan.index), plan.members, *arrays)
         known = self._texts.get(key)
@@ -441,7 +458,9 @@ def _numbers_by_topic(plan: Plan) -> dict[str, dict[str, list[int]]]:
 
 
 def format_plan_json(plan: Mapping[str, Mapping[str, list[int]]]) -> str:
-    """Return an assignment, given as nested dicts, in the compact JSON of table ``replays``.
+    """Return an assignment as the compact JSON text of table ``replays``.
+
+    The assignment is given as nested dicts: member id to topic to list of partition numbers.
 
     >>> format_plan_json({"a": {"t": [0, 1]}})
     '{"a":{"t":[0,1]}}'

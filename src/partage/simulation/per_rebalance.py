@@ -44,9 +44,9 @@ def simulate_rebalance(
 ) -> Iterator[SimulatedRebalance]:
     """Simulate one recorded rebalance under each policy, independently of earlier rebalances.
 
-    Yield rows of table ``replays``: the recorded assignment first, then those of each policy.
-    Members start with the partitions that they really owned. There are no rows if the rebalance
-    cannot be replayed.
+    Members start with the partitions that they really owned before it. Yield rows of table
+    ``replays``: the recorded assignment first, then the simulated one of each policy. There are no
+    rows if the rebalance cannot be replayed.
 
     Args:
         rebalance: the recorded rebalance, with the ownership before it.
@@ -84,7 +84,8 @@ def _simulate_each_policy(
 ) -> Iterator[SimulatedRebalance]:
     """Simulate one recorded rebalance under each policy and yield the output rows.
 
-    Policies that are equal for this rebalance are simulated once.
+    Policies that mean the same for this rebalance are simulated once; for example, ``own`` and the
+    policy with the recorded strategy.
     """
     rows = RowBuilder.for_rebalance(rebalance, context, PER_REBALANCE)
     simulated: dict[tuple[object, ...], list[SimulatedRebalance]] = {}
@@ -109,8 +110,8 @@ def _rows_of_policy(
 ) -> Iterator[SimulatedRebalance]:
     """Yield the output rows of one policy for one recorded rebalance.
 
-    They are the simulated rebalance and its second phase, or one row with the reason why there is
-    no rebalance under the policy.
+    They are the simulated rebalance and its second phase. If the policy avoids the rebalance, there
+    is one row with the reason.
     """
     if rebalance.is_migration:
         yield rows.no_rebalance_row(policy, resolved, _MIGRATED)
@@ -123,7 +124,10 @@ def _rows_of_policy(
 def _simulate_policy(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy, rows: RowBuilder
 ) -> Iterator[SimulatedRebalance]:
-    """Simulate a rebalance and its second phase under one policy; yield an output row for each."""
+    """Simulate a rebalance under one policy and yield an output row for each phase.
+
+    A cooperative policy may need a second phase, in which revoked partitions get their new owner.
+    """
     generation = rebalance.generation
     state = generation.first
     members = _build_members(rebalance, resolved, rows.cluster.index)
@@ -165,11 +169,11 @@ def _simulate_policy(
 def _group_as_sent(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy
 ) -> Group | None:
-    """Return the consumer group's members as they joined: with the owned partitions and data they
-    sent.
+    """Return the members of a group as they joined in the record, with the data that they sent.
 
-    Return None if the recorded group ran another strategy or protocol than the policy. ``resolved``
-    is the policy with its strategy.
+    The data are the partitions that they reported as owned and their strategy's user data. The
+    result is None if the recorded group ran another strategy or protocol than the policy.
+    ``resolved`` is the policy with its strategy.
     """
     generation = rebalance.generation
     is_claimed = resolved.strategy.name == generation.first.strategy or policy.strategy is None
@@ -184,7 +188,8 @@ def _build_members(
 ) -> list[SimulatedMember]:
     """Build simulated members from the recorded ones, with the partitions that they really owned.
 
-    ``resolved`` is the policy with its strategy.
+    A member that has just started owns nothing, except under the consumer protocol. ``resolved`` is
+    the policy with its strategy.
     """
     is_coordinator, stores_data = resolved.policy.protocol == CONSUMER, resolved.stores_member_data
     before = max(rebalance.generation.generation_number - 1, NO_GENERATION)
@@ -209,8 +214,8 @@ def _avoids_rebalance(rebalance: RecordedRebalance, policy: Policy) -> bool:
     """Return whether static members (KIP-345) would have avoided a recorded rebalance under a
     policy.
 
-    This is so if members were only absent for less than the session timeout, for which the
-    coordinator waits.
+    This is so if every change is a member that was absent for less than the session timeout. The
+    coordinator waits that long for a static member.
     """
     absences = rebalance.departures + rebalance.returns
     causes = rebalance.generation.causes

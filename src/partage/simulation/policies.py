@@ -62,8 +62,10 @@ _SYNTAX = "say [protocol/]strategy[+static][+timeout=30s], e.g. cooperative/coop
 
 @dataclass(frozen=True)
 class Policy:
-    """A group configuration to simulate: assignment strategy, rebalance protocol and member
+    """A group configuration to simulate: rebalance protocol, assignment strategy and member
     options.
+
+    Its name is written as ``protocol/strategy+options``, for example ``eager/range+static``.
 
     Attributes:
         protocol: eager (members revoke everything before a rebalance), cooperative (KIP-429: only
@@ -87,8 +89,9 @@ class Policy:
 
     @classmethod
     def parse(cls, policy_name: str) -> Policy:
-        """Parse the text of a policy's name, such as ``cooperative/sticky+static``, or an
-        abbreviation.
+        """Parse the name of a policy, such as ``cooperative/sticky+static``.
+
+        The protocol may be left out; then the strategy's preferred protocol is used.
 
         Raises:
             UnknownStrategyError: no strategy has this name; the message lists similar names.
@@ -128,8 +131,11 @@ class Policy:
 
     @property
     def short(self) -> str:
-        """The name of the policy's strategy without the prefix ``server:`` of coordinator
-        assignors.
+        """The name of the policy's strategy, without the prefix ``server:`` under the consumer
+        protocol.
+
+        For example, ``uniform`` for ``server:uniform``. It is ``own`` for a policy without a
+        strategy.
         """
         if self.strategy is None:
             return OWN
@@ -138,22 +144,25 @@ class Policy:
 
     @property
     def is_own(self) -> bool:
-        """Return whether the policy is `own`: it keeps the group's recorded strategy and
-        protocol.
+        """Return whether the policy keeps the recorded configuration of the group (policy ``own``).
+
+        It is false if the policy changes the session timeout or makes members static.
         """
         return self.protocol == OWN and not self.static and self.timeout_ms is None
 
     @property
     def cooperative(self) -> bool:
-        """Return whether the policy uses the cooperative rebalance protocol (KIP-429) with two
-        phases.
+        """Return whether the policy uses the cooperative rebalance protocol (KIP-429).
+
+        Members then revoke only the partitions that move, and a second rebalance assigns them.
         """
         return self.protocol == COOPERATIVE
 
     @property
     def eager(self) -> bool:
-        """Return whether the policy uses the eager protocol: members revoke everything in a
-        rebalance.
+        """Return whether the policy uses the eager rebalance protocol.
+
+        Members then revoke all of their partitions before each rebalance.
         """
         return self.protocol == EAGER
 
@@ -172,10 +181,10 @@ def default_policies() -> tuple[Policy, ...]:
 
 
 def _parse_without_options(name: str, text: str) -> Policy:
-    """Parse a policy's name that has no options: ``protocol/strategy``, ``strategy`` or ``own``.
+    """Parse a policy name without options: ``protocol/strategy``, ``strategy`` or ``own``.
 
-    ``text`` is the whole name as the user wrote it, for the error message. ``own`` keeps the
-    group's recorded settings.
+    ``text`` is the whole name as the user wrote it, for error messages. ``own`` means the recorded
+    protocol and strategy of the group.
     """
     if name == OWN:
         return Policy(OWN, None)
@@ -206,7 +215,11 @@ def _strategy(wanted: str, given: str) -> Strategy:
 
 
 def _preferred_protocol(strategy: Strategy) -> str:
-    """Return the rebalance protocol that is used for a strategy which is named without one."""
+    """Return the rebalance protocol for a strategy that the user named without a protocol.
+
+    It is the consumer protocol for assignors of the coordinator. For others it is the first
+    protocol that the strategy supports.
+    """
     if strategy.name.startswith(_SERVER):
         return CONSUMER
     first = strategy.protocols[0] if strategy.protocols else RebalanceProtocol.EAGER
@@ -214,10 +227,13 @@ def _preferred_protocol(strategy: Strategy) -> str:
 
 
 def _build_checked_policy(protocol: str, strategy: Strategy, text: str) -> Policy:
-    """Build a policy from a protocol and a strategy, after checking that Kafka allows the
-    combination.
+    """Build a policy from a protocol and a strategy, after checking that Kafka allows both
+    together.
 
-    ``text`` is the policy's name as the user wrote it, for the error message.
+    ``text`` is the policy's name as the user wrote it, for error messages.
+
+    Raises:
+        InvalidConfigError: the strategy does not support the protocol.
     """
     name, is_server_side = strategy.name, strategy.name.startswith(_SERVER)
     if name == _SHARE:
@@ -295,8 +311,8 @@ def recorded_strategy(generation: Generation) -> Strategy | None:
 def is_recorded_strategy(policy: Policy, generation: Generation) -> bool:
     """Return whether a policy uses the assignment strategy of a recorded rebalance.
 
-    It is always true for policy `own` (the group's recorded settings). ``generation`` is the group
-    generation that the rebalance created.
+    It is always true for policy ``own``, which keeps the group's recorded settings. ``generation``
+    is the group generation that the rebalance created.
     """
     if policy.strategy is None:
         return True
@@ -304,11 +320,11 @@ def is_recorded_strategy(policy: Policy, generation: Generation) -> bool:
 
 
 def _named_strategy(generation: Generation) -> Strategy | None:
-    """Return the assignment strategy that a recorded rebalance names; None if Partage does not have
-    it.
+    """Return the assignment strategy that a recorded rebalance names.
 
-    A name such as ``module:Class`` gives None too, so that a log cannot cause an import.
-    ``generation`` is the group generation with the name.
+    The result is None if Partage does not have the strategy. A name such as ``module:Class`` gives
+    None too, so that a log cannot cause an import. ``generation`` is the group generation with the
+    name.
     """
     is_classic = generation.protocol == "classic"
     name = generation.first.strategy or (None if is_classic else _SERVER_DEFAULT)

@@ -65,6 +65,8 @@ __all__ = [
 class AbsentMember:
     """A simulated member that no longer sends heartbeats and has not been evicted yet.
 
+    It keeps its partitions until its session timeout, although it no longer consumes them.
+
     Attributes:
         rebalance: the first recorded rebalance in which it is missing.
         gone_ms: when it stopped responding.
@@ -77,7 +79,10 @@ class AbsentMember:
 
 
 class Absences(NamedTuple):
-    """Partition-seconds without a consumer before a rebalance, because members did not respond.
+    """Time without a consumer (partition-seconds) before a rebalance, caused by unresponsive
+    members.
+
+    Such a member keeps its partitions until it rejoins or the coordinator evicts it.
 
     Attributes:
         bounds: bounds on the sum over all these members.
@@ -88,14 +93,15 @@ class Absences(NamedTuple):
     away_s: float = 0.0
 
     def add_absences(self, other: Absences) -> Absences:
-        """Return the sum of these and other partition-seconds without a consumer."""
+        """Return the sum of two such times without a consumer."""
         return Absences(self.bounds + other.bounds, self.away_s + other.away_s)
 
 
 @dataclass(frozen=True, slots=True)
 class DepartedOwner:
-    """A member that has left the simulated group since the last rebalance, with its last
-    partitions.
+    """A member that has left the simulated group since the last rebalance.
+
+    It still counts as the last owner of its partitions until the next rebalance assigns them.
 
     Attributes:
         partitions: indices of the partitions that it owned last (int32).
@@ -112,7 +118,9 @@ class DepartedOwner:
 
 @dataclass(slots=True)
 class PendingRebalance:
-    """A simulated classic rebalance that waits until each member has joined or was evicted.
+    """A simulated rebalance that waits for members that do not respond.
+
+    In a classic group, a rebalance ends only when each member has joined or was evicted.
 
     Attributes:
         rebalance: the recorded rebalance that caused it.
@@ -153,17 +161,24 @@ class PolicyState:
     resolved: ResolvedPolicy | None = None
 
     def member_key(self, member: MemberState) -> str:
-        """Return the key by which the simulation identifies a recorded member across restarts."""
+        """Return the key by which the simulation identifies a recorded member.
+
+        The key of a static member stays the same when the member restarts with a new member id.
+        """
         return self.key_of.get(member.id, member.owner_identity)
 
     def is_responding(self, member_key: str) -> bool:
-        """Return whether a member (given by its key) is in the group and sends heartbeats."""
+        """Return whether a member is in the simulated group and sends heartbeats.
+
+        ``member_key`` identifies the member (`SimulatedMember.key`).
+        """
         return member_key in self.members and member_key not in self.absent
 
     def sort_members_as_recorded(self, recorded: Iterable[MemberState]) -> None:
-        """Sort the simulated members of a consumer group in the order of the recorded members.
+        """Sort the members of the simulated group in the order of the recorded members.
 
-        Members that exist only in the simulated group come last.
+        The result of an assignment strategy may depend on this order. Members that exist only in
+        the simulation come last.
         """
         keys = map(self.member_key, recorded)
         first = {key: self.members[key] for key in keys if key in self.members}
@@ -171,7 +186,7 @@ class PolicyState:
         self.members = first | self.members
 
     def forget_old_members(self, limit: int) -> None:
-        """Forget members that left the simulated group long ago, to bound memory.
+        """Forget members that left the simulated group long ago, so that memory stays bounded.
 
         Args:
             limit: maximum number of evicted members, and of member ids, to keep.
@@ -186,20 +201,18 @@ class PolicyState:
 
 
 def protocol_under_policy(policy: Policy, rebalance: RecordedRebalance) -> str:
-    """Return the rebalance protocol of a recorded rebalance under a policy: eager, cooperative,
-    consumer.
+    """Return the rebalance protocol of a group under a policy: eager, cooperative or consumer.
 
-    For policy `own` it is the recorded protocol.
+    For policy ``own`` it is the protocol of the recorded rebalance.
     """
     is_own = policy.protocol == OWN
     return recorded_protocol(rebalance.generation) if is_own else policy.protocol
 
 
 def has_other_cause(policy: Policy, rebalance: RecordedRebalance) -> bool:
-    """Return whether a recorded rebalance would happen under a policy even without joins and
-    departures.
+    """Return whether a rebalance would happen under a policy even without joins and departures.
 
-    This is the case if it has another cause, such as new partitions of a topic.
+    This is so if the recorded rebalance has another cause, such as new partitions of a topic.
     """
     kinds = rebalance.cause_kinds
     if "topics" in kinds:
@@ -225,8 +238,9 @@ def find_stops(
     *,
     protocol: str | None = None,
 ) -> tuple[Stop, ...]:
-    """Return the partitions that have no consumer during a simulated rebalance, with their last
-    owners.
+    """Return the partitions that have no consumer during a simulated rebalance.
+
+    Each has its last owner, from which `StopLengths` estimates how long it has no consumer.
 
     Args:
         stopped: indices of these partitions (int32), and the position of each partition's last
@@ -262,7 +276,9 @@ def find_stops(
 
 
 class PendingAction(NamedTuple):
-    """A scheduled action in a stored simulation state: an eviction, or a follow-up rebalance.
+    """A scheduled action in a stored simulation state: an eviction or a follow-up rebalance.
+
+    A later run schedules it again when it continues the simulation.
 
     Attributes:
         time_ms: when it is due.
@@ -285,9 +301,10 @@ class PendingAction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The state of one policy's simulation after a recorded rebalance, stored to continue it later.
+    """The stored state of one policy's simulation after a recorded rebalance.
 
-    Recorded rebalances are identified by their position in the group's history.
+    A later run continues from it. Recorded rebalances are identified by their position in the
+    group's history.
 
     Attributes:
         position: the rebalance after which the state was stored.
@@ -318,8 +335,8 @@ class Checkpoint:
 
     @property
     def rebalance_positions(self) -> frozenset[int]:
-        """Indices, in the group's history, of the recorded rebalances that the stored state refers
-        to.
+        """Positions, in the group's history, of the recorded rebalances that the stored state
+        refers to.
         """
         found = {self.position, *(one.position for one in self.actions)}
         found |= {position for position, _ in self.steps}
@@ -327,7 +344,7 @@ class Checkpoint:
         return frozenset(found if self.resolved_at is None else found | {self.resolved_at})
 
     def to_bytes(self) -> bytes:
-        """Serialize the stored state of a simulation to bytes; `from_bytes` restores it.
+        """Serialize the stored state of a simulation to bytes, from which `from_bytes` restores it.
 
         Raises:
             TypeError: a plug-in strategy stores values of unsupported types.
@@ -349,9 +366,10 @@ class Checkpoint:
 
 @lru_cache(maxsize=1)
 def _allowed_classes() -> tuple[type, ...]:
-    """Return the classes whose instances may be restored from the stored state of a simulation.
+    """Return the classes whose instances a stored simulation state may contain.
 
-    They include the classes in which built-in strategies store data of members.
+    Only these are restored. They include the classes in which built-in strategies store data of
+    members.
     """
     from partage.groups.dialects.user_data import LastAssignment
     from partage.groups.optimal.strategy import Promises
@@ -362,7 +380,7 @@ def _allowed_classes() -> tuple[type, ...]:
 
 
 class RecentRebalances:
-    """The newest recorded rebalances of a consumer group, by their index in the group's history.
+    """The newest recorded rebalances of a group, by their position in the group's history.
 
     Older ones are removed, so that memory does not grow with the history.
 
@@ -386,7 +404,7 @@ class RecentRebalances:
         self._position_of[id(rebalance)] = position
 
     def position_of_rebalance(self, rebalance: RecordedRebalance) -> int:
-        """Return the index of a recorded rebalance in its group's history.
+        """Return the position of a recorded rebalance in its group's history.
 
         Raises:
             KeyError: the rebalance is too old and was removed.
@@ -394,8 +412,7 @@ class RecentRebalances:
         return self._position_of[id(rebalance)]
 
     def forget_before(self, position: int) -> None:
-        """Remove the recorded rebalances before an index (``position``) in the history, to save
-        memory.
+        """Remove the recorded rebalances before a position in the group's history, to save memory.
 
         Rebalances that checkpoints (stored simulation states) need are kept.
         """
@@ -411,9 +428,9 @@ class RecentRebalances:
 
 
 class UnreadInputs(NamedTuple):
-    """Inputs for estimating the time in which partitions had no consumer in a simulated rebalance.
+    """Inputs for estimating how long partitions had no consumer in a simulated rebalance.
 
-    They are stored with the output row, because the estimate changes with later commits.
+    They are stored with the output row. A later run estimates again, because it knows more commits.
 
     Attributes:
         stops: partitions that stop.
@@ -432,8 +449,8 @@ class UnreadInputs(NamedTuple):
     ) -> UnreadEstimate | None:
         """Estimate the partition-seconds without a consumer in the simulated rebalance.
 
-        ``lengths`` estimates from recorded intervals without a consumer, and removes those it uses.
-        ``rebalance`` is the recorded rebalance.
+        ``lengths`` has the recorded times without a consumer; those that are used are removed from
+        it. ``rebalance`` is the recorded rebalance.
         """
         return lengths.estimate_downtime(
             rebalance, self.stops, was_empty=self.was_empty, away_s=self.away_s,
@@ -441,9 +458,10 @@ class UnreadInputs(NamedTuple):
         )  # fmt: skip
 
     def to_json(self) -> list[Any]:
-        """Return these inputs as JSON values, from which `from_json` restores them.
+        """Return these inputs as a list of JSON values, from which `from_json` restores them.
 
-        The stopped partitions are left out, because the output row already has their indices.
+        The stopped partitions are left out, because the stored output row already has their
+        indices.
         """
         owners: dict[tuple[Any, ...], int] = {}
         owner_of = [owners.setdefault(tuple(stop[2:]), len(owners)) for stop in self.stops]
@@ -542,8 +560,9 @@ class StoredRow(NamedTuple):
         context: SimulationContext,
         lengths: StopLengths,
     ) -> SimulatedRebalance:
-        """Return the complete row of table ``replays``, with columns computed from all known
-        commits.
+        """Return the complete row of table ``replays``.
+
+        Columns that depend on offset commits are computed from all commits that are known now.
 
         Args:
             policy: name of the policy.
@@ -588,7 +607,7 @@ _NO_PARTITIONS: Int32Array = np.zeros(0, np.int32)
 
 
 def encode_array(array: Int32Array) -> str:
-    """Encode an int32 array as base64 text, in which it is stored."""
+    """Encode an int32 array as base64 text, so that it can be stored in JSON."""
     return b64encode(array.astype("<i4").tobytes()).decode("ascii")
 
 
@@ -605,23 +624,25 @@ def _bounds(value: Any) -> Bounds | None:
 
 
 class SimulationStore(Protocol):
-    """Interface of a store for the rows and checkpoints of one policy's simulation, for the next
-    run.
+    """Interface of a store for the output rows and checkpoints of one policy's simulation.
+
+    The next run continues from what is stored.
     """
 
     def store_row(self, row: StoredRow) -> None:
         """Store the next output row of the simulation."""
 
     def store_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Store a checkpoint: the state of the simulation after all rows that have been stored so
+        """Store a checkpoint: the state of the simulation after the rows that have been stored so
         far.
         """
 
 
 @dataclass
 class Continuation:
-    """A policy's simulation that an earlier run has stored, and the store for the continued
-    simulation.
+    """A simulation of one policy that an earlier run has stored and that this run continues.
+
+    It also has the store for new rows and checkpoints.
 
     Attributes:
         store: receives new rows and checkpoints.
@@ -647,9 +668,9 @@ class Continuation:
     def rows_until(
         self, position: int, time_ms: int | None = None
     ) -> Iterator[tuple[int, StoredRow]]:
-        """Yield the stored output rows up to a rebalance, as pairs (running number, row).
+        """Yield the stored output rows up to a recorded rebalance, as pairs (running number, row).
 
-        Rows that have been yielded before are left out.
+        Rows that an earlier call has yielded are left out.
 
         Args:
             position: history index of the newest recorded rebalance whose rows are yielded.

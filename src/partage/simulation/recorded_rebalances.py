@@ -49,7 +49,8 @@ _MOST_ABSENT = 4_096
 class Absence:
     """The absence of one member from its consumer group, from its departure to its return.
 
-    An incarnation is one lifetime of a group id, from its creation to its deletion.
+    Times are identified by (incarnation, generation) of a rebalance. An incarnation is one lifetime
+    of a group id, from its creation to its deletion.
 
     Attributes:
         member: its last state before the departure.
@@ -78,7 +79,7 @@ class _Departure:
 class _AbsenceTracker:
     """Finds when members of a consumer group leave, and when the same members return.
 
-    A joining member counts as returning if the recorded causes of the rebalance say so.
+    A joining member counts as returning if the causes that were found for the rebalance say so.
     """
 
     def __init__(self, session_timeout_ms: int | None) -> None:
@@ -87,10 +88,11 @@ class _AbsenceTracker:
         self._before: Generation | None = None
 
     def find_absences(self, generation: Generation) -> tuple[list[_Departure], list[Absence]]:
-        """Find the members that left or returned in a group's next generation (rebalance).
+        """Find the members that left or returned in the group's next rebalance.
 
-        Call it for every generation in order, including those without members. The result has the
-        absences that begin with this generation, and those that end with it.
+        ``generation`` is the generation that the rebalance created. Call it for every generation in
+        order, including those without members. The result is a pair: the absences that begin with
+        this rebalance, and those that end with it.
         """
         if self._before is not None and generation.incarnation != self._before.incarnation:
             self._before, self._departed = None, {}
@@ -118,11 +120,14 @@ class _AbsenceTracker:
         return departures, returns
 
     def export_state(self) -> tuple[Any, ...]:
-        """Return the departed members as values that can be stored between two runs."""
+        """Return the members that are absent as values that can be stored between two runs.
+
+        `restore_state` takes these values.
+        """
         return self._departed, self._before
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Restore the departed members from the values (``state``) that `export_state` returned."""
+        """Restore the absent members from the values (``state``) that `export_state` returned."""
         self._departed, self._before = state
 
 
@@ -134,6 +139,8 @@ def find_departed_members(
     generation: Generation, previous_generation: Generation | None, timeout_ms: int | None
 ) -> list[Absence]:
     """Return the members that left a consumer group in a rebalance, as one `Absence` each.
+
+    They are the members of the previous generation that are missing from the new one.
 
     Args:
         generation: the generation that the rebalance created.
@@ -154,8 +161,9 @@ def find_departed_members(
 
 
 def _with_session_timeout(member: MemberState, timeout_ms: int | None) -> MemberState:
-    """Return a member with the broker's session timeout (``timeout_ms``) filled in if it
-    sent none.
+    """Return a member with its session timeout, which is the broker's if the member sent none.
+
+    ``timeout_ms`` is the broker's session timeout; None if unknown.
     """
     if timeout_ms is None or member.session_timeout_ms > 0:
         return member
@@ -171,7 +179,10 @@ def _absence(member: MemberState, now: Generation) -> Absence:
 
 
 def session_timeout_ms(member: MemberState) -> int:
-    """Return a member's session timeout (ms); Kafka's default if the member sent none."""
+    """Return a member's session timeout (ms), or Kafka's default if the member sent none.
+
+    The coordinator evicts a member that sends no heartbeat for this time.
+    """
     sent = member.session_timeout_ms
     return sent if sent > 0 else SESSION_TIMEOUT_MS
 
@@ -181,7 +192,7 @@ def session_timeout_ms(member: MemberState) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RecordedCosts:
-    """What the log shows of a recorded rebalance's costs.
+    """Costs of a recorded rebalance, as far as offset commits in the log show them.
 
     Attributes:
         stopped: indices of the partitions that stopped (int32).
@@ -196,7 +207,9 @@ class RecordedCosts:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRebalance:
-    """A recorded rebalance and the owners of partitions before it; the input of simulations.
+    """A recorded rebalance with the owners of partitions before it.
+
+    It is the input of simulations, which repeat the rebalance under another policy.
 
     Attributes:
         generation: the group generation that the rebalance created.
@@ -229,18 +242,26 @@ class RecordedRebalance:
 
     @property
     def is_migration(self) -> bool:
-        """Return whether the rebalance only converts the group between classic and consumer
+        """Return whether the rebalance only converts the group between the classic and the consumer
         protocol.
+
+        Such a conversion happens when the group is migrated (KIP-848); it moves no partition.
         """
         return self.generation.taken_over
 
     @property
     def is_follow_up(self) -> bool:
-        """Return whether the rebalance is the second phase of a cooperative rebalance."""
+        """Return whether the rebalance is the second phase of a cooperative rebalance.
+
+        In the second phase, partitions that were revoked in the first one get their new owner.
+        """
         return self.cause_kinds[:1] == (_FOLLOW_UP,)
 
     def owned_by_departed(self) -> list[Int32Array]:
-        """Return the partition indices of each member that left the group before this rebalance."""
+        """Return the partitions of each member that left the group before this rebalance.
+
+        Each list item is an array of partition indices (int32).
+        """
         present = {m.owner_identity for m in self.generation.first.members}
         return [dense for owner, dense in self.owned.items() if owner not in present]
 
@@ -262,11 +283,11 @@ class OwnershipTracker:
         self._newest: RecordedRebalance | None = None
 
     def build_rebalance(self, generation: Generation) -> RecordedRebalance:
-        """Return the next recorded rebalance of the group, with the partitions that members owned
-        before it.
+        """Return the group's next recorded rebalance, with the partitions that members owned before
+        it.
 
-        ``generation`` is the generation that it created. The caller adds departures, returns and
-        pauses in consumption.
+        ``generation`` is the generation that the rebalance created. The caller adds departures,
+        returns and pauses in offset commits.
         """
         self._apply_newest()
         if generation.incarnation != self._incarnation:
@@ -276,7 +297,7 @@ class OwnershipTracker:
         return self._newest
 
     def _apply_newest(self) -> None:
-        """Update the owners of partitions by the assignment of the newest rebalance."""
+        """Update the owners of partitions with the assignment of the newest rebalance."""
         # The caller defers this until the next rebalance is added or the state is stored.
         newest, self._newest = self._newest, None
         if newest is None:
@@ -294,8 +315,8 @@ class OwnershipTracker:
     def export_state(self) -> tuple[Any, ...]:
         """Return the tracked owners of partitions as values that can be stored between two runs.
 
-        Partition indices stay valid as long as metadata is only appended
-        (`ClusterHistory.append_metadata`).
+        `restore_state` takes these values. Partition indices stay valid as long as metadata is only
+        appended (`ClusterHistory.append_metadata`).
         """
         self._apply_newest()
         owned = self._owned
@@ -303,15 +324,16 @@ class OwnershipTracker:
         return self._incarnation, owned, more
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Restore the tracked owners of partitions from the values (``state``) that `export_state`
-        returned.
-        """
+        """Restore the tracked owners of partitions from the values that `export_state` returned."""
         self._incarnation, self._owned, more = state
         self._last_owned = self._owned | more
 
 
 class RecordedRebalanceBuilder:
     """Builder of a group's recorded rebalances from its generations, which are added in order.
+
+    A generation is the membership and assignment of the group after a rebalance. The builder adds
+    who owned each partition before, and which members left or returned.
 
     Args:
         clusters: the cluster metadata over time; partition indices are those of its index.
@@ -335,8 +357,7 @@ class RecordedRebalanceBuilder:
         self._before: Generation | None = None
 
     def add_generation(self, generation: Generation) -> Iterator[RecordedRebalance]:
-        """Add the consumer group's next generation; yield recorded rebalances that are now
-        complete.
+        """Add the group's next generation and yield the recorded rebalances that are now complete.
 
         A rebalance is complete when enough later ones are known to find returning members.
         """
@@ -345,15 +366,17 @@ class RecordedRebalanceBuilder:
             yield self._build_oldest()
 
     def export_state(self) -> tuple[Any, ...]:
-        """Return the rebalances that are still incomplete, and what later ones depend on, as values
-        that can be stored between two runs.
+        """Return the state of the builder as values that can be stored between two runs.
+
+        It has the rebalances that are still incomplete, and the data that later rebalances depend
+        on. `restore_state` takes these values.
         """
         # `history.state_store.pack_state` packs them with the classes `STORED_CLASSES`.
         of_members = self._absences.export_state(), self._ownership.export_state()
         return *of_members, list(self._queue), self._before
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Restore the values (``state``) that `export_state` returned."""
+        """Restore the state of the builder from the values that `export_state` returned."""
         absences, ownership, queue, self._before = state
         self._absences.restore_state(absences)
         self._ownership.restore_state(ownership)
@@ -361,17 +384,21 @@ class RecordedRebalanceBuilder:
 
     @property
     def pending(self) -> list[Generation]:
-        """Generations whose rebalances are still incomplete."""
+        """Generations whose rebalances are still incomplete: their members may yet return."""
         return [generation for generation, *_ in self._queue]
 
     def finish_rebalances(self) -> Iterator[RecordedRebalance]:
-        """Yield the recorded rebalances that are still incomplete, at the end of the log."""
+        """Yield the recorded rebalances that are still incomplete, at the end of the log.
+
+        Members that are absent then count as not returned.
+        """
         while self._queue:
             yield self._build_oldest()
 
     def _build_oldest(self) -> RecordedRebalance:
-        """Build the oldest incomplete rebalance, and update the owners of partitions by its
-        assignment.
+        """Build the oldest incomplete rebalance, and remove it from the queue.
+
+        The tracked owners of partitions are updated with its assignment.
         """
         generation, departures, returns = self._queue.popleft()
         before, self._before = self._before, generation
@@ -391,6 +418,8 @@ def recorded_rebalances(
     session_timeout_ms: int | None = None,
 ) -> Iterator[RecordedRebalance]:
     """Yield a group's recorded rebalances in order, including those that cannot be simulated.
+
+    Each has the owners of partitions before it, and the members that left or returned with it.
 
     Args:
         generations: all generations of the group in order, including those without members.

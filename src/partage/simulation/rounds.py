@@ -52,7 +52,9 @@ _LONGEST_ERROR = 500
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """The result of one simulated rebalance: the new assignment, or why there is none.
+    """The result of one simulated rebalance: the new assignment, or the reason why there is none.
+
+    There is none if the assignment strategy is not applicable or raises an exception.
 
     Attributes:
         status: done, refused (the strategy is not applicable) or failed.
@@ -76,8 +78,9 @@ class RoundResult:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPolicy:
-    """A policy (protocol and options) together with the assignment strategy that it runs at a
-    rebalance.
+    """A policy together with the assignment strategy that it runs at one rebalance.
+
+    The strategy of policy ``own`` is that of the recorded rebalance, so it may change over time.
 
     Attributes:
         policy: gives the protocol, and whether members are static.
@@ -89,10 +92,11 @@ class ResolvedPolicy:
 
     @classmethod
     def resolve(cls, policy: Policy, rebalance: RecordedRebalance) -> ResolvedPolicy | None:
-        """Return a policy with the assignment strategy that it uses at a recorded rebalance.
+        """Return a policy together with the assignment strategy that it uses at a recorded
+        rebalance.
 
-        The result is None if the policy is `own` (the recorded settings) and Partage does not have
-        the group's strategy.
+        The result is None if the policy is ``own`` (the recorded settings) and Partage does not
+        have the group's strategy.
         """
         if policy.strategy is not None:
             return cls(policy, policy.strategy)
@@ -106,15 +110,18 @@ class ResolvedPolicy:
 
     @property
     def stores_member_data(self) -> bool:
-        """True if the strategy stores data for members between rebalances."""
+        """True if the assignment strategy stores data for members between rebalances.
+
+        For example, sticky strategies store the previous assignment of each member.
+        """
         return _strategy_stores_member_data(self.strategy)
 
     def restored_memory(self, member: SimulatedMember, index: Index) -> object:
-        """Recompute the data that the strategy would store for a member with its current
-        partitions.
+        """Compute the data that the strategy would store for a member with its current partitions.
 
-        If the strategy raises an exception, a placeholder is returned, and the next
-        `simulate_rebalance` reports the failure. ``index`` numbers the partitions.
+        It is needed when the member restarts or the group changes to this strategy. ``index``
+        numbers the partitions. If the strategy raises an exception, the result is a placeholder,
+        and the next `simulate_rebalance` reports the failure.
         """
         if not _strategy_stores_member_data(self.strategy):
             return None
@@ -139,8 +146,8 @@ class ResolvedPolicy:
     ) -> RoundResult:
         """Simulate one rebalance, and update the members' partitions and stored strategy data.
 
-        An exception of the strategy, which may be a plug-in, is returned as the failure of this
-        rebalance.
+        The strategy may be a plug-in. If it raises an exception, the result says that this
+        rebalance failed.
 
         Args:
             members: the members in join order; they are updated with the result.
@@ -182,7 +189,9 @@ class ResolvedPolicy:
 
 @dataclass(frozen=True, slots=True)
 class _FailedMemory:
-    """Placeholder for the data that a strategy stores for a member, after it raised an exception.
+    """Placeholder for the data that a strategy stores for a member, if computing them failed.
+
+    The next simulated rebalance of the member then fails with the same text.
 
     Attributes:
         why: the text of the exception.
@@ -196,7 +205,7 @@ def _clear_assignments(
 ) -> RoundResult:
     """Remove all members' partitions and strategy data after a failed rebalance.
 
-    ``failed_result`` is the failed rebalance, which is returned unchanged.
+    ``failed_result`` is the result of that rebalance. It is returned unchanged.
     """
     for member in members:
         member.owned, member.last_owned, member.memory = EMPTY, EMPTY, None
@@ -222,8 +231,8 @@ def _apply_plan(
 ) -> None:
     """Store a new assignment in the simulated members: their partitions and their strategy data.
 
-    The leader also stores the strategy's data of the assignment. ``last_owner`` is the position of
-    each partition's last owner (int32[P]).
+    ``plan`` is the assignment. ``last_owner`` is the position of each partition's last owner
+    (int32[P]). The leader also stores the data that the strategy keeps about the whole assignment.
     """
     if leader is not None and plan.memory is not None:
         leader.memory = plan.memory
@@ -254,7 +263,7 @@ def _sends_user_data(strategy: object) -> bool:
 def _strategy_stores_member_data(strategy: object) -> bool:
     """Return whether an assignment strategy stores data for members between rebalances.
 
-    Such a strategy defines ``on_assignment``.
+    Such a strategy defines its own method ``on_assignment``.
     """
     return getattr(type(strategy), "on_assignment", None) is not PlainStrategy.on_assignment
 
@@ -286,6 +295,9 @@ _MOST_CACHED_MEMBERS, _LEAST_CACHED = 1 << 18, 32
 class JoinedProblem(NamedTuple):
     """The input of an assignment strategy after the members have joined a simulated rebalance.
 
+    It consists of the members with their subscriptions and the partitions that they report as
+    owned.
+
     Attributes:
         problem: the assignment problem, in which members report the partitions that they own.
         members: the same problem without reported partitions.
@@ -300,7 +312,8 @@ class JoinedProblem(NamedTuple):
 class SharedProblems:
     """Cache of the assignment problems of a group's simulated rebalances, and of their solutions.
 
-    Several policies often lead to the same problem. It is then built and solved once.
+    An assignment problem is the input of a strategy: members, subscriptions, owned partitions,
+    cluster. Policies often lead to the same problem, which is then built and solved once.
     """
 
     def __init__(self) -> None:
@@ -312,6 +325,8 @@ class SharedProblems:
         self, members: Sequence[SimulatedMember], cluster: Cluster, *, static: bool
     ) -> Problem:
         """Return the assignment problem of members that report no owned partitions when they join.
+
+        Under the eager protocol, members report none. The result is cached.
 
         Args:
             members: the members in join order.
@@ -346,7 +361,7 @@ class SharedProblems:
         *,
         members_as_sent: Group | None = None,
     ) -> JoinedProblem:
-        """Return the assignment problem that results when members join a rebalance under a policy.
+        """Return the assignment problem that a strategy gets when members join under a policy.
 
         Members report no owned partitions if the strategy does not use them. For a plug-in, the
         members are validated.
@@ -390,7 +405,9 @@ class SharedProblems:
         problem: Problem,
         departed: Sequence[Int32Array],
     ) -> tuple[Int32Array, PreviousOwners]:
-        """Return the owner of each partition before a rebalance.
+        """Return the owner of each partition before a simulated rebalance.
+
+        Policies share the result, which is cached.
 
         Args:
             members: the members before the rebalance.
@@ -415,7 +432,8 @@ class SharedProblems:
         return known[1:]
 
     def compute_assignment(self, strategy: Strategy, joined: JoinedProblem, memory: object) -> Plan:
-        """Return the assignment that a strategy computes; equal problems are solved once.
+        """Return the assignment that a strategy computes for a problem; equal problems are solved
+        once.
 
         Args:
             strategy: the strategy; the result of a plug-in is not cached.
@@ -440,7 +458,7 @@ class SharedProblems:
 def _built_in_or_none(strategy: object) -> PlainStrategy | None:
     """Return the assignment strategy if it is built into Partage, or None for a plug-in.
 
-    Only built-in strategies declare the inputs that they use.
+    Only built-in strategies declare which inputs they use, so only their results can be cached.
     """
     if isinstance(strategy, PlainStrategy) and strategy.__module__.startswith("partage."):
         return strategy
@@ -450,10 +468,11 @@ def _built_in_or_none(strategy: object) -> PlainStrategy | None:
 def _reported_partitions(
     members: Sequence[SimulatedMember], policy: Policy, problem: Problem
 ) -> tuple[NDArray[np.int64], Int32Array]:
-    """Return the partitions that members report as owned under a policy, as a sparse matrix (CSR).
+    """Return the partitions that members report as owned when they join, as a sparse matrix (CSR).
 
     Eager members report none. Cooperative members report existing partitions whose topics they
-    still subscribe to. In the consumer protocol they are all existing partitions of their targets.
+    still subscribe to. Members of the consumer protocol report all existing partitions of their
+    target assignments.
     """
     start = np.zeros(len(members) + 1, np.int64)
     if policy.eager:
@@ -473,7 +492,10 @@ def _reported_partitions(
 def _is_subscribed(
     problem: Problem, member: NDArray[np.int64], topic: Int32Array
 ) -> NDArray[np.bool_]:
-    """Return whether each given member subscribes to the topic at the same index (bool[n])."""
+    """Return, for each pair of a member and a topic, whether the member subscribes to it (bool[n]).
+
+    The pairs are given as two arrays of equal length.
+    """
     topics = len(problem.index.topics)
     if len(problem.subscription_topics) == 1:
         is_wanted = np.zeros(topics, bool)
@@ -485,7 +507,9 @@ def _is_subscribed(
 
 
 def max_cache_entries(members: int, largest: int) -> int:
-    """Return how many entries a cache may have, so that those of a large group take little memory.
+    """Return the maximum number of entries of a cache, fewer for larger groups.
+
+    An entry refers to all members of the group, so this bounds memory.
 
     Args:
         members: number of members of the group; an entry refers to all of them.
@@ -503,7 +527,10 @@ def _make_room(cache: dict[object, Any], members: int, most: int = _MOST_CACHED)
 
 
 def content_key(*arrays: NDArray[Any]) -> tuple[bytes, ...]:
-    """Return a key for caches: the content of each array, or a 16-byte hash of much content."""
+    """Return a key for caches that is equal for arrays of equal content.
+
+    The key has the bytes of each array, or their 16-byte hash if the array is large.
+    """
     parts = [array.tobytes() for array in arrays]
     return tuple([one if len(one) <= _LONGEST_KEY else _digest(one) for one in parts])
 

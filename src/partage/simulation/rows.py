@@ -47,7 +47,9 @@ _NO_REBALANCE = PlanMetrics(moved=0, avoidable=0)
 
 @dataclass(frozen=True)
 class RowBuilder:
-    """Builder of the output rows (table ``replays``) for one recorded rebalance and all policies.
+    """Builder of the output rows (table ``replays``) for one recorded rebalance.
+
+    There are rows for the recorded assignment and for each simulated policy.
 
     Attributes:
         rebalance: the recorded rebalance.
@@ -72,7 +74,7 @@ class RowBuilder:
         """Create the builder of output rows for a recorded rebalance.
 
         ``context`` has metadata and statistics of the group. ``simulation_kind`` is the kind of
-        rows: recorded, per_rebalance or cumulative.
+        rows: recorded, per_rebalance (each rebalance by itself) or cumulative (the whole history).
         """
         costs = context.rebalance_costs(rebalance)
         return cls(rebalance, context, costs, costs.cluster, costs.given, simulation_kind)
@@ -85,10 +87,10 @@ class RowBuilder:
         row_position: RowPlace | None,
         **columns: Any,
     ) -> SimulatedRebalance:
-        """Build an output row of a simulated policy from its identifying columns and ``columns``.
+        """Build an output row of a simulated policy.
 
-        ``status`` says whether the simulation succeeded, ``row_position`` is the row's number and
-        simulated time.
+        ``status`` says whether the simulation succeeded. ``row_position`` is the row's number and
+        simulated time; None for number 0 at the recorded time. ``columns`` has the other columns.
         """
         generation = self.rebalance.generation
         step, time_ms = row_position or (0, generation.timestamp_ms)
@@ -108,9 +110,10 @@ class RowBuilder:
         )
 
     def recorded_name(self, policy: Policy) -> tuple[str, bool]:
-        """Return a policy's strategy name, and whether the recorded rebalance used that strategy.
+        """Return the name of a policy's strategy, and whether the recorded rebalance used that
+        strategy.
 
-        For policy `own` it is the name of the recorded strategy.
+        For policy ``own`` (the recorded settings) it is the name of the recorded strategy.
         """
         generation = self.rebalance.generation
         strategy = policy.strategy.name if policy.strategy else generation.first.strategy or ""
@@ -119,10 +122,10 @@ class RowBuilder:
     def unknown_strategy_row(
         self, policy: Policy, row_position: RowPlace | None = None
     ) -> SimulatedRebalance:
-        """Return the output row for a recorded assignment strategy that Partage does not implement.
+        """Return the output row for a recorded assignment strategy that Partage does not have.
 
-        Only policy `own` (the group's recorded settings) has such rows. ``row_position`` is the
-        row's number and simulated time.
+        Only policy ``own`` (the recorded settings) has such rows. They have a status and no
+        metrics. ``row_position`` is the row's number and simulated time.
         """
         return self._build_row(policy, None, NOT_YET, row_position)
 
@@ -136,7 +139,9 @@ class RowBuilder:
         stopped: Bounds | None = NOTHING,
         unread: UnreadEstimate | None = None,
     ) -> SimulatedRebalance:
-        """Return the output row for a recorded rebalance that does not happen under a policy.
+        """Return the output row that says why a policy avoids a recorded rebalance.
+
+        For example, a static member that restarts within its session timeout causes none.
 
         Args:
             policy: the policy.
@@ -227,8 +232,8 @@ class RowBuilder:
         )
 
     def _count_changed_owners(self, plan: Plan) -> int:
-        """Count the partitions that a plan (assignment) gives to another member than the recorded
-        one.
+        """Count the partitions that a simulated assignment gives to another member than the
+        recorded one.
         """
         number = {member: i for i, member in enumerate(self.recorded.members)}
         if plan.members == self.recorded.members and len(number) == len(plan.members):
@@ -243,7 +248,7 @@ class RowBuilder:
     def clear_unreliable_breaches(self, metrics: PlanMetrics) -> PlanMetrics:
         """Remove the number of rule violations from metrics if partition counts were not recorded.
 
-        With assumed partition counts this number would be unreliable.
+        Partition counts are then assumed, so this number would be unreliable.
         """
         return replace(metrics, breaches=None) if self._has_unknown_partitions else metrics
 
@@ -270,7 +275,7 @@ class RowBuilder:
 
 @dataclass(slots=True)
 class RowCount:
-    """The row builder of one recorded rebalance, and the number of rows that it has built.
+    """The row builder of one recorded rebalance, with the number of rows that it has built so far.
 
     Attributes:
         rebalance: the recorded rebalance; the reference keeps its Python ``id`` unique, by which
@@ -285,7 +290,9 @@ class RowCount:
 
 
 class RowPlace(NamedTuple):
-    """Number and simulated time of an output row; a recorded rebalance may have several per policy.
+    """Number and simulated time of an output row.
+
+    A recorded rebalance may have several rows per policy: the rebalance and its follow-ups.
 
     Attributes:
         step: number of the row, from 0; follow-up rebalances have later numbers.
@@ -297,9 +304,10 @@ class RowPlace(NamedTuple):
 
 
 def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> SimulatedRebalance:
-    """Return the output row for the recorded assignment itself, with its metrics.
+    """Return the output row for the recorded assignment itself, with its metrics and costs.
 
-    ``context`` has metadata and statistics of the group that ``rebalance`` belongs to.
+    Rows of simulated policies are compared with it. ``context`` has metadata and statistics of the
+    group.
     """
     rows = RowBuilder.for_rebalance(rebalance, context, RECORDED)
     generation, given = rebalance.generation, rows.recorded
@@ -337,8 +345,8 @@ def _recorded_problem(
 ) -> tuple[Problem, PreviousOwners]:
     """Return the assignment problem of the recorded members, and the recorded previous owners.
 
-    In the problem, members report no owned partitions. ``rows`` builds the output rows of the
-    rebalance, and has its cluster.
+    In the problem, members report no owned partitions. ``rows`` is the row builder of the
+    rebalance, which has the cluster metadata.
     """
     number = max(rebalance.generation.generation_number - 1, 0)
     members = [

@@ -61,6 +61,8 @@ _RESTART_MS = 300
 class Stop(NamedTuple):
     """A partition that has no consumer during a simulated rebalance, with its last owner.
 
+    `StopLengths` estimates for how long it has none.
+
     Attributes:
         topic, partition: the partition.
         members: ids of the last owner, the newest first.
@@ -82,15 +84,19 @@ class Stop(NamedTuple):
 
 
 class _StopLength(NamedTuple):
-    """Estimated time (ms) in which a partition has no consumer: best estimate and 80 % interval."""
+    """Estimated time (ms) in which a partition has no consumer, with its uncertainty.
+
+    ``p10`` and ``p90`` are the ends of an 80 % interval around the best estimate.
+    """
 
     best: float
     p10: float
     p90: float
 
     def shift_by(self, later_ms: float) -> _StopLength:
-        """Return this estimate, shifted by ``later_ms`` milliseconds (negative if shorter), at
-        least 0.
+        """Return this estimate with ``later_ms`` milliseconds added; the result is at least 0.
+
+        The value is negative if the partition gets its new owner earlier than recorded.
         """
         best, p10, p90 = self
         return _StopLength(
@@ -120,9 +126,9 @@ class _Mean:
 
 @dataclass(slots=True)
 class _RebalanceMeans:
-    """Mean times without a consumer in one recorded rebalance.
+    """Mean times without a consumer in one recorded rebalance, by member.
 
-    There is a mean for each member, one for all members that left, and one for all others.
+    There is also a mean for all members that left, and one for all others.
 
     Attributes:
         by_member: dict from member id to its mean.
@@ -137,10 +143,10 @@ class _RebalanceMeans:
 
 
 class RecordedLengths:
-    """Recorded times without a consumer, and their means, for the simulations of a group.
+    """Recorded times in which partitions had no consumer, for the simulations of one group.
 
-    Call `add_rebalance` for every rebalance in order, then `StopLengths.add_recorded` of each
-    simulation.
+    It also has their means. Call `add_rebalance` for every rebalance in order, then
+    `StopLengths.add_recorded` of each simulation.
 
     Attributes:
         newest: the recorded intervals of the newest rebalance, each with its partition.
@@ -155,7 +161,10 @@ class RecordedLengths:
         self._newest_means = _RebalanceMeans()
 
     def add_rebalance(self, rebalance: RecordedRebalance) -> None:
-        """Add the recorded intervals without a consumer of the next rebalance, in order of time."""
+        """Add the times without a consumer that the record has for the next rebalance.
+
+        Call it for every rebalance in order of time.
+        """
         sent = max((m.session_timeout_ms for m in rebalance.generation.first.members), default=0)
         session_ms = sent if sent > 0 else self._newest_means.session_ms
         if not rebalance.is_follow_up:
@@ -175,14 +184,19 @@ class RecordedLengths:
                 self.usual[has_left].add(one)
 
     def mean_lengths(self, generation: int) -> _RebalanceMeans:
-        """Return the mean lengths in a recorded rebalance, given the number of its generation."""
+        """Return the mean times without a consumer in one recorded rebalance, by member.
+
+        ``generation`` is the number of the generation that the rebalance created. The result is
+        empty if the rebalance is unknown or too old.
+        """
         return self._means.get(generation) or _RebalanceMeans()
 
 
 class StopLengths:
     """Estimator of the time in which partitions have no consumer in simulated rebalances.
 
-    It uses the recorded intervals without a consumer, each of them at most once.
+    If the same partition had no consumer in the recorded rebalance, the estimate is the recorded
+    time. Each recorded time is used at most once.
 
     Args:
         server_session_ms: the broker's session timeout of consumer groups.
@@ -194,7 +208,10 @@ class StopLengths:
         self._intervals: dict[_Pair, deque[UnreadInterval]] = defaultdict(deque)
 
     def add_recorded(self) -> None:
-        """Add the recorded intervals of the rebalance that ``recorded`` got last."""
+        """Add the recorded times without a consumer of the newest rebalance.
+
+        Call it after ``recorded`` (`RecordedLengths`) got that rebalance.
+        """
         for pair, one in self._recorded.newest:
             self._intervals[pair].append(one)
 
@@ -245,10 +262,10 @@ class StopLengths:
         means: _RebalanceMeans,
         timeouts: Sequence[int],
     ) -> _StopLength:
-        """Estimate the time (ms) without a consumer of one partition in a simulated rebalance.
+        """Estimate how long (ms) one partition has no consumer in a simulated rebalance.
 
-        The estimate is the partition's own recorded interval if there is one, else a mean of other
-        partitions, else the result of the stop model (computed from timeouts).
+        The estimate is the partition's own recorded time if there is one, else a mean of other
+        partitions. Without either it is computed from the session timeouts (``timeouts``).
         """
         longest_ms = max(timeouts, default=0)
         recorded = self._find_recorded_length(stopped_partition, rebalance, means)
@@ -263,10 +280,10 @@ class StopLengths:
     def _find_recorded_length(
         self, stopped_partition: Stop, rebalance: RecordedRebalance, means: _RebalanceMeans
     ) -> _StopLength | None:
-        """Return the time (ms) in which a partition had no consumer during the recorded rebalance.
+        """Return how long (ms) a partition had no consumer in the recorded rebalance.
 
-        It is the partition's own recorded interval, or else a mean (``means``); None without
-        either. ``stopped_partition`` is the partition with its last owner.
+        It is the partition's own recorded time, or else a mean of other partitions (``means``). The
+        result is None without either. ``stopped_partition`` is the partition with its last owner.
         """
         found = self._take_interval(stopped_partition, rebalance.generation.timestamp_ms)
         if found is not None:
@@ -283,10 +300,10 @@ class StopLengths:
         return None
 
     def _take_interval(self, stopped_partition: Stop, time_ms: int) -> UnreadInterval | None:
-        """Remove and return the recorded interval without a consumer that matches a simulated stop.
+        """Remove and return the recorded time without a consumer that belongs to a simulated stop.
 
-        It has the same partition and last owner, and ends after ``time_ms``. The result is None if
-        there is none.
+        It has the same partition and last owner, and ends after ``time_ms`` (the time of the
+        recorded rebalance). The result is None if there is none.
         """
         intervals = self._intervals.get(stopped_partition[:2])
         if not intervals:
@@ -309,6 +326,7 @@ def _ids(rebalance: RecordedRebalance) -> frozenset[str]:
 def _restarted_without_rebalance(interval: UnreadInterval, rebalance: RecordedRebalance) -> bool:
     """Return whether a partition had no consumer because a member restarted without a rebalance.
 
+    A static member (KIP-345) that restarts gets its partitions again without a rebalance.
     ``interval`` is the time without a consumer, which the record of ``rebalance`` contains.
     """
     # In a classic group, a static member resumes its partitions some time after the last rebalance.
@@ -332,10 +350,11 @@ def _of(one: UnreadInterval) -> _StopLength:
 
 
 def _estimate_cooperative_handover(session_ms: float, recorded: _StopLength | None) -> _StopLength:
-    """Estimate the time without a consumer of a partition that moves in a cooperative rebalance.
+    """Estimate how long a partition that moves in a cooperative rebalance has no consumer.
 
-    ``session_ms`` is the longest session timeout of the members, ``recorded`` such times in the
-    record under another protocol; None if unknown.
+    It has none between the two phases of the rebalance. ``session_ms`` is the longest session
+    timeout of the members. ``recorded`` is such a time in the record under another protocol; None
+    if unknown.
     """
     # It is one heartbeat interval. Members that lose no partition learn of the second rebalance
     # with their next heartbeat, and their timers began with the first one. If recorded stops were
@@ -346,10 +365,11 @@ def _estimate_cooperative_handover(session_ms: float, recorded: _StopLength | No
 
 
 def _estimate_consumer_handover(session_ms: float) -> _StopLength:
-    """Estimate the time in which a partition that moves under the consumer protocol has no
+    """Estimate how long a partition that moves under the consumer protocol (KIP-848) has no
     consumer.
 
-    ``session_ms`` is the broker's session timeout of consumer groups (KIP-848).
+    It waits for the next heartbeat of its new owner. ``session_ms`` is the broker's session timeout
+    of consumer groups.
     """
     # The partition waits for the new owner's next heartbeat, which may come at any time within one
     # interval, and for its next poll. Nobody waits for slow members.
@@ -362,10 +382,10 @@ def _estimate_consumer_handover(session_ms: float) -> _StopLength:
 def _estimate_by_model(
     session_ms: int | None, usual_session_ms: float, members: int
 ) -> _StopLength:
-    """Estimate the time without a consumer of a partition from timeouts, if no commits show it.
+    """Estimate how long a partition has no consumer if the record does not show it.
 
-    ``session_ms`` is the owner's session timeout if it died, None if it rejoined. ``members`` is
-    the number of members that rejoined.
+    The estimate follows from timeouts. ``session_ms`` is the owner's session timeout if it died,
+    None if it rejoined. ``members`` is the number of members that rejoined.
     """
     heartbeat = heartbeat_interval(usual_session_ms)
     if session_ms is None:
