@@ -88,7 +88,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class MergedAdvice:
-    """One recommended change with all groups to which it is recommended, and their total saving.
+    """One recommended change with all consumer groups to which it applies, and their total saving.
 
     Attributes:
         advice: the advice for the group with the largest saving.
@@ -103,7 +103,8 @@ class MergedAdvice:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Client settings (protocol, strategy, options) with which a group would save most downtime.
+    """The client settings (protocol, strategy, options) that would save a consumer group most
+    downtime.
 
     Attributes:
         policy: name of the settings, such as ``consumer/uniform``.
@@ -139,7 +140,12 @@ _SETTINGS = {
 
 
 def _rule_of(group: GroupFigures, policy: str) -> str:
-    """Return the name of the advice rule that recommends a change to the given client settings."""
+    """Return the name of the advice rule that recommends changing a group to a policy.
+
+    A policy is a protocol with a strategy and options, such as ``consumer/uniform+static``. For
+    example, the result is ``static-members`` if only static membership differs from the present
+    settings.
+    """
     # The rule follows from what differs from the group's present settings: static membership, the
     # protocol or the strategy.
     protocol, strategy, _ = parse_policy(policy)
@@ -151,9 +157,11 @@ def _rule_of(group: GroupFigures, policy: str) -> str:
 
 
 def _advise_best_settings(rule: str, group: GroupFigures) -> Advice | None:
-    """Recommend the client settings that save a consumer group most downtime.
+    """Recommend the client settings that would save a consumer group most downtime.
 
-    The result is None if another rule than ``rule`` recommends them (see `_rule_of`).
+    Several advice rules use this function, one for each kind of change, such as a change of the
+    protocol. ``rule`` is the name of the calling rule. The result is None if the group has no
+    better settings, or if another rule covers this change.
     """
     best = best_policy(group)
     if best is None or _rule_of(group, best.policy) != rule:
@@ -176,7 +184,11 @@ def _advise_best_settings(rule: str, group: GroupFigures) -> Advice | None:
 
 
 def _simulation_error_sentence(group: GroupFigures) -> str:
-    """Return a sentence with the difference between a group's simulated and recorded downtime."""
+    """Return a sentence for the report that says how exact the simulation of a consumer group is.
+
+    It names the difference between the simulated and the recorded downtime, with the present
+    settings in both.
+    """
     error = simulation_error(group) or 0.0
     if error < _SMALLEST_ERROR:
         return "The simulation of the present settings equals the record."
@@ -187,7 +199,11 @@ def _simulation_error_sentence(group: GroupFigures) -> str:
 
 
 def _advise_static_members(group: GroupFigures) -> Advice | None:
-    """Recommend static membership (KIP-345) to a group whose members leave and soon rejoin."""
+    """Recommend static membership (KIP-345) to a group whose members leave and soon rejoin.
+
+    Static members keep their partitions during a restart. The result is None if static membership
+    does not apply, for example because all members are static already.
+    """
     # Three kinds of groups get no such advice: share groups have no static members, the coordinator
     # of streams groups (KIP-1071) rejects them, and Kafka Connect has another setting.
     best = _advise_best_settings("static-members", group)
@@ -214,11 +230,15 @@ def _advise_static_members(group: GroupFigures) -> Advice | None:
 
 
 def _certainly_improves(group: GroupFigures, metric: str, strategy: str) -> bool:
-    """Return whether the strategy cooperative-sticky certainly improves a metric of a group.
+    """Return whether changing a group to the strategy cooperative-sticky certainly improves a
+    metric.
 
     The improvement must be larger than the error of the simulation, and downtime may not grow.
-    ``metric`` is a name such as ``idle`` (idle members), ``strategy`` the one that the group must
-    have now.
+
+    Args:
+        group: the consumer group.
+        metric: name of the metric, such as ``idle`` (number of times that a member was idle).
+        strategy: strategy that the group must have now; for any other one the result is False.
     """
     # The clients must support cooperative-sticky, and no other settings may be better.
     if group.last_strategy != strategy or best_policy(group) or _advise_static_members(group):
@@ -236,9 +256,10 @@ def _certainly_improves(group: GroupFigures, metric: str, strategy: str) -> bool
 
 
 def _advise_against_range(group: GroupFigures) -> Advice | None:
-    """Recommend a different strategy to a group in which ``range`` leaves members idle.
+    """Recommend another strategy than ``range`` to a group in which ``range`` leaves members idle.
 
-    The range strategy assigns each topic independently, so the first members get more partitions.
+    The range strategy assigns each topic independently, so that the first members get more
+    partitions than the last ones. The result is None if the group needs no such change.
     """
     idle = group.recorded_figures.idle
     if not idle or group.traits.copartitioned is not False:
@@ -258,8 +279,10 @@ def _advise_against_range(group: GroupFigures) -> Advice | None:
 
 
 def _advise_against_roundrobin(group: GroupFigures) -> Advice | None:
-    """Recommend a different strategy to a group in which ``roundrobin`` moved too many
+    """Recommend another strategy than ``roundrobin`` to a group in which it moves too many
     partitions.
+
+    The result is None if the group has another strategy, or if no partition moved without need.
     """
     recorded = group.recorded_figures
     if not recorded.avoidable or not _certainly_improves(group, "avoidable", "roundrobin"):
@@ -274,7 +297,12 @@ def _advise_against_roundrobin(group: GroupFigures) -> Advice | None:
 
 
 def _advise_session_timeout(group: GroupFigures) -> Advice | None:
-    """Recommend a longer session timeout if evicted members soon rejoined the consumer group."""
+    """Recommend a longer session timeout if members of a group were evicted although they were
+    alive.
+
+    A member counts as alive if it rejoined after its eviction. The recommended timeout is at least
+    a quarter longer than the longest time without a heartbeat after which a member rejoined.
+    """
     # These members had only paused. The partitions of a member that pauses stay unread with any
     # timeout; the gain is the rebalance in which it rejoins. Poll timeouts do not count, because
     # heartbeats continue meanwhile (KIP-62).
@@ -328,9 +356,10 @@ def _advise_session_timeout(group: GroupFigures) -> Advice | None:
 
 
 def _advise_frequent_polls(group: GroupFigures) -> Advice | None:
-    """Recommend more frequent polls to a group whose members exceeded max.poll.interval.ms.
+    """Recommend more frequent polls to a group whose members exceeded ``max.poll.interval.ms``.
 
-    It counts members that rejoined afterwards, and so were alive.
+    Only members that rejoined afterwards count, because they were alive. The result is None if
+    there were none.
     """
     traits = group.traits
     late, longest, poll = traits.late_polls, traits.longest_poll_ms, traits.poll_ms
@@ -348,7 +377,10 @@ def _advise_frequent_polls(group: GroupFigures) -> Advice | None:
 
 
 def _advise_fewer_members(group: GroupFigures) -> Advice | None:
-    """Recommend fewer members to a group that mostly has more members than partitions."""
+    """Recommend fewer members to a consumer group that mostly has more members than partitions.
+
+    The result is None if the members exceed the partitions after at most half of its rebalances.
+    """
     crowded, settled = group.traits.crowded, group.traits.settled
     # A replacement may briefly coexist with its dead predecessor.
     if 2 * crowded <= settled or "share" in group.kind:
@@ -363,9 +395,11 @@ def _advise_fewer_members(group: GroupFigures) -> Advice | None:
 
 
 def _advise_slow_rollouts(group: GroupFigures) -> Advice | None:
-    """Recommend slower rollouts to a group with several rebalances within one session timeout.
+    """Recommend slower rollouts to a group whose deployments cause rebalance storms.
 
-    Most storms must have begun because members started or stopped.
+    A rebalance storm is a series of rebalances in quick succession. The result is None unless
+    storms have at least a quarter of the group's rebalances, and members that start or stop are
+    their most frequent trigger.
     """
     traits = group.traits
     if not traits.storms or traits.stormy < _LEAST_STORM_SHARE * group.rebalances:
@@ -391,7 +425,12 @@ def _advise_slow_rollouts(group: GroupFigures) -> Advice | None:
 
 
 def _advise_to_keep_strategy(group: GroupFigures) -> Advice | None:
-    """Recommend to keep a group's strategy if no simulated alternative is a certain improvement."""
+    """Recommend to keep a group's assignment strategy if no simulated alternative is clearly
+    better.
+
+    The result is None if too few alternatives were simulated, or if another rule recommends a
+    change.
+    """
     lost, tried = group.downtime_bounds, [f for f in group.figures.values() if f.saved is not None]
     if (
         lost is None
@@ -448,13 +487,17 @@ RULES: dict[str, Rule] = {
 
 @once_per_group
 def advice_for(group: GroupFigures) -> tuple[Advice, ...]:
-    """Return all recommended changes to a consumer group, in the order of the rules."""
+    """Return all recommended changes to a consumer group, in the order of the advice rules.
+
+    The result is empty if no rule applies. It is computed once per group and then cached.
+    """
     return tuple(a for rule in RULES.values() if (a := rule(group)) is not None)
 
 
 def merge_advice(groups: Iterable[GroupFigures]) -> tuple[MergedAdvice, ...]:
-    """Combine the recommendations of all groups by rule; the rule with the largest total saving is
-    first.
+    """Merge equal recommendations of several consumer groups into one entry for each advice rule.
+
+    The rule with the largest total saving is first.
     """
     by_rule: dict[str, list[tuple[GroupFigures, Advice]]] = {}
     for group in groups:
@@ -472,7 +515,11 @@ def merge_advice(groups: Iterable[GroupFigures]) -> tuple[MergedAdvice, ...]:
 
 
 def coverage_advice(run: RunFigures) -> Advice | None:
-    """Recommend how to record more completely if a run's log misses much of the groups' history."""
+    """Recommend how to record more of the log if a run lacks many of its groups' rebalances.
+
+    A compacted log has lost most generations of a group. The result is None if the record is
+    complete enough to estimate downtime.
+    """
     if run.has_reliable_downtime:
         return None
     why = (
@@ -492,10 +539,10 @@ def coverage_advice(run: RunFigures) -> Advice | None:
 
 
 def total_savings(run: RunFigures) -> tuple[Estimate | None, int]:
-    """Return the downtime that the best settings of each group would save, and how many groups
-    gain.
+    """Return the downtime that all groups of a run would save with their best client settings.
 
-    Downtime is the time in which partitions have no consumer.
+    Downtime is the time in which partitions have no consumer, in partition-seconds. The second
+    result is the number of groups that would gain. The saving is None if that number is 0.
     """
     best = [found.saved for g in run.groups if (found := best_policy(g)) is not None]
     return sum_gains(best), len(best)
@@ -518,7 +565,11 @@ def _client_family(group: GroupFigures) -> str:
 
 
 def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
-    """Return configuration lines that switch a group's clients to a policy (protocol, strategy)."""
+    """Return the configuration lines that change a group's clients to a policy.
+
+    A policy is a protocol with a strategy, such as ``consumer/uniform``. The result is empty if no
+    client properties can make this change, or if the group has the policy already.
+    """
     # The result is () if there are no such lines: Python clients have no setting for the protocol,
     # different client libraries have no common settings, and the report recommends no return from
     # the consumer protocol to the classic one.
@@ -535,11 +586,11 @@ def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
 
 @once_per_group
 def best_policy(group: GroupFigures) -> Settings | None:
-    """Return the client settings with which a group would save most downtime, or None.
+    """Return the client settings that would save a consumer group most downtime, or None.
 
-    They must have a valid assignment for each rebalance, leave no more members idle, and save
-    downtime with certainty (an interval without zero). Of about equally good settings, those with
-    the smallest change are returned.
+    Such settings must have a valid assignment for each rebalance, leave no more members idle, and
+    save downtime with certainty (an interval without zero). If several are about equally good, the
+    smallest change wins.
     """
     error, own, lost = simulation_error(group), own_figures(group), group.downtime_bounds
     if error is None or own is None or lost is None:
@@ -560,7 +611,10 @@ def best_policy(group: GroupFigures) -> Settings | None:
 
 
 def _size_of_change(group: GroupFigures, settings: Settings) -> tuple[int, int, float, str]:
-    """Return a sort key for client settings: those that change least for the group come first."""
+    """Return a sort key that puts the smallest change of a group's client settings first.
+
+    For example, an option such as static membership is a smaller change than another protocol.
+    """
     # It compares, in this order: whether the protocol changes, the number of options (such as
     # static members), the saving, and the name.
     protocol, strategy, options = parse_policy(settings.policy)

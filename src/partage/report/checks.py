@@ -42,8 +42,9 @@ MOST_SHOWN = 10  # results in a repr, as many as the rows of a table
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of `partage check`, such as the most rebalances per hour; None or False means no
-    limit.
+    """Limits for the groups of a run, such as the maximum number of rebalances per hour.
+
+    `partage check` compares each group with them. None or False means no limit.
 
     Attributes:
         max_unread: maximum share of the time that a group's partitions may have no consumer.
@@ -59,7 +60,7 @@ class Limits:
 def parse_share(text: str, setting: str = "max_unread") -> float:
     """Parse a share in percent, such as ``1%``, and return it as a fraction.
 
-    ``setting`` is the option's name, for errors.
+    ``setting`` is the name of the option that has the text; error messages show it.
 
     Raises:
         InvalidConfigError: the text is not a share from 0% to 100%.
@@ -74,9 +75,9 @@ def parse_share(text: str, setting: str = "max_unread") -> float:
 
 
 def parse_rate(text: str, setting: str = "max_rebalances") -> float:
-    """Parse a rate, such as ``10/h`` or ``1/min``, and return it per hour.
+    """Parse a rate, such as ``10/h`` or ``1/min``, and return it as a number per hour.
 
-    ``setting`` is the option's name, for errors.
+    ``setting`` is the name of the option that has the text; error messages show it.
 
     Raises:
         InvalidConfigError: the text is not a rate.
@@ -92,7 +93,7 @@ def parse_rate(text: str, setting: str = "max_rebalances") -> float:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of comparing one group with one limit: passed, violated or unknown.
+    """The result of comparing one consumer group with one limit: passed, failed or unknown.
 
     Attributes:
         group: group id.
@@ -120,14 +121,15 @@ _NO_GROUP = CheckResult(
 def check_groups(
     recording: Recording, limits: Limits, names: Sequence[str] | None = None
 ) -> list[CheckResult]:
-    """Compare the groups of a recording with limits; return the results in the order of the report.
+    """Compare the groups of a recording with limits, such as a maximum of rebalances per hour.
 
-    There is one result for each group and limit. A run without groups has one unknown result.
+    Return one result for each group and limit, in the order of the report. A recording without
+    groups has one result with status unknown.
 
     Args:
-        recording: the groups' metrics per hour.
+        recording: the recorded run, with the metrics of each group per hour.
         limits: the limits.
-        names: names of groups to check; None for all.
+        names: names of the groups to check; None for all.
     """
     if not recording.groups:
         return [_NO_GROUP]
@@ -150,10 +152,11 @@ def _outcomes(group: GroupRates, limits: Limits) -> Iterator[CheckResult]:
 
 
 def _check_status(group: GroupRates, *, exceeds: bool, certainly: bool) -> str:
-    """Return `PASSED`, `VIOLATED` or `UNKNOWN` for one consumer group and one limit.
+    """Return the status of one check (group and limit): `PASSED`, `VIOLATED` or `UNKNOWN`.
 
-    ``exceeds`` says whether the group's value is above the limit, ``certainly`` whether even the
-    lower end of its interval is.
+    The status is unknown if the log lacks much of the group's history and the value is not
+    certainly above the limit. ``exceeds`` says whether the value is above the limit, ``certainly``
+    whether even the lower end of its interval is.
     """
     # If the log lacks much of the group's history, a value that is not certainly above the limit is
     # unknown.
@@ -205,9 +208,12 @@ def _storms(group: GroupRates) -> CheckResult:
 
 
 def _excess_text(status: str, value: float, bound: float) -> str:
-    """Return text such as ``: 3 times the limit`` if the limit is violated, else "".
+    """Return text such as ``: 3 times the limit`` for a violated limit, otherwise an empty string.
 
-    ``value`` is the measured value, ``bound`` the limit.
+    Args:
+        status: result of the check: `PASSED`, `VIOLATED` or `UNKNOWN`.
+        value: the measured value.
+        bound: the limit.
     """
     if status != VIOLATED or not bound:
         return ""
@@ -243,8 +249,9 @@ class RunCheck:
     unknown_passes: bool = False
 
     def __repr__(self) -> str:
-        """Return the numbers of passed, violated and unknown results, and the first that did not
-        pass.
+        """Summarize the check: how many results passed, failed or are unknown.
+
+        One line follows for each of the first results that did not pass.
         """
         counts = Counter(one.status for one in self.results)
         found = ", ".join(f"{counts[one]} {one}" for one in (PASSED, VIOLATED, UNKNOWN))
@@ -260,9 +267,10 @@ class RunCheck:
 
     @property
     def overall_status(self) -> str:
-        """The overall status: violated if any group exceeds a limit, else unknown or passed.
+        """The status of the whole check: violated if any group exceeds a limit, else unknown or
+        passed.
 
-        It is unknown if any result is unknown, unless unknown results pass.
+        It is unknown if at least one result is unknown and `unknown_passes` is False.
         """
         statuses = {one.status for one in self.results}
         if VIOLATED in statuses:
@@ -271,11 +279,19 @@ class RunCheck:
 
     @property
     def passed(self) -> bool:
-        """Return whether the overall status is passed: every group is within the limits."""
+        """Return whether the check passed as a whole.
+
+        No group may exceed a limit. A result that is unknown counts as passed only with
+        `unknown_passes`.
+        """
         return self.overall_status == PASSED
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the results of the check as a dict that JSON can represent."""
+        """Return the results of the check as a dict that can be written as JSON.
+
+        It has the format's name and version, the run, the number of results by status, and each
+        result.
+        """
         counts = Counter(one.status for one in self.results)
         return {
             "format": FORMAT,

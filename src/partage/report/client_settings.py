@@ -32,10 +32,10 @@ _FAMILIES = {
 
 
 def client_family(clients: Iterable[str]) -> str:
-    """Return the kind of client library that a group uses: java, librdkafka or python; "" if mixed.
+    """Return the kind of client library that a consumer group uses: java, librdkafka or python.
 
-    ``clients`` are the names of the members' libraries. Clients without known settings are ignored
-    beside others; alone, they count as Java clients.
+    The result is "" if the group mixes several kinds. ``clients`` are the names of the members'
+    libraries. Unknown libraries are ignored beside known ones; alone, they count as Java clients.
 
     >>> [client_family(one) for one in (["java", "unknown"], ["java", "librdkafka"], ["aiokafka"])]
     ['java', '', 'python']
@@ -45,7 +45,8 @@ def client_family(clients: Iterable[str]) -> str:
 
 
 def parse_policy(policy: str) -> tuple[str, str, tuple[str, ...]]:
-    """Split a policy's name, such as ``consumer/uniform+static``, into protocol, strategy, options.
+    """Split a policy's name, such as ``consumer/uniform+static``, into protocol, strategy and
+    options.
 
     >>> parse_policy("eager/range+static"), parse_policy("server:uniform")
     (('eager', 'range', ('static',)), ('consumer', 'uniform', ()))
@@ -60,7 +61,9 @@ def parse_policy(policy: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def base_policy(strategy: str) -> str:
-    """Return the policy name of a strategy without options, such as ``eager/range``.
+    """Return the policy (protocol and strategy) that a group with the given strategy has.
+
+    Options such as ``+static`` are dropped.
 
     >>> base_policy("range"), base_policy("cooperative-sticky")
     ('eager/range', 'cooperative/cooperative-sticky')
@@ -72,9 +75,10 @@ def base_policy(strategy: str) -> str:
 def settings_lines(
     policy: str, current: str = "", *, family: str = "java"
 ) -> tuple[str, ...] | None:
-    """Return the consumer properties that make clients use the protocol and strategy of a policy.
+    """Return the consumer properties that make clients use a policy (protocol and strategy).
 
-    The result is None if no properties do.
+    The result is None if no properties can do this, for example because Kafka does not ship the
+    strategy.
 
     Args:
         policy: name of the policy, such as ``consumer/uniform+static``.
@@ -122,9 +126,11 @@ def settings_lines(
 
 
 def _classic_lines(strategy: str, family: str) -> list[str] | None:
-    """Return the configuration lines that move a group from the consumer to the classic protocol.
+    """Return the properties that move a group from the consumer protocol back to the classic one.
 
-    The result is None if properties of this client library (``family``) cannot set the strategy.
+    The group then uses the given assignment strategy. ``family`` is the kind of client library
+    (java, librdkafka or python). The result is None if properties of that library cannot set the
+    strategy.
     """
     names = (
         ["partition.assignment.strategy=\\", f"  {_PACKAGE}{_CLASSES[strategy]}"]
@@ -138,7 +144,11 @@ def _classic_lines(strategy: str, family: str) -> list[str] | None:
 
 
 def _java_lines(strategy: str, current: str) -> list[str]:
-    """Return the configuration lines that change the assignment strategy of Java consumers."""
+    """Return the configuration lines that change the assignment strategy of Java consumers.
+
+    The lines list the new and the ``current`` strategy where both must be supported during a
+    rolling restart.
+    """
     # A change of strategy needs two restarts: all members must have one strategy in common, or the
     # coordinator rejects them (INCONSISTENT_GROUP_PROTOCOL).
     name = f"{_PACKAGE}{_CLASSES[strategy]}"
@@ -158,7 +168,8 @@ def _java_lines(strategy: str, current: str) -> list[str]:
 def translate_lines(lines: Iterable[str], family: str) -> tuple[str, ...]:
     """Translate Java consumer properties to the syntax of another client library.
 
-    Python clients get keyword arguments, the family ``librdkafka`` the same properties.
+    Clients of family ``python`` get keyword arguments. Clients of family ``librdkafka`` use the
+    same properties as Java.
 
     >>> translate_lines(["session.timeout.ms=9000", "# restart"], "python")
     ('session_timeout_ms=9000', '# restart')
@@ -178,15 +189,15 @@ _DEFAULT_POLL_MS = 300_000
 
 
 def poll_lines(clients: Iterable[str], poll_ms: int, longest_ms: int) -> tuple[str, ...]:
-    """Return consumer properties for clients that exceeded max.poll.interval.ms.
+    """Return consumer properties that keep clients from exceeding ``max.poll.interval.ms``.
 
-    Either fewer records per poll, or a longer interval: with a quarter to spare for the longest
-    time between two polls.
+    The lines offer two ways: fewer records per poll, or a longer interval. The new interval is a
+    quarter longer than the longest time between two polls.
 
     Args:
-        clients: client libraries of the group; different spellings have no common lines.
-        poll_ms: present max.poll.interval.ms.
-        longest_ms: longest time between two polls (ms).
+        clients: names of the group's client libraries; the result is empty if their syntax differs.
+        poll_ms: present value of max.poll.interval.ms.
+        longest_ms: longest observed time between two polls (ms).
 
     >>> for line in poll_lines(["java"], 10_000, 15_000):
     ...     print(line)
@@ -219,8 +230,8 @@ def poll_lines(clients: Iterable[str], poll_ms: int, longest_ms: int) -> tuple[s
 def _librdkafka_lines(strategy: str, family: str) -> list[str] | None:
     """Return the configuration lines that set the assignment strategy of librdkafka consumers.
 
-    ``family`` is ``librdkafka`` or ``python``. The result is None if properties cannot set it:
-    Python clients take assignor classes in code.
+    ``family`` is ``librdkafka`` or ``python``. The result is None for Python clients, which set
+    their strategy in code, and for ``sticky``, which librdkafka lacks.
     """
     if family != "librdkafka" or strategy == "sticky":
         return None

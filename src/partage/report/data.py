@@ -91,13 +91,13 @@ ByGroup = dict[str, dict[str, PolicyFigures]]
 
 
 def load_table(run: PublishedRun, name: str, only: Sequence[str] | None = None) -> pa.Table:
-    """Read a table of a published run, with the columns that the report uses.
+    """Read one table of a published run, with the columns that the report uses.
 
-    Columns that the run does not have are null.
+    A column that the run lacks is filled with nulls, so that older runs can be read.
 
     Args:
         run: the published run.
-        name: name of the table.
+        name: name of the table, such as ``rebalances``.
         only: columns to read; None for all that the report uses.
 
     Raises:
@@ -125,8 +125,9 @@ def load_table(run: PublishedRun, name: str, only: Sequence[str] | None = None) 
 
 
 def _widen_integers(arrow_type: pa.DataType) -> pa.DataType:
-    """Return int64 for an Arrow integer type (``arrow_type``), so that sums do not overflow, else
-    the type.
+    """Return int64 if the Arrow type is an integer type, otherwise the type itself.
+
+    Columns are widened so that their sums cannot overflow.
     """
     import pyarrow as pa
 
@@ -134,9 +135,9 @@ def _widen_integers(arrow_type: pa.DataType) -> pa.DataType:
 
 
 def read_run(out: str | Path, run: str | None = None) -> RunFigures:
-    """Load the report's data of a run from an output folder.
+    """Load the figures that the report shows from the output folder of a replay.
 
-    ``run`` is the run's id; None loads the newest run.
+    ``run`` is the id of a published run in that folder; None loads the newest run.
 
     Raises:
         InvalidCaptureError: the folder has no such run, or a file of it cannot be read.
@@ -146,7 +147,7 @@ def read_run(out: str | Path, run: str | None = None) -> RunFigures:
 
 
 def load_run(folder: PublishedRun) -> RunFigures:
-    """Load the report's data of a published run from its folder.
+    """Load the figures that the report shows from a published run.
 
     Raises:
         InvalidCaptureError: one of its files cannot be read.
@@ -204,10 +205,11 @@ _LEAST_TESTED = 3
 
 
 def back_tests(rebalances: pa.Table, replays: pa.Table) -> Iterator[BackTest]:
-    """Compare simulated with recorded downtime of groups that changed their protocol or strategy.
+    """Test the simulation on groups that changed their protocol or strategy during the recording.
 
     The rebalances after the change are simulated with the old settings. A good simulation gives
-    about the downtime that was recorded before. Changes with few rebalances are left out.
+    about the downtime per rebalance that was recorded before the change. Periods with fewer than
+    three rebalances are left out.
 
     Args:
         rebalances: rows of table ``rebalances``.
@@ -236,11 +238,12 @@ def back_tests(rebalances: pa.Table, replays: pa.Table) -> Iterator[BackTest]:
 def _costs_by_rebalance(
     replays: pa.Table, groups: Iterable[str]
 ) -> dict[tuple[Any, ...], list[Estimate]]:
-    """Return the estimated downtime of each rebalance, simulated under several policies.
+    """Return the estimated downtime of each rebalance under each simulated policy (protocol,
+    strategy).
 
-    The result is a dict from (policy, group, incarnation, generation) to estimates. A policy is a
-    protocol with a strategy, an incarnation one lifetime of a group id between two deletions.
-    ``replays`` is the table of this name.
+    The result is a dict from (policy, group, incarnation, generation) to a list of estimates. An
+    incarnation is one lifetime of a group id between two deletions. ``replays`` are the rows of the
+    table ``replays``.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -263,10 +266,15 @@ def _test_change(
     new: Sequence[Mapping[str, Any]],
     costs: Mapping[tuple[Any, ...], list[Estimate]],
 ) -> BackTest | None:
-    """Compare a group's downtime before and after a change of settings, and with the old settings.
+    """Compare a group's downtime per rebalance before and after a change of its settings.
 
-    The downtime with the old settings is simulated for the rebalances after the change. The result
-    is None if a period has too few rebalances or was not simulated.
+    A third figure simulates the rebalances after the change with the old settings. The result is
+    None if a period has too few rebalances or was not simulated.
+
+    Args:
+        old: rows of the rebalances before the change.
+        new: rows of the rebalances after it.
+        costs: estimated downtimes by (policy, group, incarnation, generation).
     """
     before, after = base_policy(old[0]["strategy"]), base_policy(new[0]["strategy"])
     found = [
@@ -285,10 +293,14 @@ def _mean_downtime(
     rows: Sequence[Mapping[str, Any]],
     costs: Mapping[tuple[Any, ...], list[Estimate]],
 ) -> Estimate | None:
-    """Return the mean downtime of a group per rebalance, in partition-seconds.
+    """Return the mean downtime of a group per rebalance under one policy, in partition-seconds.
 
-    The result is None if there are too few rebalances. ``costs`` has the estimated downtimes by
-    (policy, group, incarnation, generation).
+    The result is None if there are too few rebalances.
+
+    Args:
+        policy: protocol with strategy, or the name for the recorded assignments.
+        rows: rows of the rebalances to average.
+        costs: estimated downtimes by (policy, group, incarnation, generation).
     """
     # A follow-up rebalance (which completes another one) adds downtime but does not count.
     parts = [
@@ -306,9 +318,9 @@ def _mean_downtime(
 
 
 def _fill_in_policies(replays: pa.Table) -> pa.Table:
-    """Add the columns for policy and kind of simulation to rows that an older version has written.
+    """Fill in the policy and the kind of simulation in rows that an older version has written.
 
-    ``replays`` are rows of table ``replays``.
+    ``replays`` are the rows of the table ``replays``: one for each simulated rebalance.
     """
     from pyarrow import compute as pc
 
@@ -322,11 +334,11 @@ def _fill_in_policies(replays: pa.Table) -> pa.Table:
 
 
 def figures_by_group(replays: pa.Table) -> tuple[ByGroup, ByGroup]:
-    """Return the metrics of each group under each policy, for two kinds of simulation.
+    """Return the simulated metrics of each group under each policy (protocol and strategy).
 
-    The first result (dict from group to policy to metrics) is of the simulation of the whole
-    history, or of the other kind if the run has only that. The second is of the simulation of each
-    rebalance by itself. ``replays`` has rows of table ``replays``.
+    Both results are a dict from group to policy to metrics. The first is for the simulation of the
+    whole history, the second for the simulation of each rebalance by itself. If a run has only the
+    second kind, it is in the first dict. ``replays`` are the rows of the table ``replays``.
     """
     found: dict[tuple[str, str, str], Sums] = {}
     for sums in sum_rows(replays, _KEY):
@@ -363,10 +375,14 @@ def _traits(folder: PublishedRun, rebalances: pa.Table) -> dict[str, Traits]:
 def _group_rows(
     folder: PublishedRun, table: pa.Table, rebalances: pa.Table
 ) -> list[dict[str, Any]]:
-    """Return one row of table ``groups`` per consumer group with its strategies.
+    """Return one row for each consumer group: its counts and the strategies that it used.
 
-    With a selection of times, counts are those of the selected times. ``rebalances`` is the table
-    of this name.
+    If the run was limited to a period (``--from``), rebalances are counted within that period.
+
+    Args:
+        folder: the published run.
+        table: table ``groups``, whose counts cover whole histories.
+        rebalances: table ``rebalances``, with the period's rebalances only.
     """
     rows: list[dict[str, Any]] = table.to_pylist()
     lists = folder.table("groups", ["group", "claimed", "clients"]).to_pylist()
@@ -392,7 +408,10 @@ def _latest_strategies(rebalances: pa.Table) -> dict[str, str]:
 
 
 def _move_current_strategy_last(strategies: Iterable[str], current: str | None) -> tuple[str, ...]:
-    """Move a group's current assignment strategy to the end of the list of its strategies."""
+    """Move the current strategy to the end of the list of strategies that a group has used.
+
+    The order of the others does not change. A current strategy that is not in the list is ignored.
+    """
     known = tuple(strategies)
     if current not in known:
         return known
@@ -403,8 +422,10 @@ _GroupOrRun = TypeVar("_GroupOrRun", GroupFigures, RunFigures)
 
 
 def _mark_downtime_unknown(group_or_run: _GroupOrRun) -> _GroupOrRun:
-    """Return a copy of a group or run whose downtime of 0 is unknown, because records are
-    missing.
+    """Mark a group's or run's downtime as unknown if the log lacks many of its rebalances.
+
+    Missing rebalances have no recorded downtime, so that a total of 0 would be wrong. The result is
+    a changed copy. A reliable downtime, or one above 0, is returned unchanged.
     """
     # If the log lacks many rebalances, the downtime of the missing ones is unknown, not zero.
     # Otherwise the copy is unchanged.
@@ -421,7 +442,11 @@ def _mark_downtime_unknown(group_or_run: _GroupOrRun) -> _GroupOrRun:
 
 
 def _limited_to_selection(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a run's summary for the times selected with ``--from`` and ``--to``."""
+    """Return a run's summary in which the log's first and last time are cut to the selected period.
+
+    The command-line options ``--from`` and ``--to`` select it. Without them the times do not
+    change.
+    """
     cover, selection = dict(summary.get("coverage", {})), summary.get("selection") or {}
     first, last = selection.get("from_ms"), selection.get("to_ms")
     if cover.get("first_ms") is not None and first is not None:
@@ -467,7 +492,7 @@ def _largest(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """Metrics and properties of all groups, read from a run's tables, by group name.
+    """Figures of all groups, read from the tables of a run; each attribute is a dict by group name.
 
     Attributes:
         main: metrics by policy, of the simulation of the whole history if the run has it.
@@ -493,7 +518,8 @@ class _Tables:
 def streams_outcomes(table: pa.Table) -> dict[str, tuple[StreamsOutcome, ...]]:
     """Return the simulated results of each Kafka Streams application under other settings.
 
-    ``table`` has rows of table ``streams_settings``; their order is kept.
+    The result is a dict from group to its results in their stored order. ``table`` has the rows of
+    the table ``streams_settings``.
     """
     found: dict[str, tuple[StreamsOutcome, ...]] = {}
     order = [("group", "ascending"), ("position", "ascending")]
@@ -505,7 +531,10 @@ def streams_outcomes(table: pa.Table) -> dict[str, tuple[StreamsOutcome, ...]]:
 
 
 def assigned_time(ownership: pa.Table, cover: Mapping[str, Any]) -> dict[str, float]:
-    """Return the total time in which each group's partitions had an owner (partition-seconds).
+    """Return the total time in which each group's partitions had an owner, in partition-seconds.
+
+    For example, two partitions that are owned for ten seconds each add 20. The result is a dict by
+    group name.
 
     Args:
         ownership: rows of table ``ownership``; only those with role ``owner`` count.
@@ -558,7 +587,11 @@ def _group(row: Mapping[str, Any], tables: _Tables) -> GroupFigures:
 
 
 def _observed_time_ms(first_ms: int | None, cover: Mapping[str, Any]) -> int:
-    """Return the time (ms) for which the log covers a consumer group; 0 if unknown."""
+    """Return how long the log covers a consumer group (ms), from its first record to the log's end.
+
+    ``first_ms`` is the time of that record; ``cover`` has the log's first and last time. The result
+    is 0 if one of these is unknown.
+    """
     begin, end = cover.get("first_ms"), cover.get("last_ms")
     if first_ms is None or begin is None or end is None:
         return 0
@@ -568,9 +601,10 @@ def _observed_time_ms(first_ms: int | None, cover: Mapping[str, Any]) -> int:
 def _order_policies(
     summary: Mapping[str, Any], figures_by_policy: Mapping[str, PolicyFigures]
 ) -> tuple[str, ...]:
-    """Return the names of all simulated policies in display order.
+    """Return the names of all simulated policies (protocol and strategy) in display order.
 
-    Policies from the command line come first, in the order given there.
+    Policies that the user named on the command line come first, in that order; the others follow by
+    name. The recorded assignments are no policy and are left out.
     """
     asked = [name for name in summary.get("asked", ()) if name in figures_by_policy]
     rest = sorted(name for name in figures_by_policy if name not in asked and name != RECORDED)

@@ -35,8 +35,9 @@ def _text(text: str, style: str = "") -> Text:
 
 
 def diff_summary(diff: RunDiff) -> Iterator[RenderableType]:
-    """Yield the terminal output of a comparison of two runs, as Rich objects in the order of
-    printing.
+    """Yield the terminal output of a comparison of two runs, such as before and after a deployment.
+
+    Each item is a text or table of the Rich library, in the order of printing.
     """
     for when, run in (("before", diff.before), ("after", diff.after)):
         yield _text(
@@ -101,9 +102,10 @@ def _table(columns: Sequence[str]) -> Table:
 
 
 def _build_rows(diff: RunDiff) -> Iterator[tuple[Text, GroupDiff]]:
-    """Yield the table rows of a comparison of two runs: first for all groups, then for each group.
+    """Yield the rows of a table that compares two runs: all groups together, then each group.
 
-    A row is a label with the changes.
+    A row is a pair of its label and the changes. The first row is left out if there is only one
+    group.
     """
     if len(diff.groups) > 1:
         yield _text("all groups", "bold"), diff.whole
@@ -144,7 +146,10 @@ def _causes(whole: GroupDiff) -> Table:
 
 
 def _unread_percent(rate: Rate | None) -> str:
-    """Return a rate of time without a consumer in percent, as text such as ``0.8 (0.6–1.1)``."""
+    """Format the share of time in which partitions had no consumer, such as ``0.8 (0.6–1.1)``.
+
+    The numbers are percent: the best estimate and its interval. The result is ``unknown`` for None.
+    """
     if rate is None:
         return UNKNOWN
     best = digits(rate.per_hour / 36)
@@ -159,7 +164,9 @@ def _rate(rate: Rate | None) -> str:
 
 
 def change_text(change: RateChange) -> str:
-    """Return the relative change of a rate between two runs in percent, with uncertainty, as text.
+    """Format the relative change of a rate between two runs in percent, with its uncertainty.
+
+    For example, ``−50 (−70 to −20)`` is a rate that has halved, with an interval.
 
     >>> change_text(RateChange(Rate(4, hours=2), Rate(1, hours=1), None, NOISE))
     '−50'

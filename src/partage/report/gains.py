@@ -37,7 +37,8 @@ _FACTOR = 2.0
 class RelativeDowntime(NamedTuple):
     """Position of a group's estimated downtime between its lower bound (0) and its upper bound (1).
 
-    Downtime is the time in which partitions have no consumer.
+    Downtime is the time in which partitions have no consumer. For example, a ``best`` of 0.2 means
+    that the estimate is a fifth of the way from the lower to the upper bound.
 
     Attributes:
         low, best, high: 10th percentile, best estimate and 90th percentile.
@@ -49,11 +50,11 @@ class RelativeDowntime(NamedTuple):
 
 
 def relative_downtime(bounds: FigureRange | None, estimate: Estimate | None) -> RelativeDowntime:
-    """Return the position of a group's estimated downtime between its lower (0) and upper bound
+    """Return where a group's estimated downtime lies between its lower bound (0) and upper bound
     (1).
 
-    ``bounds`` and ``estimate`` are the group's downtime. Without an estimate, the result is the
-    middle (0.5) with an interval from 0 to 1.
+    ``bounds`` and ``estimate`` are the group's downtime in partition-seconds. Without an estimate,
+    the result is the middle (0.5) with an interval from 0 to 1.
 
     >>> relative_downtime(FigureRange(10, 110), Estimate(30, 20, 50))
     RelativeDowntime(low=0.05, best=0.2, high=0.8)
@@ -75,7 +76,8 @@ def own_figures(
 ) -> PolicyFigures | None:
     """Return the metrics of a consumer group that were simulated with its present settings.
 
-    The result is None if a rebalance has no valid simulated assignment, or if no downtime is known.
+    They are what other settings are compared with. The result is None if a rebalance has no valid
+    simulated assignment, or if no downtime is known.
 
     Args:
         group: the group.
@@ -89,10 +91,12 @@ def own_figures(
 def simulation_error(
     group: GroupFigures, figures_by_policy: Mapping[str, PolicyFigures] | None = None
 ) -> float | None:
-    """Return the difference between a group's simulated and recorded downtime (partition-seconds).
+    """Return how far a group's simulated downtime is from its recorded downtime
+    (partition-seconds).
 
-    The result is None if one is unknown. ``figures_by_policy`` are metrics by policy; None for
-    those of the simulation of the whole history.
+    The simulation uses the group's present settings, so that the difference measures its error. The
+    result is None if one of both is unknown. ``figures_by_policy`` are the metrics by policy; None
+    for those of the simulation of the whole history.
     """
     # The simulation uses the present settings. If there are no estimates, the error is computed
     # from the bounds of both, at the relative position of the estimated downtime. None means
@@ -114,10 +118,11 @@ def simulation_error(
 def gain_of(
     group: GroupFigures, policy: str, figures_by_policy: Mapping[str, PolicyFigures] | None = None
 ) -> Estimate | None:
-    """Return the downtime that other settings would save a group (partition-seconds), or None.
+    """Return the downtime that other client settings would save a consumer group, or None if
+    unknown.
 
-    The interval of the result includes the simulation's error. A group cannot save more than its
-    downtime, so the interval ends at the best estimate of it.
+    The result is an estimate in partition-seconds, whose interval includes the simulation's error.
+    It never exceeds the group's downtime.
 
     Args:
         group: the consumer group.
@@ -148,9 +153,14 @@ def gain_of(
 def _estimate_gain(
     group: GroupFigures, own: PolicyFigures, policy_figures: PolicyFigures
 ) -> Estimate | None:
-    """Return the downtime that other settings save a group, with an interval; None if unknown.
+    """Return the downtime that other client settings would save a group, from estimates of both.
 
-    ``own`` are metrics simulated with the present settings.
+    The result is None if one estimate is unknown.
+
+    Args:
+        group: the consumer group, with its recorded downtime.
+        own: metrics simulated with the group's present settings.
+        policy_figures: metrics simulated with the other settings.
     """
     # The relative uncertainty is that of the recorded downtime, widened by a factor.
     whole, before, after = (
@@ -168,9 +178,11 @@ def _estimate_gain(
 def gains_by_policy(
     groups: Iterable[GroupFigures], *, per_rebalance: bool = False
 ) -> dict[str, Estimate]:
-    """Return the downtime that each policy saves in all given groups (partition-seconds).
+    """Return the downtime that each policy (protocol and strategy) saves in all given groups
+    together.
 
-    The result is a dict from policy to an estimate, without policies whose gain is unknown.
+    The result is a dict from policy to an estimate in partition-seconds. Policies with unknown gain
+    are left out.
 
     Args:
         groups: the groups.
@@ -188,7 +200,9 @@ def gains_by_policy(
 
 
 def sum_gains(gains: Iterable[Estimate]) -> Estimate | None:
-    """Add up the savings of several groups, with the uncertainty of the sum.
+    """Add up the downtime savings of several groups, with the uncertainty of the sum.
+
+    The result is None if there are no savings.
 
     >>> sum_gains([Estimate(10, 6, 14)]), sum_gains([])
     (Estimate(best=10, low=6.0, high=14.0), None)

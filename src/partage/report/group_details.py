@@ -50,7 +50,7 @@ _Ints = NDArray[np.int64]
 
 
 class _Gap(NamedTuple):
-    """A gap in the recorded history of a group: generations that the log lacks.
+    """A gap in the recorded history of a consumer group: generations that are missing in the log.
 
     Attributes:
         from_ms: time of the previous rebalance; None before the first one.
@@ -66,7 +66,10 @@ class _Gap(NamedTuple):
 def generate_group_details(
     folder: PublishedRun, run: RunFigures
 ) -> Iterator[tuple[GroupFigures, dict[str, Any]]]:
-    """Yield the page details of each group that had rebalances, largest downtime first.
+    """Yield the data of each group's section on the report page, largest downtime first.
+
+    A section has a timeline of partition owners, the list of rebalances, and the rebalance storms.
+    Groups without rebalances have none.
 
     Raises:
         InvalidCaptureError: a table cannot be read.
@@ -131,8 +134,9 @@ def generate_group_details(
 
 
 def _gap_entry(gap: _Gap, first_ms: int) -> dict[str, int]:
-    """Convert a gap in a group's history to an entry of the timeline, which starts at
-    ``first_ms``.
+    """Convert a gap in a group's history to a dict for the page's timeline.
+
+    Its times are in milliseconds since ``first_ms``, at which the timeline starts.
     """
     begin = 0 if gap.from_ms is None else max(0, gap.from_ms - first_ms)
     return {"from": begin, "to": gap.to_ms - first_ms, "generations": gap.generations}
@@ -143,10 +147,10 @@ def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def member_labels(members: pa.Table) -> dict[tuple[str, str], str]:
-    """Return the label that the page shows for each member: its client id and host.
+    """Return the label that the report page shows for each group member: its client id and host.
 
-    The result is a dict from (group, instance id or member id). The label of a static member begins
-    with its instance id.
+    The result is a dict whose keys are pairs of the group and the instance id (static members) or
+    member id. The label of a static member begins with its instance id.
     """
     columns = ["group", "member", "instance", "client_id", "client_host"]
     found = {}
@@ -159,7 +163,10 @@ def member_labels(members: pa.Table) -> dict[tuple[str, str], str]:
 
 
 class _RowsByGroup:
-    """Lookup of one consumer group's rows in an Arrow table that is sorted by group."""
+    """Lookup of the rows of one consumer group in an Arrow table that is sorted by group.
+
+    The slices are computed once, so that a lookup does not scan the table.
+    """
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -177,7 +184,11 @@ class _RowsByGroup:
 
 
 def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
-    """Add each rebalance's downtime and number of moved partitions as columns of a table."""
+    """Add each rebalance's recorded downtime and number of moved partitions to a table of
+    rebalances.
+
+    ``replays`` is the table that has these costs.
+    """
     from pyarrow import compute as pc
 
     name = pc.coalesce(replays["policy"], replays["strategy"])
@@ -196,7 +207,11 @@ def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
 
 
 def _select_listed(rebalances: pa.Table, max_rebalances: int) -> list[dict[str, Any]]:
-    """Select the rebalances that the page lists: the newest ones, and those with most downtime."""
+    """Select the rebalances that the report page lists: the newest ones, and those with most
+    downtime.
+
+    Return them as dicts in order of time. ``max_rebalances`` limits the newest ones.
+    """
     rows: list[dict[str, Any]] = rebalances.to_pylist()
     newest = max(0, len(rows) - max_rebalances)
     some = {*_find_worst(rows[:newest]), *range(newest, len(rows))} if newest else range(len(rows))
@@ -204,7 +219,10 @@ def _select_listed(rebalances: pa.Table, max_rebalances: int) -> list[dict[str, 
 
 
 def _find_worst(rebalances: Sequence[dict[str, Any]]) -> list[int]:
-    """Return the row numbers of the few rebalances in ``rebalances`` with the largest downtime."""
+    """Return the positions of the few rebalances with the largest downtime in a list, worst first.
+
+    Rebalances without known downtime are ordered by the number of partitions that they moved.
+    """
     # Rebalances without known downtime are ordered by the number of partitions that they moved.
     some = [
         i
@@ -218,8 +236,9 @@ def _find_worst(rebalances: Sequence[dict[str, Any]]) -> list[int]:
 
 
 def _downtime_sort_key(row: Mapping[str, Any]) -> float | None:
-    """Return the downtime in a rebalance's row as sort key: the estimate, or else the
-    upper bound.
+    """Return the downtime of a rebalance as a sort key: its best estimate, or else its upper bound.
+
+    The result is None if neither is known.
     """
     found: float | None = row["high"] if row["best"] is None else row["best"]
     return found
@@ -228,10 +247,15 @@ def _downtime_sort_key(row: Mapping[str, Any]) -> float | None:
 def _simulated_downtimes(
     replays: pa.Table, rebalances: Sequence[Mapping[str, Any]]
 ) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Return the simulated downtime of each listed rebalance under several policies.
+    """Return the simulated downtime of each listed rebalance under each policy (protocol and
+    strategy).
 
-    The result is a dict from (group, incarnation, generation) to a dict from policy to costs.
-    ``replays`` has the costs, ``rebalances`` the listed rebalances.
+    The result is a dict from (group, incarnation, generation) to a dict from policy to a row with
+    the costs.
+
+    Args:
+        replays: the table of simulated rebalances.
+        rebalances: rows of the rebalances to look up.
     """
     # The costs of follow-up rebalances are added to those of the rebalance that they complete. Rows
     # of the simulation of each rebalance by itself are preferred to those of the cumulative one.
@@ -255,7 +279,11 @@ def _simulated_downtimes(
 
 
 def _find_gaps(rebalances: pa.Table) -> list[_Gap]:
-    """Return the largest gaps in a group's history (a table of rebalances), in order of time."""
+    """Return the largest gaps in a group's recorded history, in order of time.
+
+    A gap is a series of generations that are missing in the log. ``rebalances`` is the table of the
+    group's recorded rebalances.
+    """
     times, missing = rebalances["time_ms"].to_pylist(), rebalances["gap_before"].to_pylist()
     before: list[int | None] = [None, *times]
     found = [_Gap(a, b, n) for a, b, n in zip(before, times, missing, strict=False) if n]
@@ -269,7 +297,14 @@ def _time_span(
     gaps: Sequence[_Gap],
     cover: Mapping[str, Any],
 ) -> tuple[int, int]:
-    """Return the start and the end of a consumer group's timeline (ms)."""
+    """Return the times at which the timeline of a consumer group starts and ends (ms).
+
+    Args:
+        rebalances: rows of the rebalances that the page lists.
+        intervals: table of the times in which members owned partitions.
+        gaps: gaps in the recorded history.
+        cover: first and last time of the log.
+    """
     # If the log lacks generations before the first recorded one, the timeline begins up to a
     # quarter of its length earlier.
     begun = intervals["from_ms"].to_pylist()
@@ -280,9 +315,10 @@ def _time_span(
 
 
 def _history_span(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the start of a consumer group's history and the end of the log (ms).
+    """Return the time of a consumer group's first event and the end of the log (ms).
 
-    ``times`` are the times of its rebalances, ``cover`` has the times of the log.
+    ``times`` are the times of the group's events, ``cover`` has the times of the log. An end of the
+    log more than a year after the last event is ignored, because it shows a wrong clock.
     """
     # An end of the log more than a year after the group's last event is ignored: a wrong clock must
     # not stretch a timeline of an hour to fifty years.
@@ -294,9 +330,9 @@ def _history_span(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, 
 
 
 def _to_owned_intervals(table: pa.Table, last_ms: int) -> OwnedIntervals:
-    """Convert a group's ownership intervals from table ``ownership`` to arrays.
+    """Convert the rows that say when which member owned a partition from an Arrow table to arrays.
 
-    Intervals that still last at the end of the log end at ``last_ms``.
+    Intervals that have not ended get the end ``last_ms``, which is the end of the timeline.
     """
     # An owner is a member or, if it is static, its instance id, which survives restarts.
     pairs = list(zip(table["topic"].to_pylist(), table["partition"].to_pylist(), strict=True))
@@ -324,9 +360,10 @@ def _to_owned_intervals(table: pa.Table, last_ms: int) -> OwnedIntervals:
 
 
 def _to_unread_times(table: pa.Table, owned: OwnedIntervals) -> UnreadTimes:
-    """Convert the times in which partitions of a group had no consumer from a table to arrays.
+    """Convert the rows that say when partitions had no consumer from an Arrow table to arrays.
 
-    Partitions that no member ever owned are left out.
+    Partitions that no member ever owned are left out. ``owned`` has the owned intervals of the same
+    consumer group.
     """
     place = {pair: i for i, pair in enumerate(owned.partitions)}
     pairs = zip(table["topic"].to_pylist(), table["partition"].to_pylist(), strict=True)
@@ -358,9 +395,9 @@ def _downtime(row: Mapping[str, Any], unit: TimeUnit) -> str:
 
 
 def _rebalance_entry(row: Mapping[str, Any], unit: TimeUnit) -> dict[str, Any]:
-    """Convert one rebalance row to an entry of the page's list of rebalances.
+    """Convert the row of one rebalance to a dict for the list of rebalances on the report page.
 
-    ``unit`` is that of all downtimes in the list.
+    ``unit`` is the time unit that all downtimes in the list share, so that they can be compared.
     """
     return {
         "generation": row["generation"], "incarnation": row["incarnation"],
@@ -380,10 +417,16 @@ def _rounded(value: float | None) -> float | None:
 def _count_partition_changes(
     rows: Sequence[Mapping[str, Any]], times: Sequence[int], owned: OwnedIntervals, last_ms: int
 ) -> Iterator[dict[str, int]]:
-    """Yield each member's number of partitions before and after each listed rebalance.
+    """Yield how many partitions each member owned before and after each listed rebalance.
 
-    ``times`` are those of all rebalances of the group. An ownership interval that reaches
-    ``last_ms`` has not ended.
+    Members whose partitions did not change are left out. Each result also has the numbers of lost
+    and gained partitions.
+
+    Args:
+        rows: the listed rebalances.
+        times: times of all rebalances of the group, listed or not (ms).
+        owned: the intervals in which members owned partitions.
+        last_ms: end of the timeline; an interval that reaches it has not ended.
     """
     # The count after a rebalance is taken right before the next one, because members of a consumer
     # group take over their partitions one after the other. Members without a change are left out.
@@ -411,9 +454,11 @@ def _count_partition_changes(
 
 
 def _intervals_by_owner(owned: OwnedIntervals, last_ms: int) -> Iterator[tuple[_Ints, _Ints]]:
-    """Yield, for each member, the sorted times (ms) at which it began and ended to own partitions.
+    """Yield two sorted arrays for each member: when it began and when it ended to own a partition
+    (ms).
 
-    ``last_ms`` is the end of intervals that have not ended.
+    Adjacent intervals of the same partition are merged. An interval that reaches ``last_ms`` has
+    not ended; its end is the largest int64.
     """
     # Successive intervals with the same owner and partition are merged. An interval that has not
     # ended has the largest int64 as its end.
@@ -432,8 +477,11 @@ def _intervals_by_owner(owned: OwnedIntervals, last_ms: int) -> Iterator[tuple[_
 def _list_cheapest(
     policies: Mapping[str, Mapping[str, Any]], unit: TimeUnit
 ) -> list[dict[str, str]]:
-    """Return the protocols and strategies with the least simulated downtime for a rebalance, as
-    texts in the given unit.
+    """Return the few policies (protocol and strategy) with the least simulated downtime for a
+    rebalance.
+
+    Each result is a dict with the policy's name and its downtime as text in the given time unit.
+    ``policies`` is a dict from name to a row with the simulated costs.
     """
     done = [(n, r) for n, r in policies.items() if n != RECORDED and r["status"] == DONE]
     known = all(r["stopped_ps"] is not None for _, r in done)

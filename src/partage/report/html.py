@@ -55,11 +55,11 @@ Details = Iterable[tuple[GroupFigures, dict[str, Any]]]
 
 
 def publish_page(out: str | Path, page: Path, run: str | None = None) -> RunFigures:
-    """Read a published run and write its HTML page, including the details of each group.
+    """Read a published run and write its report as one HTML page, with the details of each group.
 
     Args:
-        out: the output folder of the run.
-        page: path of the page.
+        out: the output folder of `partage replay`.
+        page: path of the page to write.
         run: id of an earlier run; None for the newest.
 
     Returns:
@@ -77,7 +77,9 @@ def publish_page(out: str | Path, page: Path, run: str | None = None) -> RunFigu
 
 
 def write_page(run: RunFigures, path: Path, details: Details = ()) -> Path:
-    """Write the HTML page of a run; if that fails, no partial file is left.
+    """Write the HTML page of a run, and return its path.
+
+    The page is written to a temporary file first, so that a failure leaves no partial page.
 
     Args:
         run: the run to show.
@@ -99,9 +101,10 @@ def write_page(run: RunFigures, path: Path, details: Details = ()) -> Path:
 
 
 def render_run_page(run: RunFigures, details: Details = ()) -> str:
-    """Return the HTML page of a run as text.
+    """Return the report of a run as the text of an HTML page.
 
-    ``details`` are details of single groups.
+    ``details`` are the timelines and rebalances of single groups, from
+    `partage.report.group_details`; without them the page has only tables.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -159,7 +162,9 @@ def render_run_page(run: RunFigures, details: Details = ()) -> str:
 
 
 def write_template(name: str, path: Path, **values: Any) -> Path:
-    """Render the named template with the keyword arguments, and write the result to a file.
+    """Render a Jinja template of the report and write the result to a file.
+
+    ``name`` is the file name of the template; the keyword arguments are its variables.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -171,7 +176,11 @@ def write_template(name: str, path: Path, **values: Any) -> Path:
 
 
 def _details_json(run: RunFigures, details: Details) -> dict[str, Markup]:
-    """Return the details of the worst groups (timelines and rebalances) as JSON for the page."""
+    """Return the details of single groups (timelines and rebalances) as JSON for the page.
+
+    The result is a dict from the group's anchor on the page to its JSON. If all details together
+    are too large for a page, the groups with the least downtime are left out.
+    """
     # The keys are the groups' anchors on the page. Groups with the largest downtime come first;
     # groups beyond a maximum total size are left out.
     found: dict[str, Markup] = {}
@@ -186,7 +195,10 @@ def _details_json(run: RunFigures, details: Details) -> dict[str, Markup]:
 
 
 def _shorten_document(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a shortened copy of the report's JSON document, which the page offers for download."""
+    """Return a shortened copy of the report's JSON document, which the page offers for download.
+
+    It has only the first groups, without data that would make the page too large.
+    """
     # It has only the first groups, without the parts that the page shows anyway.
     groups = document["groups"]
     out = {"advice", "policies_per_rebalance"}
@@ -207,7 +219,9 @@ def _vendor(name: str) -> str:
 
 @cache
 def create_jinja_environment() -> Environment:
-    """Return the Jinja environment of the pages: values are escaped, unknown names raise an error.
+    """Create the Jinja environment for the HTML pages, with the report's own filters.
+
+    Values are escaped, and unknown variables raise an error. The environment is created once.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -249,10 +263,10 @@ def _finalized(value: Any) -> Any:
 
 
 def _to_script_json(value: Any) -> Markup:
-    """Return a value as JSON that is safe inside an HTML script element.
+    """Return a value as JSON that is safe to embed in an HTML script element.
 
-    The JSON can neither end the element nor open a comment. Control and bidirectional characters
-    are escaped, so the parsed value stays the same.
+    The characters ``<``, ``>`` and ``&`` are escaped, so that no text can end the element. Control
+    characters are escaped too. The script reads the same value as without escapes.
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     text = escape_document_text(text, in_json=True)
@@ -262,7 +276,7 @@ def _to_script_json(value: Any) -> Markup:
 
 
 def _raw_script(text: str) -> Markup:
-    """Return one of Partage's own scripts as markup, which the template inserts without escaping.
+    """Mark a script that is part of Partage as safe, so that Jinja inserts it without escaping.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -274,7 +288,9 @@ def _raw_script(text: str) -> Markup:
 
 
 def _as_markup(text: str) -> Markup:
-    """Mark text as safe HTML, so that Jinja does not escape it.
+    """Mark text as safe HTML, so that Jinja does not escape it again.
+
+    The caller must have made it safe.
 
     Raises:
         MissingExtraError: jinja2, which brings markupsafe along, is not installed.
@@ -296,8 +312,9 @@ def _when(ms: int | None) -> str:
 
 
 def _bar_percent(part: float, whole: float) -> float:
-    """Return the length of a chart bar in percent of the longest bar.
+    """Return the length of a bar in a chart, in percent of the longest bar.
 
-    ``part`` is the bar's value, ``whole`` the value of the longest bar.
+    ``part`` is the bar's value, ``whole`` the value of the longest bar. The result is limited to 0
+    to 100.
     """
     return round(min(max(100 * part / whole, 0), 100), 2) if whole else 0

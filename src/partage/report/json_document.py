@@ -39,7 +39,11 @@ FORMAT, VERSION = "partage-report", 2
 
 
 def json_document(run: RunFigures) -> dict[str, Any]:
-    """Return the report of a run as a dict that JSON can represent."""
+    """Return the report of a run as a dict that can be written as JSON.
+
+    It has the same figures, texts and recommendations as the HTML page; docs/report.md lists its
+    fields.
+    """
     saved, helped = total_savings(run)
     unit = groups_unit(run.groups)
     return {
@@ -167,7 +171,11 @@ def _group(group: GroupFigures, unit: messages.TimeUnit) -> dict[str, Any]:
 
 
 def _group_texts(group: GroupFigures, unit: messages.TimeUnit) -> dict[str, str]:
-    """Return the texts of a group's row in the table of worst groups, as on page and terminal."""
+    """Return the texts of a group's row in the report's table of groups, by field name.
+
+    They are the same texts as on the HTML page and the terminal, such as its downtime and main
+    cause. ``unit`` is the time unit of the whole table.
+    """
     row = group_row(group, unit)
     return {
         "downtime": row.downtime.text, "unread": row.share.text,

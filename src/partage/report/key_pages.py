@@ -83,7 +83,15 @@ def _keys_lead(found: Mapping[str, Any]) -> str:
 def _build_bars(
     load: Mapping[str, Any], records: Sequence[tuple[int, int]]
 ) -> list[dict[str, Any]]:
-    """Return the bars of a chart with the number of records in each partition of a topic."""
+    """Return the bars of a chart that shows how many records each partition of a topic has.
+
+    A bar is a dict with its height in percent of the fullest partition, and a label. If there are
+    too many partitions, each bar shows the fullest of several.
+
+    Args:
+        load: the topic's partition count and its largest number of records in a partition.
+        records: pairs (partition, number of records).
+    """
     # Heights are percentages of the fullest partition. If a topic has more partitions than the
     # chart has bars, each bar shows the fullest of several partitions.
     partitions = load["partitions"]
@@ -103,7 +111,10 @@ def _build_bars(
 
 
 def _find_worst_hours(hours: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return, for each partition count, the hour in which one partition got the most records."""
+    """Return the hours in which one partition got the most records, a few for each partition count.
+
+    ``hours`` has one dict for each hour and simulated partition count of the topic.
+    """
     found: list[Mapping[str, Any]] = []
     for count in dict.fromkeys(h["partitions"] for h in hours):
         of_count = [h for h in hours if h["partitions"] == count]
@@ -112,7 +123,13 @@ def _find_worst_hours(hours: Sequence[Mapping[str, Any]]) -> list[Mapping[str, A
 
 
 class TopicText(NamedTuple):
-    """Texts about one topic on the audit page: its partitioners, the confidence, and findings."""
+    """Texts about one topic on the page of `partage audit`.
+
+    Attributes:
+        writers: the partitioners that wrote its records.
+        by_chance: how likely this result is by chance.
+        findings: problems and notes, one sentence each.
+    """
 
     writers: str
     by_chance: str
@@ -170,9 +187,10 @@ def _audit_headline(found: Mapping[str, Any]) -> str:
 
 
 def _topic_data(topic: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data of one topic for the audit page, with a time bar for each partitioner.
+    """Prepare one topic for the audit page: add a time bar for each client that wrote to it.
 
-    ``left`` and ``width`` of a bar are percentages of the time from the first to the last record.
+    The bar's ``left`` and ``width`` are percentages of the time from the topic's first to its last
+    record.
     """
     times = [t for w in topic["writers"] for t in (w["first_ms"], w["last_ms"])]
     first, last = min(times, default=0), max(times, default=0)

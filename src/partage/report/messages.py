@@ -21,7 +21,10 @@ _HARD = "\N{NO-BREAK SPACE}"
 
 
 class CauseText(NamedTuple):
-    """Texts for a kind of rebalance cause: a label, and a clause that can follow "because"."""
+    """Texts for one kind of rebalance cause: a label, and a clause that can follow "because".
+
+    For example, ``leave`` has the label "leave" and the clause "a member left".
+    """
 
     label: str
     clause: str
@@ -109,7 +112,7 @@ GLOSSARY: dict[str, Term] = {
 
 
 def cause_label(kind: str) -> str:
-    """Return the name of a kind of rebalance cause that page, terminal and Python show.
+    """Return the short name of a kind of rebalance cause, as the report shows it.
 
     >>> cause_label("expiry"), cause_label("leave")
     ('session timeout', 'leave')
@@ -147,9 +150,9 @@ def plural(value: int, singular: str, plural_form: str | None = None) -> str:
 
 
 def percent(part: float, total: float) -> str:
-    r"""Format a share in percent; the text is 100 % or 0 % only if it is exactly all or none.
+    r"""Format ``part`` as a percentage of ``total``, such as ``99.6 %``.
 
-    ``part`` is a part of the number ``total``.
+    The text is 100 % or 0 % only if it is exactly all or none. It is ``-`` if the total is 0.
 
     >>> percent(477, 479), percent(9999, 10000), percent(0, 7), percent(1, 0)
     ('99.6\xa0%', '99.9\xa0%', '0\xa0%', '-')
@@ -162,7 +165,7 @@ def percent(part: float, total: float) -> str:
 
 
 def digits(value: float) -> str:
-    """Format a value with one decimal place, or with two significant digits if it is below 1.
+    """Format a number with one decimal place, or with two significant digits if it is below 1.
 
     >>> digits(1234.56), digits(0.0423), digits(0)
     ('1,234.6', '0.042', '0')
@@ -173,7 +176,7 @@ def digits(value: float) -> str:
 
 
 def share_text(value: float) -> str:
-    r"""Format a value from 0 to 1 in percent, with two significant digits if it is below 1 %.
+    r"""Format a fraction from 0 to 1 in percent, with two significant digits if it is below 1 %.
 
     >>> share_text(0.00042), share_text(0.1234), share_text(0)
     ('0.042\xa0%', '12.3\xa0%', '0\xa0%')
@@ -182,7 +185,7 @@ def share_text(value: float) -> str:
 
 
 def share(low: tuple[float, float], high: tuple[float, float]) -> str:
-    r"""Format a percentage with its uncertainty, such as ``10 % to 30 %``.
+    r"""Format a percentage whose part and whole are uncertain, such as ``10 % to 30 %``.
 
     Args:
         low: lower bounds of the part and the whole.
@@ -229,7 +232,7 @@ def short_name(value: str) -> str:
 
 
 class TimeUnit(NamedTuple):
-    """Unit of times of partitions, such as partition-minutes.
+    """Unit of downtime, such as partition-minutes: one partition without a consumer for a minute.
 
     Attributes:
         seconds: partition-seconds per unit.
@@ -247,12 +250,9 @@ class TimeUnit(NamedTuple):
 
 
 def common_unit(times: Iterable[float | None]) -> TimeUnit:
-    """Return the unit that fits the largest of several times of partitions.
+    """Choose one unit for several downtimes, so that a table column can be compared at a glance.
 
-    The values of a table column or chart have one unit, so that they can be compared.
-
-    Args:
-        times: partition-seconds; None for unknown times.
+    It suits the largest of ``times``, which are partition-seconds, or None where they are unknown.
 
     >>> common_unit([3, 600, None]).brief, common_unit([]).brief
     ('min', 's')
@@ -263,12 +263,10 @@ def common_unit(times: Iterable[float | None]) -> TimeUnit:
 def format_range(
     bounds: FigureRange | None, *, short: bool = False, unit: TimeUnit | None = None
 ) -> str:
-    r"""Format lower and upper bounds in partition-seconds, in the unit that suits the upper bound.
+    r"""Format the bounds of a downtime, such as ``20 to 90 partition-seconds``.
 
-    Args:
-        bounds: the bounds.
-        short: whether units are abbreviated.
-        unit: unit of the table column or chart; None for the one that suits the upper bound.
+    ``short`` abbreviates the unit. ``unit`` is the unit of the table column; None chooses one that
+    suits the upper bound.
 
     >>> format_range(FigureRange(20, 90)), format_range(FigureRange(0, 0)), format_range(None)
     ('20 to 90\xa0partition-seconds', 'none', 'unknown')
@@ -296,13 +294,11 @@ def format_estimate(
     single: float | None = None,
     unit: TimeUnit | None = None,
 ) -> str:
-    r"""Return estimated partition-seconds as text: the best estimate with its 80 % interval.
+    r"""Format an estimated downtime with its interval, such as ``2.4 partition-hours (1.9 to 3)``.
 
-    Args:
-        estimate: the estimate.
-        short: whether units are abbreviated.
-        single: a value without an interval, used if there is no estimate.
-        unit: unit of the table column or chart; None for the one that suits the estimate.
+    The interval contains 80 % of cases. ``short`` abbreviates the unit. ``single`` is a value
+    without an interval, used if there is no estimate. ``unit`` is the unit of the table column;
+    None chooses one that suits the estimate.
 
     >>> format_estimate(Estimate(8_640, 6_840, 10_800))
     '2.4\xa0partition-hours (1.9 to 3)'
@@ -336,13 +332,10 @@ def downtime_text(
     short: bool = False,
     unit: TimeUnit | None = None,
 ) -> str:
-    """Return a downtime as text: its estimate, or its bounds if there is no estimate.
+    """Format a downtime as text: its estimate, or its bounds if there is no estimate.
 
-    Args:
-        bounds: its bounds.
-        estimate: its best estimate with an interval.
-        short: whether units are abbreviated.
-        unit: unit of the table column or chart; None for the one that suits the downtime.
+    ``short`` abbreviates the unit. ``unit`` is the unit of the table column; None chooses one that
+    suits the downtime.
     """
     if estimate is not None:
         return format_estimate(estimate, short=short, unit=unit)
@@ -350,7 +343,7 @@ def downtime_text(
 
 
 def _choose_unit(partition_seconds: float) -> TimeUnit:
-    """Return the unit in which to show a time of ``partition_seconds`` partition-seconds."""
+    """Return the unit that suits a downtime: partition-seconds, -minutes or -hours."""
     if partition_seconds < 120:
         return TimeUnit(1, "seconds", "s")
     if partition_seconds < 7_200:
@@ -379,7 +372,7 @@ RECORD_MORE = (
 
 
 def run_headline(run: RunFigures) -> str:
-    """Return a run's headline, which states the time in which partitions had no consumer."""
+    """Return the headline of a run's report: how long rebalances left partitions unread."""
     if not run.groups_with_rebalances:
         return "No group rebalanced in this log."
     known = run.rebalance_count
@@ -418,10 +411,10 @@ def _unread_sentence(run: RunFigures, estimate: Estimate) -> str:
 
 
 def reliability_sentences(run: RunFigures) -> str:
-    """Return sentences on the reliability of a run's numbers.
+    """Return sentences that tell the reader how reliable a run's numbers are.
 
-    They state the coverage of the log, the number of recorded assignments that Partage reproduces,
-    and the meaning of the intervals.
+    They state how complete the log is, how many recorded assignments Partage reproduces, and what
+    the intervals mean.
     """
     known = run.rebalance_count
     parts = [f"The log has {percent(run.in_log, known)} of {plural(known, 'known rebalance')}."]
@@ -476,9 +469,10 @@ def opening_sentences(
 
 
 def _changes_sentence(saved: Estimate | None, helped: int, changed: int) -> str:
-    """Return a sentence on the number of groups with a recommended change, and what it saves.
+    """Return a sentence on how many groups have a recommended change, and how much they would save.
 
-    ``helped`` groups save downtime in the simulation, ``saved`` in total.
+    ``changed`` groups have one; in ``helped`` of them the simulation shows a saving, ``saved`` in
+    total.
     """
     begin = f"{plural(changed, 'group has', 'groups have')} a recommended change"
     if saved is None:
@@ -495,7 +489,10 @@ _MOST_NAMED = 3
 
 
 def _distribution_sentence(run: RunFigures, begin: str) -> str:
-    """Return a sentence that names the few consumer groups with half of all downtime."""
+    """Return a sentence that names the few consumer groups with half of all downtime.
+
+    It follows the sentence ``begin``.
+    """
     found = [
         (g.name, g.downtime_estimate.best)
         for g in run.groups
@@ -569,7 +566,7 @@ def _main_cause_sentence(run: RunFigures) -> str:
 
 
 def _policy_with_fewest_moves(run: RunFigures) -> PolicyFigures | None:
-    """Return the simulated policy with the fewest moves and no more idle members."""
+    """Return the simulated policy that moves the fewest partitions, without more idle members."""
     fit = [
         f
         for f in run.figures.values()
@@ -579,7 +576,10 @@ def _policy_with_fewest_moves(run: RunFigures) -> PolicyFigures | None:
 
 
 def simulated_note(run: RunFigures) -> str:
-    """Return why a run simulated fewer rebalances than recorded; "" if it simulated none."""
+    """Return a note on how many of the recorded rebalances were simulated, and why not all.
+
+    The note is empty if none was simulated.
+    """
     simulated = run.recorded_figures.happened
     if not simulated:
         return ""
@@ -596,7 +596,7 @@ def simulated_note(run: RunFigures) -> str:
 
 
 def limit_notes(run: RunFigures) -> list[str]:
-    """Return notes for the user about the limits of a run's results, such as missing records."""
+    """Return notes on what limits a run's results, such as missing or damaged records."""
     cover = run.summary.get("coverage", {})
     found = [*_failed_groups_note(run), *_selection_note(run)]
     missing = cover.get("missing_before", 0) + cover.get("missing_within", 0)
@@ -677,7 +677,7 @@ def _failed_groups_note(run: RunFigures) -> list[str]:
 
 
 def _selection_note(run: RunFigures) -> list[str]:
-    """Return a note on the groups and times that the user selected; "" without a selection."""
+    """Return a note on the groups and times that the user selected, as a list; empty if none."""
     selected = run.summary.get("selection") or {}
     parts = [f"groups {', '.join(selected['groups'])}"] if selected.get("groups") else []
     for preposition, limit in (("from", selected.get("from_ms")), ("to", selected.get("to_ms"))):

@@ -27,7 +27,10 @@ _COLUMNS = [
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """An owner of a partition at one point in time; in share groups a partition has several."""
+    """The owner of one partition at one point in time, with its ownership interval and client.
+
+    Partitions of share groups have several owners at the same time.
+    """
 
     group: str
     topic: str
@@ -43,15 +46,15 @@ class Owner:
 
     @property
     def stable_identity(self) -> str:
-        """The owner's identity across restarts: a static member's instance id, else the
-        member id.
+        """The owner's identity across restarts: the instance id of a static member, else the member
+        id.
         """
         return self.member if self.instance is None else self.instance
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """Partitions of one topic that a member of a consumer group owned at one point in time."""
+    """The partitions of one topic that one group member owned at one point in time."""
 
     group: str
     topic: str
@@ -66,9 +69,10 @@ class Holding:
 
     @property
     def member_label(self) -> str:
-        """A readable name of the member: instance id or client id, host, and member id.
+        """A readable name of the member, such as ``orders-1 /10.0.0.7 (orders-1-c0ffee)``.
 
-        Member ids of Java clients begin with the client id, which is then not repeated.
+        It has the instance id or client id, the host, and the member id. Member ids of Java clients
+        begin with the client id, which is then not repeated.
         """
         name = self.instance or self.client_id
         if name is None:
@@ -81,10 +85,11 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class HistoryGap:
-    """Gap in a group's recorded history, during which the owners of partitions are unknown.
+    """A gap in a consumer group's recorded history, during which its partitions' owners are
+    unknown.
 
-    The log does not have the generations of this time. ``from_ms`` and ``from_generation`` are None
-    before the group's first record.
+    The log lacks the generations of this time, for example because of compaction. ``from_ms`` and
+    ``from_generation`` are None before the group's first record.
     """
 
     group: str
@@ -98,7 +103,7 @@ class HistoryGap:
 def gaps_at(
     run: PublishedRun, time_ms: int, *, groups: Collection[str] | None = None
 ) -> list[HistoryGap]:
-    """Return the gaps in groups' recorded histories that contain a time (ms since 1970).
+    """Return the gaps in consumer groups' recorded histories at a point in time (ms since 1970).
 
     The owners of a group's partitions are unknown during such a gap. ``groups`` limits the result
     to some groups.
@@ -133,10 +138,10 @@ def owners_at(
     topic: str | None = None,
     groups: Collection[str] | None = None,
 ) -> list[Owner]:
-    """Return the owners of each partition at a time in a run, by group, topic and partition.
+    """Return the owners of each partition at a point in time, sorted by group, topic and partition.
 
-    ``time_ms`` is in milliseconds since 1970. An ownership interval includes its start and excludes
-    its end: at the time of a rebalance's record, the new owner owns the partition. ``topic`` and
+    ``time_ms`` is in milliseconds since 1970. At the time of a rebalance, the new owner is
+    returned: an ownership interval includes its start and excludes its end. ``topic`` and
     ``groups`` limit the result.
 
     Raises:
@@ -163,9 +168,9 @@ def owners_at(
 
 
 def _look_up_clients(run: PublishedRun, members: set[str]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Look up the client id and host of group members in a run's table.
+    """Look up the client id and the host of group members in the tables of a run.
 
-    Return a dict from (group, member id) to client id and host.
+    The result is a dict from (group, member id) to a dict with ``client_id`` and ``client_host``.
     """
     from pyarrow import compute as pc
 
@@ -187,10 +192,13 @@ _TEXTS = frozenset({"group", "topic", "member", "instance", "role", "client_id",
 def _read_rows(
     run: PublishedRun, name: str, columns: Sequence[str], where: Any = None
 ) -> list[dict[str, Any]]:
-    """Read rows of a published table, and check that its columns have the expected types.
+    """Read rows of a published table as dicts, and check that its columns have the expected types.
 
-    ``where`` is a filter expression of pyarrow. A column that is missing or has wrong values
-    raises `InvalidCaptureError`, a missing pyarrow `MissingExtraError`.
+    ``where`` is a filter expression of pyarrow; None reads all rows.
+
+    Raises:
+        InvalidCaptureError: a column is missing or has wrong values.
+        MissingExtraError: pyarrow is not installed.
     """
     import pyarrow as pa
 
@@ -214,9 +222,10 @@ def _read_rows(
 
 
 def group_by_member(owners: Iterable[Owner]) -> Iterator[Holding]:
-    """Combine owners of single partitions to one entry for each member and topic.
+    """Group partition owners by member, so that each member has one entry per topic.
 
-    An entry has the sorted partitions that the member owns.
+    An entry has the sorted partitions that the member owns, and the time since which it owns the
+    newest of them.
     """
     found: dict[tuple[str, str, str, str], list[Owner]] = {}
     for one in owners:

@@ -41,7 +41,8 @@ UNREAD, REBALANCES, MOVED, CAUSE = "unread", "rebalances", "moved", "cause "
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Rate per hour of a metric of a consumer group, such as rebalances, with its uncertainty.
+    """Rate per hour of one metric of a consumer group, such as its rebalances, with its
+    uncertainty.
 
     An episode is a rebalance with its follow-ups, or all rebalances of one storm. Episodes are
     independent of each other; the rebalances of one episode are not.
@@ -78,7 +79,8 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class GroupRates:
-    """The hourly rates of one group: time without a consumer, moves, rebalances by cause.
+    """The rates per hour of one consumer group, such as rebalances, moves and time without a
+    consumer.
 
     Attributes:
         group: the group's metrics in the report.
@@ -104,8 +106,9 @@ class GroupRates:
         return self.coverage >= MIN_COVERAGE and self.group.status != FAILED
 
     def hourly_rate(self, metric: str) -> Rate | None:
-        """Return the hourly rate of a metric (``metric``) such as `REBALANCES`; None if it is
-        unknown.
+        """Return the rate per hour of one metric, such as `REBALANCES`; None if it is unknown.
+
+        For a cause that did not occur, the rate is 0 if the number of rebalances is known.
         """
         found = self.rates.get(metric)
         if found is None and metric.startswith(CAUSE) and REBALANCES in self.rates:
@@ -128,7 +131,9 @@ class GroupRates:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A published run with the rates of its groups, for comparisons and limits.
+    """A published run of `partage replay`, with the hourly rates of its consumer groups.
+
+    Two recordings can be compared with each other, or one with limits.
 
     Attributes:
         folder: output folder.
@@ -188,10 +193,10 @@ def _rebalances(folder: PublishedRun) -> pa.Table:
 
 
 def _with_episodes(rebalances: pa.Table) -> pa.Table:
-    """Add columns with the kind of cause and the episode of each rebalance.
+    """Add two columns to a table of rebalances: the kind of cause, and the number of the episode.
 
-    An episode is a rebalance with its follow-ups, or a rebalance storm (rebalances in quick
-    succession).
+    An episode is a rebalance with its follow-ups, or a whole rebalance storm (rebalances in quick
+    succession). Rebalances of one episode are not independent of each other.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -210,9 +215,10 @@ def _with_episodes(rebalances: pa.Table) -> pa.Table:
 
 
 def _recorded_costs(folder: PublishedRun) -> pa.Table:
-    """Return a table of the downtime and the number of moved partitions of each recorded rebalance.
+    """Return the downtime and the number of moved partitions of each recorded rebalance, as a
+    table.
 
-    Downtime is the time in which partitions have no consumer. ``folder`` is the output folder.
+    Downtime is the time in which partitions have no consumer. ``folder`` is the published run.
     """
     from pyarrow import compute as pc
 
@@ -227,10 +233,14 @@ def _recorded_costs(folder: PublishedRun) -> pa.Table:
 
 
 def _sums_by_group(rebalances: pa.Table, recorded: pa.Table) -> dict[str, dict[str, Rate]]:
-    """Add up downtime, moved partitions and rebalances of each consumer group.
+    """Add up the downtime, moved partitions and rebalances of each consumer group.
 
-    The result is a dict from group to a dict from metric to sum. Rebalances are also counted by
-    cause.
+    The result is a dict from group to a dict from metric to its sum. Rebalances are also counted by
+    kind of cause. The first rebalance of a group is left out.
+
+    Args:
+        rebalances: table of rebalances, with columns for cause and episode.
+        recorded: table with the costs of each rebalance.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -256,11 +266,16 @@ def _sums_by_group(rebalances: pa.Table, recorded: pa.Table) -> dict[str, dict[s
 def _sum_by_episode(
     table: pa.Table, metric_column: str, further_columns: Iterable[str] = ()
 ) -> list[dict[str, Any]]:
-    """Add up a metric for each consumer group, with the values that its variance needs.
+    """Add up a metric for each consumer group, together with the numbers that its variance needs.
 
-    An episode is a rebalance with its follow-ups, or a rebalance storm. The result has columns
-    ``total`` (sum), ``squares`` (sum over episodes of their squared sums) and ``episodes`` (number
+    An episode is a rebalance with its follow-ups, or a rebalance storm. The result has one dict per
+    group: ``total`` (sum), ``squares`` (sum of the squared episode sums) and ``episodes`` (number
     of episodes with a sum above 0).
+
+    Args:
+        table: rows with the columns ``group`` and ``episode``.
+        metric_column: name of the column to add up.
+        further_columns: columns by which the sums are also split, such as the cause.
     """
     from pyarrow import compute as pc
 
@@ -284,8 +299,9 @@ def _rate(row: Mapping[str, Any]) -> Rate:
 def _count_generations(rebalances: pa.Table) -> tuple[dict[str, int], dict[str, int]]:
     """Count the generations of each consumer group that the log lacks, and those that it has.
 
-    Return two dicts from group to number: missing generations since the first recorded one, and
-    recorded generations. ``rebalances`` is a table with generation numbers.
+    Both results are a dict from group to number. Missing generations are counted only after the
+    first recorded one. ``rebalances`` is a table in log order with the number of generations that
+    are missing before each.
     """
     groups = rebalances["group"].to_pylist()
     within: dict[str, int] = {}
@@ -299,9 +315,13 @@ def _count_generations(rebalances: pa.Table) -> tuple[dict[str, int], dict[str, 
 def _group_rates(
     group: GroupFigures, sums: Mapping[str, Rate], missing: int, recorded: int
 ) -> GroupRates:
-    """Compute a consumer group's rates per hour, such as rebalances per hour, from its sums.
+    """Compute a consumer group's rates per hour from its sums, such as rebalances per hour.
 
-    ``missing`` generations after the first recorded one are not in the log, ``recorded`` ones are.
+    Args:
+        group: the group, with the time for which the log covers it.
+        sums: dict from metric to its sum.
+        missing: number of generations that the log lacks after the first recorded one.
+        recorded: number of generations in the log.
     """
     coverage = recorded / (recorded + missing) if recorded else 1.0
     hours = group.span_ms / _HOUR_MS
@@ -317,10 +337,10 @@ def _group_rates(
 
 
 def _unread_rate(group: GroupFigures, rate: Rate) -> Rate:
-    """Return a group's downtime (partition-seconds) per hour in which its partitions were
-    assigned.
+    """Return a consumer group's downtime per hour in which its partitions were assigned.
 
-    The result has the interval of the estimate.
+    Downtime is the time in which partitions have no consumer, in partition-seconds. The result has
+    the estimate's interval.
     """
     interval: Estimate | None = group.recorded_figures.stopped_estimate
     # The report calls zero unknown if generations are missing before the recording.

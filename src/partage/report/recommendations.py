@@ -41,7 +41,7 @@ _NONE = "no measurable difference"
 
 
 class RecommendedSetting(NamedTuple):
-    """A client setting of a group's members: its name, present value and Kafka's default.
+    """A client setting that a recommendation concerns: its name, present value and Kafka's default.
 
     Attributes:
         name: name as the client library spells it.
@@ -55,7 +55,7 @@ class RecommendedSetting(NamedTuple):
 
     @property
     def setting_text(self) -> str:
-        """Name and value of the client setting, with Kafka's default if that differs.
+        """The setting as text: its name, its value, and Kafka's default.
 
         >>> RecommendedSetting("session.timeout.ms", "6000", "45000").setting_text
         'session.timeout.ms: 6000 (default 45000)'
@@ -68,7 +68,7 @@ class RecommendedSetting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """A recommended change to one group, with its expected gain, its risk and how to roll it out.
+    """A recommended change to one consumer group, with its expected gain, its risk and its rollout.
 
     Attributes:
         advice: the change, its evidence and its configuration lines.
@@ -91,11 +91,15 @@ class Recommendation:
 
     @property
     def gain_text(self) -> str:
-        """Expected gain as text, in the unit that suits it."""
+        """Expected gain as text, in the time unit that suits its size, such as ``2 p·h (1–3)``."""
         return self.gain_in(None)
 
     def gain_in(self, unit: TimeUnit | None) -> str:
-        """Return the expected gain as text, in the unit of a table column."""
+        """Return the expected gain as text in the given time unit, which a table column has in
+        common.
+
+        None selects the unit that suits the gain.
+        """
         if self.advice.saves is not None:
             return format_estimate(self.advice.saves, short=True, unit=unit)
         if not self.gain_ps:
@@ -119,17 +123,21 @@ def recommendations_for(group: GroupFigures) -> tuple[Recommendation, ...]:
 
 
 def count_changed_groups(groups: Iterable[GroupFigures]) -> int:
-    """Return the number of groups with a recommended change."""
+    """Return the number of groups for which the report recommends a change.
+
+    A recommendation to keep the present strategy does not count.
+    """
     return sum(
         any(one.advice.rule != "as-it-is" for one in recommendations_for(group)) for group in groups
     )
 
 
 def _is_measurable(group: GroupFigures, one: Recommendation) -> bool:
-    """Return whether the gain of a recommended change is not known to be within the error.
+    """Return whether the gain of a recommended change is large enough to be recommended.
 
-    Simulated gains exclude zero already (`partage.report.advice.best_policy`). A gain that the log
-    suggests must be larger than the simulation's error, and worth a change. An unknown gain counts.
+    A simulated gain always is, because its interval excludes zero. A gain that was estimated from
+    the log must exceed the simulation's error and 1 % of the downtime. An unknown gain counts
+    unless the change has costs.
     """
     if one.advice.saves is not None:
         return True
@@ -140,11 +148,10 @@ def _is_measurable(group: GroupFigures, one: Recommendation) -> bool:
 
 
 def combined_gain(group: GroupFigures) -> float | None:
-    """Return the downtime (partition-seconds) that all recommended changes of a group save
-    together.
+    """Return the downtime that a group saves if it adopts all of its recommended changes.
 
-    Relative savings multiply: each change saves its share of the downtime that the others leave.
-    Return None if no gain is known.
+    The result is in partition-seconds; None if no gain is known. Relative savings multiply: each
+    change saves its share of the downtime that the others leave.
     """
     whole, left = _recorded_downtime(group), 1.0
     for one in recommendations_for(group):
@@ -153,7 +160,10 @@ def combined_gain(group: GroupFigures) -> float | None:
 
 
 def _recorded_downtime(group: GroupFigures) -> float:
-    """Return the time in which a group's partitions had no consumer, in partition-seconds."""
+    """Return the total time in which a group's partitions had no consumer, in partition-seconds.
+
+    It is the best estimate, else the upper bound, else 0.
+    """
     # This is the estimate, else the upper bound, else 0.
     return (
         group.downtime_estimate.best
@@ -180,9 +190,10 @@ def _recommendation(group: GroupFigures, advice: Advice) -> Recommendation:
 
 
 def _format_gain(group: GroupFigures, advice: Advice) -> tuple[float, str]:
-    """Return the downtime that a recommended change would save a group, and what it consists of.
+    """Return the expected gain of an advice in partition-seconds, and a text about where it comes
+    from.
 
-    The downtime is in partition-seconds; 0 if it is unknown.
+    The gain is 0 if it is unknown; the text then says so.
     """
     if advice.rule == "as-it-is":
         return 0.0, _NONE
@@ -205,9 +216,11 @@ def _affected_cause(group: GroupFigures, advice: Advice) -> CauseShare | None:
 
 
 def _mean_gain(group: GroupFigures, advice: Advice) -> float | None:
-    """Return the mean downtime of the rebalances that a change avoids, less what it costs.
+    """Estimate the downtime that an advice would save from the mean downtime of the rebalances it
+    avoids.
 
-    The result is in partition-seconds; None if the downtime of these rebalances is unknown.
+    Downtime that the change would add is subtracted. The result is in partition-seconds; None if
+    the downtime of these rebalances is unknown.
     """
     one = _affected_cause(group, advice)
     if one is None or not one.rebalances or not one.timed or group.downtime_estimate is None:
@@ -241,7 +254,11 @@ def _verify(group: GroupFigures, advice: Advice) -> str:
 
 
 def present_settings(group: GroupFigures) -> tuple[RecommendedSetting, ...]:
-    """Return the client settings of a group's members, as far as the log shows them."""
+    """Return the present client settings of a group's members, with Kafka's defaults.
+
+    A setting that no record shows has the value ``not in the log``. The result is empty for share
+    groups and Streams groups.
+    """
     traits = group.traits
     if traits.protocol not in {"classic", "consumer"} or not group.last_strategy:
         return ()
@@ -287,8 +304,11 @@ _ROLLING = "One rolling restart."
 
 
 def _deployment_of_advice(group: GroupFigures, advice: Advice) -> tuple[frozenset[str], str, str]:
-    """Return the present settings, the risk and the rollout steps of an advised change to
-    a group.
+    """Return how to deploy an advised change: the affected settings, the risk and the rollout
+    steps.
+
+    The settings are names as the group's client library spells them. Risk and rollout are texts for
+    the report.
     """
     family = client_family(group.clients)
     names, risk, rollout = _DEPLOYMENTS.get(advice.rule, ((), "", ""))

@@ -71,9 +71,10 @@ def _shown(kind: str, value: float) -> str:
 
 
 def _format_location(move: Mapping[str, Any], side: str) -> str:
-    """Return the source or the target of a replica move as text: broker and log directory.
+    """Return the source or the target of a replica move as text: the broker and its log directory.
 
-    ``side`` is ``from`` for the source, ``to`` for the target.
+    ``move`` is one move of the JSON document. ``side`` is ``from`` for the source and ``to`` for
+    the target. The result is empty if there is none.
     """
     if move[side] is None:
         return ""
@@ -110,7 +111,11 @@ def _lead(plan: Mapping[str, Any]) -> str:
 
 
 def _has_data_for(plan: Mapping[str, Any], metric: str) -> bool:
-    """Return whether a plan has the data that a metric needs, such as disk sizes and capacities."""
+    """Return whether a reassignment plan has the data that a metric needs, such as disk sizes.
+
+    ``plan`` is the JSON document of ``partage reassign``, ``metric`` a name in its figures. Metrics
+    without data are not shown.
+    """
     kind = metric.rpartition(" ")[2]
     if kind == "capacity":
         return bool(plan["figures"][metric])
@@ -135,7 +140,15 @@ def _figures(plan: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _build_chart(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return a bar chart of each broker's use of one resource, before and after a reassignment."""
+    """Return the data of a bar chart with each broker's use of one resource, before and after a
+    plan.
+
+    The chart also shows the balance band, which is the range of use that counts as balanced.
+
+    Args:
+        plan: JSON document of ``partage reassign``.
+        kind: the resource, such as ``bytes`` or ``replicas``.
+    """
     # The bars also show the balance band, the range of use that counts as balanced.
     rows = [
         (f"broker {row['id']}", str(row["id"]), row["rack"] or "",
@@ -146,8 +159,10 @@ def _build_chart(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _rack_bars(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the bars of charts that show each rack's use of resources in a plan, such as disk
-    space.
+    """Return the data of bar charts with each rack's use of resources, before and after a plan.
+
+    There is one chart per resource, such as disk space. Only racks with a balance band (the range
+    of use that counts as balanced) are shown.
     """
     # Only racks with a balance band (the range of use that counts as balanced) have bars.
     known = [row for row in plan["racks"] if "band" in row][:_MAX_BROKERS]
@@ -166,8 +181,10 @@ def _rack_bars(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _disk_bars(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the bars of a chart that shows the bytes in each broker's log directories in
-    a plan.
+    """Return the data of a bar chart with the bytes in each log directory, before and after a plan.
+
+    The chart counts replicas if sizes are unknown. ``plan`` is the JSON document of ``partage
+    reassign``.
     """
     # The unit is replicas if sizes are unknown.
     rows = [

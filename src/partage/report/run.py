@@ -25,8 +25,7 @@ MIN_COVERAGE = 0.9
 
 @dataclass(frozen=True)
 class PolicyFigures:
-    """Metrics of the simulation of one policy (protocol and strategy), or of the recorded
-    assignments.
+    """Metrics of one simulated policy (protocol and strategy), or of the recorded assignments.
 
     Each metric of `partage.tables.metrics.METRICS` is an attribute (``moved``, ``stopped``), summed
     over rebalances. The sums from which metrics are computed are attributes too (``stopped_low``).
@@ -50,7 +49,7 @@ class PolicyFigures:
 
     @classmethod
     def from_sums(cls, policy: str, reading: str = RECORDED, **entries: Any) -> PolicyFigures:
-        """Create the metrics of a simulated policy from the given sums; all others are 0 or empty.
+        """Create the metrics of a policy from some sums; all other sums are 0 or empty.
 
         Args:
             policy: name of the policy.
@@ -69,16 +68,17 @@ class PolicyFigures:
 
     @property
     def is_comparable(self) -> bool:
-        """Return whether this policy's sums can be compared with those of other policies.
+        """Return whether the metrics of this policy can be compared with those of other policies.
 
-        This is the case if it has a valid assignment for every rebalance.
+        They can if the policy has a valid and complete assignment for every rebalance.
         """
         return bool(self.done == self.rows > 0 and not self.incomplete)
 
     @property
     def can_be_simulated(self) -> bool:
-        """Return whether Partage has the assignment strategy of these metrics and can
-        simulate it.
+        """Return whether Partage implements the assignment strategy of this policy.
+
+        It is False if no rebalance could be simulated for this reason.
         """
         return bool(self.missing < self.rows)
 
@@ -87,7 +87,7 @@ class PolicyFigures:
 
 
 def total_figures(figures: Iterable[PolicyFigures]) -> PolicyFigures:
-    """Add up the metrics of several consumer groups.
+    """Add up the metrics of one policy over several consumer groups.
 
     >>> second = PolicyFigures.from_sums("fair", moved=3, largest_spread=1)
     >>> total_figures([PolicyFigures.from_sums("fair", moved=2), second]).moved
@@ -98,7 +98,7 @@ def total_figures(figures: Iterable[PolicyFigures]) -> PolicyFigures:
 
 @dataclass(frozen=True, slots=True)
 class CauseShare:
-    """Number of rebalances that have the same kind of cause, and their downtime.
+    """Number of rebalances with the same kind of cause, such as ``leave``, and their downtime.
 
     Attributes:
         kind: cause kind of table ``rebalances``.
@@ -130,14 +130,17 @@ class CauseShare:
 
     @property
     def sort_key(self) -> tuple[float, float, int, str]:
-        """Sort key of rebalance causes: those with most downtime come first."""
+        """Sort key that puts the cause with the most downtime first.
+
+        Causes without an estimate follow by the upper bound of their downtime.
+        """
         # Causes are sorted by estimated downtime, then by its upper bound.
         return (-self.best, -self.high, -self.rebalances, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """Properties of a group on which recommendations depend; None means unknown.
+    """Properties of one consumer group that the rules for recommendations use; None means unknown.
 
     Attributes:
         protocol: protocol of its newest rebalance: classic, consumer, share or streams.
@@ -185,7 +188,8 @@ class Traits:
 def _known_downtime(recorded: PolicyFigures, *, covered: bool) -> FigureRange | None:
     """Return the bounds of a group's recorded downtime; None if they are unknown.
 
-    ``covered`` says whether the log has enough of the group's rebalances.
+    A downtime of zero counts as unknown if the log lacks many of the group's rebalances, which
+    ``covered=False`` says.
     """
     # A downtime of zero is unknown if the log has only few of the rebalances (``covered`` is
     # false).
@@ -195,9 +199,10 @@ def _known_downtime(recorded: PolicyFigures, *, covered: bool) -> FigureRange | 
 
 @dataclass(frozen=True, slots=True)
 class StreamsOutcome:
-    """A Kafka Streams application under one combination of settings, or as the log has it.
+    """Result of simulating a Kafka Streams application under one combination of settings.
 
-    Counts are means over shifted events, and may be fractions. Values that are not known are None.
+    It can also have the recorded figures (``simulated`` is False). Counts are means over several
+    simulations with shifted events, and may be fractions. Unknown values are None.
 
     Attributes:
         simulated: False for the log's own figures.
@@ -289,7 +294,9 @@ class GroupFigures:
 
     @property
     def under_settings(self) -> bool:
-        """Return whether the group is a Streams application, simulated under other settings."""
+        """Return whether the group is a Streams application that was simulated under other
+        settings.
+        """
         return any(one.simulated for one in self.streams)
 
     @cached_property
@@ -306,7 +313,8 @@ class GroupFigures:
     def downtime_bounds(self) -> FigureRange | None:
         """Lower and upper bound of the recorded downtime in partition-seconds; None if unknown.
 
-        Downtime is the time in which partitions had no consumer. `unread` is its best estimate.
+        Downtime is the time in which partitions had no consumer. `downtime_estimate` is the best
+        estimate.
         """
         return _known_downtime(self.recorded_figures, covered=self.has_reliable_downtime)
 
@@ -320,14 +328,20 @@ class GroupFigures:
 
     @property
     def unread_share(self) -> float | None:
-        """Estimated downtime as a share of the time in which partitions had an owner, or None."""
+        """The group's estimated downtime as a share of the time in which its partitions had an
+        owner.
+
+        It is a fraction from 0 to 1, or None if it is unknown.
+        """
         if self.downtime_estimate is None or not self.assigned_ps:
             return None
         return min(1.0, self.downtime_estimate.best / self.assigned_ps)
 
     @property
     def rebalances_per_hour(self) -> float | None:
-        """Rebalances per hour, from the group's first record to the end of the log."""
+        """Rebalances per hour, from the group's first record to the end of the log; None if
+        unknown.
+        """
         return self.rebalances * 3_600_000 / self.span_ms if self.span_ms > 0 else None
 
     @property
@@ -343,7 +357,10 @@ class GroupFigures:
 
 
 def once_per_group(function: Callable[[GroupFigures], T]) -> Callable[[GroupFigures], T]:
-    """Decorator that caches the result of a function of one consumer group, for each group."""
+    """Decorate a function of one consumer group so that its result is computed once per group.
+
+    The result is cached in the group itself, whose figures never change.
+    """
     # Figures of a group do not change, and so the result does not either.
     name = f"{function.__module__}.{function.__qualname__}"
 
@@ -360,7 +377,9 @@ def once_per_group(function: Callable[[GroupFigures], T]) -> Callable[[GroupFigu
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record that could not be decoded: its log position, the damaged part and the reason."""
+    """A record of the log that could not be decoded: its position, the damaged part and the
+    reason.
+    """
 
     partition: int | None
     offset: int | None
@@ -371,11 +390,11 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class BackTest:
-    """Comparison of simulated and recorded downtime for a group that changed its settings.
+    """Test of the simulation on a consumer group that changed its settings during the recording.
 
     The rebalances after the change are simulated with the old settings. A good simulation gives
-    about the recorded downtime per rebalance before the change. Downtimes are partition-seconds per
-    rebalance.
+    about the downtime per rebalance that was recorded before the change. Downtimes are
+    partition-seconds per rebalance.
 
     Attributes:
         group: name of the group.
@@ -448,8 +467,9 @@ class RunFigures:
 
     @property
     def strategy_failures(self) -> tuple[Mapping[str, Any], ...]:
-        """The first exceptions that strategies raised, with group, generation, strategy
-        and reason.
+        """The first exceptions that assignment strategies raised during the simulation.
+
+        Each is a dict with group, generation, strategy and reason.
         """
         return tuple(self.summary.get("failures", ()))
 
@@ -460,14 +480,14 @@ class RunFigures:
 
     @property
     def in_log(self) -> int:
-        """Number of rebalances that are in the log; compaction may have removed others."""
+        """Number of rebalances that the log still has; compaction may have removed others."""
         return int(self.summary.get("coverage", {}).get("rebalances", 0))
 
     @property
     def rebalance_count(self) -> int:
-        """Number of rebalances that happened, including those that are missing in the log.
+        """Number of rebalances that happened, including those that are no longer in the log.
 
-        It follows from generation numbers.
+        Missing ones are known from gaps in the generation numbers.
         """
         cover = self.summary.get("coverage", {})
         return (
@@ -494,7 +514,8 @@ class RunFigures:
 
     @property
     def assigned_ps(self) -> float:
-        """Partition-seconds in which partitions of groups with an estimated downtime had
-        an owner.
+        """Total time in which partitions were assigned to a member, in partition-seconds.
+
+        Only groups with an estimated downtime count, so that both can be compared.
         """
         return sum(g.assigned_ps for g in self.groups if g.downtime_estimate is not None)

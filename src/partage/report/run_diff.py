@@ -63,9 +63,9 @@ MOST_SHOWN = 10  # groups in a repr, as many as the rows of a table
 
 @dataclass(frozen=True, slots=True)
 class RateChange:
-    """Change of a metric's rate per hour between two runs: better, worse or within the noise.
+    """Change of one metric's rate per hour between two runs: better, worse or within the noise.
 
-    Noise is a difference that chance may explain.
+    A change is within the noise if chance may explain it.
 
     Attributes:
         before, after: the rates; None if unknown.
@@ -112,7 +112,10 @@ class GroupDiff:
     why_unknown: str = ""
 
     def __repr__(self) -> str:
-        """Return the change of the group's time without a consumer, with its verdict."""
+        """Return a summary such as ``orders: -50% unread time, better``.
+
+        Unread time is the time in which partitions had no consumer.
+        """
         name = escape_document_line(self.name) or "all groups"
         relative = self.changes[UNREAD].relative
         change = "" if relative is None else f"{relative:+.0%} unread time, "
@@ -120,21 +123,25 @@ class GroupDiff:
 
     @property
     def verdict(self) -> str:
-        """The verdict on the group's change of time without a consumer: better, worse, noise or
-        unknown.
+        """The overall verdict on the group: better, worse, within noise or unknown.
+
+        It is about the time in which the group's partitions had no consumer.
         """
         return self.changes[UNREAD].verdict
 
     @property
     def causes(self) -> dict[str, RateChange]:
-        """Change of the rebalances per hour for each kind of cause, the largest change first."""
+        """Change of the rebalances per hour for each kind of cause, the largest change first.
+
+        The result is a dict such as ``{"leave": RateChange(...)}``.
+        """
         found = {f.removeprefix(CAUSE): c for f, c in self.changes.items() if f.startswith(CAUSE)}
         return dict(sorted(found.items(), key=lambda one: (-_rate_difference(one[1]), one[0])))
 
 
 @dataclass(frozen=True, slots=True)
 class RunDiff:
-    """The comparison of two published runs, with the change of each group's metrics.
+    """The comparison of two published runs, for example before and after a change of settings.
 
     Attributes:
         before, after: the first and the second run.
@@ -154,8 +161,8 @@ class RunDiff:
     notes: tuple[str, ...]
 
     def __repr__(self) -> str:
-        """Return a short summary: the overall change, and the groups that became better or
-        worse.
+        """Summarize the comparison: the overall change, and the groups that became better
+        or worse.
         """
         first, second = (one.run.summary.get("run_id") for one in (self.before, self.after))
         found = ", ".join(f"{self.count(one)} {one}" for one in (BETTER, WORSE, NOISE, UNKNOWN))
@@ -166,7 +173,7 @@ class RunDiff:
         ])  # fmt: skip
 
     def count(self, verdict: str) -> int:
-        """Return the number of groups whose change of time without a consumer has this verdict."""
+        """Return the number of groups with the given verdict, such as `BETTER`."""
         return sum(one.verdict == verdict for one in self.groups)
 
 
@@ -174,7 +181,7 @@ _Pair = tuple[GroupRates, GroupRates]
 
 
 def diff_runs(before: Recording, after: Recording, names: Iterable[str] | None = None) -> RunDiff:
-    """Compare the rates and settings of all groups between two runs.
+    """Compare two runs: the rates of each group, such as rebalances per hour, and its settings.
 
     Args:
         before: the first run.
@@ -195,16 +202,20 @@ def diff_runs(before: Recording, after: Recording, names: Iterable[str] | None =
 
 
 def _rate_difference(change: RateChange) -> float:
-    """Return the absolute change of a rate per hour between two runs; 0 if that is unknown."""
+    """Return by how much a rate per hour changed between two runs, as an absolute value.
+
+    The result is 0 if one of the rates is unknown.
+    """
     if change.before is None or change.after is None:
         return 0.0
     return abs(change.after.per_hour - change.before.per_hour)
 
 
 def _sort_key(diff: GroupDiff) -> tuple[int, float, str]:
-    """Return a sort key for groups: those whose downtime changed significantly come first.
+    """Return a sort key that puts the groups with a significant change of downtime first.
 
-    Downtime is the time in which partitions have no consumer. Larger changes precede smaller ones.
+    Downtime is the time in which partitions have no consumer. Larger changes precede smaller ones,
+    and unknown changes come last.
     """
     rank = {WORSE: 0, BETTER: 0, NOISE: 1, UNKNOWN: 2}[diff.verdict]
     return rank, -_rate_difference(diff.changes[UNREAD]), diff.name
@@ -228,7 +239,15 @@ def _figures(pairs: Sequence[_Pair]) -> list[str]:
 
 
 def _count_comparisons(metric: str, metrics: Sequence[str], groups: int) -> int:
-    """Return the number of statistical comparisons of a metric, for the Bonferroni correction."""
+    """Return how many statistical comparisons are made for a metric, for the Bonferroni correction.
+
+    There is one per group. A metric of one cause counts as often as there are causes.
+
+    Args:
+        metric: name of the metric.
+        metrics: names of all metrics that are compared.
+        groups: number of groups.
+    """
     return groups * (len(metrics) - 3 if metric.startswith(CAUSE) else 1)
 
 
@@ -245,9 +264,9 @@ def _group_diff(pair: _Pair, groups: int) -> GroupDiff:
 
 
 def _why_unknown(group_rates: _Pair) -> str:
-    """Return the reason why the change of a group's downtime is unknown, and the run that lacks it.
+    """Return a text that says why the change of a group's downtime between two runs is unknown.
 
-    ``group_rates`` has the group's rates in both runs.
+    It names the run that lacks the downtime. ``group_rates`` has the group's rates in both runs.
     """
     before, after = (one.why_unknown for one in group_rates)
     if before and before == after:
@@ -256,7 +275,12 @@ def _why_unknown(group_rates: _Pair) -> str:
 
 
 def _compare_totals(pairs: Sequence[_Pair], hours: tuple[float, float]) -> GroupDiff:
-    """Compare the total of two runs, over the groups whose metrics are known in both runs."""
+    """Compare the totals of two runs, over the groups whose metrics are known in both.
+
+    Args:
+        pairs: for each group, its rates in the first and in the second run.
+        hours: hours that the two recordings cover.
+    """
     known = [pair for pair in pairs if all(one.has_enough_generations for one in pair)]
     figures = _figures(known)
     changes = {}
@@ -273,7 +297,13 @@ def _compare_totals(pairs: Sequence[_Pair], hours: tuple[float, float]) -> Group
 
 
 def _pool_rates(groups: Sequence[GroupRates], metric: str, hours: float) -> Rate:
-    """Combine the hourly rates of several consumer groups into one rate."""
+    """Combine the hourly rates of several consumer groups into one rate of all groups together.
+
+    Args:
+        groups: the groups with their rates.
+        metric: name of the metric, such as `REBALANCES`.
+        hours: hours that the recording covers.
+    """
     rates = [rate for one in groups if (rate := one.hourly_rate(metric)) is not None]
     interval = None
     if metric == UNREAD:
@@ -289,10 +319,10 @@ def _pool_rates(groups: Sequence[GroupRates], metric: str, hours: float) -> Rate
 def _compare_metric(
     metric: str, first_rates: Rate | None, second_rates: Rate | None, comparisons: int
 ) -> RateChange:
-    """Compare the hourly rates of a metric, such as rebalances, in two runs.
+    """Compare the rate of a metric in two runs, such as the rebalances per hour.
 
-    ``comparisons`` is the number of all comparisons, for the Bonferroni correction; 0 makes the
-    change unknown.
+    The result is a change with verdict `UNKNOWN` if one rate is unknown. ``comparisons`` is the
+    number of all comparisons, for the Bonferroni correction; 0 also makes the verdict unknown.
     """
     if first_rates is None or second_rates is None or not comparisons:
         return RateChange(first_rates, second_rates, None, UNKNOWN)
@@ -306,6 +336,8 @@ def compare_rates(
     first_rate: Rate, second_rate: Rate, *, better: str = "lower", comparisons: int = 1
 ) -> RateChange:
     """Compare a metric's rates in two runs, and decide whether they differ by more than chance.
+
+    The verdict is within noise if the interval of their ratio contains 1.
 
     Args:
         first_rate: the rate in the first run.
@@ -341,10 +373,11 @@ def compare_rates(
 
 
 def _fit_gamma(rate: Rate, typical_sum: float) -> tuple[float, float]:
-    """Return shape and scale of the gamma distribution that models an uncertain rate per hour.
+    """Fit a gamma distribution to an uncertain rate per hour; return its shape and scale.
 
-    Half an episode of ``typical_sum`` (root mean square in both runs) is added to the rate, so
-    that it is not zero. An episode is a rebalance with its follow-ups, or a storm.
+    Half an episode is added to the rate, so that it is not zero. An episode is a rebalance with its
+    follow-ups, or a storm. ``typical_sum`` is the size of an episode: the root mean square of the
+    metric over the episodes of both runs.
     """
     mean = rate.total + typical_sum / 2
     variance = rate.squares + typical_sum * typical_sum / 2 + rate.standard_deviation**2
@@ -352,10 +385,10 @@ def _fit_gamma(rate: Rate, typical_sum: float) -> tuple[float, float]:
 
 
 def _beta_quantile_logit(chance: float, a: float, b: float) -> float:
-    """Return a quantile of the beta distribution with parameters ``a`` and ``b``, on the logit
-    scale.
+    """Return a quantile of the beta distribution on the logit scale, found by bisection.
 
-    ``chance`` is the probability. The quantile is found by bisection.
+    ``chance`` is the probability of the quantile; ``a`` and ``b`` are the parameters of the
+    distribution. On the logit scale, a value x is ``log(x / (1 - x))``.
     """
     low, high = -_BRACKET, _BRACKET
     for _ in range(_BISECTIONS):
@@ -368,9 +401,10 @@ def _beta_quantile_logit(chance: float, a: float, b: float) -> float:
 
 
 def _beta_cdf(logit: float, a: float, b: float) -> float:
-    """Return the cumulative beta distribution with parameters ``a`` and ``b`` at a point.
+    """Return the cumulative distribution function of the beta distribution at one point.
 
-    The point is given on the logit scale: it is ``1 / (1 + exp(-logit))``.
+    The point is given on the logit scale: it is ``1 / (1 + exp(-logit))``. ``a`` and ``b`` are the
+    parameters of the distribution.
     """
     # It is the regularised incomplete beta function, computed by continued fraction 8.17.22 of the
     # NIST Digital Library of Mathematical Functions with Lentz's method.
@@ -404,9 +438,11 @@ def _continued_fraction(x: float, a: float, b: float) -> float:
 def _find_changed_settings(
     before_rates: GroupRates, after_rates: GroupRates
 ) -> tuple[SettingChange, ...]:
-    """Return what changed in a group's settings and number of members between two runs.
+    """Return the client settings of a group that differ between two runs, and its changed sizes.
 
-    ``before_rates`` and ``after_rates`` describe the group in the first and in the second run.
+    Sizes are the numbers of members and partitions. The arguments are the group's rates in the
+    first and in the second run, which include its settings. Values that a log does not show are
+    left out.
     """
     before, after = (_settings_of_group(rates.group) for rates in (before_rates, after_rates))
     names = dict.fromkeys((*before, *after))
@@ -419,8 +455,9 @@ def _find_changed_settings(
 
 
 def _settings_of_group(group: GroupFigures) -> dict[str, str]:
-    """Return a group's settings, client libraries and size as a dict, for a comparison of
-    two runs.
+    """Return the settings, client libraries and size of a group as a dict from name to text.
+
+    Such dicts are compared to find what changed between two runs.
     """
     found = {setting.name: setting.now for setting in present_settings(group)}
     static, members = group.traits.static_members, group.traits.newest_members
@@ -437,7 +474,10 @@ def _settings_of_group(group: GroupFigures) -> dict[str, str]:
 
 
 def diff_document(diff: RunDiff) -> dict[str, Any]:
-    """Return the comparison of two runs as a dict that JSON can represent."""
+    """Return the comparison of two runs as a dict that can be written as JSON.
+
+    It has the overall verdict, the number of groups by verdict, and the changes of each group.
+    """
     return {
         "format": FORMAT,
         "version": VERSION,

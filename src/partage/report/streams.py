@@ -92,9 +92,10 @@ def _name(cell: Mapping[str, Any]) -> str:
 
 
 def _build_timeline(cell: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """Return the timeline of the tasks of a simulated Kafka Streams application for the page.
+    """Return the data of a timeline that shows which client ran each task of a Streams application.
 
-    Positions are percentages of the simulated time ``seconds``.
+    ``cell`` is the result of one simulation. Positions are percentages of the simulated time
+    ``seconds``.
     """
     unavailable = cell["measures"]["unavailable_seconds"]
     rows: dict[tuple[str, str], list[dict[str, Any]]] = {}

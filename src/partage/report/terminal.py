@@ -52,7 +52,11 @@ _LEGEND = (
 
 
 def terminal_summary(run: RunFigures) -> Iterator[RenderableType]:
-    """Yield the terminal summary of a run as Rich objects, in the order of printing."""
+    """Yield the report of a run for the terminal, as Rich objects in the order of printing.
+
+    It has the downtime, the worst groups, the causes, the recommendations and the compared
+    policies.
+    """
     from rich.text import Text
 
     gains = gains_by_policy(run.groups)
@@ -107,7 +111,10 @@ def _table(title: str, columns: Sequence[str], *, right: bool = True) -> Table:
 
 
 class _WrappingName:
-    """Name of a strategy or setting as Rich text that may be wrapped after one of ``/+-.=``."""
+    """A name as Rich text that wraps after punctuation in a narrow terminal column.
+
+    For example, the strategy ``cooperative/cooperative-sticky`` may wrap after the slash or hyphen.
+    """
 
     def __init__(self, name: str, style: str = "") -> None:
         self._name, self._style = escape_for_terminal(name), style
@@ -171,7 +178,10 @@ def _facts(run: RunFigures) -> Table:
 
 
 def _agreement_text(agreement: Mapping[str, Any]) -> str:
-    """Return a text on the number of recorded assignments that Partage's strategies reproduce."""
+    """Return a text that says how many recorded assignments Partage's strategies reproduce exactly.
+
+    ``agreement`` is this part of the run's summary, with counts by strategy and by client library.
+    """
     # Range and roundrobin are also counted together, because they depend only on subscriptions.
     # Sticky strategies depend on earlier assignments, which the log may lack.
     peers = agreement.get("by_dialect", {})
@@ -218,7 +228,10 @@ def _causes(run: RunFigures) -> Table:
 
 
 def _recommendation_lines(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator[Text]:
-    """Yield the terminal lines with the best recommendation for each consumer group."""
+    """Yield the lines that show the best recommendation of each consumer group on the terminal.
+
+    The first recommendation is shown in full, the next ones in short, and the others are counted.
+    """
     # Only the first of them is shown in full, with evidence, configuration, risk and rollout.
     from rich.text import Text
 
@@ -237,9 +250,10 @@ def _recommendation_lines(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator
 
 
 def _format_recommendation(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
-    """Yield the terminal lines with the best recommendation in a group's row.
+    """Yield the lines that show the best recommendation of one group on the terminal.
 
-    ``in_full`` adds its evidence, configuration lines, risk and rollout.
+    ``row`` is the group's row in the table of groups. With ``in_full``, the evidence, the
+    configuration lines, the risk and the rollout are shown too.
     """
     from rich.text import Text
 
@@ -270,8 +284,10 @@ def _format_recommendation(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
 
 
 def _format_application(card: StreamsCard) -> Iterator[RenderableType]:
-    """Yield the terminal output of a Kafka Streams application's card: results under other
+    """Yield the terminal output for one Kafka Streams application: its outages under other
     settings.
+
+    ``card`` has the texts and the table rows to show.
     """
     from rich.text import Text
 
@@ -302,8 +318,9 @@ def _policies(rows: Sequence[PolicyRow]) -> Table:
 
 
 def escape_for_terminal(text: str) -> str:
-    """Make a text safe for a terminal: escape control characters, and cut it to 2,000
-    characters.
+    """Make a text safe for a terminal: escape control characters, and cut it to 2,000 characters.
+
+    Names in a log may contain escape sequences, which a terminal would otherwise execute.
     """
     # Hard blanks are our own: they keep numbers with their units.
     text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

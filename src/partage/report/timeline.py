@@ -46,7 +46,9 @@ _Ints = NDArray[np.int64]
 
 
 def columns_of(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Convert a list of dicts with equal keys (``records``) to a dict of lists, one list per key.
+    """Convert a list of dicts with equal keys to a dict of lists, with one list per key.
+
+    The page's script reads this form, because it takes less space than repeated keys.
 
     >>> columns_of([{"a": 1, "b": 2}, {"a": 3, "b": 4}])
     {'a': [1, 3], 'b': [2, 4]}
@@ -60,7 +62,9 @@ def columns_of(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class OwnedIntervals:
-    """Ownership intervals of one group's partitions, as arrays with one element per interval.
+    """The times in which members owned the partitions of one group, as arrays of equal length.
+
+    Each array has one element per interval.
 
     Attributes:
         row: index of the partition in ``partitions``.
@@ -80,7 +84,9 @@ class OwnedIntervals:
 
 @dataclass(frozen=True, slots=True)
 class UnreadTimes:
-    """Periods in which partitions of a group had no consumer, as arrays of equal length.
+    """The periods in which partitions of one group had no consumer, as arrays of equal length.
+
+    Each array has one element per period.
 
     Attributes:
         row: index of the partition in the group's partitions.
@@ -102,11 +108,14 @@ class UnreadTimes:
     def rows_without_consumer(
         self, length_ms: _Ints, excluded_ms: _Ints | None = None
     ) -> tuple[_Ints, _Ints, _Ints]:
-        """Return the rows, starts and ends (ms) of the last ``length_ms`` ms without a consumer.
+        """Return the last part of each period without a consumer, as rows, starts and ends (ms).
+
+        For example, a length of 500 returns the last 500 ms before the partition's next owner. A
+        part is split in two around a time in which no member existed or subscribed.
 
         Args:
-            length_ms: length of each period.
-            excluded_ms: length of its end that is left out; None for nothing.
+            length_ms: length of each part, one per period.
+            excluded_ms: length at the end of each part that is left out; None for nothing.
         """
         begin = self._start_of_time_without_consumer(length_ms)
         end = (
@@ -119,9 +128,10 @@ class UnreadTimes:
         return row[kept], start[kept], stop[kept]
 
     def _start_of_time_without_consumer(self, length_ms: _Ints) -> _Ints:
-        """Return when the last ``length_ms`` ms without a consumer begin.
+        """Return the times (ms) at which the last ``length_ms`` ms of each unread period begin.
 
-        The times that the charts leave out (`apart_start` to `apart_end`) do not count.
+        Times in which no member existed or subscribed (`apart_start` to `apart_end`) are skipped,
+        because they do not count as unread.
         """
         after = self.until - self.apart_end
         return np.where(
@@ -130,7 +140,8 @@ class UnreadTimes:
 
 
 class _Spans(NamedTuple):
-    """Times in which members owned partitions, as arrays: timeline row, owner, start and end.
+    """The intervals in which members owned partitions, as arrays: timeline row, owner, start and
+    end.
 
     Times are in ms since the start of the timeline.
     """
@@ -142,9 +153,9 @@ class _Spans(NamedTuple):
 
 
 class _Bins(NamedTuple):
-    """Equal time intervals of a group's timeline, with the member that owned most of each.
+    """Equally long time intervals (bins) of a timeline, each with the member that owned most of it.
 
-    They are sorted by row and time; those without an owner are left out.
+    They are arrays of equal length, sorted by row and time. Bins without an owner are left out.
 
     Attributes:
         row: index of the timeline's row.
@@ -166,7 +177,10 @@ def draw_timeline(
     budget: int,
     unread: UnreadTimes | None = None,
 ) -> dict[str, Any]:
-    """Compute the drawing data of a group's ownership timeline, as named columns of numbers.
+    """Compute what to draw for the timeline of a consumer group: who owned its partitions when.
+
+    The result is a dict for the page's script. If there are too many owner changes to draw, time is
+    divided into bins.
 
     Args:
         owned: ownership intervals; times outside the timeline are cut off.
@@ -214,16 +228,20 @@ def draw_timeline(
 
 
 def _row_count(partitions: int, budget: int) -> int:
-    """Return the number of rows of a group's timeline, at most one for each partition.
+    """Return the number of rows of a group's timeline: one per partition, or fewer for large
+    groups.
 
-    There are fewer if the page would draw more than about ``budget`` rectangles.
+    ``budget`` is the approximate maximum number of rectangles that the page may draw.
     """
     most = max(budget // _LEAST_BOXES, 4)
     return partitions if partitions <= min(MAX_ROWS, most) else min(MAX_BINNED_ROWS, most)
 
 
 def _has_overlaps(partition: _Ints, start: _Ints, end: _Ints) -> bool:
-    """Return whether a partition has two owners at the same time, as share groups allow."""
+    """Return whether a partition has two owners at the same time, as share groups allow.
+
+    The arguments are arrays with one element per ownership interval.
+    """
     order = np.lexsort((start, partition))
     partition, start, end = partition[order], start[order], end[order]
     return bool(((partition[1:] == partition[:-1]) & (start[1:] < end[:-1])).any())
@@ -235,10 +253,14 @@ def _has_overlaps(partition: _Ints, start: _Ints, end: _Ints) -> bool:
 def _draw_unread(
     unread: UnreadTimes | None, first_ms: int, span: int, partitions: _Ints, budget: int
 ) -> dict[str, Any]:
-    """Compute the drawing data for periods in which partitions of a group had no consumer.
+    """Compute what to draw for the periods in which partitions of a group had no consumer.
 
-    The timeline begins at ``first_ms`` and lasts ``span`` ms. About ``budget`` periods are drawn
-    at most.
+    Args:
+        unread: the periods; None if they are unknown.
+        first_ms: start of the timeline.
+        span: length of the timeline (ms).
+        partitions: number of partitions in each row of the timeline.
+        budget: approximate maximum number of drawn periods.
     """
     if unread is None or not len(partitions):
         return {"unread": {}, "unread_exact": True, "unread_share": {}}
@@ -287,10 +309,19 @@ def _bin_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
     partitions: _Ints,
     budget: int,
 ) -> _Ints:
-    """Return rectangles that show the share of partitions without a consumer over time.
+    """Summarize many unread periods as rectangles that show the share of partitions without a
+    consumer.
 
-    ``certain`` is 1 for periods that surely had no consumer, 0 for possible ones. Times are in ms;
-    at most ``budget`` rectangles are returned.
+    The finest time resolution with at most ``budget`` rectangles is used.
+
+    Args:
+        certain: 1 for periods that surely had no consumer, 0 for possible ones.
+        timeline_row: row of each period.
+        start: start of each period (ms).
+        end: its end (ms).
+        span: length of the timeline (ms).
+        partitions: number of partitions in each row.
+        budget: maximum number of rectangles.
     """
     # The finest time bins with at most ``budget`` rectangles are used.
     found = np.zeros((0, 5), np.int64)
@@ -308,10 +339,16 @@ def _bin_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
 
 
 def _unread_share(start: _Ints, end: _Ints, span: int, size: int) -> dict[str, list[Any]]:
-    """Return the share of partitions without a consumer over time, as a step function.
+    """Return the share of all partitions without a consumer over time, as a step function.
 
-    The result has the times of its steps (``at``, ms), and the value from each step on
+    The result has the times of its steps (``at``, ms), and the percentage from each step on
     (``percent``).
+
+    Args:
+        start: start of each period without a consumer (ms).
+        end: its end (ms).
+        span: length of the timeline (ms).
+        size: number of partitions.
     """
     start, end = np.clip(start, 0, span), np.clip(end, 0, span)
     _, column, weight = _split_by_bin(start, end, span, _SHARE_BINS)
@@ -326,7 +363,11 @@ def _unread_share(start: _Ints, end: _Ints, span: int, size: int) -> dict[str, l
 
 
 def _bin_ownership(spans: _Spans, span: int, budget: int) -> NDArray[np.int64]:
-    """Return rectangles that show which member owned each partition in each interval of time."""
+    """Summarize ownership intervals as rectangles that show the main owner of each row over time.
+
+    The finest time resolution with at most ``budget`` rectangles is used. ``span`` is the length of
+    the timeline (ms).
+    """
     # The finest time bins within the budget are used, else the coarsest ones.
     found = np.zeros((0, 5), np.int64)
     for columns in _BINS:
@@ -341,7 +382,14 @@ def _split_by_bin(
 ) -> tuple[_Ints, _Ints, NDArray[np.float64]]:
     """Split time intervals at the borders of equally long time bins.
 
-    The result has for each part the index of its interval, its bin, and its length (ms).
+    The three results are arrays with one element per part: the index of its interval, its bin, and
+    its length (ms).
+
+    Args:
+        start: start of each interval (ms).
+        end: its end (ms).
+        span: length of the timeline (ms).
+        columns: number of bins.
     """
     width = span / columns
     first = np.minimum((start / width).astype(np.int64), columns - 1)
@@ -355,7 +403,10 @@ def _split_by_bin(
 
 
 def _find_bin_owners(spans: _Spans, span: int, columns: int) -> _Bins:
-    """Find the member that owned a partition longest in each time bin of a timeline."""
+    """Find the member that owned partitions longest in each time bin of each timeline row.
+
+    ``span`` is the length of the timeline (ms), ``columns`` the number of equally long bins.
+    """
     row, owner, start, end = spans
     place, column, weight = _split_by_bin(start, end, span, columns)
     owners = int(owner.max(initial=0)) + 1
@@ -372,7 +423,11 @@ def _find_bin_owners(spans: _Spans, span: int, columns: int) -> _Bins:
 
 
 def _merge_bins(cells: _Bins, span: int, columns: int) -> NDArray[np.int64]:
-    """Merge neighbouring time bins with the same owner into rectangles to draw."""
+    """Merge adjacent time bins with the same owner into rectangles, so that less has to be drawn.
+
+    Bins are merged if the owner owned about the same share of each. The result has one rectangle
+    per line: row, start, end (ms), owner and share in percent.
+    """
     # Bins are merged if the same member owned about the same share of each.
     row, column, owner, share = cells
     if not len(row):

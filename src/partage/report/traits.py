@@ -31,10 +31,11 @@ _REBALANCE = ["group", "incarnation", "generation"]
 
 
 def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[CauseShare, ...]]:
-    """Return the number of rebalances and the downtime of each consumer group, by cause.
+    """Return the causes of each group's rebalances, with the number of rebalances and their
+    downtime.
 
     The cause with the largest downtime comes first. ``rebalances`` and ``replays`` are the tables
-    of these names.
+    of a run with these names.
     """
     # The downtime of a follow-up rebalance counts for the cause of the rebalance that it completes.
     # That of the first rebalance after a group lost its last member counts for the cause of that
@@ -79,10 +80,10 @@ _LOSSES = frozenset({"expiry", "poll", "broker", "departure"})
 
 
 def _find_origin_causes(rebalances: pa.Table, kinds: pa.ChunkedArray) -> pa.Array:
-    """Return the kind of cause to which the downtime of each rebalance is attributed.
+    """Return, for each rebalance, the kind of cause to which its downtime is attributed.
 
-    For follow-up rebalances it is the cause of an earlier rebalance. The rebalances must be in log
-    order.
+    A follow-up rebalance gets the cause of the rebalance that it completes. ``rebalances`` must be
+    in log order; ``kinds`` has the kind of cause of each.
     """
     # Follow-ups have that of the rebalance they complete. The first rebalance after a group lost
     # its last member has the cause of that loss.
@@ -103,8 +104,10 @@ def _find_origin_causes(rebalances: pa.Table, kinds: pa.ChunkedArray) -> pa.Arra
 
 
 def _recorded_downtime(replays: pa.Table) -> pa.Table:
-    """Return the recorded downtime of each rebalance from table ``replays``: bounds, best
-    estimate.
+    """Return the recorded downtime of each rebalance: lower bound, upper bound and best estimate.
+
+    The result is a table with the columns ``low``, ``high`` and ``best`` (partition-seconds),
+    summed from table ``replays``.
     """
     from pyarrow import compute as pc
 
@@ -124,7 +127,7 @@ def traits_by_group(
     *,
     broker_session_ms: int,
 ) -> dict[str, Traits]:
-    """Return the properties of each consumer group on which recommendations depend.
+    """Compute the properties of each consumer group that the rules for recommendations need.
 
     Groups without rebalances are left out.
 
@@ -180,19 +183,20 @@ def _most(table: pa.Table, column: str) -> dict[str, int | None]:
 
 
 def _longest_poll_ms(poll_ms: int | None, away: Iterable[int]) -> int | None:
-    """Return the longest time without a poll of a member that rejoined (ms), or None.
+    """Return the longest time that a member spent between two polls (ms); None if it is unknown.
 
-    ``poll_ms`` is its ``max.poll.interval.ms``, ``away`` are the times from its departures to its
-    rejoins (ms).
+    The member exceeded ``max.poll.interval.ms`` (``poll_ms``), left and rejoined. ``away`` has the
+    times from leaving to rejoining (ms), which are added to that interval.
     """
     longest = max(away, default=None)
     return None if longest is None or not poll_ms or poll_ms < 0 else poll_ms + max(0, longest)
 
 
 def _count_late_polls(events: pa.Table) -> dict[str, list[int]]:
-    """Find the members of each group that exceeded ``max.poll.interval.ms`` and rejoined.
+    """Find the members that exceeded ``max.poll.interval.ms``, left their group and rejoined it.
 
-    The result is a dict from group to the times from departure to rejoin (ms), one per member.
+    The result is a dict from group to a list with the time from leaving to rejoining (ms) of each
+    such member. ``events`` is the table of this name.
     """
     # A long time without commits alone is no evidence: the member may have been killed, or its
     # topics may have been idle. A member that polls late is alive and rejoins with a new member id.
@@ -219,7 +223,8 @@ def _count_late_polls(events: pa.Table) -> dict[str, list[int]]:
 def _count_crowded(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
     """Count the rebalances of each group after which it had more members than partitions.
 
-    The result is a dict from group to this number and the number of all rebalances with members.
+    The result is a dict from group to two numbers: these rebalances, and all rebalances with
+    members. Follow-up rebalances are left out.
     """
     # Follow-up rebalances are left out.
     from pyarrow import compute as pc
@@ -254,9 +259,10 @@ def _agreement(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
 
 
 def _count_dynamic_members(members: pa.Table) -> dict[str, int]:
-    """Return, for each group, the largest number of dynamic members in a rebalance.
+    """Return the largest number of dynamic members that each group had in a rebalance.
 
-    Dynamic members have no ``group.instance.id``.
+    Dynamic members have no ``group.instance.id``. ``members`` is a table with one row for each
+    rebalance and member.
     """
     from pyarrow import compute as pc
 
@@ -268,10 +274,10 @@ def _count_dynamic_members(members: pa.Table) -> dict[str, int]:
 
 
 def _count_static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, tuple[int, int]]:
-    """Return, for each group, its number of static members and of all members.
+    """Return how many static members and how many members in all each consumer group has.
 
     Static members have a ``group.instance.id``. The numbers are those of the newest rebalance with
-    the most members: at the end of a log, members may be leaving.
+    the most members, because members may be leaving at the end of a log.
     """
     from pyarrow import compute as pc
 
@@ -295,7 +301,8 @@ def _count_static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, 
 def _has_copartitioned_topics(ownership: pa.Table) -> dict[str, bool]:
     """Return, for each consumer group, whether two of its topics have equal partition counts.
 
-    ``ownership`` is the table of this name.
+    An application can only join such topics. ``ownership`` is a table with the group, topic and
+    partition of each ownership.
     """
     # An application can only join such topics.
     sizes = ownership.group_by(["group", "topic"]).aggregate([("partition", "max")])
@@ -340,12 +347,13 @@ class Snapshot(NamedTuple):
 
 
 def find_silent_times(snapshots: Sequence[Snapshot]) -> list[int]:
-    """Return the time (ms) without heartbeats of each evicted member until it rejoined its group.
+    """Return how long evicted members had sent no heartbeats before they rejoined their group (ms).
 
-    It is the session timeout plus the time between eviction and rejoining.
+    The time is the session timeout plus the time between eviction and rejoining. There is one value
+    per rejoined member.
 
     Args:
-        snapshots: a group's rebalances in log order.
+        snapshots: the group's members after each of its rebalances, in log order.
 
     >>> alone, both = Counter(a=1), Counter(a=1, b=1)
     >>> evicted = Snapshot(9_000, True, alone, 6_000)
@@ -372,10 +380,11 @@ def find_silent_times(snapshots: Sequence[Snapshot]) -> list[int]:
 def _silences_by_group(
     members: pa.Table, rebalances: pa.Table, broker_session_ms: int
 ) -> dict[str, list[int]]:
-    """Return for each group the times (ms) without heartbeats of evicted members that rejoined.
+    """Return how long evicted members of each group had sent no heartbeats before they rejoined
+    (ms).
 
-    Groups without an eviction by session timeout are left out. ``broker_session_ms`` is the
-    session timeout of members that send none; 0 if unknown.
+    The result is a dict from group to one time per rejoined member, without groups that have none.
+    ``broker_session_ms`` is the session timeout of members that send none; 0 if unknown.
     """
     from pyarrow import compute as pc
 

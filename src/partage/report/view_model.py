@@ -72,7 +72,7 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """One row of the report's table of policies.
+    """One row of the report's table that compares policies (protocol and assignment strategy).
 
     Attributes:
         policy: name of the policy; `RECORDED` for the recorded assignments.
@@ -102,7 +102,8 @@ def policy_rows(
     output: OutputLevel,
     gains: Mapping[str, Estimate],
 ) -> Iterator[PolicyRow]:
-    """Yield the rows of the report's table of policies; the recorded assignments come first.
+    """Yield the rows of the report's table that compares policies; the recorded assignments come
+    first.
 
     Args:
         names: policies in display order, without `RECORDED`.
@@ -134,7 +135,11 @@ def _note(figures: PolicyFigures) -> str:
 
 
 def _downtime_size(figures: PolicyFigures) -> float | None:
-    """Return the downtime of a policy by which it is sorted: the estimate, or the upper bound."""
+    """Return the downtime of a policy as a number to sort by: its estimate, or else its upper
+    bound.
+
+    The result is None if neither is known.
+    """
     if figures.stopped_estimate is not None:
         return float(figures.stopped_estimate.best)
     return None if figures.stopped is None else float(figures.stopped.high)
@@ -143,7 +148,14 @@ def _downtime_size(figures: PolicyFigures) -> float | None:
 def _metric_cell(
     metric: Metric, figures: PolicyFigures, gain: Estimate | None, unit: TimeUnit
 ) -> Cell:
-    """Return one cell of the table that compares protocols and strategies: a metric as text."""
+    """Return one cell of the table that compares policies: the text of a metric and its sort value.
+
+    Args:
+        metric: the column's metric.
+        figures: metrics of the row's policy.
+        gain: downtime that the policy saves; None if unknown.
+        unit: time unit that the whole table has in common.
+    """
     # The saving of a policy is its gain against the simulated present settings, shown only if its
     # interval excludes zero. The present settings and the recorded assignments have no saving.
     value, how = getattr(figures, metric.name), metric.aggregation
@@ -177,7 +189,10 @@ def _saving(gain: Estimate | None, unit: TimeUnit) -> Cell:
 
 
 def _downtime_cell(figures: PolicyFigures, unit: TimeUnit) -> Cell:
-    """Return a table cell with the estimated downtime of a simulated policy, or with its bounds."""
+    """Return a table cell with the estimated downtime of a policy, or with its bounds.
+
+    The text is ``?`` if both are unknown.
+    """
     bounds, estimate = figures.stopped, figures.stopped_estimate
     if estimate is not None:
         ends = FigureRange(estimate.low, estimate.high)
@@ -225,7 +240,10 @@ class CauseList(NamedTuple):
 
 
 def cause_list(causes: Iterable[CauseShare]) -> CauseList:
-    """Build the report's list of rebalance causes, sorted by downtime or number of rebalances."""
+    """Build the report's list of rebalance causes, sorted by downtime.
+
+    If no downtime is known, it is sorted by the number of rebalances.
+    """
     # The measure is the estimated downtime, or its upper bound in runs without estimates, or the
     # number of rebalances if no downtime is known.
     found = list(causes)
@@ -268,7 +286,8 @@ def _cause_sentence(kind: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """One row of the report's table of groups.
+    """One row of the report's table of consumer groups, with the texts and sort values of its
+    cells.
 
     Attributes:
         group: the group's metrics.
@@ -316,7 +335,10 @@ class GroupRow:
 
 
 def groups_unit(groups: Iterable[GroupFigures]) -> TimeUnit:
-    """Return the unit of downtimes and gains in a table of groups: the largest downtime's."""
+    """Choose the time unit that a table of groups uses for all downtimes and gains.
+
+    It is the unit that suits the largest downtime.
+    """
     return common_unit(map(_downtime_of, groups))
 
 
@@ -327,11 +349,11 @@ def _downtime_of(group: GroupFigures) -> float | None:
 
 
 def group_row(group: GroupFigures, unit: TimeUnit | None = None) -> GroupRow:
-    """Return a consumer group's row for the report's table of groups.
+    """Build one consumer group's row of the report's table of groups.
 
     Args:
         group: the group.
-        unit: the table's unit (`groups_unit`); None for the unit that suits each value.
+        unit: time unit of the table (`groups_unit`); None for the unit that suits each value.
     """
     best, lost, unread = best_policy(group), group.downtime_bounds, group.downtime_estimate
     cause = group.main_cause
@@ -367,9 +389,10 @@ def group_row(group: GroupFigures, unit: TimeUnit | None = None) -> GroupRow:
 def _combined_gain_text(
     group: GroupFigures, recommendations: Sequence[Recommendation], unit: TimeUnit | None
 ) -> str:
-    """Return, as text, the expected gain if a group adopts all of its recommended changes.
+    """Return, as text, the expected gain if a group adopts all of its recommended changes together.
 
-    The text is empty unless several changes have a gain. ``unit`` is that of the table.
+    The text is empty unless at least two changes have a gain. ``unit`` is the time unit of the
+    table.
     """
     gain = combined_gain(group) if sum(one.gain_ps > 0 for one in recommendations) > 1 else None
     if gain is None:
@@ -383,9 +406,9 @@ def _cause_share(group: GroupFigures, cause: CauseShare | None) -> str:
 
 
 def _present_values(group: GroupFigures, first: Recommendation | None) -> str:
-    """Return the present values of the client settings that a recommendation changes, as text.
+    """Return a text with the present values of the client settings that a recommendation changes.
 
-    Without a recommendation, the group's main settings are shown.
+    ``first`` is the group's first recommendation. Without one, the group's main settings are shown.
     """
     some = first.now if first is not None and first.now else present_settings(group)[1:3]
     return "; ".join(one.setting_text for one in some)
@@ -402,7 +425,7 @@ _LEAST_GAIN = 0.05
 
 @dataclass(frozen=True, slots=True)
 class StreamsCard:
-    """A Kafka Streams application under other settings, for display.
+    """The display data of a Kafka Streams application that was simulated under other settings.
 
     Attributes:
         group: the group's metrics.
@@ -418,7 +441,11 @@ class StreamsCard:
 
 
 def streams_card(group: GroupFigures) -> StreamsCard:
-    """Return the display data of a Streams group under other settings: a table with its result."""
+    """Build the display data of a Kafka Streams application: a table of its settings and their
+    outages.
+
+    A sentence names the settings with the shortest outages.
+    """
     first = group.streams[0]
     seconds = ((first.to_ms or 0) - (first.from_ms or 0)) / 1_000
     facts = (
@@ -432,10 +459,10 @@ def streams_card(group: GroupFigures) -> StreamsCard:
 
 
 def _streams_label(group: GroupFigures, one: StreamsOutcome) -> str:
-    """Return a label for a combination of Kafka Streams settings: those that differ from the
-    present.
+    """Return a label for one combination of Kafka Streams settings, such as ``present settings``.
 
-    ``one`` is the result under these settings.
+    Otherwise it names what differs from the present settings. ``one`` is the result under this
+    combination.
     """
     if not one.simulated:
         return "as recorded (without restoring)"
@@ -462,7 +489,7 @@ def _streams_cells(one: StreamsOutcome) -> tuple[Cell, ...]:
 def _format_state_size(size: int, unit: str | None) -> str:
     """Format the size of a Kafka Streams state store, such as ``1.5 MB`` or ``20,000 records``.
 
-    ``unit`` is bytes or records.
+    ``unit`` is ``records`` if ``size`` counts records, otherwise the size is in bytes.
     """
     if unit == "records":
         return plural(size, "record")
@@ -472,8 +499,11 @@ def _format_state_size(size: int, unit: str | None) -> str:
 
 
 def _best_settings_sentence(group: GroupFigures) -> str:
-    """Return a sentence about a group's Streams settings with the shortest outages, and their
-    costs.
+    """Return a sentence that names the settings under which a Streams application has the least
+    outages.
+
+    It also states the additional disk space. If no settings shorten the outages measurably, the
+    sentence says so.
     """
     # A gain counts if it is larger than the error of the simulation: the difference between the
     # recorded outages and those that are simulated under the present settings.
@@ -502,7 +532,10 @@ def _best_settings_sentence(group: GroupFigures) -> str:
 
 
 def metric_headings() -> list[dict[str, str]]:
-    """Return name, label and help text of each metric in a group's policy table, for the page."""
+    """Return the column headings of the policy table on the page: name, label and help text.
+
+    There is one dict for each metric of a group.
+    """
     return [
         {"name": metric.name, "label": metric.label, "help": metric.help}
         for metric in SHOWN[OutputLevel.GROUP]
@@ -539,9 +572,9 @@ def group_data(run: RunFigures, group: GroupFigures, details: Mapping[str, Any])
 
 
 def _recommendation_data(recommendation: Recommendation, unit: TimeUnit) -> dict[str, Any]:
-    """Return a recommendation as a dict of texts, for the page's script.
+    """Convert a recommendation to a dict of texts, which the page's script displays.
 
-    Its gain is in the given unit, and marked by whether it was simulated.
+    ``unit`` is the time unit in which its gain is shown.
     """
     advice = recommendation.advice
     return {
@@ -562,9 +595,9 @@ def _recommendation_data(recommendation: Recommendation, unit: TimeUnit) -> dict
 def _policy_columns(
     run: RunFigures, figures: Mapping[str, PolicyFigures], gains: Mapping[str, Estimate]
 ) -> dict[str, list[Any]]:
-    """Return the columns of the page's table that compares policies (protocols and strategies).
+    """Return the table that compares policies (protocol and strategy) as a dict of columns.
 
-    The result is a dict by name; column ``NAME_sort`` has the values by which column ``NAME`` is
+    The page's script displays it. Column ``NAME_sort`` has the values by which column ``NAME`` is
     sorted.
     """
     records = []
