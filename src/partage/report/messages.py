@@ -196,7 +196,7 @@ def share(low: tuple[float, float], high: tuple[float, float]) -> str:
     """
     a = 100 * low[0] / low[1] if low[1] else 0.0
     b = 100 * high[0] / high[1] if high[1] else 0.0
-    first, last = (f"{_number(v)}{_HARD}%" for v in sorted((a, b)))
+    first, last = (f"{_format_number(v)}{_HARD}%" for v in sorted((a, b)))
     if first == last:
         return first
     return f"{'0' if min(a, b) == 0 else first} to {last}"
@@ -279,7 +279,9 @@ def format_range(
     if low == high == 0:
         return "0" if short else "none"
     chosen = unit or _choose_unit(max(abs(low), abs(high)))
-    a, b = (_number(v / chosen.seconds, has_small_decimals=unit is not None) for v in (low, high))
+    a, b = (
+        _format_number(v / chosen.seconds, has_small_decimals=unit is not None) for v in (low, high)
+    )
     name = f"p·{chosen.brief}" if short else f"partition-{chosen.long}"
     if a == b:
         return f"{a}{_HARD}{name.removesuffix('s') if a == '1' and not short else name}"
@@ -314,7 +316,7 @@ def format_estimate(
     best = estimate.best if estimate is not None else single or 0.0
     chosen = unit or _choose_unit(abs(best))
     value, *ends = (
-        _number(one / chosen.seconds, has_small_decimals=unit is not None)
+        _format_number(one / chosen.seconds, has_small_decimals=unit is not None)
         for one in (best, *((estimate.low, estimate.high) if estimate is not None else ()))
     )
     name = f"p·{chosen.brief}" if short else f"partition-{chosen.long}"
@@ -351,7 +353,7 @@ def _choose_unit(partition_seconds: float) -> TimeUnit:
     return TimeUnit(3_600, "hours", "h")
 
 
-def _number(value: float, *, has_small_decimals: bool = False) -> str:
+def _format_number(value: float, *, has_small_decimals: bool = False) -> str:
     """Format a number with one decimal place, or as an integer if it is 100 or more.
 
     With ``has_small_decimals``, a number below 1 gets two decimal places.
