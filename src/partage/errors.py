@@ -67,7 +67,10 @@ _SECRET = re.compile(r"secret|password|token|jaas|access[.]?key|[.]key$", re.IGN
 
 
 def hide_secrets(settings: Mapping[Any, object]) -> dict[Any, object]:
-    """Return a copy of settings in which the values of secret ones are ``[hidden]``.
+    """Return a copy of a configuration in which secret values are replaced by ``[hidden]``.
+
+    A setting counts as secret by its name, for example if the name contains ``password`` or
+    ``token``. Error messages show configurations in this form.
 
     >>> hide_secrets({"sasl.password": "x", "client.id": "me"})
     {'sasl.password': '[hidden]', 'client.id': 'me'}
@@ -84,7 +87,11 @@ def _shown(value: object) -> str:
 
 
 class PartageError(Exception):
-    """Base class of all errors that Partage raises; instances can be pickled."""
+    """Base class of all errors that Partage raises.
+
+    Catch it to handle any of them. Instances can be pickled, so Spark workers can send them to the
+    driver.
+    """
 
     # Spark workers send pickled errors to the driver.
 
@@ -107,9 +114,9 @@ def _revived(
 
 
 class InvalidProblemError(PartageError):
-    """Raised for a malformed description of topics or members.
+    """Raised if the description of a consumer group or of a cluster is malformed.
 
-    The attributes ``path`` and ``value`` locate the invalid field.
+    The attribute ``path`` is the invalid field, such as ``topics.orders``, and ``value`` its value.
 
     >>> str(InvalidProblemError("must be an int >= 0", path="topics.orders", value=-1))
     'topics.orders: must be an int >= 0, got -1'
@@ -128,7 +135,7 @@ class InvalidProblemError(PartageError):
 class UnknownStrategyError(PartageError):
     """Raised if no assignment strategy has the given name.
 
-    The attribute ``close`` has similar names that exist.
+    The attribute ``known`` lists all strategies, and ``close`` those with a similar name.
 
     >>> str(UnknownStrategyError("rnage", known=["range", "fair"], close=["range"]))
     "no strategy named 'rnage'; did you mean range? known: range, fair"
@@ -150,9 +157,9 @@ class UnknownStrategyError(PartageError):
 
 
 class UnknownPartitionerError(PartageError):
-    """Raised if no partitioner has the given name.
+    """Raised if no partitioner (a rule that maps record keys to partitions) has the given name.
 
-    The attribute ``close`` has similar names that exist.
+    The attribute ``known`` lists all partitioners, and ``close`` those with a similar name.
 
     >>> str(UnknownPartitionerError("mumur2", known=["murmur2", "java"], close=["murmur2"]))
     "no partitioner named 'mumur2'; did you mean murmur2? known: murmur2, java"
@@ -169,6 +176,8 @@ class UnknownPartitionerError(PartageError):
 class InvalidKeysError(PartageError):
     """Raised for record keys that no partitioner accepts, for example unserialised objects.
 
+    Partitioners hash the bytes of a key, so the message says which key must be serialised first.
+
     >>> str(InvalidKeysError("is an int: serialise it", where="keys[3]", value=7))
     'keys[3] is an int: serialise it, got 7'
     """
@@ -182,14 +191,18 @@ class InvalidKeysError(PartageError):
 
 
 class UnsupportedProblemError(PartageError):
-    """Raised if a strategy cannot handle an assignment problem that is valid in itself.
+    """Raised if an assignment strategy cannot handle a group or cluster that is valid in itself.
 
-    The strategy's class in Kafka throws an exception for such a problem, too.
+    For example, ``roundrobin:0.8`` needs the same subscription for all members. Kafka's own class
+    throws an exception in such a case, too.
     """
 
 
 class PluginFailedError(PartageError):
-    """Raised if a strategy of an installed plug-in raised an exception or returned no assignment.
+    """Raised if the assignment strategy of a plug-in fails or returns no assignment.
+
+    A plug-in is a strategy that another installed package provides. The attribute ``reason``
+    describes its error.
 
     >>> str(PluginFailedError("acme:best", "ValueError: boom"))
     'acme:best: the plug-in failed (ValueError: boom)'
@@ -216,9 +229,9 @@ class InvalidPlacementError(PartageError):
 
 
 class NoFeasiblePlanError(PartageError):
-    """Raised if no reassignment of replicas satisfies all constraints.
+    """Raised if no reassignment of replicas satisfies all constraints, such as disk capacity.
 
-    The attribute ``constraint`` names one that prevents it.
+    The attribute ``constraint`` names a constraint that prevents it.
 
     >>> str(NoFeasiblePlanError("capacity", "replicas need 9 bytes, brokers have room for 8"))
     'no feasible plan (capacity): replicas need 9 bytes, brokers have room for 8'
@@ -231,7 +244,10 @@ class NoFeasiblePlanError(PartageError):
 
 
 class InvalidTopologyError(PartageError):
-    """Raised if a Kafka Streams topology does not fit the partition counts of its topics.
+    """Raised if the topology of a Kafka Streams application does not fit the topics of the cluster.
+
+    For example, a source topic is missing, or co-partitioned topics have different partition
+    counts.
 
     Attributes:
         topics: the affected topics.
@@ -264,9 +280,10 @@ _MISSING = object()
 
 
 class InvalidConfigError(PartageError):
-    """Raised if a setting has a wrong type or value; the message omits secret values.
+    """Raised if a setting is missing, or if its value has a wrong type or is out of range.
 
-    Without a value the setting is missing.
+    The message names the setting and its value, but omits secret values. An error without a value
+    means that the setting is missing.
 
     >>> str(InvalidConfigError("priority", "must be an int32", "high"))
     "setting priority: must be an int32, got 'high'"
@@ -286,9 +303,11 @@ class InvalidConfigError(PartageError):
 
 
 class InconsistentGroupProtocolError(PartageError):
-    """Raised if a member cannot join a consumer group because they share no rebalance protocol.
+    """Raised if a member cannot join a consumer group, because they have no strategy in common.
 
-    The group is unchanged (Kafka error 23, INCONSISTENT_GROUP_PROTOCOL).
+    A member must support an assignment strategy that all other members support, and have the
+    group's protocol type. Kafka's coordinator answers with error 23 (INCONSISTENT_GROUP_PROTOCOL).
+    The group remains unchanged.
     """
 
 
@@ -321,14 +340,17 @@ class WireFormatError(PartageError):
 
 
 class InvalidCaptureError(PartageError):
-    """Raised if a capture (a recording of a cluster) or the stored result of a run cannot be read.
+    """Raised if a recording of a Kafka cluster, or the stored result of a run, cannot be read.
 
-    The message names the file and column.
+    For example, a file is missing or damaged, or a column has another type. The message names the
+    file and the column.
     """
 
 
 class ClusterUnreachableError(PartageError):
-    """Raised if no broker of a cluster answers, or if a broker rejects the client.
+    """Raised if no broker of a Kafka cluster answers, or if a broker rejects the client.
+
+    The message has the bootstrap address, the reason, and a hint on what to check.
 
     >>> str(ClusterUnreachableError("h:1", "refused", "look at host and port"))
     'no cluster at h:1 (refused): look at host and port'
@@ -341,7 +363,9 @@ class ClusterUnreachableError(PartageError):
 
 
 class NotAuthorizedError(PartageError):
-    """Raised if the account lacks a Kafka permission, which the message names.
+    """Raised if a client lacks a permission (Kafka ACL) that an operation needs.
+
+    The message names the resource and the missing operations.
 
     >>> str(NotAuthorizedError("topic __consumer_offsets", "READ and DESCRIBE"))
     'not authorized for topic __consumer_offsets: the account needs READ and DESCRIBE'
@@ -354,9 +378,9 @@ class NotAuthorizedError(PartageError):
 
 
 class PlanInvariantError(PartageError):
-    """Raised if a partition assignment is invalid, for example gives a partition to two members.
+    """Raised if an assignment breaks a rule, for example gives one partition to two members.
 
-    The attribute ``breaches`` lists the violations.
+    The attribute ``breaches`` lists all violations.
     """
 
     def __init__(self, breaches: Sequence[object]) -> None:
@@ -367,18 +391,24 @@ class PlanInvariantError(PartageError):
 
 
 class CertificateError(PartageError):
-    """Raised if a certificate, the proof of a claimed optimum, does not prove the claim.
+    """Raised if a certificate does not prove that an assignment is as good as claimed.
 
-    A claim is, for example, "no plan moves fewer partitions".
+    A certificate holds claims of optimality, such as "no plan moves fewer partitions", with the
+    numbers that prove them.
     """
 
 
 class ProblemTooLargeError(PartageError):
-    """Raised if an exact result was requested for a problem that is too large for it."""
+    """Raised if an exact result was requested for a group or cluster that is too large for it.
+
+    Optimal assignments are computed as network flows, whose size and running time are limited.
+    """
 
 
 class MissingExtraError(PartageError):
-    """Raised if an optional library is not installed; the message has the command to install it.
+    """Raised if an operation needs an optional library that is not installed.
+
+    The message has the command that installs it.
 
     >>> str(MissingExtraError("pyspark", extra="spark"))
     "pyspark is not installed: pip install 'partage[spark]'"
@@ -391,15 +421,24 @@ class MissingExtraError(PartageError):
 
 
 class MissingJavaError(PartageError):
-    """Raised if Spark has no usable Java: it is missing, too old or cannot be started."""
+    """Raised if Spark cannot start because there is no suitable Java.
+
+    Java is missing, too old, or cannot be started. The message says which version is needed and how
+    to install it.
+    """
 
 
 class SparkFailedError(PartageError):
-    """Raised if Spark's Java process or one of its workers ended during a run."""
+    """Raised if Spark's Java process or one of its workers ended in the middle of a run.
+
+    A common reason is too little memory. The same run can be started again.
+    """
 
 
 class AssignorFailedError(PartageError):
-    """Raised if a strategy failed while it ran in the leader of a live group.
+    """Raised if an assignment strategy failed while it ran in the leader of a live consumer group.
+
+    The message has the group, its generation and the original error.
 
     >>> str(AssignorFailedError("sticky", "billing", 7, ValueError("no")))
     'strategy sticky failed in group billing, generation 7: ValueError: no'
@@ -416,7 +455,8 @@ class AssignorFailedError(PartageError):
 
 
 class AccountingError(PartageError):
-    """Raised if a run lost or duplicated log records; its results are then not published.
+    """Raised if a run lost or duplicated records of the log; its results are then not published.
 
-    The number of records read must equal the number of decoded records plus malformed ones.
+    The number of records read must equal the number of decoded records plus the number of malformed
+    ones.
     """

@@ -126,9 +126,10 @@ _FIELD_TYPES = {
 
 
 class Kernel:
-    """Numeric function that runs compiled by Numba or interpreted, whichever is faster.
+    """Numeric function that runs either compiled by Numba or as plain Python.
 
-    The choice depends on the estimated work of a call.
+    Each call passes an estimate of its work. A call with little work runs as plain Python, because
+    importing Numba and loading compiled code takes up to a second.
 
     >>> @kernel("int64(int64[::1])")
     ... def total(values):
@@ -153,9 +154,10 @@ class Kernel:
         self._impossible = False
 
     def __call__(self, *arguments: Any, work: int) -> Any:
-        """Run the numeric function, compiled by Numba if that is faster.
+        """Run the numeric function, compiled by Numba if that is faster for this amount of work.
 
-        The keyword ``work`` is the estimated number of steps of an interpreted call.
+        The keyword ``work`` is the estimated number of steps (loop iterations) of the call. Without
+        compilation, NumPy arrays are passed as memoryviews.
         """
         compiled = self._form_for(work)
         if compiled is not None:
@@ -164,11 +166,16 @@ class Kernel:
 
     @property
     def is_compiled(self) -> bool:
-        """True if Numba has already compiled this function."""
+        """True if this process has already compiled the function, or loaded it from Numba's cache.
+
+        Such a function is fast for any input, because no call has to wait for the compiler.
+        """
         return self._compiled is not None
 
     def is_worth_compiling(self, *, work: int) -> bool:
-        """Return whether a call of this function would run compiled, because it has enough work.
+        """Return whether a call with this much work would run compiled by Numba.
+
+        Callers that have faster code than uncompiled Python use it to choose between the two.
 
         Args:
             work: estimated number of steps of an interpreted call.
@@ -177,8 +184,11 @@ class Kernel:
         return self._form_for(work) is not None
 
     def compile(self) -> Callable[..., Any] | None:
-        """Compile the kernel if it is not compiled yet, and return it; None if Numba is not
-        installed.
+        """Compile the function with Numba, unless that is already done, and return the compiled
+        form.
+
+        The result is None if Numba is not installed, or if its compiler is switched off
+        (``NUMBA_DISABLE_JIT``).
         """
         with self._lock:
             if self._compiled is None and not self._impossible:
@@ -203,10 +213,11 @@ class Kernel:
 
 
 def kernel(signature: str, *records: type) -> Callable[[Callable[..., Any]], Kernel]:
-    """Declare a numeric function as a kernel, which Numba compiles; use it as a decorator.
+    """Decorate a numeric function so that its calls can run compiled by Numba.
 
-    The signature has Numba's form, such as ``"void(int32[::1], int64)"``, and may name NamedTuple
-    classes of arrays (``records``).
+    The result is a `Kernel`, whose calls need a further argument ``work``, the estimated number of
+    steps. The signature has Numba's form, such as ``"void(int32[::1], int64)"``. It may name
+    NamedTuple classes of arrays (``records``).
 
     Args:
         signature: types of the result and of the arguments.
@@ -232,7 +243,10 @@ def kernel(signature: str, *records: type) -> Callable[[Callable[..., Any]], Ker
 
 
 def kernel_helper(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a helper function that Numba kernels may call; use it as a decorator."""
+    """Decorate a helper function so that Numba-compiled functions (`Kernel`) can call it.
+
+    A compiled caller uses the helper's compiled form, an interpreted caller the Python function.
+    """
     # A compiled kernel calls the compiled helper, an interpreted kernel the Python function. A
     # kernel in another module must import the helper by name, so that `_hash_called_code` finds it.
     function.__dict__["is_piece"] = True
@@ -240,8 +254,10 @@ def kernel_helper(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def inline_piece(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a helper function that Numba inlines into the kernels that call it; use as a
-    decorator.
+    """Decorate a helper function so that Numba copies its code into the functions that call it.
+
+    This saves the cost of a call, which is high for a helper that takes a record of many arrays.
+    Callers are functions decorated with `kernel`.
     """
     # This is faster for a helper that takes a record: an ordinary call copies seven words for each
     # array of the record.
@@ -253,12 +269,16 @@ def inline_piece(function: Callable[..., Any]) -> Callable[..., Any]:
 def prefetch_item(array: Any, item_index: int) -> None:
     """Load an array item into the processor's cache before it is needed.
 
-    In an interpreted kernel it has no effect.
+    Only Numba-compiled functions do so; in plain Python the call has no effect.
     """
 
 
 def _create_prefetch_intrinsic() -> Any:
-    """Create the Numba intrinsic for LLVM's prefetch instruction."""
+    """Create the Numba intrinsic that emits LLVM's prefetch instruction.
+
+    Compiled functions use it for calls of `prefetch_item`, which load an array item into the
+    processor's cache in advance.
+    """
     from llvmlite import ir  # type: ignore[import-untyped]  # it has none
     from numba import types
     from numba.extending import intrinsic
@@ -283,7 +303,11 @@ def _create_prefetch_intrinsic() -> Any:
 
 
 def _link_helpers(function: Callable[..., Any], **options: Any) -> Any:
-    """Return a copy of a function that calls its helper functions in Numba's compiled form."""
+    """Return a copy of a function that calls its helper functions in Numba's compiled form.
+
+    Helpers are the functions decorated with `kernel_helper`. Each is compiled once and shared by
+    all its callers. A function without helpers is returned unchanged.
+    """
     # A helper (`kernel_helper`) is compiled once for all kernels: a quarter less time for the first
     # compilation.
     import types
@@ -316,7 +340,11 @@ def _link_helpers(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def _unify_integer_types(helper: Any) -> Any:
-    """Wrap a helper function so that Numba compiles it only once for all integer types."""
+    """Make Numba compile a helper function only once for all integer types of its arguments.
+
+    Numba would otherwise compile a version for each of int32, int64 and literal integers. The
+    helper, which is returned, now treats them all as int64; only uint64 remains separate.
+    """
     # Numba would compile it again for an int literal, an int32 and an int64.
     from numba import types
 
@@ -336,7 +364,12 @@ def _widest(types: Any, one: Any) -> Any:
 
 
 def _modules_called_by(function: Callable[..., Any], visited: set[str]) -> set[str]:
-    """Return the names of the Python modules whose code a Numba function calls."""
+    """Return the names of the Python modules whose code a Numba-compiled function calls.
+
+    Args:
+        function: the function; its own module is included.
+        visited: set to which the names are added; it is also the result.
+    """
     visited.add(function.__module__)
     names = function.__globals__
     for name in function.__code__.co_names:
@@ -347,7 +380,11 @@ def _modules_called_by(function: Callable[..., Any], visited: set[str]) -> set[s
 
 
 def _hash_called_code(function: Callable[..., Any], records: dict[str, type]) -> str:
-    """Return a hash of the code that a Numba kernel uses from other modules, for its cache key."""
+    """Return a hash of the code in other modules that a Numba-compiled function uses.
+
+    The hash becomes part of the function's key in Numba's disk cache, so that a change in such a
+    module causes a new compilation. It is empty for a function that uses no other module.
+    """
     # It becomes part of the kernel's name in Numba's cache, because that cache only notices changes
     # of the kernel's own file. The result is empty for a kernel without helper functions and record
     # classes.
@@ -358,11 +395,13 @@ def _hash_called_code(function: Callable[..., Any], records: dict[str, type]) ->
 
 
 def _parse_signature(signature: str, records: dict[str, type]) -> Any:
-    """Parse a Numba signature that may name NamedTuple classes of arrays.
+    """Convert the text of a Numba signature, such as ``"int64(Tree, int64)"``, to a Numba type.
+
+    Unlike Numba's own signatures, it may name NamedTuple classes of arrays (``Tree``).
 
     Args:
-        signature: such as ``"int64(Tree, int64)"``.
-        records: the NamedTuple classes that it names.
+        signature: types of the result and of the arguments.
+        records: the NamedTuple classes that the signature names, by name.
     """
     import numba.core.sigutils as numba_signatures
     from numba import types
@@ -416,7 +455,11 @@ def _compiled(
 
 @contextmanager
 def _report_compilation(name: str) -> Iterator[None]:
-    """Report that Numba compiles the function ``name``, if a command shows progress."""
+    """Report that Numba compiles a function inside a ``with`` block.
+
+    The function's name goes to the callback of `report_compilation`, if there is one. Loading from
+    Numba's cache is not reported.
+    """
     report = _report.get()
     if report is None:
         yield
@@ -447,7 +490,11 @@ def _listener(report: Callable[[str], None], name: str) -> AbstractContextManage
 
 
 class _UnalignedWords:
-    """Sequence of 8-byte integers at unaligned addresses in a buffer."""
+    """Sequence of 8-byte integers that are at unaligned addresses of a buffer.
+
+    It replaces a memoryview, which cannot hold unaligned items, when a numeric function runs as
+    plain Python.
+    """
 
     # It replaces a memoryview, which cannot have unaligned items, in an interpreted kernel.
 
@@ -465,9 +512,10 @@ class _UnalignedWords:
 
 
 def _as_memoryview(argument: Any) -> Any:
-    """Convert a NumPy array to a memoryview, whose items Python reads four times faster.
+    """Convert a NumPy array to a memoryview, whose items plain Python reads four times faster.
 
-    Arrays in a tuple are converted, too; NumPy scalars become Python numbers.
+    The arrays in a tuple are converted too; NumPy scalars become Python numbers, and other values
+    are returned unchanged.
     """
     if isinstance(argument, np.ndarray):
         if not argument.flags.aligned:
@@ -480,7 +528,9 @@ def _as_memoryview(argument: Any) -> Any:
 
 @contextmanager
 def force_kernel_form(chosen: Form) -> Iterator[None]:
-    """Force all Numba kernels to run compiled or interpreted inside a with block, for tests.
+    """Run all Numba functions compiled, or all as plain Python, inside a ``with`` block.
+
+    Tests use it to compare both forms of the same function.
 
     Args:
         chosen: "compiled", "interpreted" or "by cost" (the default behaviour).
@@ -494,7 +544,11 @@ def force_kernel_form(chosen: Form) -> Iterator[None]:
 
 @contextmanager
 def never_compiling() -> Iterator[None]:
-    """Prevent Numba compilation inside a with block: functions not compiled yet run interpreted."""
+    """Prevent Numba from compiling functions inside a ``with`` block.
+
+    Functions that are not compiled yet run as plain Python. Event loops and threads that poll Kafka
+    use this, because a compilation takes seconds and would delay heartbeats.
+    """
     # Threads that poll Kafka and event loops use it.
     token = _may_compile.set(False)
     try:
@@ -505,9 +559,9 @@ def never_compiling() -> Iterator[None]:
 
 @contextmanager
 def report_compilation(report: Callable[[str], None]) -> Iterator[None]:
-    """Call ``report`` with the name of each kernel that is compiled inside a with block.
+    """Call ``report`` with the name of each function that Numba compiles inside a ``with`` block.
 
-    Compilation takes seconds, once per installation, so commands show it as progress.
+    Commands use it to show progress, because the first compilation on a machine takes seconds.
     """
     token = _report.set(report)
     try:
@@ -517,9 +571,10 @@ def report_compilation(report: Callable[[str], None]) -> Iterator[None]:
 
 
 def warm_up() -> threading.Thread:
-    """Compile all kernels in a background thread; the caller can join the returned thread.
+    """Start to compile all Numba functions in a background thread, and return the thread.
 
-    No full garbage collection runs meanwhile. The objects that exist at the end are exempt from
+    Later calls then run compiled at once. Full garbage collections are suspended meanwhile, because
+    they would pause a consumer's event loop. The objects that exist at the end are exempt from
     later collections (`gc.freeze`).
     """
     thread = threading.Thread(target=_compile_all, name="partage-warm-up", daemon=True)
@@ -543,9 +598,10 @@ def _compile_all() -> None:
 
 
 def start_warm_up() -> threading.Thread | None:
-    """Start `warm_up` if this process has not started it yet; return its thread, else None.
+    """Start to compile all Numba functions in the background, once per process.
 
-    Kernels that were compiled before are read from Numba's cache on disk.
+    Return the thread, or None if the process has already started it. Functions that an earlier
+    process compiled are read from Numba's cache on disk. See `warm_up`.
     """
     global _is_warming  # noqa: PLW0603 - one for the process
     with _pieces_lock:

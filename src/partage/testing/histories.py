@@ -45,8 +45,7 @@ _MARK = 0x5A5A5A5A5A5A5A5A
 
 @dataclass(frozen=True)
 class Size:
-    """Size of a synthetic recording of ``__consumer_offsets``: numbers of records, groups and
-    partitions.
+    """Size of a synthetic recording of ``__consumer_offsets`` that `write_capture` generates.
 
     Attributes:
         records: approximate number of records.
@@ -70,7 +69,8 @@ class Size:
     def group_count(self) -> int:
         """Number of consumer groups in the synthetic recording.
 
-        If ``groups`` is 0, it follows from the number of records.
+        If ``groups`` is 0, there is one group per 20,000 records, but at least one per log
+        partition and at most 2,000.
         """
         return self.groups or min(max(self.records // 20_000, self.log_partitions), 2_000)
 
@@ -78,14 +78,18 @@ class Size:
     def duration_s(self) -> int:
         """Duration of the synthetic recording in seconds.
 
-        It follows from the number of records, because each partition gets one offset commit per
-        second.
+        It follows from the number of records, because every partition of a group's topic gets one
+        offset commit per second.
         """
         return max(2, self.records // (self.group_count * self.partitions))
 
 
 class _Group:
-    """Generator of the ``__consumer_offsets`` records of one synthetic consumer group."""
+    """Generator of the ``__consumer_offsets`` records of one synthetic consumer group.
+
+    It simulates the group's members and rebalances with a seeded random generator, so the same seed
+    gives the same records.
+    """
 
     def __init__(self, number: int, size: Size, seed: int) -> None:
         self.rng = Random(f"{seed} {number}")  # noqa: S311 - made-up histories, no secrets
@@ -109,12 +113,14 @@ class _Group:
         return f"{self.name}-{self.rng.getrandbits(64):016x}"
 
     def record(self, time_ms: int) -> tuple[bytes, bytes]:
-        """Simulate the group's next rebalance (a member joins or leaves), and return its record.
+        """Simulate the next rebalance of a consumer group, and encode its ``__consumer_offsets``
+        record.
 
-        ``time_ms`` is the time of the record.
+        A member joins, leaves or restarts before each rebalance but the first. ``time_ms`` is the
+        time of the rebalance.
 
         Returns:
-            The key and the value of the record in ``__consumer_offsets``.
+            The key and the value of the record, as bytes.
         """
         if self.generation:
             self._change()
@@ -149,14 +155,20 @@ class _Group:
         }  # fmt: skip
 
     def key(self, partition: int) -> bytes:
-        """Return the key of the ``__consumer_offsets`` record with the group's commit for a
-        partition.
+        """Encode the key of the group's offset commit for one partition.
+
+        ``partition`` is the partition's number in the group's topic. The result has the binary
+        format of ``__consumer_offsets``.
         """
         names = {"group": self.name, "topic": self.topic, "partition": partition}
         return encode_record(1, names)[0]
 
     def value(self) -> bytes:
-        """Return the value of an offset commit's record, with placeholders for offset and time."""
+        """Encode the value of an offset commit, with placeholders for the offset and the timestamp.
+
+        The generator copies these bytes for each commit and overwrites the placeholders. The format
+        is that of ``__consumer_offsets``.
+        """
         cells = {
             "offset": _MARK, "leaderEpoch": 0, "metadata": "", "commitTimestamp": _MARK,
             "topicId": self.topic_id,
@@ -166,11 +178,14 @@ class _Group:
 
 
 def write_capture(size: Size, out: str | Path, *, seed: int = 1) -> int:
-    """Write a synthetic recording of consumer groups to a folder; return its number of records.
+    """Generate a synthetic recording of consumer groups, and write it to a folder.
+
+    The recording consists of offset commits and rebalances in the form that ``partage capture``
+    writes. The same arguments always give the same files. Return the number of records.
 
     Args:
-        size: numbers of records, groups and partitions.
-        out: the folder.
+        size: how many records, groups and partitions to generate.
+        out: the folder; it is created if it does not exist.
         seed: seed of the random numbers.
 
     >>> import tempfile
@@ -200,16 +215,18 @@ def write_capture(size: Size, out: str | Path, *, seed: int = 1) -> int:
 
 
 def write_parts(size: Size, out: str | Path, *, parts: int, seed: int = 1) -> list[int]:
-    """Write a synthetic recording as several files of equal duration, like a capture that grows.
+    """Generate a synthetic recording as several files that cover equal periods, one after the
+    other.
 
-    Return the number of records of each file. Each file has all log partitions. There is no
-    manifest.
+    Tests use it to simulate a capture that grows while it is processed. Each file has the records
+    of all partitions of ``__consumer_offsets``; there is no manifest. Return the number of records
+    of each file.
 
     Args:
-        size: the number of records, groups and partitions.
+        size: how many records, groups and partitions to generate.
         out: folder of the capture.
-        parts: number of parts.
-        seed: seeds the random numbers.
+        parts: number of files.
+        seed: seed of the random numbers.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -237,10 +254,10 @@ def write_parts(size: Size, out: str | Path, *, parts: int, seed: int = 1) -> li
 
 
 def _cluster_metadata(groups: list[_Group]) -> dict[str, Any]:
-    """Return the brokers, topics and replicas of the synthetic cluster, as JSON for
-    ``cluster.jsonl``.
+    """Return the metadata of the synthetic cluster: its brokers, and the topics of all groups.
 
-    The topics are those that ``groups`` consume.
+    Each topic lists the leader and the replicas of its partitions. The result is one line of
+    ``cluster.jsonl``, as parsed JSON.
     """
     brokers = [{"id": b, "rack": "abc"[b - 1]} for b in (1, 2, 3)]
     topics = {
@@ -257,8 +274,9 @@ def _cluster_metadata(groups: list[_Group]) -> dict[str, Any]:
 
 
 def _partition_tables(p: int, groups: list[_Group], size: Size) -> Iterator[pa.Table]:
-    """Yield the synthetic records of a partition of ``__consumer_offsets``, as tables of some
-    seconds.
+    """Yield the synthetic records of one partition of ``__consumer_offsets``, as Arrow tables.
+
+    Each table covers a few seconds and has about 250,000 records, so that memory use is limited.
 
     Args:
         p: number of the partition.
@@ -272,8 +290,10 @@ def _partition_tables(p: int, groups: list[_Group], size: Size) -> Iterator[pa.T
 
 
 class _RecordGenerator:
-    """Generator of the synthetic records of a partition of ``__consumer_offsets``, as Arrow
-    tables.
+    """Generator of the synthetic records of one partition of ``__consumer_offsets``.
+
+    It returns Arrow tables with partition, offset, timestamp, key and value of each record. Call
+    `records` for one time range after another, because offsets and group states continue.
     """
 
     def __init__(self, p: int, groups: list[_Group], size: Size) -> None:
@@ -296,7 +316,9 @@ class _RecordGenerator:
     def records(self, first_s: int, end_s: int) -> pa.Table:
         """Return the synthetic records of a time range, as an Arrow table in offset order.
 
-        ``first_s`` and ``end_s`` are the first second and the second after the last one.
+        Each second, every group either has a rebalance or commits all its partitions. The range is
+        from ``first_s`` (included) to ``end_s`` (excluded), in seconds since the begin of the
+        recording.
         """
         import pyarrow as pa
 
@@ -368,7 +390,10 @@ class _RecordGenerator:
 
 
 def main() -> None:
-    """Write a synthetic recording of consumer groups (``python -m partage.testing.histories``)."""
+    """Run the command line that writes a synthetic recording of consumer groups.
+
+    Start it with ``python -m partage.testing.histories``; options give the folder and the size.
+    """
     parser = argparse.ArgumentParser(prog="python -m partage.testing.histories")
     parser.add_argument("--records", type=int, required=True, help="about how many")
     parser.add_argument("--out", type=Path, required=True, help="folder of the capture")

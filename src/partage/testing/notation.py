@@ -25,10 +25,10 @@ _NOTHING = {"–", "-", "—"}
 
 
 def cluster(text: str) -> Cluster:
-    """Parse a Kafka cluster from text such as ``"t1x6 t2x7"``: topic t1 with 6 partitions, t2 with
-    7.
+    """Parse the topics of a Kafka cluster from short text, such as ``"t1x6 t2x7"``, for tests.
 
-    Racks of the replicas are in parentheses, with ``|`` between partitions.
+    This text means topic t1 with 6 partitions and t2 with 7. The racks of each partition's replicas
+    may follow in parentheses, with ``|`` between partitions: ``"t1x2(a b|b c)"``.
 
     Raises:
         InvalidProblemError: the text does not follow the notation.
@@ -50,10 +50,10 @@ def cluster(text: str) -> Cluster:
 
 
 def group(text: str) -> Group:
-    """Parse a consumer group from text such as ``"a: t1 t2 | b: t1"``: member ids and their topics.
+    """Parse a consumer group from short text, such as ``"a: t1 t2 | b: t1"``, for tests.
 
-    In ``"a: t1 t2 | b#instance@rack: t1 {t1-0 @4}"``, the static member b also has a rack, and owns
-    partition t1-0 in generation 4.
+    Each member id is followed by its subscribed topics. In ``"b#i@rack: t1 {t1-0 @4}"``, member b
+    also has instance id i and a rack, and owns partition t1-0 since generation 4.
 
     Raises:
         InvalidProblemError: the text does not follow the notation.
@@ -75,7 +75,11 @@ def group(text: str) -> Group:
 
 
 def assignment(text: str, cluster: Cluster) -> Assignment:
-    """Parse an assignment of a cluster from text such as ``"a: t1-0 t1-2 | b: t1-1 | c: –"``.
+    """Parse a partition assignment from short text, such as ``"a: t1-0 t1-2 | b: t1-1"``, for
+    tests.
+
+    Each member id is followed by its partitions, in order; ``–`` stands for none. The cluster gives
+    each topic its number in the result.
 
     Raises:
         InvalidProblemError: the text does not follow the notation.
@@ -95,7 +99,9 @@ def assignment(text: str, cluster: Cluster) -> Assignment:
 
 
 def written(assigned: Assignment) -> str:
-    """Format an assignment as text, e.g. "a: t-1 t-0 | b: –"; `assignment` parses such text.
+    """Format a partition assignment as one line of text, such as ``"a: t-1 t-0 | b: –"``.
+
+    It is the notation that `assignment` parses, so tests can compare assignments as text.
 
     >>> written(assignment("a: t-1 t-0 | b:", cluster("t×2")))
     'a: t-1 t-0 | b: –'
@@ -121,6 +127,9 @@ def _consecutive_matches(
 ) -> list[re.Match[str]]:
     """Return the matches of a regular expression that together cover a text from begin to end.
 
+    It is the tokenizer of the short notation for groups and clusters: each match is one item, and a
+    part of the text that does not match is an error.
+
     Args:
         pattern: the regular expression of one match.
         text: the text to cover.
@@ -145,10 +154,10 @@ def _consecutive_matches(
 
 
 def pairs_with_unresolved(assigned: Assignment) -> dict[str, list[tuple[str, int]]]:
-    """Return the (topic, partition) pairs of each member, even those that the cluster does not
-    have.
+    """Return each member's (topic, partition) pairs, including partitions that do not exist.
 
-    They keep their order in the member's list. ``assigned`` is the assignment.
+    A recorded assignment may contain partitions that the cluster does not have.
+    `Assignment.to_pairs` omits them; here they are at their original position in the member's list.
 
     >>> from partage.model import Index
     >>> made = Assignment.of(Index.of({"t": 1}), {"c1": [("gone", 7), ("t", 0)]})

@@ -64,8 +64,9 @@ def spec_from_json(problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> 
 
 
 class _Topic:
-    """Topic of an assignment problem in JSON, with name, id and partition count, after
-    validation.
+    """Topic of an assignment problem in JSON: name, topic id, partition count and replica racks.
+
+    All values are validated when the JSON row is parsed.
     """
 
     def __init__(
@@ -107,10 +108,10 @@ def _id(value: object, path: str) -> str:
 
 
 def _parse_partitions(value: object, path: str) -> Pairs:
-    """Parse a JSON list of topic ids with partitions, e.g. [["AAAAAAAAAAAAAAAAAAAABw", [0, 1]]].
+    """Parse a JSON list of topic ids with partition numbers, and validate its values.
 
-    ``path`` is the field's path for error messages. A later entry for a topic replaces an earlier
-    one.
+    An example is ``[["AAAAAAAAAAAAAAAAAAAABw", [0, 1]]]``. If a topic occurs twice, its last entry
+    counts. ``path`` is the name of the field in error messages.
     """
     out: dict[str, list[int]] = {}
     for i, pair in enumerate(expect_list(value, path, "a list of [topic id, [partitions]]")):
@@ -141,8 +142,10 @@ def _member(entry: object, path: str) -> Member:
 
 
 def _cluster(topics: list[_Topic], targets: list[Pairs]) -> Cluster:
-    """Build the cluster of an assignment problem, including topics that only previous targets
-    contain.
+    """Build the cluster of an assignment problem from its topics and the previous assignments.
+
+    Previous assignments may contain deleted topics or partitions, so the cluster's index includes
+    them as not existing. ``targets`` has one list of (topic id, partitions) pairs for each member.
     """
     known = {one.id: max(one.count, 0) for one in topics}
     width = dict(known)

@@ -28,8 +28,10 @@ _ODD_NAMES = ("Aa", "BB", "AaAa", "AaBB", "BBBB", "\U00010000", "ｚ", "é", "a-
 
 
 def topic_names() -> st.SearchStrategy[str]:
-    """Return a Hypothesis strategy for names of Kafka topics or members: mostly short, some
-    unusual.
+    """Return a Hypothesis strategy that generates names of topics or members.
+
+    Most names are short. Some are unusual: equal Java hash codes, non-ASCII characters, or an order
+    that differs between Java and Python.
     """
     return st.one_of(
         st.integers(0, 15).map("t{}".format),
@@ -42,7 +44,9 @@ def topic_names() -> st.SearchStrategy[str]:
 def clusters(
     draw: st.DrawFn, *, max_topics: int = 6, max_partitions: int = 9, racks: bool = False
 ) -> Cluster:
-    """Return a Hypothesis strategy for Kafka clusters with topics and partitions.
+    """Return a Hypothesis strategy that generates Kafka clusters with topics and partitions.
+
+    Equal partition counts and topics without partitions are frequent.
 
     Args:
         draw: given by Hypothesis.
@@ -75,8 +79,10 @@ def groups(
     static: bool = True,
     claims: bool = False,
 ) -> Group:
-    """Return a Hypothesis strategy for consumer groups that subscribe to existing and missing
-    topics.
+    """Return a Hypothesis strategy that generates consumer groups.
+
+    Members subscribe to the given topics and sometimes to a topic that does not exist. Often all
+    members have the same subscription.
 
     Args:
         draw: given by Hypothesis.
@@ -118,7 +124,10 @@ def problems(
     static: bool = True,
     claims: bool = False,
 ) -> Problem:
-    """Return a Hypothesis strategy for assignment problems: a consumer group and its Kafka cluster.
+    """Return a Hypothesis strategy that generates the input of an assignment strategy.
+
+    Each generated `Problem` is a consumer group with a Kafka cluster. Failing examples shrink
+    towards one member, one topic and one partition.
 
     Args:
         draw: given by Hypothesis.
