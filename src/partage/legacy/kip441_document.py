@@ -92,9 +92,10 @@ class Kip441Document:
         self.balance_factor = balance_factor
 
     def with_balance_factor(self, balance_factor: int) -> Kip441Document:
-        """Return a copy of the assignor with another balance factor.
+        """Return a copy of the task assignor with another balance factor.
 
-        The factor is the allowed difference between two clients' tasks per thread.
+        The balance factor is the allowed difference between two clients' numbers of tasks per
+        thread, for example 1.
 
         Raises:
             InvalidConfigError: it is below 1.
@@ -104,9 +105,11 @@ class Kip441Document:
     # --- printed in the document ---
 
     def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
-        """Return whether another rebalance must follow, to move a task to a caught-up client.
+        """Return whether another rebalance must follow, because a task can now move to a new
+        client.
 
-        A client is caught up if its lag for the task is acceptable (KIP-441).
+        KIP-441 moves a task only to a client that is caught up: its lag for the task's state is at
+        most ``acceptable_recovery_lag``.
 
         Args:
             problem: the tasks and the clients, with the current lags.
@@ -118,7 +121,10 @@ class Kip441Document:
         return bool(self.moves_available_now(problem, active))
 
     def moves_available_now(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
-        """Return the moves to the balanced assignment that a caught-up client can take over now.
+        """Return the planned task moves whose new client is already caught up.
+
+        A planned move (see `moves_to_balance`) waits until the new client's lag for the task's
+        state is acceptable. These moves need not wait any longer.
 
         Args:
             problem: the tasks and the clients, with the current lags.
@@ -132,7 +138,10 @@ class Kip441Document:
         ]
 
     def moves_to_balance(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
-        """Return the moves of active tasks that lead to KIP-441's balanced assignment.
+        """Return the moves of active tasks that lead from the current to the balanced assignment.
+
+        A task moves if `propose_balanced_assignment` gives it to another client. It may have to
+        wait until that client is caught up.
 
         Args:
             problem: the tasks and the clients, with the current lags.
@@ -150,11 +159,14 @@ class Kip441Document:
         ]
 
     def rank_clients(self, problem: TaskProblem) -> NDArray[np.int64]:
-        """Rank each client for each task by its lag, lower is better (int64[clients, tasks]).
+        """Rank each client for each task by its lag; lower is better.
 
-        ``problem`` has the tasks and the clients with their lags. The rank is -1 if the client runs
-        the task, 0 if its lag is acceptable, 1 if the lag is unknown; otherwise it is the lag. The
-        ranks of stateless tasks have no meaning.
+        The rank is -1 if the client runs the task, 0 if its lag is acceptable, 1 if its lag is
+        unknown; otherwise it is the lag itself. ``problem`` has the tasks, and the clients with
+        their lags. The ranks of stateless tasks have no meaning.
+
+        Returns:
+            The ranks, as int64[clients, tasks].
         """
         lags = problem.changelog_lags
         ranks: NDArray[np.int64] = lags.copy()
@@ -164,9 +176,12 @@ class Kip441Document:
         return ranks
 
     def propose_balanced_assignment(self, problem: TaskProblem) -> list[int]:
-        """Return the client of each stateful task in KIP-441's balanced assignment.
+        """Return the client of each stateful task in a balanced assignment, the target of all
+        moves.
 
-        ``problem`` has the tasks and the clients, whose lags are ignored.
+        Tasks go to the clients round robin. Then tasks move from the fullest to the emptiest client
+        until their numbers of tasks per thread differ by at most the balance factor. ``problem``
+        has the tasks and the clients; lags have no effect.
         """
         clients = len(problem.clients)
         owned: list[list[int]] = [[] for _ in range(clients)]
@@ -186,7 +201,7 @@ class Kip441Document:
     # --- left out of the document ---
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign all active and standby tasks of a Kafka Streams application as KIP-441 describes.
+        """Assign all tasks of a Kafka Streams application to its clients as KIP-441 describes.
 
         ``problem`` has the tasks and the clients with their lags. The plan has a warning if
         KIP-441's rule would repeat rebalances forever.
@@ -217,6 +232,9 @@ class Kip441Document:
         problem: TaskProblem, draft: DraftAssignment, ranks: NDArray[np.int64]
     ) -> bool:
         """Return whether the next rebalance would make the same plan, so that rebalances never end.
+
+        This is so if every task stays on its previous client, and all clients with a copy of a
+        task's state are caught up.
 
         Args:
             problem: the tasks and the clients.
@@ -268,7 +286,10 @@ class Kip441Document:
         return active if max(loads) - min(loads) <= self.balance_factor else None
 
     def _choose_by_rank(self, problem: TaskProblem, ranks: NDArray[np.int64]) -> list[int]:
-        """Choose a client for each stateful task: the least lag first, then even numbers of tasks.
+        """Choose a client for each stateful task, preferably one that has the task's state already.
+
+        Clients with the least lag are preferred, then those with the fewest tasks. Afterwards tasks
+        move between caught-up clients until their loads differ by at most the balance factor.
 
         Args:
             problem: the tasks and the clients.
@@ -298,7 +319,10 @@ class Kip441Document:
     def _move_one_task(
         self, problem: TaskProblem, ranks: NDArray[np.int64], owned: list[list[int]]
     ) -> bool:
-        """Move one task to a caught-up client with fewer tasks per thread; return whether one was.
+        """Move one task to a client that is caught up and has fewer tasks per thread.
+
+        Nothing moves if the clients' tasks per thread differ by no more than the balance factor, or
+        if no less loaded client is caught up. Return whether a task was moved.
 
         Args:
             problem: the tasks and the clients.

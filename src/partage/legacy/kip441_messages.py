@@ -54,6 +54,8 @@ Read = TypeVar("Read")
 class StoreLags:
     """Lags that a Kafka Streams client reports for its state stores, as columns of arrays.
 
+    A store's lag is the number of changelog records that it has yet to restore.
+
     Attributes:
         store: int32[n], index of each store's name in ``names``.
         partition: int32[n], partition number of each store.
@@ -100,7 +102,7 @@ class StoreLags:
     def from_columns(
         cls, stores: array[int], partitions: array[int], lags: array[int], names: Iterable[str]
     ) -> StoreLags:
-        """Build the lags of a client's state stores from arrays with one item for each lag.
+        """Build the lags of a client's state stores from three arrays with one item for each store.
 
         Args:
             stores: for each lag the index of the store's name in ``names``.
@@ -179,12 +181,17 @@ class SubscriptionDraft5:
 
     @property
     def endpoint(self) -> str | None:
-        """The client's ``application.server`` (host:port) as text, None if it has none."""
+        """The client's ``application.server`` as text (``host:port``), None if it has none.
+
+        Kafka Streams uses this address for interactive queries.
+        """
         return decode_utf8(self.user_endpoint) if self.user_endpoint else None
 
 
 def encode_subscription_draft_5(info: SubscriptionDraft5) -> bytes:
-    r"""Encode the subscription info of Kafka Streams that KIP-441 proposed as version 5.
+    r"""Encode a Kafka Streams subscription in the format that KIP-441 proposed as version 5.
+
+    The format was never released; Kafka's own version 5 differs.
 
     Raises:
         EncodingError: a value does not fit its field.
@@ -218,9 +225,10 @@ def encode_subscription_draft_5(info: SubscriptionDraft5) -> bytes:
 
 
 def decode_subscription_draft_5(data: bytes) -> SubscriptionDraft5:
-    """Decode the subscription data of Kafka Streams that KIP-441 proposed as version 5.
+    """Decode a Kafka Streams subscription in the format that KIP-441 proposed as version 5.
 
-    The result's ``trailing`` counts the bytes after the message.
+    The format was never released; Kafka's own version 5 differs. The result's ``trailing`` counts
+    the bytes after the message.
 
     Raises:
         WireFormatError: the bytes are no such message.
@@ -266,7 +274,10 @@ def _read_lags(reader: ByteReader) -> StoreLags:
 
 
 def task_lags_of_stores(lags: StoreLags, subtopology_of_store: Mapping[str, int]) -> TaskValues:
-    """Return the lag of each Kafka Streams task: the sum of the lags of its state stores (int64).
+    """Return the lag of each Kafka Streams task: the sum of the lags of its state stores.
+
+    A task is a sub-topology with a partition number, and it may have several stores. Lags count
+    changelog records.
 
     Args:
         lags: the lags that one client reported. If a store occurs twice, its last lag counts, as

@@ -50,7 +50,7 @@ class Release0102:
     exact_to = "org.apache.kafka.streams.processor.internals.assignment.TaskAssignor 0.10.2.1"
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign the tasks of a Kafka Streams application as release 0.10.2 does.
+        """Assign the tasks of a Kafka Streams application to its clients as release 0.10.2 does.
 
         ``problem`` has the tasks and the clients with their previous tasks.
 
@@ -71,10 +71,10 @@ class Release0102:
 def tasks_in_turn(
     problem: TaskProblem, assigned: list[tuple[list[int], list[int]]]
 ) -> list[tuple[int, ...]]:
-    """Return each client's tasks in the order in which Kafka Streams before 2.4 distributes them.
+    """Sort each client's tasks in the order in which Kafka Streams before 2.4 distributes them.
 
-    A client distributes its tasks among its consumers: active tasks, then standbys, each in the
-    iteration order of a Java hash set.
+    A client distributes its tasks among its consumers: first active tasks, then standbys. Both are
+    in the iteration order of a Java hash set.
 
     Args:
         problem: the tasks.
@@ -224,7 +224,7 @@ class Release011:
     exact_to = "org.apache.kafka.streams.processor.internals.assignment.StickyTaskAssignor 0.11.0.3"
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign the tasks of a Kafka Streams application as release 0.11 does.
+        """Assign the tasks of a Kafka Streams application to its clients as release 0.11 does.
 
         ``problem`` has the tasks and the clients with their previous tasks.
 

@@ -24,7 +24,9 @@ _R = TypeVar("_R")
 
 
 class _Kind(NamedTuple):
-    """Accepted type of a function argument, with a test for values and a name for error messages.
+    """Accepted type of a function argument: a test for values, and a name for error messages.
+
+    For example, "a number" accepts integers and floats, but neither booleans nor NaN.
 
     Attributes:
         accepts: function that returns whether a value has this type.
@@ -38,19 +40,10 @@ class _Kind(NamedTuple):
 def check_argument_types(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Decorate a function to check the types of its arguments against its type annotations.
 
-    A call with an argument of another type raises InvalidConfigError, which names the argument.
+    A call with an argument of another type raises `InvalidConfigError`, which names the argument.
 
     Two kinds of arguments are not checked: a string where a list is expected (the function itself
     calls `partage.model.validation.reject_text`), and classes of other libraries.
-
-    >>> @check_argument_types
-    ... def wait(seconds: float, names: Sequence[str] | None = None) -> None: ...
-    >>> wait("x")
-    Traceback (most recent call last):
-    partage.errors.InvalidConfigError: setting seconds: must be a number, got 'x'
-    >>> wait(1.5, names=[3])
-    Traceback (most recent call last):
-    partage.errors.InvalidConfigError: setting names: must be a list (of text) or None, got [3]
     """
     kinds: dict[str, list[_Kind]] = {}
     parameters: list[Parameter] = []
@@ -73,9 +66,11 @@ def check_argument_types(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 @cache
 def _allowed_types(annotation: str) -> list[_Kind]:
-    """Return the types that an annotation such as "int | None" allows, each with a test for values.
+    """Return the types that an annotation such as ``"int | None"`` allows, each with a test for
+    values.
 
-    The list is empty if one of the types cannot be tested; such an argument is not checked.
+    The list is empty if one of the types cannot be tested, for example a class of another library.
+    Such an argument is not checked.
     """
     found = [_kind(one) for one in _split_outside_brackets(annotation, "|")]
     return [one for one in found if one is not None] if None not in found else []

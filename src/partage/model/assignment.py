@@ -31,9 +31,10 @@ __all__ = ["Assignment", "Plan", "Role", "Unresolved", "format_runs"]
 
 
 class Role(IntEnum):
-    """Role of a member for a partition or a Kafka Streams task: owner, active, standby and so on.
+    """Role of a group member for an assigned partition or Kafka Streams task.
 
-    RELEASING means that the member must revoke the partition before another member gets it.
+    A consumer is the owner. RELEASING means that it must revoke the partition before another member
+    gets it. The other roles are those of Streams clients.
     """
 
     OWNER = 0
@@ -46,6 +47,8 @@ class Role(IntEnum):
 @dataclass(frozen=True, slots=True)
 class Unresolved:
     """Partition that a recorded assignment contains but the cluster does not have.
+
+    For example, its topic has been deleted since.
 
     Attributes:
         member: id of the member to which the partition is assigned.
@@ -139,7 +142,10 @@ class Assignment:
         return [*missing, *(f"  warning: {one}" for one in self.warnings)]
 
     def with_warnings(self, warnings: Sequence[str]) -> Self:
-        """Return a copy of the assignment with the given warnings added first, each once."""
+        """Return a copy of the assignment with more warnings for the operator.
+
+        The given warnings come before the present ones, and duplicates are dropped.
+        """
         every = tuple(dict.fromkeys((*warnings, *self.warnings)))
         return self if every == self.warnings else self._replaced(warnings=every)
 
@@ -162,6 +168,8 @@ class Assignment:
         **more: Any,
     ) -> Any:
         """Build an assignment from a dict that lists each consumer's partitions.
+
+        Partitions that the index does not have are stored in ``unresolved``.
 
         Args:
             index: the numbering of topics and partitions.
@@ -201,7 +209,10 @@ class Assignment:
         lists: Sequence[Int32Array] | Sequence[list[int]],
         **more: Any,
     ) -> Any:
-        """Build an assignment from one list of partitions (index numbers) for each consumer.
+        """Build an assignment from one list of partitions for each consumer.
+
+        Partitions are given by their numbers in the index; `Assignment.of` takes topic names
+        instead.
 
         Args:
             index: the numbering of topics and partitions.
@@ -225,12 +236,18 @@ class Assignment:
 
     @cached_property
     def member_of(self) -> Int32Array:
-        """Owner of each assigned partition, as a position in ``members`` (int32[n])."""
+        """Owner of each assigned partition, as a position in ``members`` (int32[n]).
+
+        For example, ``[0, 0, 1]`` means that the first member has the first two entries of
+        ``partition``.
+        """
         counts = self.start[1:] - self.start[:-1]
         return np.arange(len(counts), dtype=np.int32).repeat(counts)
 
     def partitions_of(self, member: int) -> Int32Array:
-        """Return the partitions assigned to one consumer, by their numbers in the index (int32[n]).
+        """Return the partitions assigned to one consumer, in the order of the assignment.
+
+        They are numbers of the index (int32[n]); `to_pairs` returns topic names instead.
 
         Args:
             member: the consumer's position in ``members``.
@@ -239,7 +256,11 @@ class Assignment:
 
     @cached_property
     def lists(self) -> list[Int32Array]:
-        """Partitions assigned to each member, as numbers of the index: one array (int32) each."""
+        """Partitions assigned to each member: one int32 array per member, in the order of
+        ``members``.
+
+        The partitions are numbers of the index.
+        """
         return [self.partition[a:b] for a, b in pairwise(self.start.tolist())]
 
     def part_of(self, member: int) -> Assignment:
@@ -256,7 +277,11 @@ class Assignment:
         return Assignment(self.index, name, start, self.partition[first:end], self.role[first:end])
 
     def to_pairs(self) -> dict[str, list[tuple[str, int]]]:
-        """Return the (topic, partition) pairs assigned to each member, as a dict by member id."""
+        """Return each member's partitions as (topic, partition) pairs, by member id.
+
+        For example, ``{"c1": [("orders", 0), ("orders", 2)], "c2": []}``. The pairs are in the
+        order of the assignment.
+        """
         topics = self.index.topics
         topic = self.index.topic_of[self.partition].tolist()
         number = self.index.number_of[self.partition].tolist()
@@ -266,7 +291,8 @@ class Assignment:
             return {m: named[a:b] for m, (a, b) in zip(self.members, pairwise(start), strict=True)}
 
     def to_dict(self) -> dict[str, dict[str, list[int]]]:
-        """Return the assignment as nested dicts, such as ``{"member": {"topic": [0, 1]}}``.
+        """Return each member's partitions by topic, such as ``{"c1": {"orders": [0, 1]}, "c2":
+        {}}``.
 
         Members without partitions are included.
         """
@@ -287,7 +313,10 @@ class Assignment:
         return out
 
     def to_json(self) -> dict[str, list[list[object]]]:
-        """Return the assignment as a dict from member id to [topic, partition] lists, for JSON."""
+        """Return each member's partitions as ``[topic, partition]`` lists, for a JSON document.
+
+        For example, ``{"c1": [["orders", 0], ["orders", 2]], "c2": []}``.
+        """
         return {m: [[t, p] for t, p in pairs] for m, pairs in self.to_pairs().items()}
 
 
@@ -297,6 +326,8 @@ _MOST_RUNS = 24
 
 def _format_count(number: int, noun: str) -> str:
     """Format a number with its noun in singular or plural, for example "1 member" or "2 members".
+
+    Thousands are separated by commas.
 
     >>> _format_count(1, "member"), _format_count(0, "member")
     ('1 member', '0 members')
@@ -364,7 +395,10 @@ def _none() -> Int32Array:
 
 @kernel("int64(int32[::1], int32[::1], int32[::1])")
 def fill_owners(start: Int32Array, partition: Int32Array, owner: Int32Array) -> int:
-    """Fill an array with the owner of each partition; return the number of owned partitions.
+    """Write the owner of each partition to an array, and count the owned partitions.
+
+    The input has each member's partitions one after the other; the output can be looked up by
+    partition. If a partition has two owners, the later one counts.
 
     Args:
         start: int32[M + 1], where each member's partitions begin in ``partition`` (CSR).
@@ -391,7 +425,10 @@ def fill_owners(start: Int32Array, partition: Int32Array, owner: Int32Array) -> 
 
 
 class _CertificateField:
-    """Descriptor of `Plan.certificate`: a deferred certificate is computed at the first access."""
+    """Descriptor of `Plan.certificate` that computes a deferred certificate at the first access.
+
+    The computed `Certificate` then replaces the `DeferredCertificate`.
+    """
 
     def __get__(self, plan: Plan | None, kind: type | None = None) -> object:
         if plan is None:
@@ -407,7 +444,7 @@ class _CertificateField:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Assignment):
-    """Result of an assignment strategy: at most one owner for each partition.
+    """Result of an assignment strategy: an assignment with at most one owner for each partition.
 
     Attributes:
         memory: the strategy's state for the next rebalance (opaque, may be None).
@@ -462,7 +499,10 @@ class Plan(Assignment):
 
     @cached_property
     def owner(self) -> Int32Array:
-        """Owner of each partition, as a position in ``members``, -1 for none (int32[P])."""
+        """Owner of each partition of the index, as a position in ``members`` (int32[P]).
+
+        The value is -1 for a partition without owner.
+        """
         return self._find_owners()[0]
 
     def _find_owners(self) -> tuple[Int32Array, int]:
@@ -485,7 +525,8 @@ class Plan(Assignment):
     def settled(self) -> Plan:
         """Return the final assignment, after consumers have revoked all partitions that move.
 
-        In a cooperative rebalance (KIP-429), a moving partition has no owner until then.
+        In a cooperative rebalance (KIP-429), a moving partition has no owner until its old owner
+        has revoked it. A follow-up rebalance then assigns it to its new owner.
 
         >>> index = Index.of({"t": 2})
         >>> now = Plan.of(index, {"a": {"t": [0]}, "b": {}}, withheld=np.array([1], np.int32),
@@ -511,9 +552,10 @@ class Plan(Assignment):
         )
 
     def assign_revoked(self, revoked: AbstractSet[tuple[str, int]]) -> Plan:
-        """Assign revoked partitions to their new owners; return the changed copy of the plan.
+        """Return a copy of the plan in which revoked partitions belong to their new owners.
 
-        A cooperative plan (KIP-429) leaves a moving partition without owner until it is revoked.
+        A cooperative plan (KIP-429) leaves a moving partition without owner until its old owner has
+        revoked it.
 
         Args:
             revoked: (topic, partition) pairs that no consumer owns any more.
@@ -537,6 +579,8 @@ class Plan(Assignment):
     ) -> Plan:
         """Build a plan from an array with the owner of each partition.
 
+        Each member's partitions are in the order of the index.
+
         Args:
             index: the numbering of topics and partitions.
             members: member ids.
@@ -552,7 +596,7 @@ class Plan(Assignment):
 
 
 def _is_int32_row(values: Int32Array) -> bool:
-    """Return whether an array has the form that compiled kernels accept.
+    """Return whether an array can be passed to a function that Numba compiled for int32 arrays.
 
     ``values`` must be int32, one-dimensional, contiguous and writeable.
     """

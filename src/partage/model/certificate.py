@@ -18,10 +18,11 @@ TOPIC_EXCESS = "topic excess"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Certificate:
-    """Proof of an assignment's quality: its measured criteria, each with a proven lower bound.
+    """Proof that a partition assignment is optimal, or how far it can be from the optimum.
 
-    No valid plan can beat the bounds. ``partage.judge.verify_certificate`` verifies the certificate
-    from the group and the cluster alone.
+    For each criterion, such as the number of moved partitions, it has the assignment's value and a
+    lower bound that no valid assignment can beat. ``partage.judge.verify_certificate`` verifies the
+    bounds from the consumer group and the cluster alone.
 
     Attributes:
         owner: int32[P], index of each partition's owner in the group, -1 for none.
@@ -52,9 +53,10 @@ class Certificate:
 
     @property
     def gaps(self) -> dict[str, float]:
-        """Difference between each criterion, such as the number of moves, and its lower bound.
+        """Difference between the assignment's value of each criterion and its lower bound.
 
-        It is the greatest improvement that any other assignment could still bring.
+        It is the greatest improvement that any other assignment could bring. For example,
+        ``{"moves": 0}`` means that no assignment moves fewer partitions.
 
         >>> Certificate(np.zeros(0, np.int32), "counts", {"moves": 3}, {"moves": 3}).gaps
         {'moves': 0}
@@ -63,9 +65,10 @@ class Certificate:
 
     @property
     def optimal(self) -> bool:
-        """True if the assignment is proven optimal: each criterion equals its lower bound.
+        """True if the assignment is proven optimal: its value of each criterion equals the lower
+        bound.
 
-        The even spread of each topic is left out, because its bound considers one topic at a time.
+        The criterion "topic excess" is left out, because its bound considers one topic at a time.
         """
         scale = {name: max(1.0, abs(bound)) for name, bound in self.bounds.items()}
         return all(
@@ -75,9 +78,10 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeferredCertificate:
-    """Certificate of an assignment that is computed when it is first read.
+    """Placeholder for an assignment's certificate of optimality, which is computed on first access.
 
-    `Plan.certificate` computes it. A leader that only sends the assignment never needs it.
+    `Plan.certificate` computes it. A group leader that only sends the assignment never accesses it,
+    so it saves this time.
 
     Attributes:
         compute: function without arguments that returns the certificate.
@@ -86,7 +90,10 @@ class DeferredCertificate:
     compute: Callable[[], Certificate]
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Return the computed certificate to pickle, instead of the function."""
+        """Pickle the computed certificate in place of the function that computes it.
+
+        The process that loads the pickle then need not compute it.
+        """
         return _unchanged, (self.compute(),)
 
 
@@ -101,9 +108,11 @@ def cost_bounds(
     max_moves: int,
     racks: bool,  # noqa: FBT001 - the last of five, named where it is called
 ) -> dict[str, int]:
-    """Derive lower bounds of rack cost and of moves from a lower bound of their weighted sum.
+    """Derive lower bounds of two costs from a lower bound of their weighted sum.
 
-    Rack cost is the cost of consuming from other racks; moves count partitions with a new owner.
+    The solver minimizes rack weight * rack cost + move weight * moves. Rack cost is the cost of
+    consuming from other racks; moves count the partitions with a new owner. A bound of each part
+    proves that it is optimal.
 
     Args:
         weighted_sum_bound: lower bound of rack weight * rack cost + move weight * moves.

@@ -18,7 +18,10 @@ _INT32 = range(-(2**31), 2**31)
 
 
 def is_int32(value: object) -> bool:
-    """Return whether a value is a Python or NumPy integer that fits a signed 32-bit integer."""
+    """Return whether a value is an integer that fits a signed 32-bit field of Kafka's protocol.
+
+    Python and NumPy integers are accepted, booleans are not.
+    """
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     return whole and int(value) in _INT32  # type: ignore[call-overload]  # whole says so
 
@@ -27,7 +30,8 @@ def is_int32(value: object) -> bool:
 class Claims:
     """Partitions that a consumer reports as owned when it joins its group, in the order sent.
 
-    Duplicates are included.
+    Sticky and cooperative assignors use these claims to leave partitions where they are. Duplicates
+    are included. Several consumers may claim the same partition.
 
     Attributes:
         topics: the distinct topic names, in order of first appearance.
@@ -48,6 +52,9 @@ class Claims:
     @classmethod
     def from_owned(cls, owned: object, path: str = "owned") -> Claims:
         """Build the list of owned partitions that a consumer reports when it joins its group.
+
+        The partitions are given by topic, such as ``{"orders": [0, 1]}``, or as pairs, such as
+        ``[("orders", 0)]``.
 
         Args:
             owned: dict from topic to partition numbers, or (topic, partition) pairs.
@@ -80,7 +87,10 @@ class Claims:
         return cls(tuple(number), np.array(topic_ix, np.int32), np.array(partition, np.int32))
 
     def with_own_names(self) -> Claims:
-        """Return a copy that lists only the topics of this consumer's own reported partitions.
+        """Return a copy that only lists the topics of this consumer's own partitions.
+
+        Claims that were decoded together share one list of topic names, which then includes the
+        topics of other consumers.
 
         >>> one = np.ones(1, np.int32)
         >>> Claims(("a", "b"), one, one, shared=True).with_own_names().topics
@@ -163,9 +173,10 @@ def _number(topic: object, p: object, path: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRows:
-    """Owned partitions that all consumers of a group report when they join, as flat arrays (CSR).
+    """Owned partitions that all consumers of a group report when they join, as flat arrays.
 
-    M is the number of members, n the number of reported partitions.
+    Array operations on a large group are faster than one `Claims` object for each member. M is the
+    number of members, n the number of reported partitions.
 
     Attributes:
         name_start: int64[M + 1], where each member's topic names begin in ``names``.
@@ -188,9 +199,9 @@ class ClaimRows:
 
     @classmethod
     def from_members(cls, owned: Sequence[Claims]) -> ClaimRows:
-        """Combine the owned partitions of several consumers into flat arrays.
+        """Combine the owned partitions that several consumers report into flat arrays.
 
-        ``owned`` has one `Claims` for each consumer of a group.
+        ``owned`` has one `Claims` object for each consumer, in the order of the group's members.
         """
         if all(one is _NONE for one in owned):
             nowhere, none = np.zeros(len(owned) + 1, np.int64), np.zeros(0, np.int32)
@@ -210,9 +221,10 @@ class ClaimRows:
     def of_partitions(
         cls, index: Index, start: NDArray[np.int64], partition: Int32Array
     ) -> ClaimRows:
-        """Build the owned partitions that a group's consumers report from numbers of an `Index`.
+        """Build the owned partitions that a group's consumers report from their index numbers.
 
-        Topic names of each consumer are in the order of the index.
+        An `Index` numbers all partitions of a cluster from 0. The topic names of each consumer are
+        in the order of the index.
 
         Args:
             index: the numbering of topics and partitions.
@@ -242,7 +254,11 @@ class ClaimRows:
         return cls(name_start, names, start, name, index.number_of[partition])
 
     def by_member(self) -> list[Claims]:
-        """Return the owned partitions that each consumer reports, one `Claims` object each."""
+        """Return the owned partitions that each consumer reports, as one `Claims` object per
+        consumer.
+
+        This is the inverse of `from_members`. The list is in the order of the group's members.
+        """
         at, ends = self.name_start.tolist(), self.start.tolist()
         shared: dict[tuple[str, ...], tuple[str, ...]] = {}
         out = []

@@ -32,6 +32,8 @@ _TOPIC_COLUMNS = ("topic", "partitions", "replicas", "racks")
 class Broker:
     """Kafka broker: its node id, its rack, and its state in the controller.
 
+    The rack is ``broker.rack``, None if it is not set.
+
     Attributes:
         fenced: whether the controller has fenced the broker, so that it leads no partition.
         directories: ids of its log directories, as KRaft registers them (KIP-858).
@@ -50,10 +52,9 @@ class Broker:
 class Cluster:
     """Topics and partitions of a Kafka cluster at one moment, with replicas, leaders and racks.
 
-    T, P, R are the numbers of topics, partitions and replicas.
-
-    The arrays are numbered by an `Index`, which may also have topics and partitions that exist at
-    other times only.
+    Partitions are numbered from 0 by an `Index`, so that arrays can describe them. The index may
+    also have topics and partitions that exist at other times only. T, P, R are the numbers of
+    topics, partitions and replicas.
 
     Attributes:
         index: the numbering of topics and partitions.
@@ -131,7 +132,9 @@ class Cluster:
 
     @classmethod
     def from_topics(cls, topics: Mapping[str, int | Sequence[Sequence[str | None]]]) -> Cluster:
-        """Build a Kafka cluster from partition counts by topic, or from the racks of the replicas.
+        """Build a Kafka cluster from the partition count of each topic, such as ``{"orders": 6}``.
+
+        Instead of a count, a topic may have the racks of each partition's replicas.
 
         Args:
             topics: for each topic its number of partitions, or the racks of each partition's
@@ -149,6 +152,9 @@ class Cluster:
     def from_json(cls, problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> Cluster:
         """Build a Kafka cluster from the field ``topics`` of a JSON object.
 
+        The field has the form that `from_topics` accepts: partition counts, or the racks of
+        replicas.
+
         Args:
             problem: JSON text, parsed JSON, or the path of a file.
 
@@ -164,7 +170,10 @@ class Cluster:
         brokers: Sequence[Mapping[str, Any]],
         index: Index | None = None,
     ) -> Cluster:
-        """Build a Kafka cluster from one recorded metadata record, a line of ``cluster.jsonl``.
+        """Build a Kafka cluster from one recorded state of its metadata, a line of
+        ``cluster.jsonl``.
+
+        `partage capture` writes such a line whenever topics or brokers change.
 
         Args:
             topics: the record's topics: partitions and replicas by topic name.
@@ -209,16 +218,24 @@ class Cluster:
         return alive, start.astype(np.int32)
 
     def topic(self, name: str) -> int:
-        """Return the index number of an existing topic, -1 if no topic has this name."""
+        """Return the index number of an existing topic, -1 if no topic has this name.
+
+        Arrays of the cluster and its `Index` are accessed by this number.
+        """
         return self._live.get(name, -1)
 
     def topic_all(self, names: Sequence[str]) -> list[int]:
-        """Return the index number of each named topic, -1 for a topic that does not exist."""
+        """Return the index number of each named topic, -1 for a topic that does not exist.
+
+        It is `topic` for a list of names.
+        """
         number = self._live.get
         return [number(name, -1) for name in names]
 
     def partitions_of(self, topic: str | int) -> Int32Array:
-        """Return a topic's partitions by index number, sorted by partition number (int32[n]).
+        """Return the existing partitions of a topic, sorted by partition number.
+
+        The result has their index numbers (int32[n]), by which arrays of the cluster are accessed.
 
         Args:
             topic: the topic's name or index number; an unknown topic has no partitions.
@@ -230,13 +247,15 @@ class Cluster:
         return alive[start[t] : start[t + 1]]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields to pickle, without cached values."""
+        """Return the fields to pickle, without the values that assignors cache in the cluster."""
         return {name: v for name, v in self.__dict__.items() if name != "of_subscriptions"}
 
     @cached_property
     def of_subscriptions(self) -> list[tuple[tuple[tuple[str, ...], ...], dict[object, Any]]]:
-        """Cache of results that `cached_by_subscriptions` computes for this cluster.
+        """Cache of values that only depend on the cluster and on the members' subscriptions.
 
+        An example is the sorted list of subscribed partitions. Most rebalances change neither, so
+        an assignor need not compute it again. `cached_by_subscriptions` reads and fills the cache.
         Callers must not change the cached values.
         """
         # It has one entry: the last subscriptions, and a dict from the function that derives a
@@ -247,15 +266,17 @@ class Cluster:
     def rack_names(self) -> tuple[str, ...]:
         """Sorted distinct rack names of the Kafka brokers.
 
-        The empty name may be among them; Kafka ignores it as a member's rack.
+        Arrays refer to a rack by its position here. The empty name may be included; Kafka ignores
+        it as the rack of a consumer.
         """
         return tuple(sorted({b.rack for b in self.brokers if b.rack is not None}))
 
     @cached_property
     def partition_racks(self) -> tuple[Int32Array, Int32Array]:
-        """Distinct racks of each partition's replicas, in compressed rows (start, racks).
+        """Distinct racks of each partition's replicas, as two arrays (start, rack).
 
-        Racks are positions in ``rack_names``.
+        The racks of partition ``p`` are ``rack[start[p]:start[p + 1]]``, as positions in
+        ``rack_names``. Replicas on brokers without a rack are left out.
         """
         number: dict[str | None, int] = {rack: i for i, rack in enumerate(self.rack_names)}
         of_broker = np.array([number.get(b.rack, -1) for b in self.brokers], np.int32)
@@ -278,9 +299,9 @@ class Cluster:
         return start, (keys % width).astype(np.int32)
 
     def racks_of(self, partition: int) -> tuple[str, ...]:
-        """Return the distinct rack names of a partition's replicas.
+        """Return the names of the racks on which a partition has replicas.
 
-        ``partition`` is the partition's index number.
+        ``partition`` is the partition's index number. Each rack occurs once, sorted by name.
         """
         start, rack = self.partition_racks
         return tuple(self.rack_names[r] for r in rack[start[partition] : start[partition + 1]])
@@ -324,10 +345,10 @@ def _replica_racks(name: str, value: object) -> list[list[str | None]] | None:
 def _cluster_from_replica_racks(
     index: Index, replica_racks: Sequence[list[list[str | None]] | None]
 ) -> Cluster:
-    """Build a Kafka cluster from the racks of replicas, with one invented broker for each rack.
+    """Build a Kafka cluster from the racks of each partition's replicas.
 
-    If two replicas of a partition share a rack, each position in the list has its own broker. A
-    topic of which only the partition count is known has None.
+    Brokers are invented: one for each rack, and more if a partition has several replicas on one
+    rack. ``replica_racks`` has None for a topic of which only the partition count is known.
     """
     brokers: dict[tuple[str | None, int], int] = {}
     sizes: list[Int32Array] = []
@@ -375,7 +396,7 @@ def _stand_ins(
 
 
 class _TopicRows(NamedTuple):
-    """Partitions of one Kafka topic in a metadata response, as one list for each field.
+    """Partitions of one Kafka topic, as one list for each field of its metadata.
 
     Attributes:
         id: the topic id, None if unknown.
@@ -431,7 +452,8 @@ def _cluster_from_replicas(
 def _has_valid_numbers(rows: _TopicRows) -> bool:
     """Return whether all partition numbers and node ids of one topic are valid integers.
 
-    ``rows`` has the topic's partitions.
+    If so, the caller can skip the slow check of each number, which only serves to name the wrong
+    one. ``rows`` has the topic's partitions.
     """
     # If so, the caller skips the slow check of each number.
     number = rows.number

@@ -60,7 +60,9 @@ _STYLE = "".join(
 
 
 def pretty_print(value: object, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - IPython's call
-    """Print a value as text in IPython; several classes use it as ``_repr_pretty_``.
+    """Print a value as text in IPython and Jupyter.
+
+    Classes assign this function to ``_repr_pretty_``, the method that IPython calls.
 
     Args:
         value: the object to print.
@@ -71,7 +73,9 @@ def pretty_print(value: object, printer: Any, cycle: bool) -> None:  # noqa: FBT
 
 
 def text_table(rows: Sequence[Sequence[str]], *, left_columns: int = 1) -> str:
-    """Format rows of cells as a text table with aligned columns; the first row has the headings.
+    """Format rows of cells as a text table with aligned columns.
+
+    The first row has the headings. The first columns are aligned left, numbers right.
 
     Args:
         rows: cells as text.
@@ -99,13 +103,16 @@ _NUMBER = ' class="n"'
 
 
 class Picture(NamedTuple):
-    """SVG drawing that fills one cell of an HTML table (see `html_table`)."""
+    """SVG drawing that fills one cell of an HTML table in a notebook (see `html_table`)."""
 
     svg: str
 
 
 def draw_bar(segments: Iterable[tuple[int, int]], longest_bar: int) -> Picture:
-    """Draw a horizontal bar of coloured segments, as SVG for an HTML table.
+    """Draw a horizontal bar of coloured segments, as SVG for a cell of an HTML table.
+
+    For example, the bar of a group member has one segment for each topic, as long as its number of
+    partitions.
 
     Args:
         segments: (palette index of the colour, length) of each segment.
@@ -136,7 +143,9 @@ def draw_strip(colours: Sequence[int]) -> Picture:
 
 
 def draw_histogram(values: Sequence[int]) -> Picture:
-    """Draw one vertical column for each value as SVG, in the given order.
+    """Draw one vertical column for each value, as SVG for a cell of an HTML table.
+
+    The columns are in the order of the values, and the highest one fills the cell.
 
     >>> draw_histogram([2, 0]).svg.count("<rect")
     2

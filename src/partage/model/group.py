@@ -63,6 +63,8 @@ _NO_CONFIG: Mapping[str, object] = {}
 class Member:
     """Member of a Kafka consumer group, with the data that it sent when it joined.
 
+    Assignment strategies use it as input. Only the id is required.
+
     Args:
         id: the member id that the coordinator gave.
         topics: the subscribed topic names, in the order sent; a name may repeat.
@@ -177,9 +179,11 @@ class Member:
         return hash(self._key())
 
     def rejoined(self, owned: Claims, generation: int, user_data: bytes | None) -> Member:
-        """Return a copy of the consumer that joins its group again with other owned partitions.
+        """Return a copy of the member as it joins the group again, after its owned partitions
+        changed.
 
-        The arguments are not validated.
+        The arguments are not validated, because simulations of many rebalances call this method
+        often.
 
         Args:
             owned: partitions that the consumer reports as owned.
@@ -194,7 +198,9 @@ class Member:
         return made
 
     def replaced(self, **changes: Any) -> Member:
-        """Return a copy of the group member with the given fields changed.
+        """Return a copy of the group member with some fields changed.
+
+        The changed fields are given as keyword arguments, and are validated.
 
         >>> Member("c1", topics=["a"]).replaced(generation=3).generation
         3
@@ -226,10 +232,10 @@ def _owned_by_topic(owned: Claims) -> str:
 
 
 def _expect_config(value: object, path: str) -> Mapping[str, object]:
-    """Return a copy of a consumer's own strategy settings.
+    """Return a copy of a consumer's own strategy settings, after checking that it is a dict.
 
-    Settings that are not a mapping with string keys raise `InvalidProblemError` with ``path``, the
-    name of the field.
+    Settings that are not a mapping with string keys raise `InvalidProblemError`, with ``path`` as
+    the name of the field.
     """
     if not isinstance(value, Mapping):
         raise InvalidProblemError("must be an object: setting -> value", path=path, value=value)
@@ -276,9 +282,9 @@ def _member_row(member: Member) -> tuple[str, str, str, str, int]:
 
 
 class Group:
-    """Members of a Kafka consumer group in the order in which they joined.
+    """Members of a Kafka consumer group, in the order in which they joined.
 
-    Kafka's assignors depend on this order.
+    Kafka's assignors depend on this order. A group cannot be changed; member ids are unique.
 
     Attributes:
         members: the members; members with equal subscriptions share one ``topics`` tuple.
@@ -324,6 +330,8 @@ class Group:
     @classmethod
     def from_json(cls, problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> Group:
         """Build a consumer group from the field ``members`` of a JSON object.
+
+        Each member is an object with ``id``, ``topics`` and optional fields such as ``owned``.
 
         Args:
             problem: JSON text, parsed JSON, or the path of a file.
@@ -384,9 +392,10 @@ class Group:
     def rejoined(
         self, rows: ClaimRows, generations: Sequence[int], user_data: Sequence[bytes | None]
     ) -> Group:
-        """Return a copy of the group in which all consumers join again and report other partitions.
+        """Return a copy of the group after all members rejoined with other owned partitions.
 
-        The arguments are not validated.
+        Ids and subscriptions remain the same. The arguments are not validated, because simulations
+        of many rebalances call this method often.
 
         Args:
             rows: the owned partitions that each consumer reports.
@@ -409,70 +418,103 @@ class Group:
 
     @property
     def position(self) -> dict[str, int]:
-        """Position of each group member in join order, by member id."""
+        """Position of each group member in join order, by member id, such as ``{"c1": 0, "c2":
+        1}``.
+
+        Arrays refer to a member by this position.
+        """
         return self.orders.position
 
     @property
     def members_in_map_order(self) -> list[int]:
-        """Group members, by position, in the order in which Kafka's coordinator iterates over them.
+        """Positions of the group's members in the order in which Kafka's assignors iterate over
+        them.
 
-        It is the order of a Java ``HashMap`` that is filled in join order.
+        It is the iteration order of a Java ``HashMap`` that is filled in join order.
         """
         return self.orders.members_in_map_order
 
     @property
     def members_in_refilled_map_order(self) -> list[int]:
-        """Group members, by position, in the order of a copied Java ``HashMap``.
+        """Positions of the group's members in the iteration order of a copied Java ``HashMap``.
 
-        Some Kafka assignors make this copy, in the order of `members_in_map_order`.
+        Some of Kafka's assignors copy the map of members. Iteration may differ from
+        `members_in_map_order`, because keys in one hash bucket can change places.
         """
         return self.orders.members_in_refilled_map_order
 
     @property
     def id_hashes(self) -> list[int]:
-        """Java's ``String.hashCode`` of each member id."""
+        """Java's ``String.hashCode`` of each member id, in join order.
+
+        It determines the order in which Kafka's assignors iterate over members.
+        """
         return self.orders.hashes
 
     @property
     def by_map_order(self) -> Int32Array:
-        """The list `members_in_map_order` as an array (int32[M])."""
+        """The list `members_in_map_order` as an array (int32[M]).
+
+        It has the members' positions in the order in which Kafka's assignors iterate over them.
+        """
         return self.orders.by_map_order
 
     @property
     def by_refilled_map_order(self) -> Int32Array:
-        """The list `members_in_refilled_map_order` as an array (int32[M])."""
+        """The list `members_in_refilled_map_order` as an array (int32[M]).
+
+        It has the members' positions in the order in which some of Kafka's assignors iterate over a
+        copied map.
+        """
         return self.orders.by_refilled_map_order
 
     @cached_property
     def has_racks(self) -> bool:
-        """True if any consumer of the group has a rack (``client.rack``) that is not empty."""
+        """True if any consumer of the group has a rack (``client.rack``) that is not empty.
+
+        Otherwise assignors can skip their rack rules.
+        """
         return any(map(_rack_of, self.members))
 
     @cached_property
     def has_claims(self) -> bool:
-        """True if any member of the consumer group reports a partition as owned."""
+        """True if any consumer reports a partition as owned when it joins the group.
+
+        It is False if all consumers are new, or if they revoke everything before they join.
+        """
         return any(len(m.owned.partition) for m in self.members)
 
     @cached_property
     def has_static_members(self) -> bool:
-        """True if any member of the consumer group has an instance id."""
+        """True if any member of the consumer group has an instance id (``group.instance.id``).
+
+        Kafka's assignors sort static members before all others.
+        """
         return any(m.instance_id is not None for m in self.members)
 
     @cached_property
     def has_weights_or_capacities(self) -> bool:
-        """True if any group member has a capacity, or a weight (share of the load) other than 1."""
+        """True if any group member has a capacity, or a weight other than 1.
+
+        A weight is the member's share of the load, relative to other members. Otherwise assignors
+        can balance partition counts.
+        """
         return any(m.weight != _ORDINARY or m.capacity is not None for m in self.members)
 
     @cached_property
     def user_data_size(self) -> int:
-        """Total bytes of user data that all group members sent."""
+        """Total size in bytes of the user data that all group members sent when they joined.
+
+        Assignors estimate the work of decoding from it.
+        """
         return sum([len(m.user_data) for m in self.members if m.user_data])
 
     @cached_property
     def members_by_instance(self) -> Int32Array:
-        """Positions of the group's members, sorted as Kafka's ``MemberInfo`` sorts (int32[M]).
+        """Positions of the group's members in the sort order of Kafka's ``MemberInfo`` (int32[M]).
 
-        Static members come first, by instance id, then the others by member id.
+        Static members come first, by instance id, then the others by member id. The range and
+        round-robin assignors use this order.
         """
         # Ids are compared as Java strings. Members with equal instance ids (one of them is fenced)
         # keep the order of `members_in_map_order`.
@@ -491,24 +533,36 @@ class Group:
 
     @cached_property
     def claimed(self) -> ClaimRows:
-        """Owned partitions that all members of the group report, as flat arrays (`ClaimRows`)."""
+        """Owned partitions that all consumers of the group report, as flat arrays (`ClaimRows`).
+
+        The value is computed once and then cached.
+        """
         return ClaimRows.from_members([m.owned for m in self.members])
 
     @property
     def member_rank(self) -> Int32Array:
-        """Rank of each group member by member id, in Java's order of strings (int32[M])."""
+        """Rank of each group member by member id, in Java's order of strings (int32[M]).
+
+        For example, members "b" and "a" have the ranks 1 and 0.
+        """
         return self.orders.rank
 
     @property
     def members_by_rank(self) -> Int32Array:
-        """Positions of the group's members, sorted by member id as a Java string (int32[M])."""
+        """Positions of the group's members, sorted by member id in Java's order of strings
+        (int32[M]).
+
+        Java compares strings by UTF-16 units, which differs from Python's order for rare
+        characters.
+        """
         return self.orders.by_rank
 
 
 class _Orders:
-    """Cache of several sort orders of a consumer group's members.
+    """Cached sort orders of a consumer group's members, such as Java's hash order.
 
-    They depend only on member ids and join order, so copies of the group share them.
+    They only depend on member ids and join order. Copies of a group whose members rejoin with other
+    owned partitions share them.
     """
 
     def __init__(self, ids: tuple[str, ...]) -> None:

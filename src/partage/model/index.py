@@ -21,7 +21,9 @@ MOST_PARTITIONS = 16_000_000
 
 
 def java_rank(names: Sequence[str]) -> Int32Array:
-    """Return the rank of each name in Java's order of strings (by UTF-16 units), as int32.
+    """Return the rank of each name in Java's order of strings, as int32.
+
+    Java compares strings by UTF-16 units, which differs from Python's order for rare characters.
 
     >>> java_rank(["b", "a", "c"]).tolist()
     [1, 0, 2]
@@ -69,6 +71,8 @@ class Index:
     def of(cls, counts: dict[str, int] | Iterable[tuple[str, str | None, int]]) -> Index:
         """Build a numbering of topics and partitions from the number of partitions of each topic.
 
+        Partitions are numbered from 0, topic after topic.
+
         Args:
             counts: partition counts by topic name, or (name, topic id, count) rows.
         """
@@ -83,24 +87,36 @@ class Index:
 
     @property
     def partitions(self) -> int:
-        """Number of partitions in the index."""
+        """Number of partitions that the index numbers, in all topics together.
+
+        Their index numbers run from 0 to this number minus 1.
+        """
         return int(self.first_partition[-1])
 
     @cached_property
     def topic_of(self) -> Int32Array:
-        """Topic of each partition, as a topic number of the index (int32[P])."""
+        """Topic of each partition, as a topic number of the index (int32[P]).
+
+        For example, ``[0, 0, 1]`` for two partitions of the first topic and one of the second.
+        """
         return np.repeat(self.extent_topic, np.diff(self.first_partition))
 
     @cached_property
     def number_of(self) -> Int32Array:
-        """Kafka's own partition number of each partition of the index (int32[P])."""
+        """Kafka's own partition number of each partition of the index (int32[P]).
+
+        For example, ``[0, 1, 0]`` for two partitions of the first topic and one of the second.
+        """
         sizes = np.diff(self.first_partition)
         shift = self.extent_number - self.first_partition[:-1]
         return np.arange(self.partitions, dtype=np.int32) + np.repeat(shift, sizes)
 
     @cached_property
     def topic_rank(self) -> Int32Array:
-        """Rank of each topic by name, in Java's order of strings (int32[T])."""
+        """Rank of each topic by name, in Java's order of strings (int32[T]).
+
+        Kafka's assignors that sort topics by name use this order.
+        """
         return java_rank(self.topics)
 
     @cached_property
@@ -113,10 +129,11 @@ class Index:
 
     @cached_property
     def _extent_keys(self) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-        """Sorted keys of all extents (ranges of partition numbers) for binary search.
+        """Sorted search keys of all extents, from which `locate_all` finds partitions.
 
-        A key combines the topic and the first partition number; a second array is the permutation
-        that sorts the extents.
+        An extent is a range of consecutive partition numbers of one topic. Its key combines the
+        topic and the first partition number, so a binary search finds the extent of a partition.
+        The second array is the permutation that sorts the extents.
         """
         keys = (self.extent_topic.astype(np.int64) << 32) | self.extent_number.astype(np.int64)
         order = np.argsort(keys, kind="stable")
@@ -129,29 +146,41 @@ class Index:
         return len(topics) > 0 and np.array_equal(self.extent_topic, topics)
 
     def topic(self, name: str) -> int:
-        """Return the index number of a topic by name, -1 if there is none.
+        """Return the index number of a topic by name, -1 if the index does not have it.
 
-        If a topic was deleted and recreated, it is the newer one.
+        If a topic was deleted and recreated, the index has both, and this is the newer one.
         """
         return self._newest.get(name, -1)
 
     def topic_by_id(self, topic_id: str) -> int:
-        """Return the index number of a topic by its Kafka topic id, -1 if there is none."""
+        """Return the index number of a topic by its Kafka topic id, -1 if the index does not have
+        it.
+
+        Unlike a name, the id distinguishes a recreated topic from the deleted one.
+        """
         return self._by_id.get(topic_id, -1)
 
     @cached_property
     def counts(self) -> Int32Array:
-        """Number of partitions of each topic in the index (int32[T])."""
+        """Number of partitions of each topic in the index (int32[T]).
+
+        A topic's current count may be lower if its partitions exist at other times only.
+        """
         out = np.zeros(len(self.topics), np.int32)
         np.add.at(out, self.extent_topic, np.diff(self.first_partition))
         return out
 
     def count(self, topic: int) -> int:
-        """Return a topic's number of partitions, given its index number; 0 for an unknown topic."""
+        """Return the number of partitions of a topic, given its index number.
+
+        It is 0 for the number -1 of an unknown topic.
+        """
         return int(self.counts[topic]) if topic >= 0 else 0
 
     def locate(self, topic: str | int, number: int) -> int:
         """Return the index number of a partition, -1 if the index does not have it.
+
+        `name` is the inverse; `locate_all` converts many partitions at once.
 
         Args:
             topic: the topic's name or index number.
@@ -186,11 +215,17 @@ class Index:
         return np.where(good, dense, -1).astype(np.int32)
 
     def name(self, partition: int) -> tuple[str, int]:
-        """Return the topic name and Kafka's partition number of a partition of the index."""
+        """Return the topic name and Kafka's partition number of a partition, such as ``("orders",
+        2)``.
+
+        ``partition`` is its index number. `locate` is the inverse.
+        """
         return self.topics[self.topic_of[partition]], int(self.number_of[partition])
 
     def extended(self, rows: Iterable[tuple[str, str | None, int]]) -> Index:
-        """Return a copy of the numbering with more topics or partitions; old numbers stay valid.
+        """Return a copy of the numbering with more topics or partitions.
+
+        Existing numbers remain valid, so arrays that use them need not be renumbered.
 
         Args:
             rows: (name, topic id, partition count) of each topic. A topic with a known id, or with

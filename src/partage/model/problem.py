@@ -49,9 +49,10 @@ class Problem:
         expect_kind(self.cluster, Cluster, "cluster")
 
     def rejoined(self, group: Group, claims: tuple[Int32Array, Int32Array]) -> Problem:
-        """Return a copy in which the same consumers report other owned partitions when they join.
+        """Return a copy in which the same consumers join again with other owned partitions.
 
-        The arguments are not validated.
+        The copy shares all values that do not depend on owned partitions. The arguments are not
+        validated.
 
         Args:
             group: the same members with other owned partitions, see `Group.rejoined`.
@@ -64,24 +65,34 @@ class Problem:
 
     @property
     def index(self) -> Index:
-        """Numbering of the Kafka cluster's topics and partitions."""
+        """Numbering of the Kafka cluster's topics and partitions by integers from 0.
+
+        Arrays refer to topics and partitions by these numbers.
+        """
         return self.cluster.index
 
     @cached_property
     def subscription_topics(self) -> tuple[Int32Array, ...]:
-        """Existing topics of each distinct subscription in the group, in the order sent."""
+        """Existing topics of each distinct subscription in the group, in the order sent.
+
+        There is one int32 array of topic numbers for each entry of ``group.subscriptions``.
+        """
         return cached_by_subscriptions(self, _subscription_topics)
 
     def topics_of(self, member: int) -> Int32Array:
-        """Return the existing topics to which a consumer subscribes, in the order sent (int32).
+        """Return the existing topics to which a consumer subscribes, in the order sent.
 
-        ``member`` is the consumer's position in join order.
+        ``member`` is the consumer's position in join order. The result has the index numbers of the
+        topics (int32).
         """
         return self.subscription_topics[int(self.group.subscription_of[member])]
 
     @cached_property
     def _subscribers(self) -> tuple[Int32Array, Int32Array]:
-        """Group members that subscribe to each topic, in join order, as compressed rows (CSR)."""
+        """Group members that subscribe to each topic, in join order, as two arrays (start, member).
+
+        The subscribers of topic ``t`` are ``member[start[t]:start[t + 1]]``.
+        """
         topics_of = self.subscription_topics
         sizes = np.array([len(x) for x in topics_of], np.int64)
         subscription = self.group.subscription_of
@@ -97,14 +108,17 @@ class Problem:
     def members_of(self, topic: int) -> Int32Array:
         """Return the consumers that subscribe to a topic, by position in join order (int32).
 
-        ``topic`` is the topic's index number.
+        ``topic`` is the topic's index number. The result is empty for a topic without subscribers.
         """
         start, member = self._subscribers
         return member[start[topic] : start[topic + 1]]
 
     @cached_property
     def subscribed_topics(self) -> Int32Array:
-        """Existing topics with at least one subscriber in the group, sorted by number (int32)."""
+        """Existing topics with at least one subscriber in the group (int32).
+
+        They are index numbers, in ascending order.
+        """
         start, _ = self._subscribers
         return np.flatnonzero(np.diff(start) > 0).astype(np.int32)
 
@@ -112,7 +126,8 @@ class Problem:
     def member_rack(self) -> Int32Array:
         """Rack of each consumer, as a position in ``cluster.rack_names`` (int32[M]).
 
-        It is -1 for a consumer without rack (or with the empty one), -2 for a rack without brokers.
+        The value is -1 for a consumer without a rack, and -2 for a rack on which there is no
+        broker. An empty rack counts as none.
         """
         if not self.group.has_racks:
             return np.full(len(self.group), -1, np.int32)
@@ -122,9 +137,10 @@ class Problem:
 
     @cached_property
     def claims(self) -> tuple[Int32Array, Int32Array]:
-        """Partitions that each consumer reports as owned, in compressed rows (start, partitions).
+        """Partitions that each consumer reports as owned, as two arrays (start, partition).
 
-        Partitions are numbers of the index in the order sent, -1 for one that does not exist.
+        The partitions of member ``m`` are ``partition[start[m]:start[m + 1]]``, in the order sent.
+        They are index numbers, -1 for a partition that does not exist.
         """
         start = np.zeros(len(self.group) + 1, np.int32)
         parts: list[Int32Array] = []
@@ -141,7 +157,11 @@ class Problem:
 
 
 def cached_by_subscriptions(problem: Problem, make: Callable[[Problem], Made]) -> Made:
-    """Return a value that depends on cluster and subscriptions only, from a cache if possible.
+    """Compute a value that only depends on the cluster and the members' subscriptions, and cache
+    it.
+
+    The next call with the same cluster and subscriptions returns the cached value. Most rebalances
+    change neither of them.
 
     Args:
         problem: the consumer group and the cluster, which holds the cache.

@@ -19,9 +19,10 @@ _CHUNK = 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackTable:
-    """Cost for each consumer of reading each partition from its rack, as a compact matrix.
+    """Cost of each partition for each consumer, if replicas on other racks are expensive to read.
 
-    The cost of partition ``p`` at member ``m`` is ``cost[profile[p], row[m]]``.
+    It is a compact matrix: partition ``p`` costs member ``m`` the value ``cost[profile[p],
+    row[m]]``.
 
     Attributes:
         profile: int64[P], the partition's row in ``cost``; partitions with equal costs share one.
@@ -34,7 +35,9 @@ class RackTable:
     cost: NDArray[np.int64]
 
     def restricted_to(self, partition: Int32Array) -> RackTable:
-        """Return a copy without the costs of other partitions.
+        """Return a smaller copy that only has the costs of the given partitions.
+
+        The values of other partitions have no meaning in the copy.
 
         Args:
             partition: int32[n], the partitions that some consumer may own.
@@ -47,7 +50,7 @@ class RackTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackCosts:
-    """Cost of reading partitions across racks.
+    """Rule for the cost of consuming a partition from another rack.
 
     Without ``prices``, each partition that a consumer reads from another rack costs 1. With them
     it costs the price per GB from the cheapest replica, times the partition's traffic, divided by
@@ -71,8 +74,9 @@ class RackCosts:
     unit: float = 1.0
 
     def table(self, problem: Problem) -> RackTable:
-        """Compute the cost of reading each partition from each consumer's rack.
+        """Compute the cost of each partition for each consumer of a group.
 
+        The cost depends on the consumer's rack and on the racks of the partition's replicas.
         ``problem`` is the consumer group and the cluster.
         """
         names = sorted({m.rack for m in problem.group if m.rack})
@@ -101,7 +105,9 @@ class RackCosts:
 
 
 def _rack_sets(problem: Problem) -> tuple[NDArray[np.int64], list[list[int]]]:
-    """Group partitions by the set of racks that hold their replicas.
+    """Group the partitions whose replicas are on the same set of racks.
+
+    Such partitions have equal rack costs, so costs are computed once for each set.
 
     Returns:
         The number of each partition's set (int64[P]), and the racks of each set.

@@ -42,7 +42,9 @@ class RepeatedState:
         self._store_after = 1
 
     def is_repeated(self, state: object) -> bool:
-        """Return whether an algorithm's state repeats an earlier one, so that it never ends.
+        """Return whether an algorithm has been in this state before, so that it never ends.
+
+        Call it once per iteration of the algorithm.
 
         Args:
             state: everything that decides how the run continues, as a value with exact equality.
@@ -60,7 +62,9 @@ class RepeatedState:
 
 @dataclass(frozen=True, slots=True)
 class EndlessLoop:
-    """Endless loop of one of Kafka's assignment algorithms, which never returns on this input.
+    """Description of an endless loop in one of Kafka's assignment algorithms.
+
+    On some inputs, such an algorithm moves the same partitions back and forth and never returns.
 
     Attributes:
         passes: number of iterations until the repetition was found.
@@ -73,7 +77,7 @@ class EndlessLoop:
     moving: tuple[str, ...]
 
     def warning_text(self, algorithm: str) -> str:
-        """Return a warning that an algorithm never returns, with the partitions that keep moving.
+        """Return a warning that names the algorithm and the partitions that it moves forever.
 
         ``algorithm`` is the subject of the sentence, such as "The assignor".
 
@@ -90,9 +94,10 @@ class EndlessLoop:
 
 
 def endless_loop_fields(loop: EndlessLoop | None, algorithm: str) -> dict[str, Any]:
-    """Return the fields ``loop`` and ``warnings`` for the plan of an algorithm that never ends.
+    """Return the plan's fields that report an endless loop of an assignment algorithm.
 
-    The dict is empty if the algorithm ends.
+    These are ``loop`` and ``warnings``, as keyword arguments for `Plan`. The dict is empty if the
+    algorithm ended normally.
 
     Args:
         loop: the endless loop, None if the algorithm ends.

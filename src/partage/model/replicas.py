@@ -46,7 +46,9 @@ FREE, STAY, LEAVE = 0, 1, 2
 
 
 def is_among(values: Int64Array, candidates: Int64Array) -> NDArray[np.bool_]:
-    """Return for each value whether it is in ``candidates`` (bool[n]), faster than `numpy.isin`.
+    """Return for each value whether it is in ``candidates`` (bool[n]).
+
+    It sorts the candidates and searches them, which is faster than `numpy.isin`.
 
     >>> is_among(np.array([3, 1, 2]), np.array([2, 3, 3])).tolist()
     [True, False, True]
@@ -63,7 +65,7 @@ def is_among(values: Int64Array, candidates: Int64Array) -> NDArray[np.bool_]:
 class ReplicaCluster:
     """Replicas of a Kafka cluster with their sizes, loads, brokers and log directories.
 
-    P, R, B are the numbers of partitions, replicas and brokers.
+    It is the input of a reassignment. P, R, B are the numbers of partitions, replicas and brokers.
 
     Attributes:
         topics: topic names.
@@ -103,7 +105,11 @@ class ReplicaCluster:
 
     @cached_property
     def replicas_leader_first(self) -> Int32Array:
-        """Replicas of each partition (broker indices), with the current leader first (int32[R])."""
+        """Replicas of each partition, as broker indices, with the current leader first (int32[R]).
+
+        It is ``replica`` with the leader exchanged to the front; partitions without a leader are
+        unchanged.
+        """
         out: Int32Array = self.replica.copy()
         first = np.minimum(self.start[:-1], max(len(out) - 1, 0))
         owner = np.repeat(np.arange(self.partitions), self.replication_factors)
@@ -115,17 +121,23 @@ class ReplicaCluster:
 
     @property
     def partitions(self) -> int:
-        """Number of partitions in the cluster."""
+        """Number of partitions in the cluster, in all topics together.
+
+        Arrays of this class with one entry per partition have this length.
+        """
         return len(self.topic)
 
     @cached_property
     def replication_factors(self) -> Int64Array:
-        """Replication factor of each partition (int64[P])."""
+        """Replication factor of each partition: its current number of replicas (int64[P])."""
         return np.diff(self.start)
 
     @cached_property
     def racks(self) -> tuple[str | None, ...]:
-        """Distinct racks of all Kafka brokers; None comes first."""
+        """Distinct racks of all Kafka brokers, sorted by name.
+
+        None, for brokers without a rack, comes first.
+        """
         found = {b.rack for b in self.brokers}
         return tuple(sorted(found, key=lambda rack: (rack is not None, rack or "")))
 
@@ -133,7 +145,8 @@ class ReplicaCluster:
     def rack_of_broker(self) -> Int32Array:
         """Rack of each Kafka broker, as an index of ``racks`` (int32[B]).
 
-        If no broker has a rack, each counts as a rack.
+        Brokers without a rack share one. If no broker has a rack, each broker counts as a rack of
+        its own.
         """
         # Brokers without a rack share one, as in the controller's placement.
         if all(b.rack is None for b in self.brokers):
@@ -143,7 +156,10 @@ class ReplicaCluster:
 
     @cached_property
     def broker_positions(self) -> dict[int, int]:
-        """Position of each broker in ``brokers``, by broker id."""
+        """Position of each broker in ``brokers``, by broker id, such as ``{101: 0, 102: 1}``.
+
+        Arrays refer to a broker by this position.
+        """
         return {b.id: i for i, b in enumerate(self.brokers)}
 
     def partition_name(self, partition: int) -> str:
@@ -154,7 +170,11 @@ class ReplicaCluster:
         return f"{self.topics[self.topic[partition]]}-{self.number[partition]}"
 
     def broker_ids(self, positions: Int32Array) -> list[int]:
-        """Return the broker ids at the given positions in ``brokers``."""
+        """Return the broker ids at the given positions in ``brokers``.
+
+        It converts a partition's replicas, which arrays store as positions, to the ids that Kafka
+        uses.
+        """
         return [self.brokers[b].id for b in positions.tolist()]
 
 
@@ -162,8 +182,9 @@ class ReplicaCluster:
 class Disks:
     """Disks (log directories) of Kafka brokers, and the disk of each current replica.
 
-    B, D, R are the numbers of brokers, disks and replicas. Disks are numbered in the order of
-    brokers. A disk is balanced if its part of its broker's load is near its fair share.
+    A reassignment also balances the disks of each broker: each should hold its fair share of the
+    broker's load. B, D, R are the numbers of brokers, disks and replicas. Disks are numbered broker
+    after broker.
 
     Attributes:
         start: int64[B + 1], where each broker's disks begin (CSR); a broker with a replica on an
@@ -184,13 +205,17 @@ class Disks:
 
     @cached_property
     def broker_of_disk(self) -> Int32Array:
-        """Broker to which each disk belongs, as a position (int32[D])."""
+        """Broker to which each disk belongs, as a position in the list of brokers (int32[D]).
+
+        For example, ``[0, 0, 1]`` if the first broker has two disks and the second one.
+        """
         brokers = np.arange(len(self.start) - 1, dtype=np.int32)
         return np.repeat(brokers, np.diff(self.start))
 
     def balance_limits(self, resource: int, amount: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return the smallest and the largest load of each disk that count as balanced.
 
+        The limits are the disk's fair share of its broker's load, minus and plus the tolerance.
         Both are int64[D] for D disks, in the unit of ``amount``, for example bytes.
 
         Args:
@@ -213,7 +238,8 @@ class Disks:
 class ReplicaTask:
     """Input of a replica reassignment: current replicas, rules for new ones, and balance limits.
 
-    A load is balanced if it is within its limits; docs/replicas_method.md defines them.
+    A rule says, for example, which brokers may receive replicas. A load is balanced if it is within
+    its limits; docs/replicas_method.md defines them.
 
     Attributes:
         cluster: the current cluster.
@@ -256,35 +282,50 @@ class ReplicaTask:
 
     @cached_property
     def first_replica(self) -> Int64Array:
-        """Position of each partition's first replica in `NewReplicas.replica` (int64[P + 1])."""
+        """Position of each partition's first new replica in `NewReplicas.replica` (int64[P + 1]).
+
+        The new replicas of partition ``p`` are ``replica[first[p]:first[p + 1]]``; the number of
+        replicas may differ from the present one.
+        """
         out = np.zeros(len(self.factor) + 1, np.int64)
         np.cumsum(self.factor, out=out[1:])
         return out
 
     @property
     def balanced_rack_count(self) -> int:
-        """Number of racks with balance limits; 0 if only brokers are balanced."""
+        """Number of racks that have balance limits of their own.
+
+        It is 0 if only brokers are balanced, for example because racks are unknown.
+        """
         return int(self.low.shape[1]) - len(self.alive)
 
     @cached_property
     def old_owner(self) -> Int64Array:
-        """Partition to which each current replica belongs (int64[R])."""
+        """Partition to which each current replica belongs (int64[R]).
+
+        For example, ``[0, 0, 1, 1]`` for two partitions with two replicas each.
+        """
         return np.repeat(
             np.arange(len(self.factor), dtype=np.int64), self.cluster.replication_factors
         )
 
     @cached_property
     def partition_of_replica(self) -> Int64Array:
-        """Partition to which each new replica belongs (int64[sum of the replication factors])."""
+        """Partition to which each new replica belongs (int64[sum of the new replication factors]).
+
+        For example, ``[0, 0, 0, 1]`` if the first partition gets three replicas and the second one.
+        """
         return np.repeat(np.arange(len(self.factor), dtype=np.int64), self.factor)
 
 
 class SplitPrices(NamedTuple):
-    """Prices of a Lagrangian decomposition, in which brokers hold large partitions whole.
+    """Dual prices that prove a lower bound of the bytes that any valid reassignment moves.
 
-    B, R, P, Z are the numbers of brokers, current replicas, partitions and balanced racks. Case q
-    of a broker has the large partition q and none before it; case Q, the last one, has none of
-    them. `partage.judge.cost_splitting` shows which bound they prove.
+    They belong to a Lagrangian decomposition into one subproblem per partition and one per broker
+    (`partage.judge.cost_splitting`). It is used where a partition is as large as the load that a
+    broker may have. In case q, the broker holds the large partition q and none of those before it;
+    in the last case it holds none. B, R, P, Q and Z are the numbers of brokers, current replicas,
+    partitions, large partitions and balanced racks.
 
     Attributes:
         large: int64[Q], the large partitions.
@@ -305,7 +346,8 @@ class SplitPrices(NamedTuple):
 class NewReplicas:
     """Result of a replica reassignment: the new replicas, and a proof of how good they are.
 
-    The proof consists of dual prices, which give lower bounds of the costs.
+    The proof consists of dual prices, which give lower bounds of the costs of any valid
+    reassignment.
 
     Attributes:
         replica: int32[sum of factors], the new replicas as indices of brokers, partition after
@@ -343,7 +385,8 @@ def rack_limits(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the fewest and the most replicas of one partition that each rack should have.
 
-    Replicas are spread over the racks as evenly as the number of brokers in each rack allows.
+    Replicas are spread over the racks as evenly as the number of brokers in each rack allows. These
+    limits are the rack rule of a reassignment.
 
     Args:
         factor: the partition's replication factor, at most the number of brokers.
@@ -362,9 +405,10 @@ def rack_limits(
 def even_shares(
     factors: NDArray[np.int64], weights: NDArray[np.float64], sizes: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return the load per broker in each rack (float64[racks]) if racks share replicas evenly.
+    """Return the load per broker in each rack if racks share all replicas evenly (float64[racks]).
 
-    `rack_limits` defines the even spread; brokers of a small rack may get more load than others.
+    It is the fair share from which balance limits are derived. Brokers of a small rack may get more
+    load than others, because racks come before brokers (`rack_limits`).
 
     Args:
         factors: int64[n], distinct replication factors.
@@ -403,8 +447,14 @@ def _divide_evenly(
 ) -> NDArray[np.float64]:
     """Divide a load among racks so that the racks' loads per broker are as equal as possible.
 
-    ``others`` is the load that each rack already has, ``low`` and ``high`` are the least and the
-    most that it gets (float64[racks]), ``sizes`` is its number of brokers.
+    The result is what each rack gets (float64[racks]), found by bisection.
+
+    Args:
+        others: float64[racks], load that each rack already has.
+        low: float64[racks], least load that each rack gets.
+        high: float64[racks], most load that each rack gets.
+        sizes: int64[racks], number of brokers in each rack.
+        total: the load to divide.
     """
     # The method is bisection.
     bottom, top = 0.0, float((others + high).max(initial=0.0)) + total + 1.0

@@ -42,7 +42,7 @@ _last: tuple[list[str], tuple[str, ...], tuple[str, ...]] = ([], (), ())
 def check_subscription(topics: Iterable[str], member_id: str) -> tuple[str, ...]:
     """Check that a consumer's subscription is a list of topic names, and return it as a tuple.
 
-    Equal subscriptions share one tuple.
+    Consecutive consumers with equal subscriptions share one tuple, and their list is checked once.
 
     Args:
         topics: the topic names.
@@ -95,6 +95,8 @@ def _equal(names: list[str], known: list[str]) -> bool:
 def expect_text(value: object, path: str) -> str:
     """Return a value if it is a string; raise an error otherwise.
 
+    It validates fields of JSON input, and the error names the field.
+
     Args:
         value: the value to check.
         path: place of the value in the input, for the error message.
@@ -110,7 +112,8 @@ def expect_text(value: object, path: str) -> str:
 def name_list(names: object, path: str) -> tuple[str, ...]:
     """Convert a list of names, or a comma-separated string, to a tuple of names.
 
-    ``path`` is the name of the argument in error messages.
+    Kafka accepts both forms for ``partition.assignment.strategy``. ``path`` is the name of the
+    argument in error messages.
 
     Raises:
         InvalidProblemError: the value is neither, or a name is empty or not a string.
@@ -131,6 +134,8 @@ def name_list(names: object, path: str) -> tuple[str, ...]:
 def escape_control_characters(line: str) -> str:
     r"""Escape control characters in a line of text, so that terminals print it safely.
 
+    Names in a recorded log may contain escape sequences that would change the terminal.
+
     >>> escape_control_characters("a\x1b[31m: t 0")
     'a\\x1b[31m: t 0'
     """
@@ -141,6 +146,8 @@ def escape_control_characters(line: str) -> str:
 
 def reject_text(value: object, setting: str, kind: str = "names") -> None:
     """Raise an error if an argument is a single string where a list is expected.
+
+    Python would iterate over the characters of the string.
 
     Args:
         value: the argument to check.
@@ -159,7 +166,9 @@ def reject_text(value: object, setting: str, kind: str = "names") -> None:
 
 
 def expect_local(path: Path | str, setting: str) -> None:
-    """Raise an error if an output path is a URL such as ``s3a://bucket`` and not a local path.
+    """Raise an error if an output path is a URL, such as ``s3a://bucket``.
+
+    Output is written with the local file system only.
 
     Args:
         path: an output path; `pathlib.Path` writes ``s3a://bucket`` with one slash.
@@ -186,7 +195,9 @@ def expect_local(path: Path | str, setting: str) -> None:
 
 
 def expect_kind(value: object, kind: type, path: str) -> None:
-    """Raise an error if an argument is not an instance of a class.
+    """Raise an error if an argument is not an instance of the expected class.
+
+    The message names the argument and both classes.
 
     Args:
         value: the argument to check.
@@ -212,6 +223,8 @@ def expect_kind(value: object, kind: type, path: str) -> None:
 def parse_problem(problem: object) -> Mapping[str, Any]:
     """Parse a JSON object that describes a consumer group and a cluster.
 
+    The description may also be a path, whose file is read.
+
     Args:
         problem: JSON text, the path of a file, or the parsed object, which is returned as it is.
     """
@@ -230,7 +243,9 @@ def parse_problem(problem: object) -> Mapping[str, Any]:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse JSON in which no object has a duplicate key.
+    """Parse JSON, and raise an error if an object has the same key twice.
+
+    Python's own parser would silently use the last value.
 
     Raises:
         InvalidProblemError: a key is duplicated.
@@ -257,7 +272,9 @@ def _read(path: Path) -> bytes:
 
 
 def required_field(problem: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a field of a JSON object; raise an error if the field is missing.
+    """Return the value of a field of a JSON object, or raise an error if it is missing.
+
+    The error is an `InvalidProblemError` that names the field.
 
     Args:
         problem: the JSON object.
@@ -270,6 +287,8 @@ def required_field(problem: Mapping[str, Any], name: str) -> Any:
 
 def expect_list(value: object, path: str, expected: str) -> Sequence[Any]:
     """Return a value if it is a JSON list; raise an error otherwise.
+
+    It validates fields of JSON input, and the error names the field.
 
     Args:
         value: the value to check.
