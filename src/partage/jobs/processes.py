@@ -41,7 +41,11 @@ _THRESHOLDS = (50_000, 20, 50)
 
 
 def available_cores() -> int:
-    """Return the number of cores that this process may use."""
+    """Return the number of CPU cores that this process may use.
+
+    It is less than the machine's number if the process is bound to some cores, for example in a
+    container.
+    """
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on this operating system
@@ -49,11 +53,12 @@ def available_cores() -> int:
 
 
 class WorkerProcesses:
-    """Pool of worker processes that run a function on many items, together with the calling
+    """Pool of worker processes that call a function on many items, together with the calling
     process.
 
-    The workers start when the object is created, and import modules in the background until the
-    first call of `map_items`.
+    The workers start when the object is created. They import modules in the background until the
+    first call of `map_items`. If a worker cannot be started or is killed, the calling process runs
+    its items.
 
     Args:
         count: number of workers; 0 runs everything in the calling process.
@@ -76,9 +81,14 @@ class WorkerProcesses:
         return len(self._starts)
 
     def _start_processes(self, count: int, modules: tuple[str, ...]) -> None:
-        """Start the worker processes; continue without them if loky is missing or none can start.
+        """Start the worker processes of the pool.
 
-        ``count`` is their number, ``modules`` are the modules that they import.
+        If the library loky is missing or no process can be started, the pool stays empty. Then the
+        calling process runs all items.
+
+        Args:
+            count: number of worker processes.
+            modules: names of the modules that the workers import at their start.
         """
         try:
             from loky import ProcessPoolExecutor
@@ -106,7 +116,10 @@ class WorkerProcesses:
         self.close()
 
     def close(self) -> None:
-        """Kill the worker processes, even if they are still running a function."""
+        """Kill the worker processes, even if they are still running a function.
+
+        It may be called several times. Items that are run later run in the calling process.
+        """
         executor, self._executor, self._starts = self._executor, None, []
         if executor is not None:
             executor.shutdown(kill_workers=True)
@@ -117,16 +130,18 @@ class WorkerProcesses:
         items: Sequence[Item],
         on_done: Callable[[int], None] | None = None,
     ) -> list[Result]:
-        """Call a function with each item in the worker processes; return the results in the items'
-        order.
+        """Call a function with each item, in the worker processes and in the calling process.
 
-        Items are started in their order, so the most expensive ones should be first. A function
-        that cannot be sent to a worker runs in the calling process only.
+        The items are started in their order, so the most expensive ones should come first. A
+        function that cannot be sent to a worker runs in the calling process only.
 
         Args:
             job: the function; it may not change anything that later items read.
             items: its arguments, one per call.
             on_done: called with the number of finished items, also from another thread.
+
+        Returns:
+            list of the results, in the order of the items.
 
         Raises:
             Exception: the first exception that the function raised. The traceback of a worker is
@@ -144,8 +159,10 @@ class WorkerProcesses:
             raise
 
     def _submit_next_item(self, queue: _ItemQueue[Any, Any]) -> None:
-        """Send the next item in the queue to a worker process; called when a worker
-        becomes free.
+        """Send the next item of the queue to a worker process.
+
+        It is called when a worker has started, and when a worker has finished an item. It does
+        nothing if the queue is empty.
         """
         position = queue.take_item(by_worker=True)
         if position is None:
@@ -162,9 +179,16 @@ class WorkerProcesses:
     def _store_received_result(
         self, queue: _ItemQueue[Any, Any], item_index: int, future: Future[Any]
     ) -> None:
-        """Store the result or error of an item that a worker has run, and send the next item.
+        """Store the result or the error of an item that a worker process has run, and send the next
+        item.
 
-        ``item_index`` is the item's index in the queue, ``future`` the future of its result.
+        If the worker was killed, or the function cannot be sent to a worker, the item is put back
+        into the queue. The calling process then runs it.
+
+        Args:
+            queue: queue of the items, which also collects their results.
+            item_index: index of the item in the queue.
+            future: finished future with the item's result or error.
         """
         error = future.exception()
         if error is None:
@@ -177,9 +201,9 @@ class WorkerProcesses:
 
 
 class _ItemQueue(Generic[Item, Result]):
-    """Thread-safe queue of items from which worker processes and the calling process take.
+    """Thread-safe queue of items, from which worker processes and the calling process take.
 
-    It also collects the results and the first exception.
+    It also collects the results of the items and the first exception.
 
     Args:
         job: the function to call with each item.
@@ -202,15 +226,18 @@ class _ItemQueue(Generic[Item, Result]):
 
     @property
     def is_shared(self) -> bool:
-        """Return whether any worker process still runs an item of the job."""
+        """Return whether a worker process is still running an item of this queue."""
         return self._shared > 0
 
     def take_item(self, *, by_worker: bool = False) -> int | None:
-        """Take the next item from the queue and return its index; None if none is left or one has
-        failed.
+        """Take the next item from the queue, and return its index.
 
-        ``by_worker`` says whether a worker process will run the item. If not, the calling process
-        does, and the method waits while workers run items, because a worker may give one back.
+        The result is None if no item is left or if an item has failed. The calling process waits
+        while the queue is empty but workers still run items, because a worker may give its item
+        back.
+
+        Args:
+            by_worker: whether a worker process will run the item, instead of the calling process.
         """
         with self._changed:
             while not by_worker and not self._waiting and self._shared and self._error is None:
@@ -221,9 +248,9 @@ class _ItemQueue(Generic[Item, Result]):
             return self._waiting.pop()
 
     def give_back(self, item_index: int) -> None:
-        """Put an item back that no worker process can run; the calling process then runs it.
+        """Put an item back into the queue, because its worker process was killed or cannot run it.
 
-        ``item_index`` is its index.
+        The calling process then runs it. ``item_index`` is the item's index.
         """
         with self._changed:
             self._waiting.append(item_index)
@@ -231,9 +258,12 @@ class _ItemQueue(Generic[Item, Result]):
             self._changed.notify_all()
 
     def store_result(self, item_index: int, result: Result, *, by_worker: bool = False) -> None:
-        """Store the result of the item at index ``item_index``, and report progress.
+        """Store the result of one item, and report the number of finished items.
 
-        ``by_worker`` says whether a worker process ran it.
+        Args:
+            item_index: index of the item.
+            result: what the function returned for it.
+            by_worker: whether a worker process ran it, instead of the calling process.
         """
         with self._changed:
             self._results[item_index] = result
@@ -246,9 +276,10 @@ class _ItemQueue(Generic[Item, Result]):
                     self._error = self._error or e
 
     def store_error(self, error: BaseException, *, by_worker: bool = False) -> None:
-        """Store the first exception (``error``), and stop further items.
+        """Store the exception that an item raised, so that no further items are started.
 
-        ``by_worker`` says whether a worker process raised it.
+        Only the first exception is stored; it is raised in the calling process. ``by_worker`` says
+        whether a worker process ran the item.
         """
         with self._changed:
             self._error = self._error or error
@@ -256,7 +287,12 @@ class _ItemQueue(Generic[Item, Result]):
             self._changed.notify_all()
 
     def run_remaining(self) -> list[Result]:
-        """Run the remaining items in the calling process, and return the results of all items."""
+        """Run items in the calling process until the queue is empty, and return the results of all
+        items.
+
+        It waits for items that worker processes are running. If an item has failed, its exception
+        is raised.
+        """
         try:
             while (position := self.take_item()) is not None:
                 self.store_result(position, self.job(self.items[position]))
@@ -270,7 +306,11 @@ class _ItemQueue(Generic[Item, Result]):
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Make Python's garbage collector run less often during the ``with`` block."""
+    """Make Python's garbage collector run less often during the ``with`` block.
+
+    Jobs create many objects but few reference cycles, so frequent collections only cost CPU time.
+    The old thresholds are restored at the end.
+    """
     before = gc.get_threshold()
     if any(before):  # 0: the user has turned it off
         gc.set_threshold(*_THRESHOLDS)
@@ -282,7 +322,11 @@ def rare_collections() -> Iterator[None]:
 
 @contextmanager
 def environment_variables(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables during the ``with`` block, and restore them afterwards."""
+    """Set environment variables during the ``with`` block, and restore the old values afterwards.
+
+    ``variables`` is a dict from name to value. A variable that was not set before is removed at the
+    end.
+    """
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -298,7 +342,12 @@ def environment_variables(variables: Mapping[str, str]) -> Iterator[None]:
 def _set_up_worker(caller: int, modules: Sequence[str]) -> None:
     """Set up a worker process after its start: signals, output, imports and garbage collection.
 
-    ``caller`` is the process id of the calling process, ``modules`` are the modules to import.
+    Ctrl-C is ignored, because the calling process ends its workers. Standard output is redirected
+    to standard error, because a command may write a JSON document to it.
+
+    Args:
+        caller: process id of the calling process.
+        modules: names of the modules to import.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C: the calling process ends its workers
     os.dup2(2, 1)  # stdout of a command may be a JSON document
@@ -312,7 +361,11 @@ def _set_up_worker(caller: int, modules: Sequence[str]) -> None:
 
 
 def _exit_with_parent(parent_id: int) -> None:
-    """End this worker process soon after its parent process, with id ``parent_id``, has ended."""
+    """End this worker process soon after its parent process has ended.
+
+    It runs in a thread that looks every second, so no worker stays behind if the parent is killed.
+    ``parent_id`` is the process id of the parent.
+    """
     while os.getppid() == parent_id:
         time.sleep(_SECONDS_BETWEEN)
     os._exit(1)

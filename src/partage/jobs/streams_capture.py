@@ -100,7 +100,7 @@ _RATE_NOTE = "The restore rate is not in the capture: each client restores 50 MB
 
 
 class _Record(NamedTuple):
-    """A decoded record of a Streams application's consumer group, with its offset and time."""
+    """Decoded record about a Kafka Streams application's group, with its log offset and time."""
 
     offset: int
     time_ms: int
@@ -109,7 +109,7 @@ class _Record(NamedTuple):
 
 @dataclass
 class StreamsState:
-    """State of a Kafka Streams application at one time, from the records of its consumer group."""
+    """State of a Kafka Streams application at one time, derived from the records of its group."""
 
     is_streams_group: bool
     at_ms: int
@@ -124,7 +124,7 @@ class StreamsState:
 def read_streams_application(source: str | Path, application_id: str) -> RecordedApplication:
     """Read a Kafka Streams application (topology, clients, settings, sizes) from a capture.
 
-    Its clients are from the newest state that has the most common number of clients.
+    Of all recorded states, the newest one with the most common number of clients is used.
 
     Args:
         source: the folder of a capture with ``cluster.jsonl``.
@@ -158,7 +158,7 @@ def application_of(
     logs: TopicSizes,
     source_lag: int | None = None,
 ) -> RecordedApplication:
-    """Describe a Kafka Streams application from its recorded state and the sizes of its changelogs.
+    """Describe a Kafka Streams application by its recorded state and the sizes of its changelogs.
 
     Args:
         application_id: its ``application.id``.
@@ -188,9 +188,9 @@ def application_of(
 
 
 def _group_records(folder: Path, group: str) -> tuple[list[_Record], dict[TopicPartition, int]]:
-    """Read a group's records from a folder in log order, and its last committed offsets.
+    """Read the records of one group from a capture, in log order, and its last committed offsets.
 
-    Records that cannot be decoded are left out.
+    Records that cannot be decoded are left out. ``folder`` is the folder of the capture.
     """
     from pyarrow import compute as pc
 
@@ -217,7 +217,7 @@ def _group_records(folder: Path, group: str) -> tuple[list[_Record], dict[TopicP
 
 
 def _decode_group_record(key: bytes, value: bytes | None, group: str) -> DecodedRecord | None:
-    """Decode a record's key and value; return None if it is damaged or not of the given group."""
+    """Decode a ``__consumer_offsets`` record; return None if it is damaged or of another group."""
     try:
         found = decode_record(key, value)
     except WireFormatError:
@@ -230,7 +230,7 @@ def _decode_group_record(key: bytes, value: bytes | None, group: str) -> Decoded
 
 @dataclass
 class _StreamsMembers:
-    """Members of a streams group (KIP-1071) and their current assignments at one time."""
+    """Members of a streams group (KIP-1071) and their task assignments at one time."""
 
     at_ms: int
     members: dict[str, Mapping[str, Any]]
@@ -238,7 +238,7 @@ class _StreamsMembers:
 
     @property
     def members_by_process(self) -> dict[str, list[str]]:
-        """A dict from process id to member ids; a Streams process has one member per thread."""
+        """Dict from process id to member ids; a Kafka Streams process has one member per thread."""
         found: dict[str, list[str]] = {}
         for member, value in self.members.items():
             found.setdefault(value["processId"], []).append(member)
@@ -248,8 +248,7 @@ class _StreamsMembers:
 def _state_of_streams_group(
     records: Sequence[_Record], clusters: ClusterHistory, folder: Path
 ) -> StreamsState | None:
-    """Derive the state of a Kafka Streams application from the records of its streams group
-    (KIP-1071).
+    """Derive the state of a Kafka Streams application from a streams group's records (KIP-1071).
 
     Return None if its topology or its members are unknown. ``folder`` is the capture's folder.
     """
@@ -294,8 +293,9 @@ def _state_of_streams_group(
 def streams_subtopologies(
     topology: Mapping[str, Any], cluster: Cluster
 ) -> tuple[RecordedSubtopology, ...]:
-    """Return the sub-topologies in a streams group's topology, with the source topics that
-    exist.
+    """Return the sub-topologies of a streams group (KIP-1071), from its recorded topology.
+
+    Source topics that the cluster does not have are left out.
     """
     return tuple(
         RecordedSubtopology(
@@ -313,8 +313,9 @@ def streams_subtopologies(
 
 
 def _store_by_member(value_by_member: dict[str, Mapping[str, Any]], record: DecodedRecord) -> None:
-    """Store a record's value by member id in ``value_by_member``; an empty value removes its
-    member.
+    """Store a record's value in the dict ``value_by_member``, under the member id in its key.
+
+    A record without a value (a tombstone) removes the member.
     """
     if record.value is None:
         value_by_member.pop(record.key["memberId"], None)
@@ -342,8 +343,9 @@ def _streams_clients(application: str, found: _StreamsMembers) -> tuple[Recorded
 
 
 def _list_task_ids(assigned: Iterable[Mapping[str, Any]], kind: str) -> tuple[str, ...]:
-    """Return the Streams task ids in a member's assignment; ``kind`` is active, standby or
-    warm-up.
+    """Return the Kafka Streams task ids in members' assignments, such as ``0_1``.
+
+    ``kind`` is the field of the assignment to read, for example ``standbyTasks``.
     """
     rows = [row for value in assigned for row in value[kind] or ()]
     return tuple(f"{row['subtopologyId']}_{p}" for row in rows for p in row["partitions"])
@@ -387,7 +389,7 @@ def _state_of_classic_group(
 ) -> StreamsState | None:
     """Derive the state of a Kafka Streams application from the records of its classic group.
 
-    The result is None if no generation can be decoded. ``logs`` has sizes of recorded topics.
+    Return None if no generation can be decoded. ``logs`` has the sizes of recorded topics.
 
     Raises:
         UnsupportedProblemError: the application has named topologies.
@@ -405,8 +407,7 @@ def classic_state(
     application: str,
     logs: TopicSizes,
 ) -> StreamsState:
-    """Derive the state of a Kafka Streams application from recorded generations of its classic
-    group.
+    """Derive a Kafka Streams application's state from recorded generations of its classic group.
 
     Args:
         generations: recorded generations, at least one, in order.
@@ -459,9 +460,7 @@ def classic_state(
 
 
 def _decode_generations(records: Iterable[_Record]) -> Iterator[ClassicGeneration]:
-    """Yield the generations in records of a classic Streams group whose user data can be
-    decoded.
-    """
+    """Yield a classic Streams group's generations, if their members' user data can be decoded."""
     for _, time_ms, one in records:
         if one.type != "GROUP_METADATA" or one.value is None:
             continue
@@ -483,7 +482,7 @@ def _guess_changelogs(
 ) -> tuple[dict[int, tuple[str, ...]], list[str]]:
     """Guess which changelog topics belong to each stateful sub-topology of a Streams application.
 
-    No record names these topics. Return them, and notes for the user.
+    No record says this. Return the topics by sub-topology number, and notes for the user.
 
     Args:
         observed: sources and stateful sub-topologies that were observed.
@@ -563,10 +562,9 @@ def _estimate_reported_sizes(
     subtopologies: Iterable[RecordedSubtopology],
     notes: list[str],
 ) -> dict[TopicPartition, ChangelogSize]:
-    """Estimate changelog sizes (numbers of records) from the offset sums that Streams clients
-    reported.
+    """Estimate changelog sizes (numbers of records) from offset sums that Streams clients reported.
 
-    The size of a task is the largest reported sum. Messages for the user are added to ``notes``.
+    A task's size is the largest reported sum. Notes for the user are added to ``notes``.
     """
     # It is given to the first changelog of the sub-topology, because a sum is not divided by
     # changelog. A task without a report gets the mean size of its sub-topology's other tasks.
@@ -596,8 +594,9 @@ def _estimate_reported_sizes(
 
 
 def _estimate_growth(reports: Sequence[tuple[int, int]]) -> float:
-    """Return how fast a Streams task's changelog grew (records per second), from its reported
-    sizes.
+    """Return how fast the changelog of a Streams task grew, in records per second.
+
+    ``reports`` has (time in ms, number of records) pairs, as clients reported them.
 
     >>> _estimate_growth([(0, 100), (5_000, 90), (10_000, 150)])
     5.0
@@ -612,9 +611,9 @@ def _estimate_growth(reports: Sequence[tuple[int, int]]) -> float:
 
 
 def topic_sizes(folder: Path, suffix: str = "") -> TopicSizes:
-    """Return the size and the end offset of each partition in a capture's ``topics.parquet``.
+    """Return the size and the end offset of each topic partition in a capture.
 
-    Only topics whose names end with ``suffix`` are returned; {} if the capture has no such file.
+    They are from ``topics.parquet`` ({} if missing), of topics whose names end with ``suffix``.
 
     Raises:
         InvalidCaptureError: ``topics.parquet`` cannot be read.
@@ -645,9 +644,9 @@ def topic_sizes(folder: Path, suffix: str = "") -> TopicSizes:
 
 
 def _add_sizes(sums: dict[TopicPartition, list[int]], rows: Any) -> None:
-    """Add a table of log records to the size of each topic partition, in place.
+    """Add a table of topic records to the sizes of their partitions, in place.
 
-    ``sums`` has number of records, bytes, first and last time and end offset by partition.
+    ``sums`` is a dict from partition to records, bytes, first and last time, and end offset.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -672,9 +671,9 @@ def _add_sizes(sums: dict[TopicPartition, list[int]], rows: Any) -> None:
 def _source_lag(
     application: StreamsState, logs: TopicSizes, committed: Mapping[TopicPartition, int]
 ) -> int | None:
-    """Return the number of records in source topics that a Streams application has not read yet.
+    """Return how many records of its source topics a Streams application has not read yet.
 
-    It is None if the end offsets (``logs``) are unknown.
+    The result is None if no end offset is known. ``logs`` has the end offsets.
     """
     places = [
         (topic, p) for one in application.subtopologies for topic, count in one.sources.items()
@@ -687,8 +686,9 @@ def _source_lag(
 
 
 def _replica_racks(application: StreamsState) -> dict[str, list[list[str]]]:
-    """Return the racks of each partition's replicas, by topic; topics with an unknown rack are left
-    out.
+    """Return the racks of each partition's replicas, as a dict from topic to lists of racks.
+
+    A topic is left out if the rack of one of its replicas is unknown.
     """
     counts = {t: n for one in application.subtopologies for t, n in one.sources.items()}
     counts |= {log: one.task_count for one in application.subtopologies for log in one.changelogs}

@@ -37,9 +37,10 @@ def simulate_combinations(
     master: str | None = None,
     progress: Progress | None = None,
 ) -> list[tuple[StreamsMetrics, dict[str, Any]]]:
-    """Simulate a Kafka Streams application under each combination of parameters, in Spark tasks.
+    """Simulate a Kafka Streams application under each combination of parameters, as Spark tasks.
 
-    The results equal those of simulations in one process.
+    This is a parameter sweep, for example over session timeouts. The results equal those of
+    simulations in one process.
 
     Args:
         application: the simulated application.

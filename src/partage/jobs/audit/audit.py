@@ -62,7 +62,7 @@ _CLASSIC, _CONSUMER, _TOPOLOGY = 2, 5, 23
 
 @dataclass(frozen=True, slots=True)
 class CoSubscription:
-    """Consumer groups that subscribe to the same set of topics, which they may therefore join.
+    """Consumer groups that subscribe to the same set of topics, and so may join these topics.
 
     Attributes:
         groups: the group ids, sorted.
@@ -76,10 +76,13 @@ class CoSubscription:
 def read_co_subscriptions(
     spark: SparkSession, capture: str | Path
 ) -> dict[tuple[str, ...], CoSubscription]:
-    """Return the sets of topics that the same consumer groups of a capture read.
+    """Return the sets of topics that are read together by a consumer group, from a capture.
 
-    Such topics may be joined, so the audit compares how they are partitioned. The result is a dict
-    from a sorted tuple of two or more topics to the groups that read them.
+    Such topics may be joined, so the audit compares how they are partitioned. It runs as a Spark
+    job.
+
+    Returns:
+        dict from a sorted tuple of two or more topics to the groups that read them.
 
     Raises:
         InvalidCaptureError: ``consumer_offsets.parquet`` cannot be read.
@@ -105,7 +108,8 @@ def _find_subscribed_topics(
 ) -> Iterator[pa.RecordBatch]:
     """Find the sets of topics that consumer groups subscribe to, in one Spark task.
 
-    Each result row has a group, topics that it reads together, and whether its topology joins them.
+    Each row of the result has a group id, a set of topics, and whether the group's topology joins
+    these topics.
 
     Args:
         slices: row ranges of Parquet files with the groups' records.
@@ -146,8 +150,9 @@ def _decode_subscribed_topics(
 ) -> Iterator[tuple[str, tuple[str, ...], bool]]:
     """Decode a group metadata record, and yield each set of topics that the group reads together.
 
-    ``key`` and ``value`` are the record's bytes. Each result is (group id, sorted topics, whether
-    the topology of a streams group joins them). Damaged records are skipped.
+    A set is a tuple (group id, sorted topics, flag). The flag is whether the topology of a streams
+    group joins the topics. ``key`` and ``value`` are the bytes of the record. A damaged record
+    yields nothing.
     """
     try:
         record = decode_record(key, value)
@@ -193,7 +198,7 @@ _MOST_READ = 32
 class TopicAudit:
     """The audit result of one topic: which client partitioners wrote it, and which keys are split.
 
-    A split key has records in several partitions. Times are milliseconds UTC.
+    A key is split if its records are in several partitions. Times are milliseconds UTC.
 
     Attributes:
         counts: partition counts of the topic over time; ``counts_known`` says whether they are from
@@ -220,10 +225,10 @@ class TopicAudit:
 
     @property
     def needs_attention(self) -> bool:
-        """Return whether a topic needs attention: several partitioners wrote it, or many keys are
+        """Return whether several client partitioners wrote the topic, or many of its keys are
         split.
 
-        A split key has records in several partitions.
+        A key is split if its records are in several partitions, so their order is lost.
         """
         return self.status == "mixed" or self.split["writers"] > 0 or self.has_scattered_keys
 
@@ -232,7 +237,7 @@ class TopicAudit:
         """Return whether many keys have records in several partitions for no known reason.
 
         Many means 5 % of the topic's keys, and at least ten keys. Known reasons are a changed
-        partition count and two partitioners.
+        partition count and several client partitioners.
         """
         few = max(_FEWEST_SCATTERED, _SCATTERED * self.keys)
         return bool(self.split["unexplained"] >= few)
@@ -240,7 +245,7 @@ class TopicAudit:
 
 @dataclass(frozen=True, slots=True)
 class BrokenJoin:
-    """A pair of topics whose join loses records, because equal keys are in different partitions.
+    """Two topics that cannot be joined reliably, because equal keys are in different partitions.
 
     Attributes:
         broken: the reason, with examples.
@@ -256,9 +261,11 @@ class BrokenJoin:
 
 @dataclass
 class Audit:
-    """The result of `partage audit`: one entry for each topic, and joins that lose records.
+    """Result of `partage audit`: one entry for each topic, and the joins that lose records.
 
     Attributes:
+        topics: audit results of the topics, sorted by name.
+        joins: pairs of topics whose join loses records.
         looked_at: number of pairs of topics that were compared.
         too_many: number of pairs that were not compared, because a group reads very many topics.
         without_a_place: number of records without a topic or a partition, which are not audited.
@@ -272,9 +279,7 @@ class Audit:
 
     @property
     def has_no_problem(self) -> bool:
-        """Return whether the audit found no problem: no topic needs attention, no intended join
-        loses records.
-        """
+        """Return whether no topic needs attention and no intended join loses records."""
         return not any(j.meant for j in self.joins) and not any(
             t.needs_attention for t in self.topics
         )
@@ -291,9 +296,10 @@ def audit_topics(
     kafka: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Audit:
-    """Find the partitioners that wrote each topic, and joined topics that are not co-partitioned.
+    """Find the client partitioners that wrote each topic, and joins that lose records.
 
-    The input is a capture, Parquet files, or a running cluster.
+    A join of two topics loses records if equal keys are in different partitions. The input is a
+    capture, Parquet files, or a running cluster.
 
     Args:
         where: a path or address, see `partage.jobs.audit.topics.open_topics`.
@@ -398,10 +404,10 @@ def _pairs(spark: SparkSession, source: TopicSource) -> DataFrame:
 def _count_row_groups(
     row_groups: Sequence[tuple[str, int]], tasks: int, task_numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Count the records of each (topic, key, partition) in one Spark task's part of the Parquet
-    files.
+    """Count the records of each (topic, key, partition) in some row groups of Parquet files.
 
-    Task n of ``tasks`` reads the row groups n, n + ``tasks``, n + 2 ``tasks`` and so on.
+    It runs as one Spark task. Task n of ``tasks`` reads the row groups n, n + ``tasks``, n + 2
+    ``tasks`` and so on.
 
     Args:
         row_groups: (path, row group) pairs of all files.
@@ -418,8 +424,9 @@ def _count_row_groups(
 
 
 def _count_spark_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Count the records of each (topic, key, partition) in batches of records that Spark
-    has read.
+    """Count the records of each (topic, key, partition) in batches that Spark reads from Kafka.
+
+    It runs in a Spark task and yields the counts as Arrow batches.
     """
     import pyarrow as pa
 
@@ -443,13 +450,15 @@ def _find_broken_joins(
     """Find pairs of topics that groups read together although equal keys are in different
     partitions.
 
-    Return the broken joins and the number of compared pairs. Each pair is compared once, even if
-    several groups read both topics.
+    Each pair is compared once, even if several groups read both topics.
 
     Args:
-        audits: audit result of each topic.
-        samples: sampled (key, partition) pairs of the topics.
+        audits: dict from topic to its audit result.
+        samples: dict from topic to a sample of its (key, partition) pairs, as an Arrow stream.
         co_subscriptions: dict from a set of topics to the groups that read them.
+
+    Returns:
+        the broken joins, and the number of compared pairs.
     """
     import pyarrow as pa
 
@@ -472,29 +481,35 @@ def _find_broken_joins(
 
 
 def _is_join_likely(topic: JoinSide, other_topic: JoinSide) -> bool:
-    """Return whether an application probably joins two topics (``topic`` and ``other_topic``).
+    """Return whether an application probably joins two topics.
 
-    This is so if their partition counts are equal and their key samples have enough keys in common.
+    This is assumed if their partition counts are equal and samples of their keys have ten or more
+    keys in common.
     """
     common = len(set(topic.seen.keys) & set(other_topic.seen.keys))
     return not topic.surely_differs(other_topic) and common >= _FEWEST_SHARED
 
 
 def _find_partitioners(pairs: pa.Table, topic: TopicAudit) -> TopicVerdict:
-    """Find the client partitioners that put a topic's keys into the partitions where they are.
+    """Find the client partitioners that explain in which partitions a topic's keys are.
 
-    ``pairs`` is a sample of the topic's (key, partition) pairs. ``topic`` is the audit result,
-    which has the partition counts.
+    Args:
+        pairs: a sample of the topic's (key, partition) pairs.
+        topic: audit result of the topic, which has its partition counts.
     """
     counts = {*topic.counts, *(w["partitions"] for w in topic.writers)}
     return infer_writers(key_pairs(pairs), sorted(counts), known_families(), partitions_of)
 
 
 def _is_partition_count_certain(topic: TopicAudit, verdict: TopicVerdict) -> bool:
-    """Return whether a topic's current partition count is known for certain.
+    """Return whether a topic's current partition count is certain.
 
-    It is if cluster metadata has it, or if the partitioners in ``verdict`` explain nearly all
-    observed partitions with this count.
+    It is certain if cluster metadata has it. It also is if the partitioners that were found explain
+    95 % of the sampled keys with this count.
+
+    Args:
+        topic: audit result of the topic.
+        verdict: the partitioners that were found.
     """
     if topic.counts_known:
         return True
@@ -508,10 +523,10 @@ def _sample_both_topics(
     audits: dict[str, TopicAudit],
     verdicts: dict[str, TopicVerdict],
 ) -> tuple[JoinSide, JoinSide]:
-    """Return the two topics of a join, each with a sample of its keys, for comparison.
+    """Return a comparable sample of keys for both topics of a join.
 
-    Both samples have the same rate, so a key that both topics have is in both samples or in
-    neither.
+    A hash of the key decides which keys are sampled. Both samples use the same rate, so a key that
+    both topics have is in both samples or in neither.
 
     Args:
         topic_names: the names of the two topics.

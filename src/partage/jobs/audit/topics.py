@@ -67,7 +67,7 @@ _HOLDS = f"needs the columns {', '.join(COLUMNS)}"
 
 @dataclass(frozen=True)
 class TopicSource:
-    """The checked input of `partage audit`: files or a cluster to read, and known partition counts.
+    """Checked input of `partage audit`: files or a cluster to read, and known partition counts.
 
     Attributes:
         where: the path or address as given.
@@ -86,8 +86,10 @@ class TopicSource:
 
     @property
     def kafka_address(self) -> tuple[str, str] | None:
-        """The bootstrap servers and topics of a Kafka address, each separated by commas; None for
+        """Bootstrap servers and topics of a Kafka address, each separated by commas; None for
         files.
+
+        For example, ``kafka://host:9092/a,b`` has ``("host:9092", "a,b")``.
         """
         if not self.where.startswith("kafka://"):
             return None
@@ -96,10 +98,9 @@ class TopicSource:
 
 
 def open_topics(where: str, kafka: Mapping[str, str] | None = None) -> TopicSource:
-    """Check the input of an audit: a capture, Parquet files or a Kafka address.
+    """Check the input of an audit, and return it as a `TopicSource`.
 
-    Parquet files need the columns of a capture; an address is ``kafka://host:port/a,b``. Return the
-    validated input.
+    The input is a capture, Parquet files with a capture's columns, or ``kafka://host:port/a,b``.
 
     Args:
         where: the path or the address.
@@ -161,10 +162,9 @@ def _groups(file: Path) -> Iterator[tuple[int, int]]:
 
 
 def _read_partition_counts(path: Path) -> dict[str, tuple[int, ...]]:
-    """Read each topic's partition counts over time from a capture's ``cluster.jsonl``.
+    """Read each topic's partition counts over time from the file ``cluster.jsonl`` of a capture.
 
-    Return a dict from topic to its counts in order of time; equal consecutive counts appear once.
-    ``path`` is the capture's folder.
+    Return a dict from topic to its counts in order of time, for example ``(4, 8)`` if it grew.
 
     Raises:
         InvalidCaptureError: a line is damaged; the message has its number.
@@ -222,8 +222,8 @@ PAIRS_DDL = (
 class PairCounter:
     """Counter of the records of each (topic, key, partition) that one Spark worker reads.
 
-    Call `count_records` for each table of records, then `rows` for the result. A topic with very
-    many keys is sampled. All workers sample the same keys, so that their results can be added.
+    Call `count_records` for each table, then `count_batches` for the result. A topic with very many
+    keys is sampled. All workers sample the same keys, so that their counts can be added.
     """
 
     # Column ``level`` of the result is the sampling level: one key in 2**level was sampled (a hash
@@ -276,10 +276,9 @@ class PairCounter:
         self._held = sum(map(len, (*self._tables, *self._nulls)))
 
     def _keep_sampled(self, table: pa.Table) -> pa.Table:
-        """Reduce the counts of each topic to a sample of its keys, to bound memory.
+        """Return the counts of a sample of each topic's keys, to bound memory.
 
-        The sample is halved until at most `MOST_PAIRS` rows of a topic are left. ``table`` has the
-        counts; the reduced table is returned.
+        A sample is halved until it has at most `MOST_PAIRS` rows. ``table`` has the counts so far.
         """
         import pyarrow as pa
         from pyarrow import compute
@@ -303,9 +302,9 @@ class PairCounter:
         return pa.concat_tables(out)
 
     def _keep_first_keyless(self, nulls: pa.Table) -> pa.Table:
-        """Return each topic's earliest records without a key, at most `MOST_NULLS` per topic.
+        """Return the earliest records without a key of each topic, at most `MOST_NULLS` per topic.
 
-        ``nulls`` are all records without a key; the others are only counted.
+        ``nulls`` are all records without a key. Those that are dropped are only counted.
         """
         import pyarrow as pa
         from pyarrow import compute
@@ -321,7 +320,7 @@ class PairCounter:
     def count_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield this worker's record counts by topic, key and partition as Arrow batches.
 
-        Records without a key come last. The schema is `PAIRS_DDL`.
+        Records without a key follow the counts, one row each. The schema is `PAIRS_DDL`.
         """
         import pyarrow as pa
 
@@ -365,8 +364,10 @@ _SUMS = ("records", "first_ms", "last_ms")
 
 
 def _expect_partitions(table: pa.Table) -> None:
-    """Check that the partition numbers in a table of records are within Kafka's range, 0 to 2**31 -
-    2.
+    """Raise an error if a record has a partition number that Kafka does not allow.
+
+    Raises:
+        InvalidCaptureError: a number is not from 0 to 2**31 - 2.
     """
     from pyarrow import compute
 
@@ -391,10 +392,9 @@ def sample_hashes(keys: pa.Array) -> NDArray[np.int32]:
 
 
 def in_sample(hashes: NDArray[np.int32], level: int) -> NDArray[np.bool_]:
-    """Return a mask of the record keys that belong to a sample of one key in 2**level (bool[n]).
+    """Return which record keys belong to a sample of one key in 2**level, as a mask (bool[n]).
 
-    ``hashes`` are the keys' `sample_hashes`. A higher level selects a subset of a lower level's
-    keys.
+    ``hashes`` are the keys' `sample_hashes`. A sample contains those of all higher levels.
     """
     stays: NDArray[np.bool_] = (hashes & ((1 << level) - 1)) == 0
     return stays
@@ -450,7 +450,7 @@ def _row(topic: str, found: str, pairs: bytes | None) -> pa.RecordBatch:
 def _group_by_topic(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
     """Yield each topic's name with a table of its rows, from batches that are sorted by topic.
 
-    The rows of one topic may be in several batches.
+    The rows of one topic may be spread over several batches.
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -520,8 +520,8 @@ def _list_possible_counts(
     """Return the partition counts that a topic may have had when its records were written.
 
     Args:
-        recorded_counts: partition counts in the recorded metadata; empty if unknown.
-        highest: highest partition with a record.
+        recorded_counts: partition counts in the cluster metadata; None if unknown.
+        highest: highest partition number of any record.
         pairs: a sample of (key, partition) pairs, which shows whether larger counts are possible.
     """
     # Without metadata the smallest count is ``highest`` plus one. Larger counts are added if a
@@ -548,11 +548,11 @@ def _list_possible_counts(
 
 
 def _try_counts(pairs: KeyPairs, smallest: int, larger: range) -> TopicVerdict:
-    """Find the client partitioners and the partition count that explain where sampled keys are.
+    """Find the client partitioners and partition counts that explain where the sampled keys are.
 
     Args:
         pairs: sampled (key, partition) pairs of a topic.
-        smallest: the smallest possible count: the highest partition with a record, plus one.
+        smallest: smallest possible count, which is the highest partition number plus one.
         larger: range of larger partition counts to try.
     """
     # If ``smallest`` is low, all counts up to the end of ``larger`` are tried. Otherwise the counts
@@ -567,10 +567,10 @@ def _try_counts(pairs: KeyPairs, smallest: int, larger: range) -> TopicVerdict:
 
 
 def _merge_workers(keyed: pa.Table) -> tuple[pa.Table, int]:
-    """Add up the record counts of all workers (``keyed``) by key and partition, for one topic.
+    """Add up the record counts that all workers found for one topic, by key and partition.
 
-    Return the table and its sampling level n: one key in 2**n was sampled. Workers may have sampled
-    at different rates; only keys in all samples remain.
+    Workers may have sampled at different rates, so only keys that are in all samples remain. Return
+    the summed table and its sampling level n: one key in 2**n is in it.
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -589,8 +589,7 @@ def _merge_workers(keyed: pa.Table) -> tuple[pa.Table, int]:
 def _reduce_key_sample(pairs: pa.Table, max_rows: int) -> pa.Table:
     """Reduce a topic's sample of keys until at most ``max_rows`` (key, partition) rows are left.
 
-    ``pairs`` are these rows. A hash of the key decides which keys remain, so the samples of all
-    topics select the same keys.
+    A hash of the key decides which keys remain, so that samples of all topics have the same keys.
     """
     import pyarrow as pa
 
@@ -605,7 +604,7 @@ def _reduce_key_sample(pairs: pa.Table, max_rows: int) -> pa.Table:
 def filter_by_level(pairs: pa.Table, level: int) -> pa.Table:
     """Return the (key, partition) pairs whose keys belong to a sample of one key in 2**level.
 
-    A hash of the key decides, so the samples of any two topics select the same keys.
+    A hash of the key decides, so that samples of all topics have the same keys.
     """
     import pyarrow as pa
 
@@ -615,9 +614,7 @@ def filter_by_level(pairs: pa.Table, level: int) -> pa.Table:
 
 
 def key_pairs(pairs: pa.Table) -> KeyPairs:
-    """Convert an Arrow table of (key, partition) pairs with their record counts to NumPy
-    columns.
-    """
+    """Convert an Arrow table of (key, partition) pairs and record counts to NumPy columns."""
     numbers = [pairs[n].to_numpy().astype(np.int64) for n in ("records", "first_ms", "last_ms")]
     return KeyPairs(
         pairs["key"].to_pylist(), pairs["partition"].to_numpy().astype(np.int32), *numbers
@@ -647,10 +644,9 @@ def _writer(writer: WriterFamily) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def known_families() -> list[PartitionerFamily]:
-    """Return all known client partitioners, in families of partitioners with equal results for all
-    keys.
+    """Return all known client partitioners, grouped by equal results for all keys.
 
-    The families are found once per process, by comparing the partitioners on test keys.
+    The groups are found once per process, by comparing the partitioners on test keys.
     """
     from partage.keys import by_key
 
@@ -659,10 +655,14 @@ def known_families() -> list[PartitionerFamily]:
 
 
 def partitions_of(partitioner: str, keys: Sequence[bytes], partitions: int) -> Any:
-    """Return the partition that a client partitioner chooses for each key in ``keys``.
+    """Return the partition that a client partitioner chooses for each key (int32[n]).
 
-    ``partitioner`` is its name, ``partitions`` the topic's partition count. If it accepts only
-    text, the result is -1 for a key that is not UTF-8 text.
+    A partitioner that accepts only text gets -1 for a key that is not UTF-8 text.
+
+    Args:
+        partitioner: name of the partitioner, such as ``murmur2``.
+        keys: the keys of records.
+        partitions: the topic's partition count.
     """
     from partage.keys import partition_for
 
