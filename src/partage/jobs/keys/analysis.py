@@ -45,9 +45,12 @@ _LARGEST_TRIED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class HotKey:
-    """A hot key: one of the keys with the most records, with its records, bytes and share.
+    """One of the record keys with the most records in a topic, with its share of all records.
 
     Attributes:
+        key: the serialized key.
+        records: number of records with this key.
+        bytes: bytes of these records.
         share: the key's share of all keyed records, 0 to 1.
     """
 
@@ -59,9 +62,10 @@ class HotKey:
 
 @dataclass
 class KeySpread:
-    """The result of `partage keys`: records in each partition at each requested partition count.
+    """Result of `partage keys`: how many records each partition gets at each requested partition
+    count.
 
-    Load means a number of records.
+    A load is a number of records.
 
     Attributes:
         records: number of all records.
@@ -109,7 +113,10 @@ class KeySpread:
 
     @property
     def keyed_records(self) -> int:
-        """Number of records whose partition is decided by their key."""
+        """Number of records whose partition is decided by their key.
+
+        The other records have no key, or a key that the partitioner ignores.
+        """
         return self.records - self.nulls
 
 
@@ -130,9 +137,11 @@ def analyse_keys(
     kafka: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> KeySpread:
-    """Count the records that each partition would have at each of the given partition counts.
+    """Compute how many records each partition would have at each of the given partition counts.
 
-    Records that a change of the partition count would move to another partition are counted too.
+    The keys of existing records are counted, and each key is placed as the chosen client
+    partitioner would place it. Records that move to another partition when the partition count
+    changes are counted too.
 
     Args:
         source: a Parquet, CSV or JSON file or folder, a Delta table, ``kafka://host:port/topic``.
@@ -218,7 +227,7 @@ def _valid_counts(counts: Sequence[int]) -> tuple[int, ...]:
 def _expect_limits(
     max_share: float | None, max_rate: float | None, columns: InputColumns, source: str
 ) -> None:
-    """Check the user's limits on the records of one partition.
+    """Raise an error if the user's limits on the records of one partition are invalid.
 
     Args:
         max_share: maximum fraction of all keyed records (0 to 1); None for no limit.
@@ -240,9 +249,13 @@ def _expect_limits(
 
 
 def _expect_key_partitioner(partitioner: str) -> None:
-    """Check that a client partitioner chooses the partition by the record's key alone.
+    """Raise an error if a client partitioner does not choose the partition by the record's key
+    alone.
 
-    Others, such as those with a state, cannot be analysed: they raise `InvalidConfigError`.
+    Partitioners with a state, such as round-robin, cannot be analysed from keys.
+
+    Raises:
+        InvalidConfigError: the partitioner does not decide by the key.
     """
     from partage.keys import partition_for
     from partage.keys.registry import find_partitioner
@@ -263,6 +276,9 @@ def _count_and_search(
     stages: StageTimes,
 ) -> KeySpread:
     """Count the records of each partition, and find the smallest partition count within the limits.
+
+    The limits are a maximum share and a maximum rate of one partition. The search is left out if
+    neither is given.
 
     Args:
         run: executes the counting job in threads or in Spark.
@@ -293,7 +309,7 @@ def _count_and_search(
 
 @dataclass(frozen=True)
 class _RecordLimit:
-    """Upper limit on the number of records in one partition, and the keys to which it applies.
+    """Upper limit on the number of records in one partition, and the counted keys that it concerns.
 
     Attributes:
         loads: function of (job, partition counts) that returns the records of each partition at
@@ -312,10 +328,14 @@ class _RecordLimit:
 def _limit_records(
     run: LocalKeyJob | SparkKeyJob, spread: KeySpread, max_share: float
 ) -> _RecordLimit:
-    """Convert a maximum share of the records in one partition to a limit as a number of records.
+    """Convert a maximum share of the records in one partition to a maximum number of records.
 
-    ``max_share`` is a fraction (0 to 1) of the keyed records in ``spread``, the result of the last
-    count, which ``run`` executed.
+    For example, a share of 0.1 of 5,000 keyed records is 500 records.
+
+    Args:
+        run: the runner that has counted the keys.
+        spread: result of this count.
+        max_share: maximum fraction (0 to 1) of the keyed records.
     """
     hottest = spread.hottest[0].records if spread.hottest else 0
     return _RecordLimit(
@@ -326,10 +346,16 @@ def _limit_records(
 def _limit_busiest_hour(
     run: LocalKeyJob | SparkKeyJob, job: KeyJob, spread: KeySpread
 ) -> _RecordLimit:
-    """Convert a maximum rate of one partition to a limit on its records in the busiest hour.
+    """Convert a maximum rate of one partition to a maximum number of its records in the busiest
+    hour.
 
-    This is the hour in which one partition got the most records. ``run`` reads the input again to
-    count that hour's keys. ``job`` has the settings, ``spread`` the rate and the hours.
+    The busiest hour is the one in which a single partition got the most records. The input is read
+    again to count the keys of that hour.
+
+    Args:
+        run: the runner that reads and counts.
+        job: the settings of the run.
+        spread: result of the first count, with the maximum rate and the records by hour.
     """
     _, hour, *_ = max(spread.hours, key=lambda h: (h[3], -h[1]))
     first, last = spread.span
@@ -345,8 +371,12 @@ def _limit_busiest_hour(
 def _find_fewest_partitions(limits: Sequence[_RecordLimit], job: KeyJob) -> tuple[int | None, int]:
     """Find the smallest partition count at which no partition exceeds one of the limits.
 
-    Return this count (None if there is none) and the largest count that was tried (0 if one key
-    alone exceeds a limit).
+    All partition counts up to 10,000 are tried in ascending order, because the largest load does
+    not always fall when a partition is added.
+
+    Returns:
+        this count (None if there is none), and the largest count that was tried. The second is 0 if
+            one key alone exceeds a limit, because no count helps then.
     """
     limits = [limit for limit in limits if limit.all]
     if not limits or any(limit.hottest > limit.records for limit in limits):
@@ -370,10 +400,13 @@ def _find_fewest_partitions(limits: Sequence[_RecordLimit], job: KeyJob) -> tupl
 
 
 def _store_sums(spread: KeySpread, worker_rows: pa.Table, job: KeyJob, hottest_count: int) -> None:
-    """Add up the record counts of all workers (``worker_rows``), and store the sums in ``spread``.
+    """Add up the result rows of all workers, and store the sums in ``spread``.
 
-    ``job`` has the requested partition counts, ``hottest_count`` is the number of hottest keys to
-    store.
+    Args:
+        spread: receives the results.
+        worker_rows: result rows of all workers, such as records by partition.
+        job: settings of the run, with the requested partition counts.
+        hottest_count: number of hottest keys (most records) to store.
     """
     hot = worker_rows.filter(np.asarray(worker_rows["kind"]) == int(RowKind.HOT))
     grouped = worker_rows.drop_columns("keys").group_by(["kind", "n", "hour", "partition"])
@@ -425,8 +458,7 @@ def _fill_hottest(found: KeySpread, rows: list[dict[str, Any]], job: KeyJob, top
 def _store_loads(spread: KeySpread, partition_count: int, rows: dict[str, Any]) -> None:
     """Store the records and bytes of each partition at one partition count, in ``spread``.
 
-    ``partition_count`` is the partition count, ``rows`` has one element for each partition with
-    records.
+    ``rows`` has one element for each partition with records.
     """
     order = np.argsort(rows["partition"])
     numbers, records, size = (rows[c][order] for c in ("partition", "records_sum", "bytes_sum"))
@@ -436,10 +468,10 @@ def _store_loads(spread: KeySpread, partition_count: int, rows: dict[str, Any]) 
 
 
 def _store_hours(spread: KeySpread, partition_count: int, rows: dict[str, Any]) -> None:
-    """Store the partition with the most records of each hour at one partition count, in ``spread``.
+    """Store the partition with the most records in each hour, at one partition count, in
+    ``spread``.
 
-    ``partition_count`` is the partition count, ``rows`` has one element for each hour and
-    partition. On ties the lowest partition is stored.
+    ``rows`` has one element for each hour and partition. On ties the lowest partition is stored.
     """
     hour, partition, records = (rows[c] for c in ("hour", "partition", "records_sum"))
     order = np.lexsort((partition, hour))

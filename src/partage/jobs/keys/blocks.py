@@ -44,9 +44,9 @@ _NAMES = [column.split()[0] for column in ROWS_DDL.split(", ")]
 
 
 class RowKind(IntEnum):
-    """Kinds of result rows of `partage keys`, such as key counts, partition loads and totals.
+    """Kinds of rows that workers of `partage keys` return, such as key counts and partition loads.
 
-    All rows have the same columns. What a column means depends on the row's kind.
+    All rows have the same columns. What a column means depends on the kind of the row.
     """
 
     KEYS = 0  # keys: a block of distinct keys of one bucket, with their records and bytes
@@ -72,10 +72,9 @@ def row_batch(
     partition: _Longs | None = None,
     keys: list[bytes] | pa.Array | None = None,
 ) -> pa.RecordBatch:
-    """Build an Arrow batch of result rows of `partage keys`, all of one kind and for one partition
-    count.
+    """Build an Arrow batch of result rows of a `partage keys` worker, all of one kind.
 
-    Columns that are not given get empty values.
+    Columns that are not given get empty values, such as 0 or null.
 
     Args:
         kind: kind of the rows.
@@ -105,14 +104,15 @@ def row_batch(
 
 
 def is_block(rows: pa.RecordBatch) -> bool:
-    """Return whether a batch of result rows contains packed keys (`pack_keys`), not counts of
-    records.
+    """Return whether a batch of result rows contains packed keys (see `pack_keys`).
+
+    Other batches contain only numbers, such as the records of each partition.
     """
     return bool(rows.num_rows) and rows.column(0)[0].as_py() == int(RowKind.KEYS)
 
 
 def key_array(data: NDArray[np.uint8], starts: _Longs) -> pa.LargeBinaryArray:
-    """Return the bytes of many record keys as an Arrow large_binary array, without copying them.
+    """Return many record keys as an Arrow large_binary array that shares the memory of ``data``.
 
     Args:
         data: uint8, the bytes of all keys.
@@ -127,8 +127,12 @@ def key_array(data: NDArray[np.uint8], starts: _Longs) -> pa.LargeBinaryArray:
 def pack_keys(hash_table: DistinctKeys, buckets: int) -> Iterator[pa.RecordBatch]:
     """Serialize the distinct keys of a hash table with their record counts, for other workers.
 
-    Yield rows with some megabytes of keys each. The keys of a row are in one bucket (subset): a
-    key's hash decides which of the ``buckets`` it is, so all workers agree.
+    Each yielded row contains some megabytes of keys. All keys of a row are in the same bucket. The
+    hash of a key decides its bucket, so equal keys of all workers get into the same bucket.
+
+    Args:
+        hash_table: the hash table of the worker.
+        buckets: number of buckets.
     """
     for places, heads in hash_table.head_blocks(_KEYS_AT_ONCE):
         lengths, hashes, records, size = heads
@@ -146,10 +150,10 @@ def pack_keys(hash_table: DistinctKeys, buckets: int) -> Iterator[pa.RecordBatch
 
 
 def _slices_by_size(lengths: _Longs) -> Iterator[slice]:
-    """Divide a list of keys into consecutive slices of about `_BLOCK_BYTES` bytes; yield the
-    slices.
+    """Divide a list of keys into consecutive slices of about `_BLOCK_BYTES` bytes each.
 
-    ``lengths`` are the keys' sizes in bytes (int64[n]).
+    ``lengths`` are the sizes of the keys in bytes (int64[n]). The slices are yielded as Python
+    slices.
     """
     number = np.cumsum(lengths + 8) // _BLOCK_BYTES
     cuts = (np.flatnonzero(np.diff(number)) + 1).tolist()
@@ -161,7 +165,9 @@ def _slices_by_size(lengths: _Longs) -> Iterator[slice]:
 def _serialize_block(
     hash_table: DistinctKeys, slots: _Longs, lengths: _Longs, records: _Longs, byte_counts: _Longs
 ) -> bytes:
-    """Serialize keys of a hash table, with their record counts and bytes, as an Arrow stream.
+    """Serialize some keys of a hash table, with their record counts and bytes, as an Arrow stream.
+
+    The stream becomes one value of a row that is sent to another worker.
 
     Args:
         hash_table: the hash table.
@@ -187,9 +193,10 @@ def _narrow(values: _Longs) -> NDArray[np.unsignedinteger]:
 
 
 def unpack_keys(rows: pa.RecordBatch) -> Iterator[tuple[pa.Array, _Longs, _Longs]]:
-    """Restore the keys, record counts and byte counts from the rows that `pack_keys` returned.
+    """Restore the keys and their counts from rows that `pack_keys` returned.
 
-    Yield for each row the keys (Arrow large_binary) and two int64 arrays of the same length.
+    For each row, yield the keys (Arrow large_binary), their numbers of records and their bytes. The
+    last two are int64 arrays of the same length as the keys.
     """
     import pyarrow as pa
 

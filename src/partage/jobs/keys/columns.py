@@ -52,6 +52,8 @@ _WHOLE_NUMBER = r"^\s*-?\d+\s*$"
 class InputColumns:
     """Names of the input columns that have the key, the value and the time of each record.
 
+    The input is a table or a file of records, for example a Parquet file.
+
     Attributes:
         key: column of the record's key: its name, or a path into a struct (``meta.tenant``).
         value: column of the record's value; None if only the bytes of keys are counted.
@@ -64,13 +66,17 @@ class InputColumns:
 
     @property
     def column_names(self) -> list[str]:
-        """Names of the input columns for key, value and time, without duplicates."""
+        """Names of the input columns for key, value and time, without those that are not used.
+
+        A column that is used twice is listed once.
+        """
         return list(dict.fromkeys(n for n in (self.key, self.value, self.time) if n is not None))
 
     @property
     def option_of_column(self) -> dict[str | None, str]:
-        """Dict from an input column's name to the command-line option that named it, for error
-        messages.
+        """Dict from a column's name to the command-line option that named it, such as ``--key``.
+
+        It is used in error messages.
         """
         return {self.time: "--time", self.value: "--value", self.key: "--key"}
 
@@ -78,7 +84,7 @@ class InputColumns:
 def column_type(schema: pa.Schema, name: str) -> pa.DataType | None:
     """Return the type of a column in an Arrow schema; None if the schema has no such column.
 
-    A name with dots is a path into a struct, unless a column has exactly that name.
+    A name with dots is a path to a field of a struct, unless a column has exactly that name.
 
     >>> import pyarrow as pa
     >>> column_type(pa.schema({"meta": pa.struct({"tenant": pa.string()})}), "meta.tenant")
@@ -100,9 +106,14 @@ def column_type(schema: pa.Schema, name: str) -> pa.DataType | None:
 
 
 def _leaf_columns(fields: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the names of all columns that are not structs; a struct's field is ``meta.tenant``.
+    """Yield the names of all columns in an Arrow schema, with the fields of structs instead of
+    structs.
 
-    ``fields`` is a schema or a struct type, ``prefix`` the path of the enclosing struct.
+    A field's name is its path, such as ``meta.tenant``.
+
+    Args:
+        fields: a schema or a struct type.
+        prefix: path of the enclosing struct with a final dot; empty for a schema.
     """
     from pyarrow import types
 
@@ -118,9 +129,9 @@ def _leaf_columns(fields: Any, prefix: str = "") -> Iterator[str]:
 def expect_columns(
     schema: pa.Schema, columns: InputColumns, serializer: str | None, where: str
 ) -> None:
-    """Check that the input has the needed columns, with types that can be read.
+    """Raise an error if an input column is missing, or has a type that cannot be used.
 
-    No column may be nested, and it must be possible to serialize the key's type.
+    No column may be nested. The type of the key column must be one that can be serialized.
 
     Args:
         schema: the input's Arrow schema.
@@ -156,7 +167,9 @@ def expect_columns(
 
 
 def _column_hint(schema: pa.Schema, name: str) -> str:
-    """Return a hint for the error about a nested column: the fields of it in the schema."""
+    """Return advice for the error message about a nested column, for example to name a
+    field in it.
+    """
     inner = [path for path in _leaf_columns(schema) if path.startswith(f"{name}.")]
     if inner:
         return f"name a column in it: {', '.join(inner[:_LISTED])}"
@@ -164,9 +177,9 @@ def _column_hint(schema: pa.Schema, name: str) -> str:
 
 
 def select_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """Return an Arrow batch with only the columns in ``names``, in this order.
+    """Return an Arrow batch with only the named columns, in the given order.
 
-    A name with dots is the path of a struct's field.
+    A name with dots is the path to a field of a struct. The field becomes a column of this name.
 
     >>> import pyarrow as pa
     >>> batch = pa.RecordBatch.from_pydict({"meta": [{"id": 7}, None]})
@@ -192,8 +205,9 @@ def select_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatc
 
 
 def serialize_keys(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
-    r"""Serialize a column of record keys to the bytes that a Kafka producer would send; nulls stay
-    null.
+    r"""Serialize a column of record keys to the bytes that a Kafka producer would send.
+
+    Nulls stay null. Text and binary keys need no serializer.
 
     Args:
         keys: a column of text, bytes, numbers or UUIDs.
@@ -238,9 +252,14 @@ def serialize_keys(keys: pa.Array, serializer: str | None, name: str) -> pa.Arra
 
 
 def _serialize_uuids(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
-    """Serialize a column of UUIDs as Kafka's `UUIDSerializer` does (36 characters), or as 16 bytes.
+    """Serialize a column of UUIDs as text of 36 characters or as 16 bytes.
 
-    ``serializer`` is the serializer's name. ``name`` is the column's name, for errors.
+    The text is what Kafka's `UUIDSerializer` writes.
+
+    Args:
+        keys: the UUIDs.
+        serializer: ``string`` or ``bytes``; anything else raises `InvalidConfigError`.
+        name: the column's name, for errors.
     """
     import pyarrow as pa
 
@@ -256,7 +275,9 @@ def _serialize_uuids(keys: pa.Array, serializer: str | None, name: str) -> pa.Ar
 
 
 def _serialize_numbers(keys: pa.Array, dtype: str, serializer: str, name: str) -> pa.Array:
-    """Serialize a column of numbers as Kafka's serializers do, in big-endian bytes.
+    """Serialize a column of numbers to big-endian bytes, as Kafka's number serializers do.
+
+    Nulls stay null. A number that does not fit raises `InvalidConfigError`.
 
     Args:
         keys: the numbers.
@@ -285,11 +306,11 @@ def _serialize_numbers(keys: pa.Array, dtype: str, serializer: str, name: str) -
 
 
 def normalize_empty_keys(keys: pa.Array, partitioner: str) -> pa.Array:
-    """Make empty keys null, or null keys empty, as the given client partitioner treats them.
+    """Make empty keys null, or null keys empty, as a client partitioner treats them.
 
-    A null in the result means that the key is not hashed. Librdkafka's default partitioner picks a
-    random partition for both kinds. Its partitioners ``consistent``, ``murmur2`` and ``fnv1a`` hash
-    a null key like an empty one.
+    A null in the result means that the client does not hash the key. For example, librdkafka's
+    default partitioner picks a random partition for both kinds. Its partitioners ``consistent``,
+    ``murmur2`` and ``fnv1a`` hash a null key like an empty one.
 
     >>> import pyarrow as pa
     >>> normalize_empty_keys(pa.array([b"", None]), "librdkafka:consistent").to_pylist()
@@ -320,7 +341,10 @@ def normalize_empty_keys(keys: pa.Array, partitioner: str) -> pa.Array:
 
 
 def value_sizes(values: pa.Array) -> _Longs:
-    """Return the size of each record's value in bytes, 0 for a null value (int64[n])."""
+    """Return the size of each value of an Arrow column in bytes (int64[n]).
+
+    A null has size 0. Values that are no text or bytes, such as numbers, are measured as text.
+    """
     import pyarrow as pa
     from pyarrow import compute, types
 
@@ -336,8 +360,8 @@ def value_sizes(values: pa.Array) -> _Longs:
 def convert_times(column: pa.Array, name: str) -> _Longs:
     """Convert a column of record times to milliseconds since 1970 (int64[n]).
 
-    A null becomes `NO_TIME`. Numbers are milliseconds. Text is ISO 8601 (UTC where it has no zone)
-    or a whole number.
+    A null becomes `NO_TIME` (-1). Numbers are milliseconds. Text is a whole number or ISO 8601, in
+    UTC if it has no time zone.
 
     Raises:
         InvalidConfigError: the column's type or one of its values is not a time.
@@ -374,10 +398,15 @@ def convert_times(column: pa.Array, name: str) -> _Longs:
 
 
 def _expect_milliseconds(times: _Longs, name: str, *, numbers: bool) -> None:
-    """Check that a column of times is plausible as milliseconds since 1970.
+    """Raise an error if a column of times is not plausible as milliseconds since 1970.
 
-    Times early in 1970 are probably seconds; times after the year 9999 are microseconds or
-    nanoseconds. ``name`` is the column's name, ``numbers`` says whether it has numbers, not text.
+    Times early in 1970 are probably seconds. Times after the year 9999 are probably microseconds or
+    nanoseconds.
+
+    Args:
+        times: the times (int64[n]).
+        name: name of the column, for errors.
+        numbers: whether the column has numbers; other types have a known unit.
 
     Raises:
         InvalidConfigError: the times are in another unit.
@@ -397,9 +426,9 @@ def _expect_milliseconds(times: _Longs, name: str, *, numbers: bool) -> None:
 
 
 def _parse_times(column: pa.Array) -> pa.Array:
-    """Parse a text column as timestamps (ISO 8601) or whole numbers.
+    """Parse a text column as timestamps (ISO 8601), or as whole numbers if all values are.
 
-    Values with and without a time zone may be mixed.
+    Timestamps with and without a time zone may be mixed; those without are UTC.
     """
     import pyarrow as pa
     from pyarrow import compute

@@ -41,7 +41,7 @@ _COMPILED_FROM = 32 << 20
 
 @dataclass(frozen=True)
 class KeyJob:
-    """The settings of one `partage keys` run that its workers need.
+    """Settings of one `partage keys` run that are sent to its workers.
 
     Attributes:
         columns: the input columns.
@@ -66,15 +66,24 @@ class KeyJob:
 
     @property
     def count_changes(self) -> list[tuple[int, int]]:
-        """Pairs of partition counts (smaller, larger) between which moved records are counted."""
+        """All pairs of a smaller and a larger partition count, between which moved records are
+        counted.
+        """
         return [(a, b) for i, a in enumerate(self.counts) for b in self.counts[i + 1 :]]
 
 
 def partitions_at(keys: pa.Array, counts: Sequence[int], partitioner: str) -> dict[int, Any]:
     """Return the partition that a client chooses for each key, at several partition counts.
 
-    The result is a dict from partition count to an array with one partition per key (int32[n]). For
-    a null key it is arbitrary.
+    The partition of a null key is arbitrary.
+
+    Args:
+        keys: serialized keys (Arrow binary).
+        counts: the partition counts.
+        partitioner: name of the client partitioner.
+
+    Returns:
+        dict from partition count to the partition of each key (int32[n]).
     """
     # Clients compute a hash modulo the partition count. So a key's partition at a common multiple
     # of the counts, modulo a count, is its partition at that count. If the common multiple is
@@ -88,9 +97,10 @@ def partitions_at(keys: pa.Array, counts: Sequence[int], partitioner: str) -> di
 
 
 def _is_hash_modulo(partitioner: str) -> bool:
-    """Return whether a partitioner's result is a hash of the key modulo the partition count.
+    """Return whether a partitioner computes a hash of the key modulo the partition count.
 
-    This is so for all built-in partitioners, but not for custom ones.
+    All built-in partitioners do. A custom partitioner may do anything, so the result is False for
+    it.
     """
     from partage.keys.contract import CustomRule
     from partage.keys.registry import find_partitioner
@@ -107,7 +117,7 @@ def _place(keys: pa.Array, partitions: int, partitioner: str) -> NDArray[np.uint
 
 
 class PartitionLoads:
-    """Sums of the records and bytes in each partition of a topic, at several partition counts.
+    """Running sums of the records and bytes in each partition, at several partition counts.
 
     For each pair of partition counts, it also counts the records and keys that would move to
     another partition.
@@ -131,10 +141,10 @@ class PartitionLoads:
         )
 
     def add_keys(self, keys: pa.Array, records: _Longs, byte_counts: _Longs) -> None:
-        """Add distinct record keys to the sums of the partitions that they belong to.
+        """Add the records of distinct keys to the sums of their partitions.
 
         Args:
-            keys: the keys.
+            keys: the distinct keys (Arrow binary).
             records: number of records of each key (int64[n]).
             byte_counts: bytes of these records (int64[n]).
         """
@@ -152,8 +162,10 @@ class PartitionLoads:
             self._add_move(move)
 
     def _add_compiled(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:
-        """Do the work of `add_keys` (sum records and bytes of keys by partition) with a
-        compiled kernel.
+        """Add the records of distinct keys to the sums of their partitions, with a compiled kernel.
+
+        The sums equal those without Numba. It pays only for many keys, because compiling takes
+        time.
         """
         hashed = _place(keys, self._common, self._partitioner)
         loads, moved = compare_counts(hashed, records, size, self._counts, work=self._keys)
@@ -182,9 +194,10 @@ class PartitionLoads:
         self._dense[n] = self._dense[n] + found if n in self._dense else found
 
     def load_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the records and bytes of each partition as Arrow batches.
+        """Yield the records and bytes of each partition as Arrow batches, at each partition count.
 
-        They also have the number of records that a change of the partition count would move.
+        Further rows have the numbers of records and keys that a change of the partition count would
+        move.
         """
         for n, (records, size) in self._dense.items():
             used = np.flatnonzero(records)
@@ -201,11 +214,12 @@ class PartitionLoads:
 def merge_bucket(
     job: KeyJob, hottest_count: int, batches: Iterable[pa.RecordBatch], *, keep_keys: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Add up the workers' counts of each key in one bucket (subset of the keys), for `partage
-    keys`.
+    """Add up the workers' counts of equal keys in one bucket, and compute partition loads from
+    them.
 
-    Yield the records and bytes of each partition. A Spark task or a thread does this for one
-    bucket, after all workers have counted.
+    A bucket is a subset of the keys, chosen by hash. A Spark task or a thread does this for one
+    bucket, after all workers have counted. It yields the records and bytes of each partition, and
+    the hottest keys.
 
     Args:
         job: the settings of the run.
@@ -242,7 +256,10 @@ def _buffers(keys: pa.LargeBinaryArray) -> tuple[NDArray[np.uint8], _Longs]:
 def _rows_of_hottest_keys(
     hash_table: DistinctKeys, slots: _Longs, heads: _Longs, hottest_count: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield result rows with the ``hottest_count`` keys that have the most records.
+    """Yield result rows with the keys that have the most records.
+
+    Keys with equal numbers of records are ordered by their bytes, so the result is the same in each
+    run.
 
     Args:
         hash_table: hash table of all keys.
@@ -274,9 +291,10 @@ def _rows_of_hottest_keys(
 def loads_at(
     job: KeyJob, counts: range, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Compute the records of each partition of a topic at more partition counts, from counted keys.
+    """Compute the records of each partition at further partition counts, from counted keys.
 
-    Yield one result row for each partition with records.
+    The search for the smallest partition count calls it. Yield one result row for each partition
+    with records.
 
     Args:
         job: the settings of the run.

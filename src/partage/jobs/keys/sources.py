@@ -44,7 +44,7 @@ _LENIENT = "; --master 'local[*]' has Spark read it, which overlooks more"
 
 @dataclass(frozen=True, slots=True)
 class InputPart:
-    """A part of the input that one worker reads: a Parquet row group, or a CSV or JSON file.
+    """Part of the input that one worker reads: a Parquet row group, or a CSV or JSON file.
 
     Attributes:
         rows: number of records; 0 if unknown.
@@ -65,15 +65,13 @@ class InputPart:
 
     @property
     def description(self) -> str:
-        """Path of the file, followed by the row group for a Parquet file; used in error
-        messages.
-        """
+        """Path of the file, followed by the row group of a Parquet file; used in error messages."""
         return f"{self.path}, row group {self.row_group}" if self.format == "parquet" else self.path
 
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """The checked input of `partage keys`: its format, its address, its columns and its parts.
+    """Checked input of `partage keys`: its format, its address, its columns and its parts.
 
     Attributes:
         format: ``parquet``, ``csv``, ``json``, ``delta`` or ``kafka``.
@@ -95,7 +93,10 @@ class KeySource:
 
     @property
     def estimated_bytes(self) -> int:
-        """Estimated uncompressed size of the input in bytes."""
+        """Estimated size of the input in bytes, uncompressed.
+
+        It decides whether this process counts the keys, or Spark does.
+        """
         return sum(part.size for part in self.parts)
 
 
@@ -108,6 +109,8 @@ def open_source(
     by_spark: bool = False,
 ) -> KeySource:
     """Check the input of `partage keys` (files, a Delta table or a Kafka topic), and describe it.
+
+    No records are read here, except to find the columns of CSV and JSON files.
 
     Args:
         where: a file, a folder of files, a Delta table or an address.
@@ -157,8 +160,7 @@ def open_source(
 
 
 def parse_address(where: str) -> tuple[str, str]:
-    """Return the bootstrap servers and the topic of an address (``where``),
-    ``kafka://host:port/topic``.
+    """Parse an address ``kafka://host:port/topic``, and return the bootstrap servers and the topic.
 
     Raises:
         InvalidConfigError: the address has no server or no topic.
@@ -172,7 +174,8 @@ def parse_address(where: str) -> tuple[str, str]:
 def _find_files(path: Path) -> list[tuple[Path, str]]:
     """Return the Parquet, CSV and JSON files at a path, each with its format.
 
-    Hidden files, marker files such as ``_SUCCESS`` and unknown file types are left out.
+    A folder is searched with its subfolders. Hidden files, marker files such as ``_SUCCESS`` and
+    unknown file types in it are left out.
     """
     found = sorted(_files_below(path, set())) if path.is_dir() else [path]
     out = []
@@ -191,7 +194,7 @@ def _find_files(path: Path) -> list[tuple[Path, str]]:
 def _files_below(folder: Path, visited: set[Path]) -> Iterator[Path]:
     """Yield every file in a folder and its subfolders once, following symbolic links to folders.
 
-    ``visited`` has the folders that have been visited already, and is updated.
+    ``visited`` is a set of the folders that have been visited, so that links cannot form a loop.
     """
     real = folder.resolve()
     if real in visited:
@@ -212,7 +215,8 @@ def _is_parquet(file: Path) -> bool:
 def _row_group_parts(
     file: Path, columns: InputColumns, serializer: str | None
 ) -> Iterator[InputPart]:
-    """Check that a Parquet file has the needed columns; yield each of its row groups.
+    """Check that a Parquet file has the needed columns, and yield its row groups as parts of the
+    input.
 
     ``serializer`` is the Kafka serializer for keys that are numbers.
     """
@@ -265,9 +269,10 @@ def _checked_text_part(
 
 
 def read_part(part: InputPart, columns: InputColumns) -> Iterator[pa.RecordBatch]:
-    """Read one part of the input (a row group or a file); yield batches with the needed columns.
+    """Read one part of the input (a row group or a file), and yield batches with the needed
+    columns.
 
-    The key is an Arrow dictionary where the file has it dictionary-encoded.
+    The key is an Arrow dictionary array if the file has it dictionary-encoded.
 
     Raises:
         InvalidConfigError: pages or rows are damaged.
@@ -298,10 +303,9 @@ def _read_row_group(part: InputPart, columns: InputColumns) -> Iterator[pa.Recor
 
 @contextmanager
 def _parse_errors(path: str, file_format: str) -> Iterator[None]:
-    """Convert pyarrow's errors about a CSV or JSON file in a ``with`` block to
-    `InvalidConfigError`.
+    """Convert errors of pyarrow about a CSV or JSON file to `InvalidConfigError`.
 
-    ``file_format`` is ``csv`` or ``json``. The message has the first line of pyarrow's message.
+    It is used in a ``with`` block that reads the file. ``file_format`` is ``csv`` or ``json``.
     """
     import pyarrow as pa
 
@@ -314,10 +318,10 @@ def _parse_errors(path: str, file_format: str) -> Iterator[None]:
 
 
 def _read_text_schema(path: str, file_format: str, names: Sequence[str]) -> pa.Schema:
-    """Return the Arrow schema of a CSV or JSON file (``file_format``); CSV columns are text.
+    """Return the Arrow schema of a CSV or JSON file.
 
-    A JSON file is read until all fields in ``names`` have appeared, because early rows may lack
-    some.
+    All columns of a CSV file are text. A JSON file is read until all fields in ``names`` have
+    appeared, because early rows may lack some of them. ``file_format`` is ``csv`` or ``json``.
     """
     import pyarrow as pa
 
@@ -331,9 +335,10 @@ def _read_text_schema(path: str, file_format: str, names: Sequence[str]) -> pa.S
 
 
 def _read_text(path: str, file_format: str, columns: InputColumns) -> Iterator[pa.RecordBatch]:
-    """Read a CSV or JSON file (``file_format``); yield batches with the needed columns.
+    """Read a CSV or JSON file, and yield batches with the needed columns.
 
-    A needed field of a struct is returned with its whole struct.
+    If a needed column is a field of a struct, the whole struct is returned. ``file_format`` is
+    ``csv`` or ``json``.
 
     Raises:
         InvalidConfigError: a row has a different number of columns, a value has another type, or
@@ -375,7 +380,10 @@ def _is_array(path: str) -> bool:
 
 
 def _read_array(path: str) -> pa.Table:
-    """Read a JSON file that is one array of objects; return a table with all fields that occur."""
+    """Read a JSON file that consists of one array of objects, and return it as a table.
+
+    The table has a column for each field that any object has.
+    """
     import pyarrow as pa
 
     with _open_stream(path) as file:
@@ -393,7 +401,8 @@ def _read_array(path: str) -> pa.Table:
 def _read_schema(path: str, names: Sequence[str]) -> pa.Schema:
     """Return the Arrow schema of a JSON file with one object per line.
 
-    The file is read in blocks until all fields in ``names`` have appeared.
+    The file is read in blocks until all fields in ``names`` have appeared. Fields that look like
+    timestamps are text in the schema.
     """
     import pyarrow as pa
 
@@ -409,7 +418,7 @@ def _read_schema(path: str, names: Sequence[str]) -> pa.Schema:
 
 
 def _read_line_blocks(path: str) -> Iterator[bytes]:
-    """Yield the bytes of a text file in blocks of some megabytes that end at the end of a line."""
+    """Yield the bytes of a text file in blocks of some megabytes, without cutting a line."""
     rest = b""
     with _open_stream(path) as file:
         while block := file.read(_BLOCK):
@@ -432,10 +441,9 @@ def _parse_json(lines: bytes, options: Any = None) -> pa.Table:
 
 
 def _timestamps_as_text(inferred: pa.DataType) -> pa.DataType:
-    """Replace timestamp and null types in an Arrow type by text, also inside structs.
+    """Replace timestamp and null types in an Arrow type by text, also inside structs and lists.
 
-    ``inferred`` is the type that pyarrow inferred from JSON. Times are parsed later, from their
-    text.
+    Pyarrow infers such types from JSON. Partage reads times as text, and parses them later.
     """
     import pyarrow as pa
     from pyarrow import types

@@ -76,7 +76,7 @@ _T = TypeVar("_T")
 
 
 class LocalKeyJob:
-    """Runner of `partage keys` without Spark: reads, counts and merges keys in threads.
+    """Runner of `partage keys` without Spark: threads of this process read and count the keys.
 
     Attributes:
         spark: None, because there is no session as in `SparkKeyJob`.
@@ -96,10 +96,12 @@ class LocalKeyJob:
     def count_keys(self, job: KeyJob, hottest_count: int, *, keep: bool) -> pa.Table:
         """Count the records of each key of the whole input in threads, and return all result rows.
 
+        The rows have the records of each partition, the hottest keys and totals.
+
         Args:
             job: the settings of the run, such as the partition counts.
             hottest_count: number of hottest keys (most records) to return.
-            keep: whether the counted keys stay in memory, for `loads`.
+            keep: whether the counted keys stay in memory, for `load_function`.
         """
         import pyarrow as pa
 
@@ -129,7 +131,7 @@ class LocalKeyJob:
     def load_function(self) -> Callable[[KeyJob, range], pa.Table]:
         """Return a function that computes the records of each partition at other partition counts.
 
-        Its arguments are the run's settings and a range of partition counts. It uses the keys that
+        The function takes the run's settings and a range of partition counts. It uses the keys that
         the last call of `count_keys` kept in memory.
         """
         return partial(self._loads, tuple(self._kept))
@@ -146,10 +148,11 @@ class LocalKeyJob:
         )
 
     def _run_in_threads(self, work: Iterable[Callable[[], _T]], stop: Event) -> list[_T]:
-        """Run functions (``work``) in threads, and return their results in the order of the
+        """Call several functions in threads, and return their results in the order of the
         functions.
 
-        The first error sets the event ``stop``, which ends the other threads, and is raised.
+        If one raises an error, the event ``stop`` is set to end the other threads, and the error is
+        raised.
         """
         with ThreadPoolExecutor(self.tasks, "partage-keys") as pool:
             # A context variable decides which form of a kernel runs.
@@ -168,9 +171,7 @@ class LocalKeyJob:
 
 
 class _PartQueue:
-    """A thread-safe queue of the parts of the input (row groups or files) that are still to be
-    read.
-    """
+    """Thread-safe queue of the parts of the input (row groups or files) that are not read yet."""
 
     def __init__(self, parts: tuple[InputPart, ...], progress: Callable[[int, int], None]) -> None:
         self._parts, self._progress = parts, progress
@@ -218,8 +219,7 @@ def _merge_one_bucket(
     *,
     keep_keys: bool,
 ) -> list[pa.RecordBatch]:  # fmt: skip
-    """Add up the workers' counts of each key in one bucket (subset of the keys); return the result
-    rows.
+    """Add up the workers' counts of equal keys in one bucket, which is a subset of the keys.
 
     Args:
         job: the settings of the run.
@@ -258,7 +258,7 @@ _CONNECTORS = {
 
 
 class SparkKeyJob:
-    """Runner of `partage keys` in Spark: reads, counts and merges keys in the session's workers.
+    """Runner of `partage keys` in Spark: the session's workers read and count the keys.
 
     Attributes:
         spark: the session.
@@ -279,10 +279,12 @@ class SparkKeyJob:
     def count_keys(self, job: KeyJob, hottest_count: int, *, keep: bool) -> pa.Table:
         """Count the records of each key of the whole input in Spark, and return all result rows.
 
+        The rows have the records of each partition, the hottest keys and totals.
+
         Args:
             job: the settings of the run, such as the partition counts.
             hottest_count: number of hottest keys (most records) to return.
-            keep: whether Spark caches the counted keys, for `loads`.
+            keep: whether Spark caches the counted keys, for `load_function`.
         """
         rows = self._count_keys(job).repartitionById(self.tasks, "bucket")
         rows = rows.mapInArrow(partial(_merge_in_worker, job, hottest_count, keep=keep), ROWS_DDL)
@@ -294,7 +296,7 @@ class SparkKeyJob:
     def load_function(self) -> Callable[[KeyJob, range], pa.Table]:
         """Return a function that computes the records of each partition at other partition counts.
 
-        Its arguments are the run's settings and a range of partition counts. It uses the keys that
+        The function takes the run's settings and a range of partition counts. It uses the keys that
         the last call of `count_keys` cached in Spark.
         """
         if self._rows is None:
@@ -314,7 +316,8 @@ def read_and_count(
 ) -> Iterator[pa.RecordBatch]:
     """Read this Spark task's parts of the input (row groups or files), and count records by key.
 
-    Task n of ``tasks`` reads the parts n, n + ``tasks``, n + 2 ``tasks`` and so on.
+    Task n of ``tasks`` reads the parts n, n + ``tasks``, n + 2 ``tasks`` and so on. It yields
+    packed keys and other result rows.
 
     Args:
         job: the settings of the run.
@@ -332,9 +335,9 @@ def read_and_count(
 
 
 def _count_batches(job: KeyJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Count the records of each key in batches that Spark has read; yield packed keys.
+    """Count the records of each key in batches that Spark has read, and yield packed keys.
 
-    The columns are in the order of ``job.columns.names``; ``job`` has the settings of the run.
+    The batches have the columns of ``job.columns.column_names``, in this order.
     """
     counter = KeyCounter(job)
     for batch in batches:
@@ -356,8 +359,9 @@ def _loads(keys: DataFrame, job: KeyJob, counts: range) -> pa.Table:
 
 
 def _load_key_columns(spark: SparkSession, source: KeySource) -> DataFrame:
-    """Return a source's key, value and time as Spark data frame with columns ``0``, ``1`` and
-    ``2``.
+    """Return the key, value and time of an input as a Spark data frame.
+
+    Its columns are named ``0``, ``1`` and ``2``.
 
     Raises:
         InvalidConfigError: Spark cannot read the input, or a column is missing or nested.
@@ -414,10 +418,9 @@ _HOUR_ROW = ("n", "hour", "partition", "records")
 def count_part(
     counter: KeyCounter, part: InputPart, is_stopped: Callable[[], bool] = bool
 ) -> Iterator[pa.RecordBatch]:
-    """Read a part of the input (row group or file), and add its records to a worker's counts by
-    key.
+    """Read a part of the input (row group or file), and count its records by key.
 
-    Yield packed keys whenever the counter reaches its memory limit.
+    When the counter reaches its memory limit, packed keys are yielded.
 
     Args:
         counter: the worker's counts.
@@ -435,11 +438,10 @@ def count_part(
 
 @dataclass
 class KeyCounter:
-    """Counter of the records and bytes of each distinct key that one worker of `partage keys`
-    reads.
+    """Counter of the records and bytes of each distinct key, in one worker of `partage keys`.
 
-    Call `count_batch` for each batch, then send the rows that `flush_if_full` yields. At the end
-    send `rows`.
+    Call `count_batch` for each batch, and send the rows that `flush_if_full` yields. At the end,
+    send those of `remaining_batches`.
 
     Attributes:
         nulls: number of records that the producer places independently of their keys.
@@ -465,7 +467,7 @@ class KeyCounter:
         self._table = DistinctKeys(sized=self.job.columns.value is not None)
 
     def count_batch(self, batch: pa.RecordBatch) -> None:
-        """Count the records of a batch by key, from the columns that the job names.
+        """Count the records of a batch by key, and by hour if a time column is given.
 
         Raises:
             InvalidConfigError: keys or times have a type that cannot be used.
@@ -498,7 +500,7 @@ class KeyCounter:
         self, keys: pa.Array, *, records: _Longs | None = None, value_bytes: _Longs | None = None,
         size: _Longs | None = None,
     ) -> None:  # fmt: skip
-        """Add the keys of a batch to the hash table that counts records and bytes of each key.
+        """Add keys to the hash table that counts the records and bytes of each key.
 
         Args:
             keys: the keys.
@@ -527,10 +529,10 @@ class KeyCounter:
         self._table.count_batch(column.data, starts, null=column.null, times=records, sizes=size)
 
     def _count_dictionary(self, keys: pa.DictionaryArray, value_bytes: _Longs | None) -> None:
-        """Count records by key in a dictionary-encoded Arrow column, hashing each distinct key
-        once.
+        """Count records by key in a dictionary-encoded Arrow column.
 
-        ``value_bytes`` are the bytes of each record's value; None if they are not counted.
+        Each distinct key is hashed only once. ``value_bytes`` are the sizes of the records' values;
+        None if bytes are not counted.
         """
         codes = keys.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         distinct = keys.dictionary
@@ -553,10 +555,11 @@ class KeyCounter:
         self._count_keys(distinct, records=times.astype(np.int64), size=size)
 
     def _filter_by_time(self, batch: pa.RecordBatch, time_column: str) -> pa.RecordBatch:
-        """Return the records of the only hour that the job counts, or all records if it counts all
+        """Return the records of the hour that the job counts, or all records if it counts all
         hours.
 
-        The first and last record time are updated too. ``time_column`` is the time column.
+        The first and last record time are updated too. ``time_column`` is the column with the
+        times.
         """
         import pyarrow as pa
 
@@ -594,7 +597,7 @@ class KeyCounter:
         """Free memory if the hash table of key counts is full.
 
         An exact count then yields all keys as packed rows and empties the table. An approximate
-        count drops the rarest keys and yields nothing.
+        count drops the rarest keys instead, and yields nothing.
         """
         if self.job.approximate:
             if len(self._table) > 4 * _SKETCH:
@@ -606,7 +609,7 @@ class KeyCounter:
     def _drop_rare(self) -> None:
         """Remove the keys with the fewest records from an approximate count, to bound memory.
 
-        Before, their records are added to the sums of their partitions.
+        Before that, their records are added to the sums of their partitions.
         """
         import pyarrow as pa
 
@@ -627,7 +630,7 @@ class KeyCounter:
                     size=counted.bytes[often])  # fmt: skip
 
     def remaining_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield a worker's remaining results: key counts, records by hour and partition, and
+        """Yield the results that a worker has not sent yet: key counts, records by hour, and
         totals.
         """
         from pyarrow import compute
@@ -654,8 +657,7 @@ class KeyCounter:
 def _serialize_key_column(column: pa.Array, job: KeyJob) -> pa.Array:
     """Serialize the key column to the bytes that a Kafka producer would send.
 
-    ``job`` names the column and the serializer. A dictionary-encoded column stays
-    dictionary-encoded.
+    ``job`` names the column and the serializer. A dictionary-encoded column stays encoded.
     """
     import pyarrow as pa
     from pyarrow import types
