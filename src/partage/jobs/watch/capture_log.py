@@ -59,10 +59,10 @@ _Ints = NDArray[np.int64]
 
 
 class Position(NamedTuple):
-    """Read position of `partage watch` in a growing capture: an offset for each log partition.
+    """Read position of `partage watch` in a growing capture of ``__consumer_offsets``.
 
-    Spark stores it after each micro-batch and continues there. A log partition is a partition of
-    ``__consumer_offsets``.
+    Spark stores it after each micro-batch and continues there after a restart. It has the next
+    offset of each log partition (partition of ``__consumer_offsets``).
 
     Attributes:
         offsets: dict from log partition to the next offset to read; 0 if it has no entry.
@@ -73,14 +73,13 @@ class Position(NamedTuple):
     metadata_bytes: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return the read position in the captured log as a dict that JSON can represent."""
+        """Return the read position as a dict that JSON can represent, for Spark's checkpoint."""
         offsets = {str(p): at for p, at in sorted(self.offsets.items())}
         return {"offsets": offsets, "metadata_bytes": self.metadata_bytes}
 
     @classmethod
     def of_json(cls, json_position: Mapping[str, Any]) -> Position:
-        """Restore a read position in the captured log from the dict (``json_position``) of
-        `to_json`.
+        """Restore a read position from the dict that `to_json` returned.
 
         >>> position = Position({3: 7}, 90)
         >>> Position.of_json(position.to_json()) == position
@@ -91,7 +90,8 @@ class Position(NamedTuple):
 
 
 class LogPiece(NamedTuple):
-    """Input of one Spark task of a micro-batch: a row range of a file and the offsets to read.
+    """Input of one Spark task in a micro-batch: a row range of a file and the offsets to read in
+    it.
 
     Attributes:
         slice: row range of a file.
@@ -114,7 +114,10 @@ class LogPiece(NamedTuple):
 
 
 def read_piece(piece: LogPiece) -> Iterator[pa.RecordBatch]:
-    """Read and decode a piece of the captured log; yield rows with `STREAM_COLUMNS`.
+    """Read and decode a piece of the captured log in a Spark task, and yield Arrow batches.
+
+    The columns are those of `STREAM_COLUMNS`. Only records with the offsets that belong to the
+    micro-batch are decoded.
 
     Raises:
         InvalidCaptureError: the file cannot be read.
@@ -143,7 +146,10 @@ def decoded_rows(
     *,
     counts: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Decode records of ``__consumer_offsets``; yield rows with columns `STREAM_COLUMNS`.
+    """Decode records of ``__consumer_offsets``, and yield Arrow batches with the columns
+    `STREAM_COLUMNS`.
+
+    A row is a group record, a run of offset commits, or a damaged record.
 
     Args:
         records: table of partition, offset, timestamp_ms, key and value, in any order.
@@ -169,11 +175,13 @@ def decoded_rows(
 
 
 def _look_up_offsets(offsets: Mapping[int, int], partition: _Ints) -> _Ints:
-    """Return the offset stored for each record's log partition (int64[n]); 0 if there is none.
+    """Return the offset in a dict for each record's log partition (int64[n]).
+
+    The result is 0 for a log partition without an entry.
 
     Args:
         offsets: dict from log partition to offset.
-        partition: log partition of each record.
+        partition: log partition of each record (int64[n]).
     """
     highest = max([*offsets, int(partition.max(initial=0))], default=0)
     by_number = np.zeros(highest + 2, np.int64)  # the last one is for partition -1: no partition
@@ -190,9 +198,12 @@ def _is_in(ranges: Sequence[tuple[int, int, int]], partition: _Ints, offset: _In
 
 
 def _filter_records(table: pa.Table, mask: NDArray[np.bool_], *, only_commits: bool) -> pa.Table:
-    """Return the records of a table that a mask (``mask``) selects.
+    """Return the records of a table that a mask selects, for example those of a micro-batch.
 
-    With ``only_commits``, only the offset commits among them are returned.
+    Args:
+        table: records of ``__consumer_offsets``.
+        mask: whether to return each record (bool[n]).
+        only_commits: whether to return only the offset commits among them.
     """
     # This is for transactions that end in this micro-batch: commits take effect at their marker,
     # but group records have taken effect before.
@@ -210,7 +221,10 @@ _Ranges = Mapping[int, tuple[int, int]]
 
 
 class _File(NamedTuple):
-    """A Parquet file of captured log records, with the offset ranges of each of its row groups."""
+    """Parquet file of captured log records, with the offset ranges of each of its row groups.
+
+    The ranges decide which row groups a micro-batch reads.
+    """
 
     path: Path
     row_groups: Sequence[_Ranges]
@@ -218,10 +232,10 @@ class _File(NamedTuple):
 
 @dataclass
 class CaptureLog:
-    """Index of a growing capture's files: the offsets, transactions and leader epochs in them.
+    """Index of the files in a growing capture: their offsets, transactions and leader epochs.
 
-    Spark's driver uses it to decide which records each micro-batch reads. It reads only the
-    partition and offset columns of new files.
+    Spark's driver uses it to decide which records each micro-batch reads. Of new files, only the
+    columns with partitions and offsets are read.
 
     Attributes:
         folder: the capture's folder.
@@ -237,11 +251,16 @@ class CaptureLog:
 
     @property
     def is_listed(self) -> bool:
-        """Return whether the capture's folder had any files when it was last listed."""
+        """Return whether the capture's folder had any files when it was last listed.
+
+        A restarted driver lists the files again if not.
+        """
         return bool(self._listed)
 
     def list_new_files(self) -> None:
-        """List the capture's files, and read the offset ranges of each new file.
+        """List the files of the capture, and read the offset ranges of each new file.
+
+        Files that were written less than `SETTLE_MS` ago are left for the next call.
 
         Raises:
             InvalidCaptureError: a file cannot be read.
@@ -264,9 +283,9 @@ class CaptureLog:
     def batch_end(self, start: Position, most_rows: int | None = None) -> Position:
         """Return the position in the log at which the next micro-batch ends.
 
-        Without ``most_rows`` this is the end of the log. Otherwise about ``most_rows`` records lie
-        between ``start`` and the result, and each log partition advances by the same share of its
-        unread records. The result is ``start`` if there are no new records.
+        If ``most_rows`` is None, this is the end of the log. Otherwise, the micro-batch has about
+        ``most_rows`` records, and each log partition advances by the same share of its unread
+        records. If there are no new records, the result is ``start``.
 
         Raises:
             InvalidCaptureError: records after ``start`` were removed from the log.
@@ -294,8 +313,10 @@ class CaptureLog:
         return Position(offsets, whole_lines(self.folder / METADATA))
 
     def divide_records(self, start: Position, end: Position) -> list[LogPiece]:
-        """Divide the log records between two positions (``start`` and ``end``) into inputs of Spark
-        tasks.
+        """Divide the log records between two positions into pieces, one for each Spark task.
+
+        Further pieces have earlier offset commits in transactions that were committed between
+        ``start`` and ``end``, because they take effect only now.
         """
         late, batches = self._find_deciding_batches(start, end)
         moves = {p: moves_text([m for m in some if m.position.offset < end.offsets.get(p, 0)])
@@ -320,16 +341,18 @@ class CaptureLog:
         return cut(new, None) + (cut(old, late) if late else [])
 
     def _row_groups(self) -> Iterator[tuple[Path, int, _Ranges]]:
-        """Yield path, number and offset ranges of each row group in the capture's files."""
+        """Yield each row group of the capture's files: path, number, and offset ranges by log
+        partition.
+        """
         for one in self._listed:
             for number, ranges in enumerate(one.row_groups):
                 yield one.path, number, ranges
 
     def forget_transactions(self, before_position: Position) -> None:
-        """Forget the transactions that ended before a log position (``before_position``), to free
-        memory.
+        """Forget the transactions that ended before a log position, to free memory.
 
-        Later micro-batches do not read that part of the log again.
+        Spark calls it through its source when it has processed the log up to ``before_position``.
+        Later micro-batches do not read that part again.
         """
         for p, rows in self._transactional.items():
             at = before_position.offsets.get(p, 0)
@@ -355,10 +378,11 @@ class CaptureLog:
     def _find_deciding_batches(
         self, start: Position, end: Position
     ) -> tuple[tuple[tuple[int, int, int], ...], tuple[Mapping[str, Any], ...]]:
-        """Find the transactional batches and markers that decide about a micro-batch's commits.
+        """Find the record batches that decide whether offset commits in a micro-batch take effect.
 
-        The micro-batch has the records from ``start`` to ``end``. A transaction whose marker is at
-        or after ``end`` counts as open.
+        An offset commit in a transaction takes effect if the transaction's marker is a commit. The
+        micro-batch has the records from ``start`` to ``end``. A transaction whose marker is at or
+        after ``end`` counts as open.
 
         Returns:
             First, earlier batches whose commit marker is in the micro-batch, as (log partition,
@@ -386,8 +410,11 @@ class CaptureLog:
         return tuple(sorted(late)), tuple(found)
 
     def _add_batches(self, path: Path) -> None:
-        """Add the transactional batches and leader epochs in a new file (``path``) of table
-        ``batches``.
+        """Add the transactional batches and leader epochs in a new file of the capture to the
+        index.
+
+        ``path`` is a Parquet file of table ``batches``, which has one row for each record batch of
+        the log.
         """
         from pyarrow import compute, parquet
 
@@ -414,7 +441,9 @@ class CaptureLog:
 
 
 def _file_version(path: Path) -> str:
-    """Return a text with a file's name, size and modification time, to detect changed files."""
+    """Return a text with the name, size and modification time of a file, to detect changed
+    files.
+    """
     status = path.stat()
     return f"{path.name}:{status.st_size}:{status.st_mtime_ns}"
 
@@ -424,7 +453,10 @@ def _is_settled(path: Path) -> bool:
 
 
 def whole_lines(path: Path) -> int:
-    """Return the number of bytes of a text file up to the end of its last complete line."""
+    """Return the size of a text file up to the end of its last complete line, in bytes.
+
+    A line that is being written by another process is not counted.
+    """
     return path.read_bytes().rfind(b"\n") + 1
 
 
@@ -437,9 +469,9 @@ def _file(path: Path) -> _File:
 
 
 def _read_offsets(path: Path, row_group: int) -> dict[int, _Ints]:
-    """Read the offsets of all log records in a row group of a Parquet file.
+    """Read the offsets of all log records in one row group of a Parquet file.
 
-    The result is a dict from log partition to int64[n].
+    The result is a dict from log partition to its offsets (int64[n]).
 
     Raises:
         InvalidCaptureError: the file cannot be read.

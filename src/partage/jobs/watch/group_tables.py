@@ -78,9 +78,10 @@ _ORDER = ("log_partition", "log_offset", "kind", "topic", "topic_partition", "mi
 
 @lru_cache
 def stream_schema(table: str) -> pa.Schema:
-    """Return the pyarrow schema of an output table of `partage watch`, without micro-batch columns.
+    """Return the pyarrow schema of an output table of `partage watch`.
 
-    Columns that only a replay fills in have ``filled_by: partage replay`` as metadata.
+    The schema lacks the columns that describe micro-batches. Columns that only a replay fills in
+    have ``filled_by: partage replay`` as metadata.
 
     Raises:
         KeyError: no table has this name.
@@ -114,10 +115,11 @@ def _columns(table: str) -> tuple[tuple[str, pa.DataType], ...]:
 class TableRows(NamedTuple):
     """Rows of one output table that a micro-batch produced for one consumer group.
 
-    Rows are final or open. Open rows may still change with later records, for example during a
+    Final rows never change. Open rows may still change with later records, for example during a
     rebalance. The group's next open rows of the same table replace them.
 
     Attributes:
+        table: name of the output table.
         final: True for final rows, False for open ones.
         length: number of rows.
         data: the rows as an Arrow stream; empty without rows.
@@ -132,6 +134,8 @@ class TableRows(NamedTuple):
 class StoredGroup(NamedTuple):
     """State of one consumer group that Spark stores between two micro-batches.
 
+    The next micro-batch continues from it, so that old records are never read again.
+
     Attributes:
         history: packed state of the group's history; None if an error ended it.
         digests: JSON object from table to a digest of the group's open rows in it.
@@ -145,9 +149,11 @@ class StoredGroup(NamedTuple):
 
 
 class GroupUpdate(NamedTuple):
-    """The result of a micro-batch for one consumer group: its new state and new table rows.
+    """Result of a micro-batch for one consumer group: its new state and its new table rows.
 
     Attributes:
+        stored: the state to store until the next micro-batch.
+        rows: rows of output tables.
         deleted_ms: time of the group's deletion; None if the group exists.
     """
 
@@ -163,7 +169,9 @@ def update_history(
     clusters: ClusterHistory,
     context: LogContext | None = None,
 ) -> GroupUpdate:
-    """Process a consumer group's records of a micro-batch; return its new state and table rows.
+    """Process the records of a consumer group in a micro-batch, and return its new state and rows.
+
+    An error in one group does not end the stream: the group gets a row that describes the error.
 
     Args:
         name: the group id.
@@ -206,9 +214,10 @@ def update_commits(
     decoded: Sequence[pa.RecordBatch],
     context: LogContext | None = None,
 ) -> GroupUpdate | None:
-    """Process a micro-batch that has only offset commits of a consumer group, without its history.
+    """Process a micro-batch that has only offset commits of a consumer group.
 
-    This is the usual case, and takes a fraction of the time of `update_history`.
+    The group's history is not needed for them. This is the usual case, and takes a fraction of the
+    time of `update_history`.
 
     Args:
         name: the group id.
@@ -218,7 +227,7 @@ def update_commits(
 
     Returns:
         The new state and table rows; None if the micro-batch needs the history, because it has
-        records of the group, ends a consumption pause or passes a coordinator move.
+            records of the group, ends a consumption pause or passes a coordinator move.
     """
     kinds = (batch.column("kind").to_numpy() for batch in decoded)
     if not stored.commits or any((kind == DecodedKind.GROUP_RECORD).any() for kind in kinds):
@@ -258,8 +267,8 @@ def _needs_history(
 ) -> bool:
     """Return whether a consumer group's full history is needed to process its offset commits.
 
-    It is needed if a commit ends a pause in consumption, if the coordinator moved, or if the group
-    has no log position yet.
+    It is needed if a commit ends a pause in consumption, or if the group's coordinator moved to
+    another broker. It also is if the group has no log position yet.
 
     Args:
         commit_values: the part of the group's state that commits change.
@@ -284,7 +293,10 @@ def _compact(values: object) -> str:
 
 
 def decoded_changes(decoded: pa.RecordBatch) -> TableRows:
-    """Convert decoded records to rows of the output table ``decoded``."""
+    """Convert decoded log records to rows of the output table ``decoded``.
+
+    A replay of the stream's folder starts from this table instead of the log.
+    """
     import pyarrow as pa
 
     names = stream_schema(DECODED).names
@@ -294,8 +306,9 @@ def decoded_changes(decoded: pa.RecordBatch) -> TableRows:
 def close_group(
     name: str, stored: StoredGroup, clusters: ClusterHistory, context: LogContext | None = None
 ) -> list[TableRows]:
-    """Return the provisional rows of a deleted consumer group as final rows, before its state is
-    dropped.
+    """Return the open rows of a deleted consumer group as final rows, before its state is removed.
+
+    Open rows are those that later records could still have changed.
 
     Args:
         name: the group id.
@@ -319,7 +332,8 @@ def _sort_decoded(
 ) -> tuple[list[pa.RecordBatch], list[TableRows]]:
     """Sort the decoded records of one consumer group by log position.
 
-    Return the group's records and commits, and the table rows of damaged records.
+    Return the records and offset commits in this order, and rows of table ``bad_records`` for
+    damaged records.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -350,10 +364,14 @@ def _table_rows(table: str, rows: pa.Table, *, final: bool) -> TableRows:
 def _select_changed_open_rows(
     still_open: list[TableRows], digests: Mapping[str, str]
 ) -> tuple[list[TableRows], dict[str, str]]:
-    """Return the provisional output rows of those tables in which they changed, with new digests.
+    """Return the open rows of those tables in which they have changed, and new digests.
 
-    Provisional ("open") rows may still change with later records. ``still_open`` are the present
-    ones; ``digests`` has the digest of each table's open rows in the last micro-batch.
+    Open rows are output rows that may still change with later records. Only changed ones are
+    written again.
+
+    Args:
+        still_open: the present open rows of a group, by table.
+        digests: dict from table to a digest of its open rows in the last micro-batch.
     """
     # A table that no longer has open rows gets an empty entry.
     new = {one.table: blake2b(one.data, digest_size=8).hexdigest() for one in still_open}
@@ -363,7 +381,10 @@ def _select_changed_open_rows(
 
 
 class _CollectedRows:
-    """Collector of output-table rows in memory; it is a `RowWriter` that writes no files."""
+    """Collector that keeps rows of output tables in memory; it implements `RowWriter`.
+
+    A replay writes such rows to files instead.
+    """
 
     def __init__(self) -> None:
         self._rows: dict[str, list[Mapping[str, Any]]] = {}
@@ -373,7 +394,10 @@ class _CollectedRows:
         self._rows.setdefault(table, []).append(row)
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
-        """Add ``count`` rows to a table, given as a dict from column name to Arrow array."""
+        """Add rows to a table, given as a dict from column name to Arrow array.
+
+        ``count`` is the number of rows.
+        """
         import pyarrow as pa
 
         if count:
@@ -382,7 +406,7 @@ class _CollectedRows:
             self._columns.setdefault(table, []).append(made)
 
     def take_rows(self) -> Iterator[tuple[str, pa.Table]]:
-        """Yield each output table with the rows collected since the last call."""
+        """Yield the name of each output table with the rows collected since the last call."""
         import pyarrow as pa
 
         rows, self._rows = self._rows, {}
@@ -397,7 +421,7 @@ class _CollectedRows:
 
 
 class _StreamedRows(GroupRows):
-    """Converter of one consumer group's records to output rows, for `partage watch`.
+    """Converter of one consumer group's log records to rows of output tables, for `partage watch`.
 
     It also adds a row to table ``opened`` as soon as a generation begins.
     """
@@ -422,7 +446,8 @@ class _StreamedRows(GroupRows):
     def process_record(self, record: GroupRecord) -> None:
         """Process the next log record of the consumer group.
 
-        If it begins a new generation, add a row to table ``opened``, which announces generations.
+        If the record begins a new generation, a row is added to table ``opened``, so that the
+        stream shows the rebalance at once.
         """
         super().process_record(record)
         found = self._history.newest_rebalance
@@ -437,26 +462,28 @@ class _StreamedRows(GroupRows):
         return None if deletion is None else deletion.timestamp_ms
 
     def take_rows(self, *, final: bool) -> list[TableRows]:
-        """Return the output rows that were added since the last call.
+        """Return the rows of output tables that were added since the last call.
 
-        ``final`` says whether they are final: later records cannot change them.
+        ``final`` is whether they are final, so that later records cannot change them.
         """
         return [
             _table_rows(table, rows, final=final) for table, rows in self._collected.take_rows()
         ]
 
     def provisional_rows(self) -> list[TableRows]:
-        """End the group's history at its last record; return the rows that later records may
+        """End the group's history at its last record, and return the rows that later records may
         change.
 
-        The object cannot be used afterwards.
+        These are, for example, the current owners of partitions. The object cannot be used
+        afterwards.
         """
         self.finish_group()
         return self.take_rows(final=False)
 
     def failure_row(self, failure: GroupFailure) -> list[TableRows]:
-        """Return the output row that marks the consumer group as failed, with the error
-        (``failure``).
+        """Return the row of table ``groups`` that marks the consumer group as failed.
+
+        ``failure`` has the error. All rows collected before are dropped.
         """
         for _ in self._collected.take_rows():
             pass
@@ -465,10 +492,10 @@ class _StreamedRows(GroupRows):
 
 
 def _opened_row(generation: Generation, previous: Generation | None) -> dict[str, Any]:
-    """Convert a new generation of a group to a row of table ``opened``, which announces
-    generations.
+    """Convert a new generation of a consumer group to a row of table ``opened``.
 
-    ``generation`` is the new generation, ``previous`` the previous one.
+    The row has the causes of the rebalance and the number of moved partitions. ``previous`` is the
+    previous generation; None if there is none.
     """
     if previous is not None and previous.incarnation != generation.incarnation:
         previous = None
@@ -487,17 +514,19 @@ def _owners(state: ClassicState) -> dict[tuple[str, int], str]:
 
 
 def moves_text(moves: Sequence[CoordinatorMove]) -> str:
-    """Serialize the coordinator moves of one log partition to JSON; "" without moves.
+    """Serialize the coordinator moves of one partition of ``__consumer_offsets`` to JSON.
 
-    A coordinator move is a change of the log partition's leader epoch, after which another broker
-    may lead it.
+    A coordinator move is a change of the partition's leader epoch, after which another broker may
+    be the coordinator of its groups. The result is "" without moves.
     """
     rows = [[one.position.offset, one.time_ms, one.before, one.epoch] for one in moves]
     return json.dumps(rows) if rows else ""
 
 
 def moves_of(log_partition: int, text: str) -> dict[int, tuple[CoordinatorMove, ...]]:
-    """Restore a log partition's coordinator moves from the text that `moves_text` returned.
+    """Restore a log partition's coordinator moves from the JSON text that `moves_text` returned.
+
+    The result is a dict from the log partition to its moves; it is empty without moves.
 
     >>> move = CoordinatorMove(LogPosition(3, 7), 50, 1, 2)
     >>> moves_of(3, moves_text([move])) == {3: (move,)}

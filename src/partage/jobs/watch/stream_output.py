@@ -74,8 +74,7 @@ _MOST_REPORTED = 1_000
 
 
 class StreamFolder:
-    """The output folder of `partage watch`: publishes the files of micro-batches, and reads the
-    tables.
+    """Output folder of `partage watch`: publishes the files of micro-batches, and reads the tables.
 
     Args:
         out: the output folder.
@@ -88,7 +87,7 @@ class StreamFolder:
         self._manifests = self.path / "batches"
 
     def create_folders(self) -> None:
-        """Create the stream's folder with subfolders for tables and manifests.
+        """Create the subfolders of the stream for tables and manifests, if they do not exist.
 
         Raises:
             InvalidConfigError: a folder cannot be created.
@@ -105,7 +104,7 @@ class StreamFolder:
     def lock_folder(self) -> Iterator[None]:
         """Lock the output folder against other processes during the ``with`` block.
 
-        The operating system releases the lock of a killed process.
+        The operating system releases the lock if the process is killed.
 
         Raises:
             InvalidConfigError: another process writes into the folder.
@@ -123,11 +122,14 @@ class StreamFolder:
     def publish_batch(self, batch: int, files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
         """Publish the output files of a micro-batch, and remove those of an earlier attempt at it.
 
-        Return a dict from table to the names of its files.
+        Readers see the files when their manifest, a JSON file with their names, has been written.
 
         Args:
             batch: number of the micro-batch.
-            files: table and file name of each file.
+            files: pairs of table and file name.
+
+        Returns:
+            dict from table to the names of its files.
         """
         by_table: dict[str, list[str]] = {}
         for table, name in files:
@@ -141,10 +143,10 @@ class StreamFolder:
         return by_table
 
     def merge_small_files(self, batch: int) -> None:
-        """Merge the small output files of earlier micro-batches into larger ones, at every 64th
-        micro-batch.
+        """Merge the small output files of the last 64 micro-batches into larger ones.
 
-        ``batch`` is the number of the current micro-batch.
+        It does so only if ``batch``, the number of the current micro-batch, is a multiple of 64. At
+        multiples of 4,096, merged files are merged again.
         """
         for span in _SPANS:
             if batch > 0 and batch % span == 0:
@@ -182,8 +184,10 @@ class StreamFolder:
         return current_manifests(self.path)
 
     def table(self, name: str) -> pa.Table:
-        """Return the output table called ``name``: final rows, and each group's newest provisional
-        rows.
+        """Return the current rows of an output table as a pyarrow table.
+
+        They are all final rows, and the newest open rows of each group. Open rows may still change
+        with later records. ``name`` is the name of the table.
 
         Raises:
             InvalidCaptureError: a file cannot be read.
@@ -209,10 +213,10 @@ class StreamFolder:
 
 
 def _find_newest_open_batches(opened: pa.Table) -> dict[tuple[str, str], int]:
-    """Return the newest micro-batch with provisional rows of each (group, table).
+    """Return the number of the newest micro-batch that wrote open rows, for each group and table.
 
-    Provisional ("open") rows may still change; each micro-batch replaces those of earlier ones.
-    ``opened`` has a row (group, table, batch) for each replacement.
+    Open rows may still change with later records, and each micro-batch replaces those of earlier
+    ones. ``opened`` has a row (group, table, batch) for each replacement.
     """
     newest: dict[tuple[str, str], int] = {}
     for row in opened.to_pylist():
@@ -222,10 +226,15 @@ def _find_newest_open_batches(opened: pa.Table) -> dict[tuple[str, str], int]:
 
 
 def _current_rows_mask(rows: pa.Table, table: str, newest: Mapping[tuple[str, str], int]) -> Any:
-    """Return a mask of the rows of an output table that are still valid (bool[n]).
+    """Return which rows of an output table are current, as a mask (bool[n]).
 
-    These are all final rows, and each group's newest provisional rows, which may still change.
-    ``newest`` is the result of `_find_newest_open_batches`.
+    Current rows are all final rows, and the newest open rows of each group. Open rows may still
+    change with later records.
+
+    Args:
+        rows: rows of the table from all micro-batches.
+        table: name of the table.
+        newest: dict from (group, table) to the newest micro-batch with open rows.
     """
     import pyarrow as pa
 
@@ -239,7 +248,9 @@ def _current_rows_mask(rows: pa.Table, table: str, newest: Mapping[tuple[str, st
 
 
 def expect_stream_folder(out: Path, source: str) -> None:
-    """Check that an output folder is new, or has a stream of the same source in the same format.
+    """Raise an error if an output folder has the stream of another source or another format.
+
+    In a new folder, the source and the format are stored for later checks.
 
     Raises:
         InvalidConfigError: the folder has the stream of another source or format.
@@ -263,8 +274,8 @@ def write_changes(
 ) -> Iterator[pa.RecordBatch]:
     """Write the new rows of a micro-batch to Parquet files, in a Spark worker.
 
-    Yield result rows (kind, JSON text): the names of the written files, and the rows of table
-    ``opened``, which announces new generations.
+    The driver publishes the files. Yield result rows (kind, JSON text): the names of the written
+    files, and the rows of table ``opened``, which announces new generations.
 
     Args:
         folder: the output folder of the stream (`StreamFolder`).
@@ -296,9 +307,12 @@ def write_changes(
 
 
 def _with_batch(table: str, parts: list[tuple[pa.Table, bool]], batch: int) -> pa.Table:
-    """Concatenate rows of an output table, and add the columns with the micro-batch and its state.
+    """Concatenate new rows of an output table, and add the columns ``batch`` and ``final``.
 
-    ``parts`` are pairs of rows and whether they are final.
+    Args:
+        table: name of the table.
+        parts: pairs of rows and whether they are final.
+        batch: number of the micro-batch.
     """
     import pyarrow as pa
 
@@ -333,9 +347,10 @@ def _prefix(batch: int) -> str:
 
 
 def stored_schema(table: str) -> pa.Schema:
-    """Return the schema of the files of an output table: its columns, then ``batch`` and ``final``.
+    """Return the schema of the Parquet files of an output table.
 
-    Table `OPEN_ROWS` has no column ``final``.
+    It has the table's columns, then ``batch`` (number of the micro-batch) and ``final``. Table
+    `OPEN_ROWS` has no column ``final``.
     """
     import pyarrow as pa
 
@@ -371,7 +386,7 @@ _MARK = "_replaces"
 
 
 def expect_lake(text: str) -> tuple[str, str]:
-    """Check the text of ``--tables``; return the table format, and the namespace or folder.
+    """Parse the value of the option ``--tables``: a table format, and a namespace or a folder.
 
     Raises:
         InvalidConfigError: the format is unknown, or a part is missing.
@@ -390,8 +405,9 @@ def expect_lake(text: str) -> tuple[str, str]:
 
 @dataclass
 class LakeTables:
-    """Writer of the tables of `partage watch` to Delta or Iceberg; only current rows are stored
-    there.
+    """Writer of the tables of `partage watch` to Delta or Iceberg.
+
+    These tables have only current rows: rows that were replaced are deleted.
 
     Args:
         spark: a session that supports the format.
@@ -404,7 +420,7 @@ class LakeTables:
     where: str
 
     def create_tables(self) -> None:
-        """Create the Delta or Iceberg tables that do not exist.
+        """Create the Delta or Iceberg tables that do not exist yet.
 
         Raises:
             InvalidConfigError: the session lacks the format or the catalog.
@@ -425,6 +441,9 @@ class LakeTables:
 
     def merge_batch(self, folder: Path, batch: int, files: Mapping[str, Sequence[str]]) -> None:
         """Merge the output rows of a micro-batch into the Delta or Iceberg tables.
+
+        Each table is changed by one ``MERGE`` statement, so readers never see a part of a
+        micro-batch's rows in it.
 
         Args:
             folder: the output folder of the stream (`StreamFolder`).
@@ -471,13 +490,15 @@ class LakeTables:
     def _merge_rows(
         self, table: str, batch: int, rows: DataFrame | None, groups: Sequence[str]
     ) -> None:
-        """Add rows to a Delta or Iceberg table and delete provisional ones, in one transaction.
+        """Add rows to a Delta or Iceberg table, and delete the open rows that they replace.
+
+        Both happen in one ``MERGE`` statement. Open rows are those that later records may change.
 
         Args:
             table: name of the table.
             batch: number of the micro-batch.
-            rows: the new rows.
-            groups: groups whose provisional rows are deleted.
+            rows: the new rows; None for none.
+            groups: groups whose open rows are deleted.
         """
         from pyspark.sql import functions
 

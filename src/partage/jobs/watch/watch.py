@@ -116,7 +116,7 @@ _RECEIPTS_DDL = "what string, text string"
 
 @dataclass(frozen=True)
 class BatchReport:
-    """Progress report of one published micro-batch: its new generations and its duration.
+    """Progress report about one published micro-batch of `partage watch`.
 
     Attributes:
         number: number of the micro-batch.
@@ -131,7 +131,7 @@ class BatchReport:
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """Settings of `partage watch`: its pace, its additional outputs, and its Kafka client.
+    """Settings of `partage watch`, such as its pace, additional outputs, and the Kafka client.
 
     Attributes:
         once: whether to end when all records that exist at the start are processed.
@@ -271,16 +271,16 @@ def _run_query(
 def _stream_settings(
     conf: Mapping[str, str] | None, master: str | None, given: SparkSession | None
 ) -> dict[str, str]:
-    """Return the Spark settings of a stream; the user's settings (``conf``) take precedence.
+    """Return the Spark settings of a stream; those of the user (``conf``) take precedence.
 
-    A restart must use the same number of shuffle partitions, so it does not depend on the cores.
+    The number of shuffle partitions is fixed, because a restarted query must use the same.
     """
     del master, given
     return {"spark.sql.shuffle.partitions": "4", **_SETTINGS, **(conf or {})}
 
 
 def _expect_protobuf() -> None:
-    """Check that protobuf is installed: PySpark needs it for the groups' stored states."""
+    """Raise an error if protobuf is missing, which PySpark needs for stateful streaming queries."""
     try:
         is_missing = find_spec("google.protobuf") is None
     except ModuleNotFoundError:
@@ -302,21 +302,21 @@ class _Piece(InputPartition):
 class CaptureSource(DataSource):
     """Spark data source that streams the decoded records of a growing capture.
 
-    Its options are ``path``, the capture's folder, and ``records``, the maximum number of records
-    of a micro-batch.
+    It has two options: ``path`` is the folder of the capture, and ``records`` is the maximum number
+    of records in a micro-batch.
     """
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the source, for Spark's `DataStreamReader.format`."""
+        """Return the name of this data source, which Spark's `DataStreamReader.format` takes."""
         return "partage_capture"
 
     def schema(self) -> str:
-        """Return names and types of the source's columns, as Spark SQL."""
+        """Return the names and types of the data source's columns, as Spark SQL."""
         return _DDL
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        """Return the reader that lists and reads new records; Spark calls it on the driver."""
+        """Return the reader that finds and reads new records; Spark calls it on the driver."""
         del schema
         return _CaptureReader(self.options["path"], int(self.options["records"]))
 
@@ -328,15 +328,15 @@ class _CaptureReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_fixed = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's
-        """Return the log position at which a new stream begins: before the first record."""
+        """Return the position at which a new stream begins: before the first record of the log."""
         return Position({}, 0).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's
-        """Return the largest number of records of a micro-batch."""
+        """Return the maximum number of records in a micro-batch, as a Spark read limit."""
         return ReadMaxRows(self._records)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's
-        """Return the log position at which the micro-batch that begins at ``start`` ends."""
+        """Return the position in the log at which the micro-batch that begins at ``start`` ends."""
         at = Position.of_json(start)
         if not self._is_fixed:
             self._log.list_new_files()
@@ -345,12 +345,12 @@ class _CaptureReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's
-        """List the capture's files once; files that are written later are not read."""
+        """List the capture's files once, so that the stream ends with the present records."""
         self._log.list_new_files()
         self._is_fixed = True
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[_Piece]:
-        """Return the parts of the log from ``start`` to ``end``, one for each Spark task."""
+        """Divide the log from position ``start`` to ``end`` into parts, one for each Spark task."""
         if not self._log.is_listed:
             self._log.list_new_files()
         return [
@@ -359,11 +359,11 @@ class _CaptureReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read and decode a part of the log (``partition``); Spark calls this in a worker."""
+        """Read and decode one part of the log (``partition``); Spark calls it in a worker."""
         return read_piece(partition.piece)  # type: ignore[attr-defined]  # a `_Piece`
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Free data about the log before ``end``, which Spark has processed."""
+        """Free memory for the log before position ``end``, which Spark has processed."""
         self._log.forget_transactions(Position.of_json(end))
 
 
@@ -376,7 +376,7 @@ def _capture_rows(spark: SparkSession, path: str, wanted: StreamSettings) -> Dat
 def _stream_kafka_rows(
     spark: SparkSession, topic: KafkaTable, metadata: Path, settings: StreamSettings
 ) -> DataFrame:
-    """Return decoded rows of the cluster's ``__consumer_offsets`` as a streaming data frame."""
+    """Return a cluster's decoded ``__consumer_offsets`` records as a streaming data frame."""
     records = topic.read_stream(spark, settings.most_records)
     tasks = max(1, spark.sparkContext.defaultParallelism)
     return records.coalesce(tasks).mapInArrow(partial(_decode_batches, str(metadata)), _DDL)
@@ -385,8 +385,8 @@ def _stream_kafka_rows(
 def _decode_batches(metadata: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Decode records of ``__consumer_offsets`` that Spark read from Kafka, in a Spark worker.
 
-    Before, wait until the file with the cluster metadata (``metadata``) covers the records' times,
-    because the causes of rebalances depend on it.
+    It first waits until the metadata file (``metadata``) covers the records' times, because the
+    causes of rebalances are found with this metadata.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -402,7 +402,7 @@ def _decode_batches(metadata: str, batches: Iterable[pa.RecordBatch]) -> Iterato
 
 
 class _MetadataRecorder:
-    """Thread that appends the metadata of a running cluster to a file once a second."""
+    """Thread that appends changes of a running cluster's metadata to a file, once a second."""
 
     _SECONDS = 1.0
 
@@ -430,7 +430,7 @@ class _MetadataRecorder:
         self._thread.join(timeout=10)
 
     def _record_metadata(self) -> None:
-        """Record the cluster's metadata until stopped; reconnect if the cluster does not answer."""
+        """Record changes of the cluster's metadata until stopped; reconnect after errors."""
         while not self._stop.is_set():
             with (
                 suppress(PartageError, client_error(), OSError),
@@ -463,7 +463,7 @@ def _content(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _StoredState(NamedTuple):
-    """State of a consumer group in Spark's state store, apart from its history.
+    """State of a consumer group in Spark's state store, without its history.
 
     Attributes:
         digests, commits: see `StoredGroup`.
@@ -481,7 +481,7 @@ class _StoredState(NamedTuple):
 
 
 class GroupProcessor(StatefulProcessor):
-    """Stateful processor for Spark: updates each group's state and returns its new table rows.
+    """Spark's stateful processor for consumer groups: updates a group's state and output tables.
 
     Args:
         metadata: path of ``cluster.jsonl``, the same on all nodes.
@@ -495,7 +495,7 @@ class GroupProcessor(StatefulProcessor):
         self._keeps_decoded = keeps_decoded
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open Spark's state store (through ``handle``) for the consumer groups of this task."""
+        """Open Spark's state store for this task's consumer groups; Spark passes ``handle``."""
         load_kernels()
         self._handle = handle
         self._state = handle.getValueState("group", _STATE_DDL)
@@ -507,7 +507,10 @@ class GroupProcessor(StatefulProcessor):
         rows: Any,
         timerValues: Any,  # noqa: N803 - Spark's name
     ) -> Iterator[Row]:
-        """Update a group's state with its records of a micro-batch; yield its new table rows."""
+        """Update a consumer group's state with its new records, and yield its new table rows.
+
+        Spark calls it with the group id (``key``) and the group's decoded records of a micro-batch.
+        """
         (name,) = key
         batch = _arrow_batch(rows)
         if self._keeps_decoded:
@@ -539,9 +542,9 @@ class GroupProcessor(StatefulProcessor):
         state_so_far: _StoredState | None,
         known: tuple[int, int, str],
     ) -> GroupUpdate:
-        """Process a consumer group's micro-batch, and store its history if that has changed.
+        """Process a consumer group's records of a micro-batch, and store its history if it changed.
 
-        ``state_so_far`` is its state so far, without history; ``known`` the arguments of
+        ``state_so_far`` is its state without history. ``known`` has the arguments of
         `_metadata_and_moves`.
         """
         size, at, moves = known
@@ -562,8 +565,7 @@ class GroupProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: N803 - Spark's name
         expiredTimerInfo: Any,  # noqa: N803 - Spark's name
     ) -> Iterator[Row]:
-        """Drop the state of a group that was deleted long ago; yield its provisional rows as final
-        rows.
+        """Remove the state of a group that was deleted a week ago, and yield its last rows.
 
         Spark calls it with the group id (``key``) when the group's timer expires.
         """
@@ -585,7 +587,7 @@ class GroupProcessor(StatefulProcessor):
         return None if row is None else _StoredState(*row)
 
     def _stored_state(self, state: _StoredState | None) -> StoredGroup | None:
-        """Return a consumer group's whole stored state, history included, for `update_history`."""
+        """Return a consumer group's whole stored state, history included; None if it is new."""
         row = None if state is None else self._history.get()
         if state is None:
             return None
@@ -595,7 +597,7 @@ class GroupProcessor(StatefulProcessor):
     def _metadata_and_moves(
         self, size: int, partition: int, moves: str
     ) -> tuple[ClusterHistory, LogContext]:
-        """Return the cluster metadata for a micro-batch, and when the group's coordinator moved.
+        """Return the cluster metadata and the group's coordinator moves that a micro-batch needs.
 
         Args:
             size: number of bytes of ``cluster.jsonl`` to read.
@@ -608,8 +610,7 @@ class GroupProcessor(StatefulProcessor):
     def _set_removal_timer(
         self, before_ms: int | None, deleted_ms: int | None, now_ms: int
     ) -> int | None:
-        """Set the timer that drops the state of a deleted consumer group, or delete it if the group
-        exists.
+        """Set the timer that removes the state of a deleted group; delete it if the group exists.
 
         Return the time at which the timer expires (ms), or None if there is none.
 
@@ -638,7 +639,7 @@ def _arrow_batch(rows: Iterable[Row]) -> pa.RecordBatch:
 
 
 def _without_counts(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Remove the rows with record counts from a batch, because they belong to no consumer group."""
+    """Remove the rows with record counts from a batch; they belong to no consumer group."""
     from pyarrow import compute as pc
 
     return batch.filter(pc.not_equal(batch.column("kind"), int(DecodedKind.TALLY)))
@@ -656,7 +657,7 @@ _KNOWN: dict[str, tuple[int, ClusterHistory]] = {}
 def _clusters_until(path: str, size: int) -> ClusterHistory:
     """Parse the cluster metadata in the first ``size`` bytes of ``cluster.jsonl`` (``path``).
 
-    Each worker process caches the parsed lines, and reads only later bytes in the next call.
+    A worker process caches the parsed lines, and reads only the bytes after them in the next call.
     """
     begin, clusters = _KNOWN.get(path, (0, ClusterHistory([])))
     if begin > size:
@@ -676,14 +677,14 @@ def _clusters_until(path: str, size: int) -> ClusterHistory:
 
 @dataclass
 class _Publisher:
-    """Publisher of each micro-batch's tables in the output folder; it also reports progress."""
+    """Writer that publishes the tables of each micro-batch, and reports progress."""
 
     folder: StreamFolder
     lake: LakeTables | None
     report: Callable[[BatchReport], None]
 
     def publish_batch(self, changes: DataFrame, batch: int) -> None:
-        """Write and publish the tables of one micro-batch, which Spark passes as a data frame."""
+        """Write and publish the table rows of one micro-batch, given as a Spark data frame."""
         began = time.monotonic()
         self.folder.merge_small_files(batch)
         job = partial(write_changes, str(self.folder.path), batch)
