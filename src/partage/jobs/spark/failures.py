@@ -24,7 +24,8 @@ _AGAIN = "nothing was published; run again"
 def job_errors(out: Path) -> Iterator[None]:
     """Convert Spark's errors in a ``with`` block to Partage errors with a clear message.
 
-    ``out`` is the output folder, for the message.
+    The block runs a Spark job that reads a capture and writes tables. ``out`` is the output folder,
+    for the message.
 
     Raises:
         InvalidCaptureError: a worker could not read the capture.
@@ -50,9 +51,9 @@ def job_errors(out: Path) -> Iterator[None]:
 
 @contextmanager
 def write_errors(out: Path) -> Iterator[None]:
-    """Convert file system errors in a ``with`` block that writes tables to a clear message.
+    """Convert file system errors in a ``with`` block that writes tables to a Partage error.
 
-    ``out`` is the output folder, for the message.
+    For example, the disk is full. ``out`` is the output folder, for the message.
 
     Raises:
         InvalidConfigError: a table cannot be written.
@@ -67,10 +68,13 @@ def write_errors(out: Path) -> Iterator[None]:
 
 
 def _raise_known(trace: str, out: Path) -> None:
-    """Raise the Partage error that a Spark worker's traceback (``trace``) contains, if there is
-    one.
+    """Raise the Partage error that is named in a Spark worker's traceback; return if there is none.
 
-    ``out`` is the output folder, for the message.
+    A file system error in the traceback is raised as an error about the output folder.
+
+    Args:
+        trace: text of the traceback.
+        out: the output folder, for the message.
     """
     said = re.search(r"partage\.errors\.InvalidCaptureError: (.+)", trace)
     if said is not None:
@@ -82,7 +86,10 @@ def _raise_known(trace: str, out: Path) -> None:
 
 
 def java_message(error: Exception) -> str:
-    """Return the first line of the Java exception in a Py4J error, or "" if there is none."""
+    """Return the first line of the Java exception's message in a Py4J error.
+
+    The result is "" if the error has no Java exception, or if the JVM no longer runs.
+    """
     exception = getattr(error, "java_exception", None)
     if exception is None:
         return ""
@@ -102,7 +109,9 @@ def _text(error: Exception) -> str:
 
 @contextmanager
 def jvm_errors() -> Iterator[None]:
-    """Convert errors in a ``with`` block that mean that Spark's JVM was killed to one clear error.
+    """Raise `SparkFailedError` if Spark's JVM is killed during the ``with`` block.
+
+    It replaces various network errors of Py4J by one clear message.
 
     Raises:
         SparkFailedError: the JVM no longer answers.
@@ -118,7 +127,10 @@ def jvm_errors() -> Iterator[None]:
 
 @contextmanager
 def worker_errors() -> Iterator[None]:
-    """Convert Spark's errors in a ``with`` block to the Partage errors that its workers raised.
+    """Raise the Partage error of a Spark worker instead of Spark's own error, in a ``with`` block.
+
+    Spark wraps errors of its Python workers in long Java exceptions. The original error is found in
+    their text.
 
     Raises:
         PartageError: the error that a worker raised, with its message.
@@ -140,7 +152,11 @@ def worker_errors() -> Iterator[None]:
 
 
 def _find_partage_error(trace: str) -> PartageError | None:
-    """Return the Partage error at the end of a worker's traceback (``trace``), or None."""
+    """Return the Partage error that the text of a worker's traceback ends with; None if there is
+    none.
+
+    The error is created again from its class name and its message.
+    """
     said = re.findall(r"^partage\.errors\.(\w+): (.+)$", trace, re.MULTILINE)
     if not said:
         said = re.findall(r"partage\.errors\.(\w+): (.+)", trace)

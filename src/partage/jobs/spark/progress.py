@@ -38,7 +38,7 @@ _JOB_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interrupt
 
 
 class StageTimes:
-    """Timer and progress reporter for the stages of a run.
+    """Timer and progress reporter for the stages of a run, such as decoding records.
 
     Attributes:
         seconds: dict from stage to its duration in seconds, in the order in which stages ran.
@@ -51,23 +51,36 @@ class StageTimes:
         self.counts: dict[str, int] = {}
 
     def report_count(self, name: str, total: int) -> None:
-        """Report a total of the run (``name``), such as its number of records, before the
-        run ends.
+        """Report a total of the run, such as its number of records, as soon as it is known.
+
+        Args:
+            name: ``records`` or ``rebalances``.
+            total: the number.
         """
         # The progress function sees it as a finished stage.
         self.counts[name] = total
         self._progress(name, total, total)
 
     def report_progress(self, name: str, done: int, total: int) -> None:
-        """Report that ``done`` of ``total`` parts of the stage called ``name`` are finished."""
+        """Report how many parts of a stage are finished, for the progress display.
+
+        Args:
+            name: name of the stage.
+            done: number of finished parts.
+            total: number of all parts.
+        """
         self._progress(name, done, total)
 
     @contextmanager
     def measure_stage(self, name: str, spark: SparkSession | None = None) -> Iterator[None]:
-        """Measure how long the ``with`` block takes, as a stage of the run with this name.
+        """Measure how long the ``with`` block takes, and report it as a stage of the run.
 
-        The start of the stage is reported. With a session (``spark``), the numbers of finished and
-        of all Spark tasks are reported too.
+        If a Spark session is given, the number of finished Spark tasks is reported too while the
+        block runs. Ctrl-C cancels these tasks.
+
+        Args:
+            name: name of the stage.
+            spark: the session that runs the stage; None if Spark does not run it.
         """
         began = monotonic()
         self._progress(name, 0, 0)
@@ -145,8 +158,9 @@ class ProgressLine:
         self._counts: dict[str, int] = {}
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show the stage of the run and how many of its parts are done, at most five times a
-        second.
+        """Show the current stage of the run, and how many of its parts are done.
+
+        The line is updated at most five times a second.
         """
         now = monotonic()
         if stage in COUNTS:
@@ -157,8 +171,9 @@ class ProgressLine:
             self._write(f"{STAGES.get(stage, stage)}{parts} ({now - self._began:.0f} s)")
 
     def finish_line(self, error: BaseException | None = None) -> None:
-        """Finish the progress line with the result, or with the stage in which ``error``
-        occurred.
+        """End the progress line with a summary of the run: its counts and its duration.
+
+        If ``error`` is given, the line says in which stage the error occurred.
         """
         seconds = f"{monotonic() - self._began:.0f} s"
         counts = ", ".join(f"{count:,} {what}" for what, count in self._counts.items())
@@ -174,7 +189,7 @@ class ProgressLine:
 
 
 class _NotebookLine(ProgressLine):
-    """Progress of a run in one output of a notebook's cell, which each update replaces."""
+    """Progress of a run in a notebook cell: one output, which each update replaces."""
 
     def __init__(self) -> None:
         super().__init__(sys.stdout)
@@ -214,4 +229,4 @@ def shown_progress(wanted: Progress | bool | None) -> Iterator[Progress | None]:
 
 
 def _ignore_progress(stage: str, done: int, total: int) -> None:
-    """Do nothing with a progress report; the default where no progress function is given."""
+    """Do nothing with a progress report; used if the caller gives no progress function."""

@@ -74,7 +74,10 @@ def spark_session(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """Yield a Spark session with Partage's settings; stop it afterwards if it was started here.
+    """Yield a Spark session with Partage's settings: the user's own, the active one, or a new one.
+
+    A session that was started here is stopped at the end of the ``with`` block. Settings of another
+    session are restored.
 
     Args:
         users_session: the user's own session; None for the active one, or a new one.
@@ -133,7 +136,8 @@ def _expect_master(spark: SparkSession, master: str | None) -> None:
 def _apply_settings(spark: SparkSession, user_settings: Mapping[str, str]) -> Iterator[None]:
     """Apply Partage's Spark SQL settings to a session during the ``with`` block.
 
-    ``user_settings`` are the user's settings, which take precedence.
+    The old values are restored at the end. The user's settings (``user_settings``) take precedence
+    over Partage's.
     """
     wanted = SQL_SETTINGS | {k: v for k, v in user_settings.items() if k.startswith("spark.sql.")}
     wanted = {k: v for k, v in wanted.items() if spark.conf.isModifiable(k)}
@@ -154,10 +158,12 @@ def _apply_settings(spark: SparkSession, user_settings: Mapping[str, str]) -> It
 def _start_session(
     *, is_short: bool, master: str, conf: Mapping[str, str]
 ) -> Iterator[SparkSession]:
-    """Start a Spark session, yield it, and stop it at the end of the ``with`` block.
+    """Start a Spark session for the ``with`` block, and stop it at the end of the block.
 
-    ``is_short`` says whether the job is short, ``master`` is Spark's master, ``conf`` the user's
-    settings.
+    Args:
+        is_short: whether the job is short; Java then starts faster but computes more slowly.
+        master: Spark's master.
+        conf: the user's Spark settings.
     """
     from pyspark.sql import SparkSession
 
@@ -185,8 +191,12 @@ def _start_context(
 ) -> SparkContext:
     """Start a Spark context whose JVM writes its messages to a file instead of the terminal.
 
-    The messages matter only if Spark does not start. ``is_short`` says whether the job is short,
-    ``master`` is Spark's master, ``user_settings`` the user's settings.
+    The file is read only if Spark does not start, for the error message.
+
+    Args:
+        is_short: whether the job is short; Java then compiles with its first compiler only.
+        master: Spark's master.
+        user_settings: the user's Spark settings.
     """
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
@@ -230,10 +240,10 @@ def _start_context(
 
 
 def _end_idle_jvm() -> None:
-    """Stop the idle JVM that PySpark keeps after a session, if no session uses it.
+    """Stop the idle JVM that PySpark keeps after a session has ended.
 
     A reused JVM would ignore new ``spark.jars``, because it reads its class path only when it
-    starts.
+    starts. Nothing happens if a session still uses the JVM.
     """
     from pyspark import SparkContext
 
@@ -249,7 +259,9 @@ def _end_idle_jvm() -> None:
 
 
 def _start_error(reason: str, master: str, user_settings: Mapping[str, str]) -> PartageError:
-    """Return the error for a Spark session that did not start, without secrets in its message.
+    """Return the error for a Spark session that did not start, with a message without secrets.
+
+    The error is about the settings if the user gave any, else about Java.
 
     Args:
         reason: the message of Java or PySpark, which may repeat settings.
@@ -268,9 +280,9 @@ def _start_error(reason: str, master: str, user_settings: Mapping[str, str]) -> 
 
 
 def _suppress_accumulator_traceback(context: SparkContext) -> SparkContext:
-    """Suppress the traceback that PySpark's accumulator server prints if the JVM is killed.
+    """Suppress the traceback that PySpark's accumulator server prints when the JVM is killed.
 
-    ``context`` is the Spark context.
+    Return the same Spark context. Partage raises an error of its own in this case.
     """
     server = context._accumulatorServer  # noqa: SLF001 - there is no public way
     server.handle_error = lambda *_: None  # type: ignore[method-assign]  # silenced on purpose
@@ -278,9 +290,10 @@ def _suppress_accumulator_traceback(context: SparkContext) -> SparkContext:
 
 
 def _kill_launching_jvm(error: BaseException) -> None:
-    """Kill the JVM that was starting when the user pressed Ctrl-C, because it would wait forever.
+    """Kill the JVM that PySpark was starting when the user pressed Ctrl-C.
 
-    Its process is found in the traceback of ``error``, in PySpark's stack frame.
+    The JVM would otherwise wait forever for its Python process. It is found in the traceback of
+    ``error``, as a local variable of PySpark's function.
     """
     trace = error.__traceback__
     while trace is not None:
@@ -292,10 +305,11 @@ def _kill_launching_jvm(error: BaseException) -> None:
 
 
 def _expect_java() -> None:
-    """Check that a Java version that Spark can use is installed.
+    """Raise an error if no Java is installed that Spark can use.
 
     Raises:
-        MissingJavaError: there is none, or it is too old; the message is one sentence.
+        MissingJavaError: there is no Java, or its version is too old; the message says what to
+            install.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
@@ -320,7 +334,9 @@ _SECONDS = 5.0
 
 
 def expect_reachable(master: str) -> None:
-    """Check that a standalone Spark master accepts connections; other masters are not checked.
+    """Raise an error if a standalone Spark master does not accept connections.
+
+    Without this check, Spark would retry for about a minute.
 
     Args:
         master: Spark's master; only ``spark://HOST:PORT[,HOST:PORT...]`` is checked.

@@ -28,12 +28,11 @@ _LEFT_OUT = ("sample", "report", "results", "cli")
 
 
 def ship_package(context: SparkContext) -> bool:
-    """Send the Partage package to the executors of a Spark cluster, so that all nodes run this
-    version.
+    """Send the Partage package to all executors of a Spark cluster, so that they run this version.
 
-    Return False in local mode. Nodes need Python with numpy, pyarrow and numba (the extra
-    ``spark``), and both the capture and the output folder under the same path. ``context`` is the
-    Spark context.
+    In local mode nothing is sent, and the result is False. The nodes need Python with numpy,
+    pyarrow and numba (the extra ``spark``). They also need the capture and the output folder under
+    the same paths.
     """
     if is_local(str(context.master)):
         return False
@@ -43,8 +42,9 @@ def ship_package(context: SparkContext) -> bool:
 
 @lru_cache(maxsize=1)
 def _write_archive() -> Path:
-    """Write the Partage package to a zip file that exists until this process ends, and return its
-    path.
+    """Write the Partage package to a zip file for Spark's executors, and return the file's path.
+
+    The file is written once per process, and removed when the process ends.
     """
     folder = Path(tempfile.mkdtemp(prefix="partage-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -72,7 +72,9 @@ def _zip_package(path: Path) -> Path:
 
 
 def current_task() -> TaskContext | None:
-    """Return the Spark task that this process runs; None outside of Spark's workers."""
+    """Return the context of the Spark task that this process runs; None outside of Spark's
+    workers.
+    """
     loaded = sys.modules.get("pyspark")
     return None if loaded is None else loaded.TaskContext.get()
 
@@ -80,7 +82,8 @@ def current_task() -> TaskContext | None:
 def load_kernels() -> None:
     """Load the compiled kernels that decode records and rebuild histories into this Spark worker.
 
-    The first worker of a node compiles them, and the others wait for it.
+    If they are not in Numba's cache, the first worker of a node compiles them, while the others
+    wait.
     """
     from partage.history.commit_kernels import (
         close_minutes,
@@ -108,7 +111,7 @@ def freeze_imports() -> None:
     """Exempt all loaded modules from garbage collection (`gc.freeze`), to save time in Spark
     workers.
 
-    Call it again after Numba is loaded.
+    It works once per process, and once more after Numba has been loaded.
     """
     _freeze("numba" in sys.modules)
 
@@ -121,9 +124,10 @@ def _freeze(_numba: bool) -> None:  # noqa: FBT001 - the argument is the cache's
 
 @contextmanager
 def _lock_node() -> Iterator[None]:
-    """Hold a lock file during the ``with`` block: one process of this user on this node at a time.
+    """Hold a lock file during the ``with`` block, so that only one process on this node runs the
+    block.
 
-    Where file locks do not work, nothing is locked.
+    The lock is per user. Where file locks do not work, nothing is locked.
     """
     path = Path(tempfile.gettempdir()) / f"partage-kernels-{os.getuid()}.lock"
     with contextlib.ExitStack() as held:

@@ -60,7 +60,7 @@ _WHOLE = {"tinyint", "smallint", "int", "bigint"}
 
 @dataclass(frozen=True)
 class SparkTable:
-    """A table of records that only Spark can read, given by its path, address or name.
+    """Table of records that only Spark can read, such as a Delta table or a table of a catalog.
 
     Attributes:
         name: the path, address or name as given.
@@ -73,7 +73,8 @@ class SparkTable:
     paths: tuple[str, ...] = ()
 
     def read_data_frame(self, spark: SparkSession) -> DataFrame:
-        """Read the table with Spark; return a data frame with the columns of a capture's records.
+        """Read the table with Spark, and return a data frame with the columns of a capture's
+        records.
 
         The columns are partition, offset, timestamp_ms, key and value.
 
@@ -105,15 +106,18 @@ class SparkTable:
         return found.selectExpr(*(f"cast({n} as {_TYPES[n]}) as {n}" for n in _COLUMNS))
 
     def expect_all(self, tally: RecordTally) -> None:
-        """Do nothing, since Spark returns all rows of such a table.
+        """Do nothing: all records of a table on disk have been read if Spark raised no error.
 
-        `KafkaTable` overrides this method to check that Spark has read all records; ``tally`` has
-        their counts.
+        `KafkaTable` overrides this method, because Spark may leave out records of a topic.
+        ``tally`` has the counts of the records that were read.
         """
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, or its class name if the message is empty."""
+    """Return the first line of an error's message that is not empty.
+
+    If the message is empty, the result is the name of the error's class.
+    """
     lines = (line.strip() for line in str(error).splitlines())
     return next((line for line in lines if line), type(error).__name__)
 
@@ -130,13 +134,18 @@ def _expect(table: str, name: str, kinds: dict[str, str], wanted: str) -> None:
 
 
 def is_address(text: str) -> bool:
-    """Return whether a text is an address in remote storage, such as ``s3a://lake/offsets``."""
+    """Return whether a text is an address in remote storage, such as ``s3a://lake/offsets``.
+
+    Local paths and names of Spark tables are no addresses.
+    """
     return _ADDRESS.fullmatch(text) is not None
 
 
 def spark_table(source: str | Path) -> SparkTable | None:
-    """Return the input (``source``) as a table that Spark reads; None if it is a local file or
-    folder.
+    """Return an input as a table that only Spark reads; None if it is a plain local file or folder.
+
+    The input is an address in remote storage, a Delta or Iceberg folder, or a name in Spark's
+    catalog.
 
     >>> spark_table("lake.kafka.offsets"), spark_table("s3a://lake/offsets").format
     (SparkTable(name='lake.kafka.offsets', format='', paths=()), 'parquet')
@@ -182,7 +191,8 @@ class KafkaTable(SparkTable):
     configs: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def read_data_frame(self, spark: SparkSession) -> DataFrame:
-        """Read the records with Spark; return a data frame with the columns of a capture's records.
+        """Read the topic with Spark, and return a data frame with the columns of a capture's
+        records.
 
         The columns are partition, offset, timestamp_ms, key and value.
 
@@ -192,8 +202,7 @@ class KafkaTable(SparkTable):
         return self._load(spark.read, endingOffsets=_offsets(self.ends))
 
     def read_stream(self, spark: SparkSession, most_records: int) -> DataFrame:
-        """Return a streaming data frame of the records from the start offsets on, for Spark's
-        streaming.
+        """Return the records from the start offsets on as a streaming data frame of Spark.
 
         Args:
             spark: the session.
@@ -207,7 +216,10 @@ class KafkaTable(SparkTable):
         return self._load(spark.readStream, **more)
 
     def connect_without_spark(self) -> ClusterConnection:
-        """Connect to the cluster without Spark; return the connection, for a ``with`` block."""
+        """Connect to the cluster with kafka-python instead of Spark, and return the connection.
+
+        It is closed at the end of a ``with`` block.
+        """
         return ClusterConnection(
             self.bootstrap, connection_settings(ClientProperties(self.properties))
         )
@@ -238,11 +250,11 @@ class KafkaTable(SparkTable):
         )
 
     def expect_all(self, tally: RecordTally) -> None:
-        """Check that Spark has read all records of a Kafka topic between the start and end offsets.
+        """Raise an error if Spark has not read all records between the start and end offsets.
 
-        ``tally`` has the counts of records read. If Spark read no record of a partition, its first
-        batches are fetched without Spark, because compaction may have left fewer records than
-        offsets.
+        Spark may return an internal topic as empty, without an error. If it read no record of a
+        partition, the first batches are fetched without Spark, because compaction may have removed
+        all records. ``tally`` has the counts of the records that were read.
 
         Raises:
             InvalidCaptureError: Spark read nothing of a partition with records, or records beyond
@@ -263,10 +275,11 @@ class KafkaTable(SparkTable):
             )
 
     def _has_records(self, partition: int) -> bool:
-        """Return whether the first batches of a partition, fetched without Spark, have a usable
-        record.
+        """Return whether a partition has a usable record in its first batches, fetched without
+        Spark.
 
-        Aborted records do not count.
+        Control batches and transactional batches do not count, because their records may be
+        aborted.
         """
         with self.connect_without_spark() as connection:
             described = connection.fetch_metadata([TOPIC]).topics[0]
@@ -284,8 +297,9 @@ def _offsets(by_partition: Mapping[int, int]) -> str:
 
 
 def open_kafka(where: str, properties: Mapping[str, str] | None = None) -> KafkaTable:
-    """Connect to a cluster; fetch its metadata and settings, and the offsets of
-    ``__consumer_offsets``.
+    """Connect to a cluster, and describe its topic ``__consumer_offsets`` as input for Spark.
+
+    The cluster's metadata, its settings of groups, and the first and last offsets are fetched.
 
     Args:
         where: ``kafka://host:port[,host:port...]``.
@@ -323,7 +337,8 @@ def partition_counts(
 ) -> dict[str, tuple[int, ...]] | None:
     """Fetch the current partition count of each topic from a cluster, before Spark starts.
 
-    So missing permissions are an error at once. Return None if kafka-python is not installed.
+    A missing permission is thus reported at once. The result is a dict from topic to a tuple with
+    the count. It is None if kafka-python is not installed.
 
     Args:
         servers: ``host:port,...``.
@@ -353,7 +368,7 @@ def partition_counts(
 def topic_records(
     spark: SparkSession, servers: str, topics: str, properties: Mapping[str, str]
 ) -> DataFrame:
-    """Read all records of topics with Spark's Kafka source; return a data frame.
+    """Read all records of some topics with Spark's Kafka source, and return them as a data frame.
 
     Args:
         spark: the session.
