@@ -377,8 +377,9 @@ def once_per_group(function: Callable[[GroupFigures], T]) -> Callable[[GroupFigu
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record of the log that could not be decoded: its position, the damaged part and the
-    reason.
+    """A log record that could not be decoded, with its position and the reason.
+
+    ``part`` is the damaged part of the record, such as its key or value.
     """
 
     partition: int | None

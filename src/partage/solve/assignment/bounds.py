@@ -41,10 +41,11 @@ _MOST_ROUNDS = 30
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound:
-    """Proven lower bound of the largest member load in a weighted consumer group assignment.
+    """Proven lower bound of the largest load that a member gets in any assignment of a consumer
+    group.
 
-    The load of a member is divided by its share, the fraction of all load that it should get. No
-    assignment can have a smaller largest load.
+    Loads are relative: a member's load is divided by its share, which is the fraction of all load
+    that it should get.
 
     Attributes:
         value: the lower bound.
@@ -65,10 +66,11 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedProblem:
-    """Weighted partitions to distribute among members in proportion to each member's share.
+    """An assignment problem in which partitions have weights, such as bytes per second.
 
-    An item is a partition, or a set of partitions that must have one owner. A class contains all
-    topics with equal subscribers, or all members with equal subscriptions.
+    Members should get loads in proportion to their shares. An item is a partition, or a set of
+    partitions that must have one owner. A class contains all topics with equal subscribers, or all
+    members with equal subscriptions.
 
     Attributes:
         classes: classes of topics and members.
@@ -87,36 +89,38 @@ class WeightedProblem:
     spilled: float
 
     def total_weight_by_class(self) -> NDArray[np.float64]:
-        """Return the total weight of the partitions of all topics with equal subscribers.
+        """Add up the weights of the partitions of each class of topics with equal subscribers.
 
-        The result has one sum for each class of such topics (float64[topic classes]).
+        The result is float64[topic classes].
         """
         return np.bincount(self.kind, self.weight, len(self.classes.supply)).astype(float)
 
     def by_member_class(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sum a value, such as capacity, over the members with equal subscriptions.
+        """Add up a value of the members, such as their capacity, over members with equal
+        subscriptions.
 
         Args:
-            values: one value for each member of the consumer group.
+            values: float64[members], the value of each member.
 
         Returns:
-            one sum for each of the G classes of members with equal subscriptions.
+            float64[member classes], one sum for each class of members with equal subscriptions.
         """
         mine = self.classes.member >= 0
         of = self.classes.member[mine]
         return np.bincount(of, values[mine], len(self.classes.size)).astype(float)
 
     def members_of_topics(self, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return a mask of the members that subscribe to at least one of the given topics
+        """Return which members subscribe to at least one of the given topics, as a mask
         (bool[members]).
 
-        ``topics`` is a mask of topic classes (bool[topic classes]; a class has equal subscribers).
+        ``topics`` is a mask of topic classes (bool[topic classes]). A class contains topics with
+        equal subscribers.
         """
         subscribe: NDArray[np.bool_] = np.append(self.subscribers_by_class(topics), False)
         return subscribe[self.classes.member]
 
     def topics_with_subscribers(self, excluded: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return a mask of the topics that keep a subscriber if some members are excluded.
+        """Return which topics still have a subscriber if some members are excluded, as a mask.
 
         Args:
             excluded: bool[members], the excluded members.
@@ -132,7 +136,7 @@ class WeightedProblem:
         return out
 
     def subscribers_by_class(self, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return a mask of the members that subscribe to some of the given topics, by class.
+        """Return which classes of members subscribe to at least one of the given topics, as a mask.
 
         Args:
             topics: bool[topic classes], the given classes of topics with equal subscribers.
@@ -146,10 +150,10 @@ class WeightedProblem:
 
 
 def densest_topics(problem: WeightedProblem, share: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return the topics whose total weight most exceeds the total share of their subscribers.
+    """Find the topics whose total weight most exceeds what their subscribers should get together.
 
-    Such topics prove that some member must be overloaded. A minimum cut of a flow network finds
-    them.
+    If such topics exist, some member must get more than its share. They are found by a minimum cut
+    of a flow network.
 
     Args:
         problem: weights, shares and capacities of the consumer group.
@@ -181,11 +185,11 @@ def densest_topics(problem: WeightedProblem, share: NDArray[np.float64]) -> NDAr
 
 
 def largest_load_bound(problem: WeightedProblem) -> Bound:
-    """Return the best lower bound that can be proven for the largest relative load of a member.
+    """Return the best lower bound that can be proven for the largest load of a member.
 
-    The relative load is a member's load divided by its share, the fraction of all load that it
-    should get. ``problem`` has the partitions' weights and the members' shares. Members with share
-    0 are ignored.
+    The load is relative: it is divided by the member's share of all load. Several arguments are
+    tried, for example one partition that is heavier than any share. Members with share 0 are
+    ignored.
     """
     speed = problem.by_member_class(problem.speed)
     everything = np.ones(len(problem.classes.supply), bool)
@@ -209,11 +213,17 @@ def largest_load_bound(problem: WeightedProblem) -> Bound:
 def _load_bound_of_topics(
     problem: WeightedProblem, topics: NDArray[np.bool_], speed: NDArray[np.float64]
 ) -> Bound:
-    """Return a lower bound of the largest relative load from the weight of some topics.
+    """Return a lower bound of the largest relative load that follows from the weight of some
+    topics.
 
-    It is the topics' weight divided by the shares of their subscribers. A relative load is a
-    member's load divided by its share. ``topics`` (bool[topic classes]) selects classes of topics
-    with equal subscribers.
+    Only their subscribers can own these topics, so that one of them gets at least their weight
+    divided by the subscribers' total share. A relative load is a member's load divided by its
+    share.
+
+    Args:
+        problem: weights of the partitions and shares of the members.
+        topics: bool[topic classes], the classes of topics with equal subscribers to consider.
+        speed: float64[member classes], total share of each class of members.
     """
     # Only the subscribers may own these topics, so one of them has at least this relative load.
     able = float(speed[problem.subscribers_by_class(topics)].sum())
@@ -222,10 +232,10 @@ def _load_bound_of_topics(
 
 
 def _heaviest_partition_bound(problem: WeightedProblem) -> Bound:
-    """Return the lower bound of the largest relative load that the heaviest partition proves.
+    """Return a lower bound of the largest relative load that follows from the heaviest partition.
 
-    It is the partition's weight divided by the largest share of a member that may own it.
-    ``problem`` has the weights and shares.
+    One member must own the whole partition. The bound is the partition's weight divided by the
+    largest share of a member that may own it.
     """
     nobody = Bound(0.0, "none", np.zeros(len(problem.classes.supply), bool))
     if not len(problem.weight):
@@ -246,11 +256,12 @@ def _heaviest_partition_bound(problem: WeightedProblem) -> Bound:
 
 
 def _pigeonhole_bound(problem: WeightedProblem, topics: NDArray[np.bool_]) -> Bound:
-    """Return a lower bound of the largest relative load, as some member gets several heavy
+    """Return a lower bound of the largest relative load that follows from the number of heavy
     partitions.
 
-    For example, if 3 members subscribe to 4 heavy partitions, one of them gets at least two.
-    ``topics`` (bool[topic classes]) selects the topics whose partitions are considered.
+    For example, if 3 members subscribe to 4 heavy partitions, one of them gets at least two
+    (pigeonhole principle). ``topics`` (bool[topic classes]) selects the topics whose partitions are
+    considered.
     """
     members = problem.members_of_topics(topics) & (problem.speed > 0)
     count, fastest = int(members.sum()), float(problem.speed[members].max(initial=0.0))
@@ -267,10 +278,10 @@ def _pigeonhole_bound(problem: WeightedProblem, topics: NDArray[np.bool_]) -> Bo
 
 
 def overload_bound(problem: WeightedProblem) -> Bound:
-    """Return a lower bound of the total load above the members' capacities in any assignment.
+    """Return a lower bound of the load that exceeds the members' capacities in any assignment.
 
-    ``problem`` has the weights and capacities. Some topics may have more weight than all their
-    subscribers have capacity; a minimum cut finds them.
+    It is above zero if some topics have more weight than all their subscribers have capacity. A
+    minimum cut finds these topics.
     """
     capacity = problem.by_member_class(problem.capacity)
     cut = densest_topics(problem, capacity)
@@ -281,10 +292,11 @@ def overload_bound(problem: WeightedProblem) -> Bound:
 def largest_bound_within_moves(
     weight: NDArray[np.float64], keeper: IntArray, speed: NDArray[np.float64], moves: int
 ) -> float:
-    """Return a lower bound of the largest relative load that an assignment with few moves can have.
+    """Return a lower bound of the largest relative load if only a few partitions may change their
+    owner.
 
-    A move is a partition that changes its owner. The relative load is a member's load divided by
-    its share.
+    A move is a partition that changes its owner. A relative load is a member's load divided by its
+    share.
 
     Args:
         weight: weight of each partition.
@@ -315,7 +327,8 @@ _SLOWEST, _MOST_SHARES = 16, 1 << 16
 def fractional_loads(problem: WeightedProblem) -> FloatArray | None:
     """Return the most even member loads that would be possible if partitions could be divided.
 
-    Loads are compared relative to each member's share; capacities are ignored.
+    No real assignment has more even loads. Loads are compared relative to each member's share;
+    capacities are ignored.
 
     Args:
         problem: weights of the partitions and shares of the members.

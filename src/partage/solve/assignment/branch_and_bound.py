@@ -35,10 +35,11 @@ def solve_exactly(
     most_moves: float,
     topic: Sequence[int] = (),
 ) -> list[int]:
-    """Return the owner of each item in an optimal assignment, found by branch and bound.
+    """Find an optimal assignment of weighted partitions to members by branch and bound.
 
-    An item is a partition, or several that must have one owner. For more than 16 items, or if the
-    search reaches its limit, the result is no worse than ``known_owners``.
+    An item is a partition, or several that must have one owner. Return the owner of each item. For
+    more than 16 items, or if the search reaches its limit, the result is only no worse than
+    ``known_owners``.
 
     Args:
         items: weights and previous owners of the items.
@@ -70,7 +71,7 @@ def solve_exactly(
 
 @dataclass(slots=True, eq=False)
 class _BranchAndBound:
-    """Branch-and-bound search for the best assignment of weighted partitions to members.
+    """State of a branch-and-bound search for the best assignment of weighted partitions to members.
 
     An item is a partition, or several that must have one owner.
 
@@ -120,10 +121,11 @@ class _BranchAndBound:
                     self._may[i] = [m for m in may if m not in draining or m in homes]
 
     def score_assignment(self, owner: list[int]) -> Score:
-        """Return a tuple that ranks a complete assignment; a lower tuple is better.
+        """Return a score by which complete assignments are compared; a lower tuple is better.
 
-        The criteria are, most important first: items on members that should own nothing, overload,
-        sorted loads, rack cost, moves. ``owner`` is the member of each item.
+        Its elements are, most important first: the number of items on members that should own
+        nothing, the load above capacities, the sorted loads, the rack cost, the moves, and the
+        spread of topics. ``owner`` is the member of each item.
         """
         cost = moves = misplaced = 0
         for i, m in enumerate(owner):
@@ -134,9 +136,10 @@ class _BranchAndBound:
         return misplaced, over, relative, cost, moves, self._squares(owner)
 
     def relative_loads(self, owner: list[int]) -> tuple[float, ...]:
-        """Return the members' loads divided by their shares, sorted from the largest.
+        """Return the loads of all members, each divided by the member's share, from the largest
+        down.
 
-        ``owner`` is the member that owns each item.
+        ``owner`` is the member that owns each item (a partition, or several with one owner).
         """
         return self._load_scores(self._loads_of(owner))[1]
 
@@ -162,10 +165,10 @@ class _BranchAndBound:
         return int(self.items.owned[i]) - self.items.homes.get(i, {}).get(m, 0)
 
     def _load_scores(self, load: list[float]) -> tuple[float, tuple[float, ...]]:
-        """Return the total load above the members' capacities, and the sorted relative loads.
+        """Return the two scores of an assignment that depend on loads only.
 
-        ``load`` is the load of each member. A relative load is a load divided by the member's
-        share.
+        They are the total load above the members' capacities, and the sorted relative loads (a load
+        divided by the member's share). ``load`` is the load of each member.
         """
         limits = zip(load, self.members.capacity.tolist(), strict=True)
         relative = [x / s for x, s in zip(load, self.members.speed.tolist(), strict=True)]
@@ -181,11 +184,19 @@ class _BranchAndBound:
         *,
         squares: int = 0,
     ) -> None:
-        """Search depth first for a better assignment of the partitions that have no owner yet.
+        """Assign the remaining partitions in all promising ways, depth first, and keep the best
+        assignment.
 
-        The first ``item_count`` items (partitions, or several with one owner) have an owner; the
-        other arguments are the costs so far. The best assignment goes to ``self.owner``, its score
-        to ``self.best``.
+        The best assignment is stored in ``self.owner`` and its score in ``self.best``. An item is a
+        partition, or several with one owner.
+
+        Args:
+            item_count: number of items that have an owner already, in the order of the search.
+            owner: member of each item; -1 for none yet.
+            rack_cost: rack cost of the items that have an owner.
+            moves: partitions of these items that changed their owner.
+            misplaced: number of these items on members that should own nothing.
+            squares: sum of the squared partition counts by topic and member.
         """
         # The first ``at`` items in the search's order already have owners.
         self.nodes -= 1

@@ -45,7 +45,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransportProblem:
-    """A transportation problem: partitions are shipped to members at a cost for each pair.
+    """The data of a transportation problem: how many partitions to assign, and what each way costs.
 
     Partitions are grouped in classes, and members in groups with equal costs. A claim is the right
     of a previous owner (claimant) to keep partitions.
@@ -77,7 +77,7 @@ class TransportProblem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheapestPlan:
-    """Cheapest assignment of partitions to members, and the dual prices that prove it optimal.
+    """The cheapest assignment of partitions to members, and the dual prices that prove it optimal.
 
     A dual price is the value of one more partition on a member, as computed by the minimum-cost
     flow.
@@ -99,10 +99,10 @@ class CheapestPlan:
 
 
 def find_cheapest_plan(problem: TransportProblem) -> CheapestPlan:
-    """Return the cheapest assignment whose loads are at least as even as ``problem.loads``.
+    """Find the cheapest assignment of partitions to members whose loads are as even as given loads.
 
-    The load of a member is its number of partitions. An assignment is at least as even if, for each
-    k, its k largest loads together are at most the k largest given loads (majorisation).
+    The load of a member is its number of partitions. The result's k largest loads together are, for
+    each k, at most the k largest of ``problem.loads`` (majorisation).
 
     Args:
         problem: partitions, members, the cost of each pair, and the loads.
@@ -144,7 +144,7 @@ def find_cheapest_plan(problem: TransportProblem) -> CheapestPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlowNetworkLayout:
-    """Node numbers of the flow network that finds the cheapest assignment of partitions to members.
+    """Node numbers of the flow network in which the cheapest assignment of partitions is searched.
 
     Interchangeable members share a node, called a unit. A member that may keep partitions is a
     separate unit.
@@ -171,12 +171,12 @@ class FlowNetworkLayout:
 
     @property
     def sink_node(self) -> int:
-        """Number of the sink node, where all flow of the network ends."""
+        """Number of the sink, the node in which all flow of the network ends."""
         return self.source + 1
 
     @property
     def drain_node(self) -> int:
-        """Number of the extra node through which flow lowers the largest member loads.
+        """Number of an extra node from which flow is rerouted to lower the largest member loads.
 
         Only a network built with ``with_drain=True`` has this node.
         """
@@ -186,7 +186,7 @@ class FlowNetworkLayout:
     def for_problem(
         cls, problem: TransportProblem, steps: LoadLimitSteps | None = None
     ) -> FlowNetworkLayout:
-        """Number the nodes of the flow network that finds the cheapest assignment.
+        """Number the nodes of the flow network for an assignment problem.
 
         Args:
             problem: partitions, members, and the cost of each pair.
@@ -219,6 +219,8 @@ class FlowNetworkLayout:
     def divide_among_members(self, received: IntArray) -> IntArray:
         """Divide the partitions of each group of interchangeable members evenly among its members.
 
+        If they do not divide evenly, the first members get one more.
+
         Args:
             received: int64[units], number of partitions that each group gets.
 
@@ -239,8 +241,7 @@ class FlowNetworkLayout:
 def build_network(
     problem: TransportProblem, layout: FlowNetworkLayout, *, with_drain: bool = False
 ) -> tuple[FlowNetwork, dict[str, IntArray]]:
-    """Build the flow network whose cheapest flow is the cheapest assignment of partitions to
-    members.
+    """Build the flow network in which the cheapest flow is the cheapest assignment of partitions.
 
     Args:
         problem: partitions, members, and the cost of each pair.
@@ -305,9 +306,10 @@ def add_flow_of_kept_partitions(
     network: FlowNetwork,
     arcs: dict[str, IntArray],
 ) -> None:
-    """Add flow to the network that leaves partitions with previous owners where that is cheapest.
+    """Start the flow with partitions that stay with their previous owners, where that is cheapest.
 
-    The flow respects the limits of the members' loads. It makes the search that follows faster.
+    The search that follows would find this flow too, but more slowly. The limits of the members'
+    loads are respected.
 
     Args:
         problem: partitions, members, and the cost of each pair.

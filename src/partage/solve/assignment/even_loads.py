@@ -35,7 +35,7 @@ __all__ = ["BestLoads", "assign_members", "find_even_loads", "find_most_even_ass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BestLoads:
-    """Most even numbers of partitions per member, an assignment with them, and a proof of
+    """The most even numbers of partitions per member, an assignment with them, and a proof of
     optimality.
 
     "Most even" means least-majorised: the largest load is as small as possible, then the second
@@ -60,7 +60,7 @@ class BestLoads:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Result:
-    """Partition counts of the most even assignment, filled in while the solver splits the problem.
+    """Arrays for the result of the most even assignment, which the solver fills in part by part.
 
     Attributes:
         total: int64[member classes], partitions of each class of members with equal subscriptions.
@@ -76,7 +76,7 @@ class _Result:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Subproblem:
-    """Part of a consumer group: some topics, and the members that get their partitions.
+    """Some topics of a consumer group and the members that get their partitions, solved separately.
 
     A class contains topics with equal subscribers, or members with equal subscriptions.
 
@@ -92,10 +92,10 @@ class _Subproblem:
 
 
 def find_most_even_assignment(eligibility: Eligibility) -> BestLoads:
-    """Return the most even assignment of all partitions to the members that may own them.
+    """Assign all partitions to the members that may own them, as evenly as possible.
 
-    "Most even" means least-majorised: the largest load is as small as possible, then the second
-    largest, and so on. ``eligibility`` has the topics that each member may own.
+    The largest number of partitions of a member is as small as possible, then the second largest,
+    and so on (least-majorised). ``eligibility`` has the topics that each member may own.
 
     Raises:
         ProblemTooLargeError: the network has more than `LARGEST_NETWORK` arcs, or
@@ -112,7 +112,10 @@ def find_most_even_assignment(eligibility: Eligibility) -> BestLoads:
 
 
 def find_even_loads(classes: SubscriptionClasses) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the most even numbers of partitions that the members of a consumer group can get.
+    """Compute the most even numbers of partitions that the members of a consumer group can get.
+
+    The computation treats members with equal subscriptions as interchangeable, and topics with
+    equal subscribers too.
 
     Args:
         classes: classes of topics with equal subscribers, and of members with equal subscriptions.
@@ -162,10 +165,16 @@ def _share_evenly(classes: SubscriptionClasses, total: IntArray) -> IntArray:
 def _solve_or_split(
     classes: SubscriptionClasses, subproblem: _Subproblem, result: _Result, budget: WorkBudget
 ) -> list[_Subproblem]:
-    """Divide topics evenly among their subscribers, or split the problem in two by a minimum cut.
+    """Solve one part of the problem, or split it in two smaller parts by a minimum cut.
 
-    It is split if the loads of its members must differ by more than one partition. The result has
-    the smaller problems; a solved problem has none, and its partition counts go to ``result``.
+    A part is solved if its partitions can be divided so evenly that loads differ by at most one.
+    Solved partition counts are written to ``result``. Return the parts that remain to be solved.
+
+    Args:
+        classes: topics with equal subscribers, and members with equal subscriptions.
+        subproblem: the topics and members of this part.
+        result: arrays of the whole problem; changed in place.
+        budget: limit of the work of all flow searches.
     """
     supply, size = classes.supply[subproblem.topics], classes.size[subproblem.members]
     k = int(supply.sum() // size.sum())
@@ -200,8 +209,8 @@ def _build_network(
 ) -> tuple[FlowNetwork, IntArray]:
     """Build a flow network in which each member can get at most ``max_partitions`` partitions.
 
-    A flow from topics to members is an assignment. The result has the network, which already
-    contains a first flow, and the indices of the arcs into its sink.
+    Flow from topics to members is an assignment. The network already contains a first flow, which
+    makes the search faster. The second result has the indices of the arcs into the sink.
     """
     topics, members, arcs = len(subproblem.topics), len(subproblem.members), len(subproblem.arcs)
     topic_at = np.full(len(classes.supply), -1, np.int64)
@@ -243,10 +252,10 @@ def _build_network(
 
 
 def _source_side_of_minimum_cut(network: FlowNetwork, topics: int) -> NDArray[np.bool_]:
-    """Return a mask of the nodes on the source side of a minimum cut (bool[nodes]).
+    """Return the nodes on the source side of a minimum cut, as a mask (bool[nodes]).
 
-    They are the topics with unassigned partitions, and all nodes reachable from them. The network
-    must have a maximum flow.
+    They are the topics that still have unassigned partitions, and all nodes that can be reached
+    from them. The network must have a maximum flow.
     """
     from_source = network.out[network.start[network.source] : network.start[network.source + 1]]
     unplaced = network.head[from_source[network.left[from_source] > 0]]
@@ -283,7 +292,7 @@ def _split(
 def assign_partitions(
     classes: SubscriptionClasses, partition_counts: IntArray, load: IntArray
 ) -> NDArray[np.int32]:
-    """Choose an owner for each partition so that every member gets its given number of partitions.
+    """Choose an owner for each partition so that every member gets a given number of partitions.
 
     Args:
         classes: classes of topics with equal subscribers, and of members with equal subscriptions.
@@ -307,7 +316,7 @@ def assign_members(
     pair_counts: IntArray,
     member_counts: IntArray,
 ) -> None:
-    """Choose owners for unowned partitions so that every member gets its given number of them.
+    """Choose owners for the partitions that have none, so that members get given numbers of them.
 
     Args:
         owner: int64[partitions], the owner of each partition, -1 for none; filled in place.

@@ -55,7 +55,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FewestMoves:
-    """Assignment with the fewest moved partitions, and the proof that fewer are impossible.
+    """The assignment with the fewest moved partitions, and the proof that fewer are impossible.
 
     Attributes:
         moves: number of partitions that do not stay with a claimant (a previous owner that may keep
@@ -77,11 +77,11 @@ class FewestMoves:
 def find_fewest_moves(
     eligibility: Eligibility, ownership: Ownership, loads: NDArray[np.integer]
 ) -> FewestMoves:
-    """Return the assignment with the fewest moves among all that are at least as even as given
+    """Find the assignment with the fewest moved partitions among those with sufficiently even
     loads.
 
-    The load of a member is its number of partitions. "At least as even" means that ``loads``
-    majorise the assignment's loads: its k largest loads sum to no more, for every k.
+    The load of a member is its number of partitions. The result's k largest loads together are, for
+    each k, at most the k largest of the given ``loads`` (majorisation).
 
     Args:
         eligibility: the topics that each member may own.
@@ -125,10 +125,12 @@ def find_fewest_moves(
 
 
 def _augment_at_minimum_cost(network: FlowNetwork) -> None:
-    """Send as much flow as possible from source to sink at minimum cost; change the network in
-    place.
+    """Send as much flow as possible from source to sink at minimum cost.
 
-    The algorithm is successive shortest paths (primal-dual).
+    The algorithm is successive shortest paths (primal-dual). ``network`` is changed in place.
+
+    Raises:
+        InvalidProblemError: not all flow fits, so that no assignment has the required loads.
     """
     from_source = network.out[network.start[network.source] : network.start[network.source + 1]]
     network.maximise_flow()
@@ -141,7 +143,7 @@ def _augment_at_minimum_cost(network: FlowNetwork) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MovesNetwork:
-    """Flow network whose minimum-cost flow is an assignment with the fewest moves.
+    """Flow network in which a minimum-cost flow is an assignment with the fewest moved partitions.
 
     Attributes:
         network: nodes, arcs, capacities and costs.
@@ -155,7 +157,7 @@ class MovesNetwork:
     member_nodes: slice
 
     def flow_of_arcs(self, arc_type: str) -> IntArray:
-        """Return how many partitions flow over each arc of one type.
+        """Return the flow over each arc of one type, which is a number of partitions (int64).
 
         Args:
             arc_type: arc type, for example "claim" (a partition stays with its owner) or "free" (it
@@ -164,7 +166,7 @@ class MovesNetwork:
         return self.network.flow_by_arc()[self.arcs[arc_type]]
 
     def arc_indices(self, arc_type: str) -> IntArray:
-        """Return the indices of all network arcs of one type.
+        """Return the indices of all network arcs of one type (int64).
 
         Args:
             arc_type: arc type, for example "claim" (a partition stays with its owner) or "free" (it
@@ -177,7 +179,7 @@ class MovesNetwork:
 def estimate_arc_count(
     classes: SubscriptionClasses, claims: ClaimClasses, steps: LoadLimitSteps
 ) -> int:
-    """Estimate the number of arcs in the flow network that minimises moved partitions.
+    """Estimate the size of the flow network that minimises moved partitions, as a number of arcs.
 
     Callers reject problems whose network would be too large.
 
@@ -194,7 +196,9 @@ def estimate_arc_count(
 def build_network(
     classes: SubscriptionClasses, claims: ClaimClasses, steps: LoadLimitSteps
 ) -> MovesNetwork:
-    """Build the flow network whose cheapest flow is an assignment with the fewest moved partitions.
+    """Build the flow network in which the cheapest flow is an assignment with the fewest moves.
+
+    A move is a partition that changes its owner.
 
     Args:
         classes: topics with equal subscribers, and members with equal subscriptions.
@@ -231,9 +235,9 @@ def build_network(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Nodes:
-    """Node numbers of the flow network that minimises moved partitions, by type of node.
+    """Node numbers of the flow network that minimises moved partitions.
 
-    Each type, such as topics or members, has consecutive numbers.
+    Nodes of one kind, such as topics or members, have consecutive numbers.
     """
 
     topic: IntArray
@@ -292,10 +296,15 @@ def _arcs(
 def _add_flow_of_kept_partitions(
     moves_network: MovesNetwork, claims: ClaimClasses, steps: LoadLimitSteps, everyone: IntArray
 ) -> None:
-    """Add flow to the network in which members keep the partitions that only they owned.
+    """Start the flow with partitions that stay with their only previous owner.
 
-    The flow respects the upper limits of the members' sorted loads (``steps``). It makes the
-    search that follows faster.
+    The search that follows would find this flow too, but more slowly.
+
+    Args:
+        moves_network: the network; changed in place.
+        claims: numbers of partitions that previous owners may keep.
+        steps: upper limits of the members' sorted loads, which the flow respects.
+        everyone: indices of the members that may own partitions.
     """
     # The search would find the same flow, with one path for each such member and class.
     members = moves_network.member_nodes.stop - moves_network.member_nodes.start
@@ -316,7 +325,7 @@ def _add_flow_of_kept_partitions(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanFlows:
-    """Numbers of partitions that stay with previous owners or move, in a plan with the fewest
+    """Numbers of partitions that stay with a previous owner or move, in a plan with the fewest
     moves.
 
     A claimant is a previous owner that may keep a partition; a contested class has several.
@@ -338,7 +347,9 @@ class PlanFlows:
 def assign_owners(
     classes: SubscriptionClasses, claims: ClaimClasses, flows: PlanFlows
 ) -> NDArray[np.int32]:
-    """Choose an owner for each partition so that given numbers of partitions stay or move.
+    """Choose an owner for each partition, given how many partitions stay and how many move.
+
+    Return int32[partitions].
 
     Args:
         classes: topics with equal subscribers, and members with equal subscriptions.
@@ -360,10 +371,16 @@ def assign_owners(
 def _keep_first_partitions(
     owner: IntArray, class_of: IntArray, start: IntArray, member: IntArray, stay_count: IntArray
 ) -> None:
-    """Assign the first partitions of each class to previous owners, in given numbers.
+    """Let previous owners keep given numbers of partitions: the first ones of each class.
 
-    ``member`` lists previous owners of each class and ``stay_count`` how many of its partitions
-    each keeps; ``start`` is each class's offset in both. ``owner`` is changed in place.
+    The partitions of a class are interchangeable.
+
+    Args:
+        owner: member of each partition; changed in place.
+        class_of: class of each partition, -1 for none.
+        start: offset of each class in ``member`` and ``stay_count`` (compressed sparse rows).
+        member: previous owners of each class.
+        stay_count: how many partitions of the class each of them keeps.
     """
     mine = np.flatnonzero(class_of >= 0)
     mine = mine[np.argsort(class_of[mine], kind="stable")]

@@ -38,7 +38,8 @@ _MOST_WORK = 30_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LimitedLoads:
-    """Most even loads of consumer group members that a limited number of moves can reach.
+    """The most even member loads that can be reached if only a limited number of partitions may
+    move.
 
     A load is a number of partitions. "Most even" means that the largest load is as small as
     possible, then the second largest, and so on.
@@ -54,10 +55,9 @@ class LimitedLoads:
 
 
 def find_limited_loads(problem: TransportProblem, least_kept: int) -> LimitedLoads:
-    """Return the most even loads of all plans in which at least ``least_kept`` partitions stay.
+    """Find the most even member loads if at least ``least_kept`` partitions must keep their owner.
 
-    The load of a member is its number of partitions. A partition stays if a previous owner keeps
-    it.
+    The load of a member is its number of partitions.
 
     Args:
         problem: partitions, members and costs: -1 for a partition that stays, else 0; ``loads`` are
@@ -97,9 +97,12 @@ def find_limited_loads(problem: TransportProblem, least_kept: int) -> LimitedLoa
 
 
 def _augment_at_minimum_cost(network: FlowNetwork, supply: IntArray) -> None:
-    """Send all flow that fits from source to sink at minimum cost (successive shortest paths).
+    """Send all flow from source to sink at minimum cost, by successive shortest paths.
 
-    ``supply`` are the indices of the arcs that leave the source.
+    ``supply`` are the indices of the arcs that leave the source. ``network`` is changed in place.
+
+    Raises:
+        InvalidProblemError: not all flow fits.
     """
     network.maximise_flow()
     while network.left[2 * supply].any():
@@ -109,9 +112,14 @@ def _augment_at_minimum_cost(network: FlowNetwork, supply: IntArray) -> None:
 
 
 def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int) -> int:
-    """Return the least possible largest load if some partitions must stay with previous owners.
+    """Find the smallest possible largest load if some partitions must stay with previous owners.
 
-    Loads are numbers of partitions. At least ``least_kept`` partitions must stay.
+    A load is a number of partitions. The result is found by bisection.
+
+    Args:
+        problem: partitions, members, and the cost of each pair.
+        least_kept: how many partitions must stay.
+        members: number of members that may own partitions.
     """
     most = np.bincount(problem.keep_member, problem.keep_most, max(len(problem.group), 1))
     low, high = int(problem.loads.max(initial=0)), int(problem.supply.sum())
@@ -128,9 +136,9 @@ def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int
 
 
 def _max_kept_partitions(problem: TransportProblem, max_load: int, members: int) -> int:
-    """Return how many partitions can stay with previous owners if loads are limited.
+    """Return how many partitions can keep their owner if no member owns more than ``max_load``.
 
-    No member may own more than ``max_load`` partitions.
+    ``members`` is the number of members that may own partitions.
     """
     bounded = TransportProblem(
         problem.supply, problem.group, problem.groups, problem.keep_class, problem.keep_member,
@@ -142,7 +150,7 @@ def _max_kept_partitions(problem: TransportProblem, max_load: int, members: int)
 
 @dataclass(slots=True, eq=False)
 class _LargestLoadReduction:
-    """State of the algorithm that moves partitions away from the most loaded members.
+    """State of an algorithm that moves partitions away from the most loaded members.
 
     The number of moves is limited. Load level k stands for the members with at least k partitions;
     the algorithm minimises their number, for the highest level first.
@@ -167,7 +175,11 @@ class _LargestLoadReduction:
     _stuck: NDArray[np.bool_] | None = None
 
     def lower_largest_loads(self) -> None:
-        """Lower the largest loads, then the next largest, until no move lowers them further."""
+        """Make the largest load as small as possible, then the next largest, and so on.
+
+        The number of moved partitions is limited; the algorithm ends when no allowed move lowers a
+        load.
+        """
         higher, at, size = 0, len(self.step), 1
         # Several levels are lowered together: such a block doubles after each success and is halved
         # after each failure, until a single level is lowered as far as possible.
@@ -186,19 +198,24 @@ class _LargestLoadReduction:
                 size = len(block) // 2
 
     def _members_reaching(self, index: int) -> int:
-        """Return how many members the network allows to own at least a certain number of
-        partitions.
+        """Return how many members may own at least a certain number of partitions.
 
-        ``index`` is the position of that number among the load limits of the network.
+        That number is ``index`` + 1. The answer is the current capacity of the network's arc for
+        it.
         """
         arc = 2 * int(self.step[index])
         return int(self.network.left[arc] + self.network.left[arc + 1])
 
     def _lower_block(self, block: IntArray, down_to: int) -> bool:
-        """Reduce the number of members that have high loads; return whether it fell to
-        ``down_to``.
+        """Reduce the number of members that reach the highest loads, by moving partitions to
+        others.
 
-        ``block`` are the indices of the loads at which members are counted.
+        Args:
+            block: indices of the loads (numbers of partitions) to lower together.
+            down_to: number of members that may still reach them.
+
+        Returns:
+            whether the number fell to ``down_to`` for all of them.
         """
         network, layout = self.network, self.layout
         step, drain = self.step[block], self.drain[block]
@@ -222,8 +239,8 @@ class _LargestLoadReduction:
     def _move_to_less_loaded(self, drain: IntArray) -> None:
         """Move partitions from highly loaded to less loaded members until no allowed move is left.
 
-        A move is flow along a shortest path. ``drain`` has the indices of the arcs that belong to
-        the loads to lower.
+        A move is flow along a shortest path. ``drain`` are the indices of the arcs through which
+        the flow of the loads to lower is rerouted.
         """
         network, self._stuck = self.network, None
         while network.left[2 * drain].any():
@@ -249,9 +266,10 @@ class _LargestLoadReduction:
                 return
 
     def _dual_prices(self) -> IntArray:
-        """Return the members' dual prices (int64[members]).
+        """Return the dual prices of the members, which prove that no fewer members can have high
+        loads.
 
-        They prove that no fewer members can have high loads.
+        The result is int64[members].
         """
         layout, network = self.layout, self.network
         price = network.price

@@ -41,9 +41,10 @@ __all__ = [
 
 
 def assign_to_previous_owners(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
-    """Assign partitions to their previous owners, as the initial assignment of a local search.
+    """Assign partitions to their previous owners, as the start of a local search.
 
     Partitions that must have one owner go together to the member that may keep most of them.
+    Partitions without a previous owner stay unassigned unless ``hints`` has a member for them.
 
     Args:
         plan: the assignment; changed in place.
@@ -79,9 +80,10 @@ def assign_to_previous_owners(plan: WeightedPlan, hints: Mapping[int, int]) -> N
 
 
 def assign_unowned(plan: WeightedPlan) -> None:
-    """Assign each partition without an owner to the least loaded member, heaviest first (LPT rule).
+    """Assign each partition that has no owner to the least loaded member, heaviest partition first.
 
-    Partitions that must have one owner are assigned as one item. ``plan`` is changed in place.
+    This is Graham's rule "longest processing time first" (LPT). Partitions that must have one owner
+    are assigned together. ``plan`` is changed in place.
     """
     items = plan.items
     waiting = np.flatnonzero(plan.owner < 0)
@@ -114,9 +116,9 @@ def assign_unowned(plan: WeightedPlan) -> None:
 
 
 def _fill_interchangeable(plan: WeightedPlan, items: IntArray, members: IntArray) -> None:
-    """Assign each item to the least loaded of members that differ only in their loads.
+    """Assign each item to the member with the least load, where members differ in nothing else.
 
-    An item is a partition, or several that must have one owner.
+    An item is a partition, or several that must have one owner. ``plan`` is changed in place.
     """
     heap = [
         (load, m) for load, m in zip(plan.load[members].tolist(), members.tolist(), strict=True)
@@ -130,9 +132,9 @@ def _fill_interchangeable(plan: WeightedPlan, items: IntArray, members: IntArray
 
 
 def remove_excess_partitions(plan: WeightedPlan, fair_loads: FloatArray) -> None:
-    """Remove the heaviest partitions of each member that has more than its fair share.
+    """Take the heaviest partitions away from each member that has more than its fair share.
 
-    No member falls below its fair share.
+    No member falls below its fair share. The partitions have no owner afterwards.
 
     Args:
         plan: the assignment, in which members own only partitions that they owned before; changed
@@ -155,7 +157,8 @@ def remove_excess_partitions(plan: WeightedPlan, fair_loads: FloatArray) -> None
 def return_to_previous_owners(plan: WeightedPlan) -> None:
     """Swap partitions back to their previous owners where that does not raise the largest load.
 
-    Partitions that must have one owner are swapped together. ``plan`` is changed in place.
+    It follows an assignment that ignored previous owners. Partitions that must have one owner are
+    swapped together. ``plan`` is changed in place.
     """
     weight, kind, speed = plan.items.weight, plan.items.kind, plan.members.speed
     ceiling = float(plan.relative_loads.max(initial=0.0)) * (1 + 1e-12)
@@ -194,7 +197,7 @@ _NEAR = 1.005
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchResult:
-    """Assignment that a local search found, and whether it is a local optimum.
+    """The assignment that a local search found, and whether it is a local optimum.
 
     Attributes:
         plan: the owner and load of each partition and member.
@@ -215,10 +218,10 @@ def improve_plan(
     tolerance: float = 0.0,
     fractional_loads: FloatArray | None = None,
 ) -> SearchResult:
-    """Return an assignment by weight that no single transfer or swap improves (local search).
+    """Assign weighted partitions to members by local search, as evenly as possible.
 
-    An item is a partition, or several that must have one owner. If the work limit ends the search
-    earlier, the best assignment so far is returned.
+    The result is an assignment that no single transfer or swap improves, or the best one so far if
+    the work limit ends the search. An item is a partition, or several that must have one owner.
 
     Args:
         items: weights and previous owners of the items.
@@ -271,7 +274,7 @@ def _recount(plan: WeightedPlan) -> None:
 
 
 def improve_by_local_search(plan: WeightedPlan) -> bool:
-    """Improve a weighted assignment by transfers and swaps of partitions until none helps.
+    """Improve an assignment by single transfers and swaps of partitions until none helps.
 
     ``plan`` is changed in place.
 

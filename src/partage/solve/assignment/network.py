@@ -50,7 +50,9 @@ MOST_WORK = 150_000_000
 
 
 class WorkBudget:
-    """Limit of the work of flow searches, so that too large problems end with an error.
+    """Limit of the work of flow searches, so that a too large problem ends with an error.
+
+    Work is counted in visited arcs, not in time, so that results do not depend on the machine.
 
     >>> budget = WorkBudget(10)
     >>> budget.subtract_work(8), budget.left
@@ -63,7 +65,7 @@ class WorkBudget:
         self.whole = self.left = whole
 
     def subtract_work(self, work: int) -> None:
-        """Subtract work from the budget of a flow search, and raise an error when it is exhausted.
+        """Count work that a flow search has done, and raise an error if the limit is exceeded.
 
         Args:
             work: number of visited arcs.
@@ -79,7 +81,7 @@ class WorkBudget:
 
 
 def csr_positions(start: IntArray, rows: IntArray) -> IntArray:
-    """Return the indices of the entries of some rows of a compressed sparse row (CSR) array.
+    """Return the positions of the entries of some rows in compressed sparse row (CSR) arrays.
 
     Args:
         start: offset of each row.
@@ -96,7 +98,7 @@ def csr_positions(start: IntArray, rows: IntArray) -> IntArray:
 
 
 class FlowNetwork:
-    """A flow network on arrays, with maximum-flow and minimum-cost-flow searches.
+    """A flow network on NumPy arrays, with searches for maximum flow and for minimum-cost flow.
 
     Arc ``2i`` is the i-th given arc, and ``2i + 1`` is its reverse:
 
@@ -142,12 +144,16 @@ class FlowNetwork:
         self.start = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
     def flow_by_arc(self) -> IntArray:
-        """Return the current flow over each arc of the network (int64[arcs])."""
+        """Return the current flow over each arc of the network (int64[arcs]), in the order of the
+        arcs.
+        """
         flow: IntArray = self.left[1::2].copy()
         return flow
 
     def add_flow(self, arcs: IntArray, amount: IntArray) -> None:
-        """Add flow to some arcs of the network, without checking capacities or flow conservation.
+        """Add flow to some arcs, without checking capacities or flow conservation.
+
+        It starts a search with a flow that is known already.
 
         Args:
             arcs: indices of the arcs.
@@ -157,7 +163,7 @@ class FlowNetwork:
         self.left[2 * arcs + 1] += amount
 
     def increase_capacities(self, arcs: IntArray, amount: IntArray) -> None:
-        """Increase the capacities of some arcs of the flow network, in place.
+        """Increase the capacities of some arcs in place; the current flow stays valid.
 
         Args:
             arcs: indices of the arcs.
@@ -166,10 +172,10 @@ class FlowNetwork:
         self.left[2 * arcs] += amount
 
     def reachable_nodes(self, nodes: IntArray) -> NDArray[np.bool_]:
-        """Return which nodes can be reached from given nodes over arcs with free capacity
-        (bool[nodes]).
+        """Return which nodes can be reached over arcs with free capacity, as a mask (bool[nodes]).
 
-        ``nodes`` are the start nodes. Paths through the source or the sink are ignored.
+        ``nodes`` are the start nodes, which count as reached. Paths through the source or the sink
+        are ignored.
         """
         seen = np.zeros(self.nodes, bool)
         seen[[self.source, self.sink]] = True
@@ -183,8 +189,9 @@ class FlowNetwork:
         return seen
 
     def maximise_flow(self) -> None:
-        """Send as much flow as possible from source to sink along arcs with reduced cost zero
-        (Dinic).
+        """Send as much flow as possible from source to sink over arcs with reduced cost zero.
+
+        The algorithm is Dinic's. Without costs and prices, this is a maximum flow.
         """
         if self.cost.any() or self.price.any():
             free = (self.cost + self.price[self.head] - self.price[self.tail]) == 0
@@ -197,11 +204,11 @@ class FlowNetwork:
             self._block(level, free)
 
     def raise_prices(self) -> bool:
-        """Raise each node's dual price by its distance to the sink, so that shortest paths cost
+        """Raise the dual prices of the nodes so that a shortest path to the sink has reduced cost
         zero.
 
-        No price rises by more than the source's distance. Return False if no path leads to the
-        sink.
+        Each price rises by the node's distance to the sink, at most by the source's. Return False
+        if no path leads from the source to the sink.
         """
         reduced = self.cost + self.price[self.head] - self.price[self.tail]
         distance = np.full(self.nodes, _FAR, np.int64)
@@ -223,11 +230,10 @@ class FlowNetwork:
         return True
 
     def _distances_to_sink(self, free: NDArray[np.bool_]) -> IntArray:
-        """Return each node's distance to the sink in the flow network, counted in arcs
-        (int64[nodes]).
+        """Return the distance of each node to the sink, counted in arcs (int64[nodes]).
 
-        Paths only use the arcs ``free``, those of reduced cost zero. Nodes farther away than the
-        source have -1.
+        Paths only use arcs with free capacity whose reduced cost is zero (``free``). Nodes that are
+        farther away than the source have -1.
         """
         level = np.full(self.nodes, -1, np.int64)
         level[self.sink] = 0
@@ -267,10 +273,14 @@ class FlowNetwork:
 def _augment_paths(
     start: list[int], head: list[int], residual: list[int], source: int, sink: int
 ) -> list[int]:
-    """Return the residual capacities after a blocking flow in a layered network (Dinic).
+    """Find a blocking flow in a layered network (Dinic), and return the free capacity that is left.
 
-    ``start`` and ``head`` are the arcs of each node in compressed sparse rows, ``residual`` is the
-    free capacity of each arc.
+    Args:
+        start: offset of each node's arcs in ``head`` (compressed sparse rows).
+        head: the node to which each arc leads.
+        residual: free capacity of each arc; changed in place and returned.
+        source: node at which the flow begins.
+        sink: node at which it ends.
     """
     at = start[:-1]
     path: list[int] = []
@@ -310,7 +320,7 @@ _GOLDEN = 633
 
 
 def sum_by_position(position: IntArray, amount: IntArray, size: int) -> IntArray:
-    """Sum the amounts with equal index, for example partitions by member (int64[size]).
+    """Add up the amounts with equal index, for example the partitions of each member (int64[size]).
 
     Args:
         position: the index of each amount in the result.
@@ -323,9 +333,10 @@ def sum_by_position(position: IntArray, amount: IntArray, size: int) -> IntArray
 def proportional_flow(
     row: IntArray, column: IntArray, supply: IntArray, capacity: IntArray
 ) -> IntArray:
-    """Divide the supply of each source among its targets in proportion to the room of the targets.
+    """Divide the supply of each source among its targets in proportion to the targets' capacity.
 
-    Sources are rows and targets are columns of a matrix with A entries (arcs).
+    The result is a good first flow for an exact search. Sources are rows and targets are columns of
+    a matrix with A entries (arcs).
 
     Args:
         row: int64[A], the row of each arc, ascending.

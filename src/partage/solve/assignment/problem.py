@@ -26,7 +26,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Eligibility:
-    """Topics that each member may own, and the number of partitions of each topic.
+    """The topics that each member may own, and the number of partitions of each topic.
+
+    Members with equal subscriptions can share an entry.
 
     Attributes:
         partitions: int[topics], number of partitions of each topic.
@@ -47,13 +49,13 @@ class Eligibility:
 
     @property
     def members(self) -> int:
-        """Number of members in the consumer group."""
+        """Number of members of the consumer group."""
         return len(self.start) - 1 if self.subscription is None else len(self.subscription)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ownership:
-    """Previous owners of each partition; a partition that stays with one of them does not move.
+    """The previous owners of each partition, which may keep it without a move.
 
     Attributes:
         topic_of: int[partitions], topic of each partition.
@@ -77,9 +79,10 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SubscriptionClasses:
-    """Classes of topics with equal subscribers, and of members with equal subscriptions.
+    """Topics grouped by equal subscribers, and members grouped by equal subscriptions.
 
-    Solvers treat the members and the topics of a class as interchangeable.
+    A group is called a class. Solvers treat the members and the topics of a class as
+    interchangeable.
 
     Attributes:
         partitions: int64[topics], partitions of each topic.
@@ -99,7 +102,8 @@ class SubscriptionClasses:
     arc_member: IntArray
 
     def with_members(self, subscription: NDArray[np.integer]) -> SubscriptionClasses:
-        """Return a copy that has the class of each member instead of each distinct subscription.
+        """Return a copy for single members, from classes that were built for distinct
+        subscriptions.
 
         Args:
             subscription: index of each member's subscription among the distinct ones.
@@ -112,8 +116,8 @@ class SubscriptionClasses:
 def find_classes(eligibility: Eligibility) -> SubscriptionClasses:
     """Group topics with equal subscribers, and members with equal subscriptions, into classes.
 
-    Solvers treat the elements of a class as interchangeable. ``eligibility`` has each member's
-    subscribed topics.
+    Solvers treat the elements of a class as interchangeable, which makes large groups small
+    problems. ``eligibility`` has each member's subscribed topics.
     """
     partitions = np.asarray(eligibility.partitions, np.int64)
     member, rows = _equal_rows(
@@ -149,9 +153,15 @@ def find_classes(eligibility: Eligibility) -> SubscriptionClasses:
 def _equal_rows(
     start: IntArray, column: IntArray, is_relevant: NDArray[np.bool_]
 ) -> tuple[IntArray, list[IntArray]]:
-    """Group the rows of a sparse matrix (CSR) that have the same set of relevant columns.
+    """Group the rows of a sparse matrix that have the same set of relevant columns.
 
-    The result has the class of each row (-1 for an empty one), and the columns of each class.
+    The first result is the class of each row (-1 for an empty row), the second the columns of each
+    class.
+
+    Args:
+        start: offset of each row in ``column`` (compressed sparse rows).
+        column: columns of all rows.
+        is_relevant: bool[columns], whether a column counts.
     """
     kept = is_relevant[column] if len(column) else np.zeros(0, bool)
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))[kept]
@@ -179,7 +189,7 @@ class ClaimClasses:
     them.
 
     Topics with equal subscribers form a class. A previous owner that may keep a partition is a
-    claimant.
+    claimant. Partitions of one group are interchangeable.
 
     Attributes:
         topic: int64[partitions], topic class of each partition, -1 if no member may own it.
@@ -208,7 +218,9 @@ class ClaimClasses:
 
 
 def classify_claims(classes: SubscriptionClasses, ownership: Ownership) -> ClaimClasses:
-    """Group partitions by their topic's subscribers and by the previous owners that may keep them.
+    """Group the partitions that previous owners may keep, so that each group is interchangeable.
+
+    Partitions of a group have the same previous owners, and topics with equal subscribers.
 
     Args:
         classes: topics with equal subscribers, and members with equal subscriptions.
@@ -245,10 +257,10 @@ def classify_claims(classes: SubscriptionClasses, ownership: Ownership) -> Claim
 def _eligible_claims(
     classes: SubscriptionClasses, ownership: Ownership, topic: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Return the pairs of a partition and a previous owner that still subscribes to its topic.
+    """Return all pairs of a partition and a previous owner that still subscribes to its topic.
 
-    The result is two sorted arrays, partitions and members. ``topic`` is the topic class of each
-    partition, -1 for none.
+    The result is two sorted arrays of equal length: partitions and members. ``topic`` is the class
+    of each partition's topic (topics with equal subscribers), -1 for none.
     """
     partition = np.repeat(np.arange(len(topic)), np.diff(ownership.start)).astype(np.int64)
     member = np.asarray(ownership.claimant, np.int64)
@@ -266,10 +278,15 @@ def _eligible_claims(
 def _group_contested(
     partition: IntArray, member: IntArray, topic: IntArray
 ) -> tuple[list[tuple[int, tuple[int, ...]]], IntArray]:
-    """Group the partitions that several previous owners may keep, by topic and these members.
+    """Group the partitions that several previous owners may keep, by topic class and these owners.
 
-    ``partition`` and ``member`` are pairs of a partition and a member that may keep it. The result
-    has each group's topic class and members, and the group of each partition (-1 for none).
+    The first result lists the groups as pairs of a topic class and its owners, the second has the
+    group of each partition (-1 for none).
+
+    Args:
+        partition: partition of each claim, ascending.
+        member: previous owner that may keep it.
+        topic: topic class of each partition (topics with equal subscribers).
     """
     class_of = np.full(len(topic), -1, np.int64)
     seen: dict[tuple[int, tuple[int, ...]], int] = {}

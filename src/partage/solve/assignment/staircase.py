@@ -26,7 +26,8 @@ __all__ = ["LoadLimitSteps", "fit_in_order"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadLimitSteps:
-    """Upper limits of the sorted loads of a consumer group's members, as ranges of equal limits.
+    """Upper limits of the sorted member loads of a consumer group, stored as ranges of equal
+    limits.
 
     For loads of 3, 3 and 1 partitions, three members may have a first partition, and two members a
     second and third: these are two ranges.
@@ -45,9 +46,7 @@ class LoadLimitSteps:
 
     @classmethod
     def from_loads(cls, loads: IntArray) -> LoadLimitSteps:
-        """Return the upper limits of sorted member loads for given loads (partition counts, any
-        order).
-        """
+        """Convert member loads (numbers of partitions, in any order) to limits of sorted loads."""
         values, counts = np.unique(loads[loads > 0], return_counts=True)
         reaching = np.cumsum(counts[::-1])[::-1].astype(np.int64)
         return cls(reaching, np.diff(np.concatenate([np.zeros(1, np.int64), values])))
@@ -56,9 +55,10 @@ class LoadLimitSteps:
         return len(self.width)
 
     def divide_among_steps(self, load: IntArray) -> IntArray:
-        """Divide each member's load among the steps of the limits, lowest step first.
+        """Divide the load of each member among the ranges of equal limits, lowest range first.
 
-        The result is int64[n, steps]. What exceeds the limits is cut, from the last members first.
+        The result is int64[n, ranges]. Load that exceeds the limits is cut, from the last members
+        first.
 
         Args:
             load: int64[n], the number of partitions of each member.
@@ -79,7 +79,7 @@ class LoadLimitSteps:
 
 
 def fit_in_order(position: IntArray, amount: IntArray, room: IntArray) -> IntArray:
-    """Reduce amounts so that the sum for each index does not exceed the capacity of that index.
+    """Reduce amounts so that those with equal index together fit the capacity of that index.
 
     Earlier amounts take precedence. The result has one reduced amount for each given amount.
 

@@ -61,9 +61,10 @@ _MULTIPLIER, _INCREMENT, _MASK = 1_103_515_245, 12_345, 0x7FFF_FFFF
 
 
 def lower_largest_load(plan: WeightedPlan, bound: float) -> WeightedPlan:
-    """Return an assignment with a lower largest relative load and few moves, by tabu search.
+    """Lower the largest member load of an assignment by tabu search, with a limited number of
+    moves.
 
-    The relative load is a member's load divided by its share. ``plan`` itself is returned if the
+    The load is relative: it is divided by the member's share. ``plan`` itself is returned if the
     search finds nothing better, if loads exceed capacities, or for more than 4 million pairs of
     item and member.
 
@@ -96,10 +97,11 @@ def lower_largest_load(plan: WeightedPlan, bound: float) -> WeightedPlan:
 
 
 def _even_out_loads(plan: WeightedPlan, owner: IntArray) -> WeightedPlan:
-    """Improve an assignment by local search until its member loads are as even as possible.
+    """Return an assignment that starts with given owners and is then made more even by local
+    search.
 
-    ``owner`` (int64[n]) is the first member of each item (a partition, or several with one owner).
-    The owners of ``plan`` are replaced.
+    ``plan`` has the weights and members. ``owner`` (int64[n]) is the first member of each item,
+    which is a partition, or several with one owner.
     """
     out = WeightedPlan(plan.items, plan.members, plan.most_moves, plan.tolerance)
     for i, m in enumerate(owner.tolist()):
@@ -111,7 +113,7 @@ def _even_out_loads(plan: WeightedPlan, owner: IntArray) -> WeightedPlan:
 
 @dataclass(slots=True, eq=False)
 class _TabuSearch:
-    """Tabu search for an assignment of partitions with a lower largest member load.
+    """State of a tabu search for an assignment of partitions with a lower largest member load.
 
     An item is a partition, or several that must have one owner.
 
@@ -147,9 +149,9 @@ class _TabuSearch:
         self.move_cost = np.where(plan.open[plan.items.kind], self.moves_to.astype(float), np.inf)
 
     def owners_with_fewest_moves(self) -> IntArray:
-        """Return the owner of each partition in the assignment with the fewest moves (int64[n]).
+        """Return the owner of each item in the assignment with the fewest moves (int64[items]).
 
-        Partitions that must have one owner count as one.
+        An item is a partition, or several that must have one owner.
         """
         # The owner is the previous owner, or the owner in ``plan`` if a previous owner may not own
         # the item.
@@ -158,7 +160,7 @@ class _TabuSearch:
         return np.where(closer, home, self.plan.owner)
 
     def relative_loads(self, owner: IntArray) -> FloatArray:
-        """Return each member's load divided by its share in an assignment (float64[members]).
+        """Return the load of each member divided by its share, for given owners (float64[members]).
 
         ``owner`` is the member of each item (a partition, or several with one owner).
         """
@@ -169,12 +171,11 @@ class _TabuSearch:
     def lower_largest_load(
         self, target_load: float, start: IntArray, current_largest: float
     ) -> IntArray | None:
-        """Search for an assignment whose largest relative load is at most ``target_load``.
+        """Search for an assignment whose largest member load is at most ``target_load``.
 
-        A relative load is a load divided by the member's share. The search begins at the owners
-        ``start`` (int64[n]) and ends at the target or after 120 steps. The result is the best
-        owners within the limit of moves, None if their largest relative load is not below
-        ``current_largest``.
+        Loads are relative: divided by the member's share. Return the best owners that respect the
+        limit of moves, or None if they are not better than ``current_largest``. The search ends at
+        the target, or after 120 steps. It begins at the owners ``start`` (int64[n]).
         """
         self._start_at(start, target_load)
         members = self.plan.members
@@ -207,7 +208,11 @@ class _TabuSearch:
         return max(float(self.plan.items.weight.mean()), 1.0)
 
     def _adapt_penalty(self, *, is_beyond_limit: bool) -> None:
-        """Lower the penalty for uneven loads if there are too many moves, else raise it."""
+        """Lower the penalty for uneven loads if too many partitions have moved, otherwise raise it.
+
+        So the search alternates between too many moves and too uneven loads (strategic
+        oscillation).
+        """
         mean = self._mean_weight()
         factor = 1 / _ADAPTATION if is_beyond_limit else _ADAPTATION
         penalty = max(self.penalty * factor, _LEAST_PENALTY / mean)
@@ -216,7 +221,8 @@ class _TabuSearch:
     def _transfer_random_item(self, step: int) -> None:
         """Transfer a random partition away from an overloaded member, to diversify the tabu search.
 
-        ``step`` is the number of the current iteration, for the tabu list.
+        ``step`` is the number of the current iteration, from which the partition may not return for
+        some iterations.
         """
         item = np.flatnonzero((self.load > self.ceiling)[self.owner])
         allowed = np.isfinite(self.move_cost[item]) & (self.tabu_until[item] < step)
@@ -229,9 +235,10 @@ class _TabuSearch:
             self._transfer_partition(int(item[i]), to, step)
 
     def _make_best_exchange(self, step: int) -> bool:
-        """Make the transfer or swap of partitions that improves most and that the tabu list allows.
+        """Make the transfer or swap of partitions that improves the assignment most.
 
-        ``step`` is the number of the current iteration. Return False if no such change exists.
+        Exchanges on the tabu list are left out. ``step`` is the number of the current iteration.
+        Return False if no exchange is possible.
         """
         over = self.load - self.ceiling
         every_item = np.arange(len(self.owner))
@@ -253,9 +260,10 @@ class _TabuSearch:
         return True
 
     def _transfer_partition(self, item: int, new_owner: int, step: int) -> None:
-        """Transfer an item (a partition, or several with one owner) to another member.
+        """Transfer an item to another member, and forbid its return for some iterations.
 
-        Its return is forbidden for some iterations after number ``step`` (tabu list).
+        An item is a partition, or several with one owner. ``step`` is the number of the current
+        iteration.
         """
         weight, a = self.plan.items.weight[item], int(self.owner[item])
         self.load[a] -= weight
@@ -267,11 +275,15 @@ class _TabuSearch:
     def _best_transfer(
         self, rows: IntArray, overloaded: NDArray[np.bool_], move_cost: FloatArray
     ) -> tuple[float, int, int]:
-        """Return the transfer of a partition to another member that improves the assignment most.
+        """Find the transfer of a partition to another member that improves the assignment most.
 
-        The result has the change of the penalty (infinite if there is no transfer), the item and
-        the new member. ``rows`` are the items that may move; a tabu pair has an infinite
-        ``move_cost``.
+        Return the change of the penalty (infinite if no transfer is possible), the item and the new
+        member.
+
+        Args:
+            rows: the items that may move.
+            overloaded: bool[items], whether the owner of the item has too much load.
+            move_cost: cost of each pair of item and member; infinite where it is on the tabu list.
         """
         if not len(rows):
             return np.inf, -1, -1
@@ -289,10 +301,13 @@ class _TabuSearch:
         return float(change[row, to]), int(rows[row]), to
 
     def _best_swap(self, rows: IntArray, move_cost: FloatArray) -> tuple[float, int, int]:
-        """Return the swap of two partitions between members that improves the assignment most.
+        """Find the swap of two partitions between members that improves the assignment most.
 
-        The result has the change of the penalty, and the two items. ``rows`` are the items that
-        may move; a tabu pair has an infinite ``move_cost``.
+        Return the change of the penalty (infinite if no swap is possible) and the two items.
+
+        Args:
+            rows: the items that may move.
+            move_cost: cost of each pair of item and member; infinite where it is on the tabu list.
         """
         if not len(rows):
             return np.inf, -1, -1
@@ -311,10 +326,11 @@ class _TabuSearch:
         return float(change[row, column]), int(rows[row]), int(others[column])
 
     def _swap_candidates(self, item_count: int, overload: FloatArray) -> IntArray:
-        """Return the items that the tabu search tries to swap with the ``item_count`` items to be
-        moved.
+        """Return the items that the tabu search tries to swap with the items to be moved.
 
-        ``overload`` is the load of each member above its limit (float64[members]).
+        There are ``item_count`` items to be moved. If all pairs are too many, only items of the
+        least loaded members are tried. ``overload`` is the load of each member above its limit
+        (float64[members]).
         """
         most = max(1, _MOST_PAIRS // item_count)
         if most >= len(self.owner):
@@ -323,7 +339,7 @@ class _TabuSearch:
         return np.sort(np.argsort(overload[self.owner], kind="stable")[:most])
 
     def _penalty_of_moves(self, added_moves: FloatArray) -> FloatArray:
-        """Return how candidate changes would change the number of moves beyond the limit
+        """Return by how much candidate exchanges change the number of moves above the limit
         (float64).
 
         ``added_moves`` is the number of moves that each candidate adds, negative if it saves some.

@@ -27,7 +27,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
-    """Weighted partitions to assign, with their previous owners.
+    """The weighted partitions to assign, with their previous owners and rack costs.
 
     An item is a partition, or several that must have one owner.
 
@@ -54,7 +54,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Members:
-    """The members that receive partitions, with their shares, capacities and eligibility groups.
+    """The members that receive partitions, with their shares and capacities.
 
     Members of one group differ only in what they owned before.
 
@@ -76,7 +76,7 @@ class Members:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExchangeGains:
-    """Changes of loads, cost and moves for candidate transfers or swaps of partitions.
+    """How candidate transfers or swaps of partitions would change loads, rack cost and moves.
 
     Negative values are improvements. Candidates are compared by the first attribute, on ties by the
     next.
@@ -97,8 +97,9 @@ class ExchangeGains:
     allowed: NDArray[np.bool_]
 
     def best_exchange(self) -> int:
-        """Return the index of the best transfer or swap of partitions, -1 if none is an
-        improvement.
+        """Return the index of the best candidate, or -1 if none is an improvement.
+
+        Each candidate is a transfer or a swap of partitions.
         """
         at = np.flatnonzero(self.allowed & (self.over <= 0))
         if not len(at):
@@ -114,7 +115,7 @@ class ExchangeGains:
 
 @dataclass(slots=True, eq=False)
 class WeightedPlan:
-    """Assignment of weighted partitions to members, which the local search changes in place.
+    """An assignment of weighted partitions to members, which a local search changes in place.
 
     Attributes:
         items, members: the items to assign (an item is a partition, or several that must have one
@@ -166,7 +167,8 @@ class WeightedPlan:
             self._claimed_count[i, : len(homes)] = list(homes.values())
 
     def rack_cost(self, item: IntArray, member: IntArray) -> IntArray:
-        """Return the rack cost of assigning partitions to members, for pairs of both (int64).
+        """Return the cost of assigning partitions to members on other racks, one for each pair
+        (int64).
 
         Args:
             item: indices of items (a partition, or several with one owner).
@@ -176,7 +178,8 @@ class WeightedPlan:
         return found
 
     def count_moves(self, item: IntArray, member: IntArray | int) -> IntArray:
-        """Return how many partitions change owner if items go to given members (int64).
+        """Return how many partitions would change their owner if items went to given members
+        (int64).
 
         Args:
             item: indices of items (a partition, or several with one owner).
@@ -191,9 +194,9 @@ class WeightedPlan:
 
     @property
     def relative_loads(self) -> FloatArray:
-        """Load of each member divided by its share; local search makes these values even.
+        """Load of each member divided by its share (float64[members]).
 
-        The result is float64[members].
+        Local search makes these values as even as possible.
         """
         out: FloatArray = self.load / self.members.speed
         return out
@@ -210,7 +213,7 @@ class WeightedPlan:
         self.content[member].append(item)
 
     def remove_item(self, item: int) -> None:
-        """Remove a partition (or several that must have one owner) from its owner.
+        """Take a partition (or several that must have one owner) away from its owner.
 
         ``item`` is the index of the item.
         """
@@ -244,8 +247,9 @@ class WeightedPlan:
     def exchange_gains(
         self, item: IntArray, receiver: IntArray, returned: IntArray | None = None
     ) -> ExchangeGains:
-        """Return how candidate transfers or swaps of partitions would change loads, rack cost and
-        moves.
+        """Return how candidate transfers or swaps of partitions would change an assignment.
+
+        The result has the changes of loads, rack cost and moves, one for each candidate.
 
         Args:
             item: index of the item (a partition, or several with one owner) of each candidate.
@@ -286,10 +290,10 @@ class WeightedPlan:
         return ExchangeGains(over, larger, smaller, cost, moves, allowed)
 
     def plan_score(self) -> tuple[object, ...]:
-        """Return a tuple that ranks assignments of partitions; a lower tuple is better.
+        """Return a score by which assignments are compared; a lower tuple is better.
 
-        The criteria are, most important first: partitions on members that should own nothing,
-        overload, sorted loads, rack cost, moves.
+        Its elements are, most important first: the number of items on members that should own
+        nothing, the load above capacities, the sorted loads, the rack cost and the moves.
         """
         over = float(np.maximum(self.load - self.members.capacity, 0.0).sum())
         there = self.members.group >= 0
@@ -298,9 +302,9 @@ class WeightedPlan:
         return self.count_misplaced(), over, relative, int(owned_by.sum()), self.moves
 
     def count_misplaced(self) -> int:
-        """Return how many items are on members of weight 0 although other members could own them.
+        """Count the items on members that should own nothing although other members could own them.
 
-        An item is a partition, or several that must have one owner.
+        These members have weight 0. An item is a partition, or several that must have one owner.
         """
         if self.members.draining is None or not len(self.owner):
             return 0
