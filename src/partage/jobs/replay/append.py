@@ -99,10 +99,10 @@ _OF_GROUPS = frozenset(
 
 
 class Appender:
-    """Continues the last published run of an output folder (`partage replay --append`).
+    """Continuation of the last published run in an output folder, for `partage replay --append`.
 
     It finds the records that the last run has not read, and the groups that they affect. Only these
-    groups are replayed again; the output rows of other groups are reused.
+    groups are replayed again. The output rows of all other groups are reused.
 
     Attributes:
         source: the capture, restricted to files that may have unread records.
@@ -136,11 +136,9 @@ class Appender:
 
     @classmethod
     def for_run(cls, run: ReplayRun, capture: Capture) -> Appender:
-        """Create an `Appender` for a run: read the state of the last run, and check whether it can
-        continue.
+        """Read the state of the last run, and check whether this run can continue it.
 
-        If it cannot, the appender reads all records, and its ``reason`` says why. ``capture`` is
-        the capture.
+        If not, the returned `Appender` reads all records, and its ``reason`` says why.
 
         Raises:
             InvalidConfigError: the records are not in Parquet files.
@@ -162,7 +160,7 @@ class Appender:
     def without_last_run(self, reason: str) -> Appender:
         """Create an `Appender` that reads all records, because the last run cannot be continued.
 
-        ``reason`` says why, as text for the user.
+        ``reason`` is shown to the user.
         """
         return Appender(self._run, self._whole, None, reason)
 
@@ -190,8 +188,7 @@ class Appender:
     def with_ended_transactions(
         self, engine: ReplayEngine, decoded: LazyRows, commits_table: CommitsTable | None
     ) -> LazyRows:
-        """Add offset commits whose transactions were still open at the end of the last run to the
-        new rows.
+        """Add offset commits of transactions that were still open at the end of the last run.
 
         They are decoded again, because their transactions may have ended since. Return all rows.
 
@@ -209,7 +206,7 @@ class Appender:
         return decoded.union_rows(retried)
 
     def check_input(self, decoded: LazyRows) -> None:
-        """Check that all records that earlier runs have read still exist unchanged.
+        """Raise an error if records that earlier runs have read are missing now or have changed.
 
         ``decoded`` are the rows of this run, which include digests of the records.
 
@@ -243,8 +240,7 @@ class Appender:
     def metadata_rows(self, engine: ReplayEngine, decoded: LazyRows) -> LazyRows:
         """Return the decoded rows of all runs, from which cluster metadata is inferred.
 
-        They are ``decoded`` (the new rows) and the rows that earlier runs have stored; ``engine``
-        reads them.
+        These are the new rows (``decoded``), and those that earlier runs have stored in files.
         """
         self._fresh = decoded
         if self.past is None or not self.past.decoded:
@@ -254,11 +250,11 @@ class Appender:
     def group_rows(
         self, engine: ReplayEngine, results: JobResults, log_context: LogContext
     ) -> LazyRows:
-        """Return the decoded rows from which the histories of consumer groups are rebuilt or
-        continued.
+        """Return the decoded rows of all consumer groups that must be replayed again.
 
-        These are groups with new records, or whose metadata has changed. A history that is
-        continued only needs the new rows. These are also stored for the next run.
+        These groups have new records, or their cluster metadata has changed. If a group's stored
+        history can be continued, only its new rows are returned. New rows are also stored for the
+        next run.
 
         Args:
             engine: runs the jobs.
@@ -294,11 +290,11 @@ class Appender:
         return group_rows_of(fresh).union_rows(read_decoded(engine, out, stored, rebuilt))
 
     def history_store(self) -> HistoryStore:
-        """Return the stored histories that this run continues, and where it stores its own."""
+        """Return the stored group histories that this run continues, and the folder for its own."""
         return HistoryStore(state_folder(self._run.id), self._continued)
 
     def _find_continued_histories(self, new: Mapping[str, set[int]]) -> dict[str, StoredHistory]:
-        """Return the stored histories of replayed groups that can be continued.
+        """Return the stored histories of replayed groups to which new records can simply be added.
 
         ``new`` is a dict from group to the log partitions of its new records.
         """
@@ -330,9 +326,7 @@ class Appender:
             return False
 
     def with_stored_results(self, histories: list[SpilledHistory]) -> list[SpilledHistory]:
-        """Add to each group's history the places where the last run stored its simulation
-        results.
-        """
+        """Add to each group's history where the last run stored its simulation results."""
         known = {} if self.past is None else self.past.groups
         return [
             _with_stored_results(one, known[one.group]) if one.group in known else one
@@ -348,9 +342,9 @@ class Appender:
     def keep_groups(self, engine: ReplayEngine, results: JobResults) -> LazyRows | None:
         """Reuse the last run's output rows of consumer groups that have no new records.
 
-        Rows of continued groups that no later record changes are reused, too. A file that also has
-        other rows is copied without them by a job. Return the job's result rows; None if no file
-        needs copying. The reused groups' totals are added to ``results``.
+        Of other groups, rows that no later record changes are reused. A job copies files that also
+        have other rows. Return the job's result rows; None if no file needs copying. The reused
+        groups' totals are added to ``results``.
         """
         past = self.past
         if past is None:
@@ -391,7 +385,7 @@ class Appender:
     # -- results -----------------------------------------------------------------------------------
 
     def append_counts(self, results: JobResults) -> dict[str, Any]:
-        """Return the entry of a continued run in ``summary.json``: numbers of new records, replayed
+        """Return the entry ``append`` of ``summary.json``: numbers of new records and replayed
         groups.
 
         ``results`` has the results of this run.
@@ -481,8 +475,7 @@ class Appender:
 def _with_stored_results(history: SpilledHistory, group: Mapping[str, Any]) -> SpilledHistory:
     """Return a group's history with the places where the last run stored its simulation results.
 
-    The new simulations continue from these results. ``group`` is the group's entry in the last
-    run's state.
+    New simulations continue from there. ``group`` is the group's entry in the last run's state.
     """
     return replace(
         history,
@@ -508,15 +501,13 @@ def _settings_of_run(run: ReplayRun) -> dict[str, Any]:
 
 
 def _relative_path(capture: Capture, path: str) -> str:
-    """Return a file's path relative to its capture (``capture``), by which later runs
-    identify it.
-    """
+    """Return a file's path relative to its capture, by which later runs identify the file."""
     folder = Path(capture.folder)
     return Path(os.path.relpath(path, folder if folder.is_dir() else folder.parent)).as_posix()
 
 
 def _describe_input_files(capture: Capture) -> dict[str, dict[str, Any]]:
-    """Return rows, size, modification time and footer digest of a capture's files (``capture``).
+    """Return the rows, size, modification time and footer digest of each file of a capture.
 
     The result is a dict by path relative to the capture.
     """
@@ -543,8 +534,8 @@ def _footer(path: Path) -> dict[str, Any]:
 def _digest_of_batches(capture: Capture, positions: Mapping[int, int]) -> str | None:
     """Return a digest of the transactional batches that affect the log records read so far.
 
-    ``positions`` is a dict from log partition to the highest offset read. The result is None if the
-    capture has no ``batches.parquet``. ``capture`` is the capture.
+    If it changes, the last run cannot be continued. It is None without ``batches.parquet``.
+    ``positions`` is a dict from log partition to the highest offset read.
     """
     if capture.batches is None:
         return None
@@ -558,7 +549,7 @@ def _digest_of_batches(capture: Capture, positions: Mapping[int, int]) -> str | 
 
 
 class _GroupContext:
-    """Inputs besides a consumer group's own records on which its output rows depend.
+    """Inputs besides a consumer group's own records that affect its output rows.
 
     Args:
         states: the cluster metadata over time.
@@ -577,12 +568,12 @@ class _GroupContext:
         self._topic_ids = frozenset(clusters.index.ids)
 
     def has_topic_id(self, topic_ids: Iterable[str]) -> bool:
-        """Return whether the cluster metadata has the name of one of some topic ids."""
+        """Return whether the cluster metadata has the name of any of the given topic ids."""
         return not self._topic_ids.isdisjoint(topic_ids)
 
     def history_digest(self, record_ranges: Mapping[str, Any]) -> str:
-        """Return a digest of the cluster metadata and coordinator moves on which a group's history
-        depends.
+        """Return a digest of the cluster metadata and coordinator moves that a group's history
+        uses.
 
         If it differs from the last run's digest, the stored history cannot be continued. Unlike
         `context_digest`, it leaves out metadata that only simulations use. ``record_ranges`` are
@@ -606,8 +597,9 @@ class _GroupContext:
         return self._digest((self._everywhere, metadata.hex()), record_ranges, until_ms)
 
     def _digest(self, metadata: object, record_ranges: Mapping[str, Any], until_ms: int) -> str:
-        """Return a digest of metadata, and of moves and clocks of a group's log partitions until a
-        time (ms).
+        """Return a digest of metadata, coordinator moves and wrong clocks that affect a group.
+
+        Only those of the group's log partitions until a time (``until_ms``) are included.
         """
         around = self._around
         first_ms, last_ms = record_ranges["ms"] or (0, 0)
@@ -630,9 +622,7 @@ class _GroupContext:
 
 
 def _distinct_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the distinct consumer groups in one Spark task's rows (``batches``) with their log
-    partitions, as one Arrow batch.
-    """
+    """Yield the distinct pairs of group and log partition in one Spark task's rows, as a batch."""
     import pyarrow as pa
 
     found: set[tuple[str, int]] = set()
@@ -648,7 +638,7 @@ def _distinct_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
 
 @dataclass(frozen=True)
 class _Copies:
-    """Files of an earlier run whose rows are copied to files with a common name.
+    """Files of an earlier run, from which the rows of some groups are copied to new files.
 
     Attributes:
         task: part of the name of the new files.

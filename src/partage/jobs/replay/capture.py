@@ -83,7 +83,9 @@ _BATCH_COLUMNS = {
 
 @dataclass(frozen=True)
 class Capture:
-    """A validated capture: the Parquet files of a cluster's group records, and its metadata files.
+    """Validated input of a replay: the records of ``__consumer_offsets`` and its metadata files.
+
+    The records are in Parquet files, or in a table or topic that Spark reads.
 
     Attributes:
         folder: the source as given; a path is made absolute.
@@ -123,7 +125,9 @@ def open_capture(
     *,
     kafka: Mapping[str, str] | None = None,
 ) -> Capture:
-    """Check that a capture can be read, and return it as a `Capture`, without reading records.
+    """Check that the input of a replay can be read, and return it as a `Capture`.
+
+    Records are not read here.
 
     Args:
         source: a folder, a file, a table, ``kafka://host:port``, or the output folder of `partage
@@ -164,8 +168,10 @@ def open_capture(
 
 
 def _open_stream(watch_folder: Path) -> Capture:
-    """Return the input of a `partage watch` folder (``watch_folder``): its capture, or the records
-    it has decoded.
+    """Return the input of a replay for a folder that `partage watch` has written.
+
+    It is the capture that was watched. If a running cluster was watched, it is the records that
+    `partage watch` has decoded.
 
     Raises:
         InvalidCaptureError: the capture is gone, or no micro-batch is published.
@@ -191,10 +197,9 @@ def _open_stream(watch_folder: Path) -> Capture:
 
 
 def open_records(source: str | Path) -> tuple[Slice, ...]:
-    """Check the Parquet files with a capture's records, and divide them into row ranges for
-    workers.
+    """Check the Parquet files of a capture's records, and divide them into row ranges for workers.
 
-    ``source`` is a file or folder. Return the capture with these row ranges (slices).
+    ``source`` is a file or a folder.
 
     Raises:
         InvalidCaptureError: a file or column is missing or of a wrong type; the message says what
@@ -208,7 +213,7 @@ def open_records(source: str | Path) -> tuple[Slice, ...]:
 
 
 def _find_record_files(path: Path) -> list[Path]:
-    """Return the sorted paths of all Parquet files below a path that contain records of the log.
+    """Return the sorted paths of all Parquet files in a folder that contain log records.
 
     Left out are hidden files, folders of table formats (such as ``_delta_log``), and a capture's
     other tables.
@@ -237,9 +242,9 @@ def _parquet_files(path: Path) -> list[Path]:
 def files_of(table: Path) -> list[Path]:
     """Return the complete Parquet files of one table of a capture.
 
-    ``table`` is a file or a folder. If `partage capture` wrote a manifest, only the files that it
-    lists are complete: any other file is still being written, or its writer was killed. Without a
-    manifest all files count as complete.
+    If `partage capture` wrote a manifest, only the files in it are complete. Any other file is
+    still being written, or its writer was killed. Without a manifest all files count as complete.
+    ``table`` is a file or a folder.
 
     Raises:
         InvalidCaptureError: the manifest cannot be read.
@@ -255,9 +260,11 @@ def files_of(table: Path) -> list[Path]:
 def read_metadata(
     folder: Path,
 ) -> tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...] | None, tuple[str, ...]]:
-    """Read the files of a capture's folder besides its records: metadata, transactions, notes.
+    """Read a capture's metadata files: cluster metadata, transactions, and warnings.
 
-    Notes are messages for the user about damaged lines and about the capture's own warnings.
+    Returns:
+        the lines of ``cluster.jsonl``, the transactional rows of ``batches.parquet`` (None without
+            the file), and messages for the user.
 
     Raises:
         InvalidCaptureError: a file cannot be read.
@@ -266,8 +273,9 @@ def read_metadata(
 
 
 def _find_file(folder: Path | None, name: str) -> Path | None:
-    """Return the path of a file with this name in a folder or its parent folder; None
-    without one.
+    """Return the path of a file in a folder or in its parent folder; None if neither has it.
+
+    A capture's metadata may be beside its records or one folder above.
     """
     for at in [] if folder is None else [folder, folder.parent]:
         if (at / name).exists():
@@ -298,7 +306,10 @@ def _states(folder: Path | None) -> tuple[Mapping[str, Any], ...]:
 
 
 def _capture_warnings(folder: Path) -> tuple[str, ...]:
-    """Return warnings about a capture: an incomplete last line, and those in its manifest."""
+    """Return warnings for the user about a capture, as texts.
+
+    They are those in its manifest, and one if the last line of ``cluster.jsonl`` is incomplete.
+    """
     path = _find_file(folder, MANIFEST)
     manifest = None if path is None else CaptureManifest.load_manifest(path.parent)
     troubles = [] if manifest is None else manifest.troubles
@@ -312,7 +323,8 @@ def _capture_warnings(folder: Path) -> tuple[str, ...]:
 def _warn_about_torn_line(folder: Path | None) -> tuple[str, ...]:
     """Return a warning for the user if the last line of ``cluster.jsonl`` is incomplete.
 
-    The result is a tuple with one text, or an empty tuple.
+    Such a line is left by a recorder that was killed. The result is a tuple with one text, or an
+    empty tuple.
     """
     path = _find_file(folder, "cluster.jsonl")
     whole, _, last = (b"" if path is None else path.read_bytes()).rpartition(b"\n")
@@ -364,10 +376,9 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class LogContext:
-    """Information that the log's records lack, such as the broker's session timeout; sent to
-    workers.
+    """Facts that a replay needs and that are not in the log, such as the broker's session timeout.
 
-    Every part is optional. It comes from these files of a capture:
+    They are sent to all workers. Each of them is optional. They come from these files of a capture:
 
     | file                   | gives                                                              |
     |------------------------|--------------------------------------------------------------------|
@@ -395,6 +406,8 @@ class LogContext:
 def read_context(folder: Path | str) -> LogContext:
     """Read the broker's settings and the coordinator moves from a capture's metadata files.
 
+    A coordinator move is a change of the broker that coordinates a group.
+
     Args:
         folder: the folder of the capture, or a file in it; a table has no such files.
 
@@ -412,10 +425,9 @@ def read_context(folder: Path | str) -> LogContext:
 
 
 def context_of(capture: Capture) -> LogContext:
-    """Return the broker's settings and the coordinator moves of a replay's input (``capture``).
+    """Return the broker's settings and the coordinator moves for the input of a replay.
 
-    Those of a running cluster are its present settings, as `partage watch` stores them; its moves
-    are unknown.
+    For a running cluster, these are its present settings, and no moves are known.
 
     Raises:
         InvalidCaptureError: a file exists and cannot be read.
@@ -426,7 +438,7 @@ def context_of(capture: Capture) -> LogContext:
 
 
 def _broker_settings(path: Path) -> dict[str, int]:
-    """Return the broker settings of ``cluster-config.json`` by field of `LogContext`."""
+    """Read the broker settings in ``cluster-config.json``, as a dict by field of `LogContext`."""
     try:
         return _parse_settings(json.loads(path.read_bytes())["configs"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as e:
@@ -435,7 +447,10 @@ def _broker_settings(path: Path) -> dict[str, int]:
 
 
 def _parse_settings(configs: Mapping[str, Any]) -> dict[str, int]:
-    """Return a broker's settings (``configs``) by field of `LogContext`; without unknown ones."""
+    """Return the broker settings that a replay uses, as a dict by field of `LogContext`.
+
+    ``configs`` are all settings of the broker by name. Missing ones are left out.
+    """
     values = {name: configs.get(setting) for name, setting in _SETTINGS.items()}
     return {name: int(value) for name, value in values.items() if value is not None}
 
@@ -478,8 +493,8 @@ _LARGEST_TOPICS = 1 << 30
 def with_remote_files(spark: SparkSession, capture: Capture) -> Iterator[Capture]:
     """Download the metadata files of a capture in remote storage (``s3a://``) for a ``with`` block.
 
-    Yield the capture with the contents of these files; remove the local copies afterwards. A local
-    capture is yielded unchanged.
+    The block gets the capture with the contents of these files. The local copies are removed
+    afterwards. A local capture is yielded unchanged.
 
     Args:
         spark: the session whose Hadoop configuration opens the address.
@@ -521,7 +536,7 @@ def with_remote_files(spark: SparkSession, capture: Capture) -> Iterator[Capture
 
 
 class _RemoteCapture:
-    """A capture in remote storage, read through Hadoop's file system.
+    """Capture in remote storage such as S3, accessed through Hadoop's file system classes.
 
     Args:
         spark: the session whose Hadoop configuration opens the address.
@@ -553,10 +568,11 @@ class _RemoteCapture:
         return bool(self._files.exists(self._path(address)))
 
     def download_metadata_files(self, local: Path) -> SparkTable:
-        """Download the capture's metadata files to a local folder; return the table with its
-        records.
+        """Download the capture's metadata files to a local folder, and describe its records as a
+        table.
 
-        Each metadata file is beside the records or one folder above, as in a local capture.
+        Each metadata file is beside the records or one folder above, as in a local capture. Spark
+        reads the records in place.
         """
         for name in _SMALL:
             self._copy(name, local / name)

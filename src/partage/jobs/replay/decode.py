@@ -121,7 +121,7 @@ _COMPILED_FROM = 1_000_000
 def worth_compiling(records: int, parallelism: int) -> bool:
     """Return whether loading compiled (Numba) kernels saves time for this number of records.
 
-    Loading takes a second. ``parallelism`` workers share the records.
+    Loading takes about a second in each of the ``parallelism`` workers that share the records.
     """
     return records // max(1, parallelism) >= _COMPILED_FROM
 
@@ -152,7 +152,7 @@ class _DecodeTask:
 def _decode_slices(
     slices: tuple[Slice, ...], job: _DecodeTask, slice_numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Read and decode some row ranges (slices) of a capture's files in a Spark task."""
+    """Read and decode a task's row ranges (slices) of a capture's files; yield result rows."""
     mine = (slices[n] for batch in slice_numbers for n in batch.column(0).to_pylist())
     if job.known is None:
         tables = (table for one in mine for table in read_slice(one, coded=job.many))
@@ -171,7 +171,7 @@ def _decode_slices(
 def _decode_table_batches(
     job: _DecodeTask, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Decode log records that Spark or an earlier job has read; yield result rows."""
+    """Decode log records that Spark or an earlier job has read, and yield result rows."""
     import pyarrow as pa
 
     tables = (
@@ -256,8 +256,8 @@ def _open_commits(
 ) -> list[dict[str, Any]]:
     """Return the offset commits of open transactions as undecoded rows, for a later run.
 
-    ``columns`` are the undecoded records, ``commits`` the commits among them, ``effects`` their
-    effects.
+    ``columns`` are the undecoded records, ``commits`` the commits among them. ``effects`` says
+    which transactions are open.
     """
     is_open = effects.outcome[commits.row] == TransactionOutcome.OPEN
     return [
@@ -275,7 +275,7 @@ def retry_open_commits(
     *,
     commits_table: CommitsTable | None = None,
 ) -> LazyRows:
-    """Decode offset commits whose transactions had not ended in an earlier run; return lazy rows.
+    """Decode again the offset commits whose transactions had not ended in an earlier run.
 
     ``commits`` are these commits; other arguments are those of `decode_job`. Record counts in the
     result include only what has changed since that run.
@@ -306,7 +306,7 @@ def _retry_task(
 
 
 def _infer_topic_ids(commits: OffsetCommits) -> dict[str, str]:
-    """Infer topic names by topic id from the first and last offset commit of each topic."""
+    """Return a dict from topic id to topic name, inferred from offset commits that have both."""
     # Target assignments of consumer groups contain only topic ids. If no metadata was recorded, the
     # names of these topics occur only in commits.
     number: dict[str, int] = {}
@@ -324,7 +324,7 @@ def _infer_topic_ids(commits: OffsetCommits) -> dict[str, str]:
 
 
 def _find_highest_partitions(runs: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
-    """Return the highest valid partition number of each topic in offset commits."""
+    """Return the highest valid partition number of each topic that occurs in offset commits."""
     real = (runs.commits > 0) & (runs.partition >= 0) & (runs.partition < MOST_PARTITIONS)
     highest = np.full(len(pairs), -1, np.int64)
     np.maximum.at(highest, runs.pair[real], runs.partition[real])
@@ -402,10 +402,9 @@ def _select_effective_commits(
 
 
 def _split_at_clock_jumps(commits: Commits, tally: RecordTally) -> Commits:
-    """Number offset commits so that those before and after a jump of the log's clock are not
-    merged.
+    """Give offset commits before and after a jump of the broker's clock different stretch numbers.
 
-    ``tally`` has the jumps. Return the commits with new values in column ``stretch``.
+    Only commits with the same number are merged later. ``tally`` has the jumps.
     """
     # Commits with one stretch number and minute are later merged into a commit run, which must not
     # mix times of a wrong broker clock with correct ones. So they get different stretch numbers.
@@ -422,7 +421,7 @@ def _split_at_clock_jumps(commits: Commits, tally: RecordTally) -> Commits:
 
 
 def _slice_if_all(rows: NDArray[np.int64], count: int) -> NDArray[np.int64] | slice:
-    """Return row indices as a slice if they select all ``count`` rows, to avoid a copy by indexing.
+    """Return row indices as a slice if they select all ``count`` rows, which avoids a copy.
 
     The indices are ascending.
     """
@@ -437,10 +436,9 @@ def _number_stretches(
     *,
     gaps: bool,
 ) -> NDArray[np.int64] | None:
-    """Number the stretches of offset commits that lie between two successive records of their
-    group.
+    """Return a stretch number for each offset commit (int64[n]); None if all numbers are equal.
 
-    Commits in one stretch get the same number (int64[n]); the result is None if all are equal.
+    Commits with equal numbers lie between the same two successive records of their group.
     ``commits`` are index into ``pairs``, log partition and offset; ``records`` the group records.
     """
     # A transactional commit may take effect at a marker beyond this task's rows, with unknown group
@@ -470,7 +468,7 @@ def _number_later_markers(
     *,
     gaps: bool,
 ) -> NDArray[np.int64] | None:
-    """Number the commit markers, beyond this task's records, at which offset commits take effect.
+    """Number the commit markers beyond this task's records at which offset commits take effect.
 
     Return each commit's marker number (int64[n]), 0 without such a marker, or None if no commit has
     one. A commit takes effect in its log partition at the given offset.
@@ -497,8 +495,7 @@ def group_records(
 ) -> BlockRows:
     """Decode all group records (not offset commits) of a task, and pack them by consumer group.
 
-    Their numbers are added to ``tally``. The damaged records include those among ``commits``, the
-    task's offset commits.
+    Record counts are added to ``tally``. Damaged records are listed, also those in ``commits``.
     """
     decoder = _GroupRecordDecoder(log_columns, tally)
     damaged = dict(commits.errors)
@@ -531,7 +528,7 @@ def group_records(
 
 
 def bad_row(record: RawRecord, damaged_part: str, reason: str, group: str | None) -> dict[str, Any]:
-    """Return the result row for a log record that cannot be decoded, with the reason ``reason``.
+    """Return the result row for a log record that cannot be decoded, with the reason as text.
 
     ``damaged_part`` is "key" or "value". ``group`` is the group's id if the key is readable.
     """
@@ -635,7 +632,7 @@ class _GroupRecordDecoder:
 
 @dataclass(frozen=True)
 class CommitsTable:
-    """Settings of the optional output table ``commits``: a row for each effective commit."""
+    """Settings of the optional output table ``commits``, with a row for each effective commit."""
 
     out: str
     run_id: str
@@ -646,9 +643,7 @@ class CommitsTable:
 
 
 class CommitsWriter:
-    """Writer of one task's file of the output table ``commits`` (offset commits that took
-    effect).
-    """
+    """Writer of a task's rows of output table ``commits``: the offset commits that took effect."""
 
     def __init__(self, writers: TableWriters) -> None:
         self._writers = writers

@@ -49,7 +49,7 @@ __all__ = [
 class DecodedKind(IntEnum):
     """Kinds of rows that the record-decoding job returns: group records, offset commits, errors.
 
-    All kinds have the same columns; each kind uses some of them.
+    All kinds have the same columns, and each kind uses some of them.
     """
 
     GROUP_RECORD = 0
@@ -91,8 +91,9 @@ def _types() -> dict[str, pa.DataType]:
 
 
 def _build_batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
-    """Build an Arrow batch with ``count`` result rows of the decode job; missing columns
-    are null.
+    """Build an Arrow batch with result rows of the decode job, from the columns that are given.
+
+    All other columns are null. ``count`` is the number of rows.
     """
     import pyarrow as pa
 
@@ -101,8 +102,9 @@ def _build_batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
 
 
 def batch_of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Convert result rows of the decode job that are dicts, such as damaged records, to an Arrow
-    batch.
+    """Convert result rows of the decode job to an Arrow batch, for example damaged records.
+
+    Each row is a dict from column name to value. Missing columns become null.
     """
     import pyarrow as pa
 
@@ -113,7 +115,8 @@ def batch_of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 class BlockRows(NamedTuple):
     """Decoded group records of one task, packed into byte strings (blocks) for the next job.
 
-    A block has the records of one group and one log partition.
+    A block has the records of one group and one log partition (partition of
+    ``__consumer_offsets``).
 
     Attributes:
         rows: index of each record in the log columns (int64[n]).
@@ -133,8 +136,8 @@ class BlockRows(NamedTuple):
 def batch_of_records(log_columns: LogColumns, records: BlockRows) -> pa.RecordBatch:
     """Convert decoded group records to an Arrow batch with one row per record.
 
-    A row has the record's log position and time, and its index in a packed block of records. The
-    first row of a block also has the block's bytes.
+    A row has the record's log position and time, and its index in a block: a byte string with
+    packed records. Only the first row of a block has the block's bytes.
     """
     import pyarrow as pa
 
@@ -152,10 +155,14 @@ def batch_of_records(log_columns: LogColumns, records: BlockRows) -> pa.RecordBa
 
 
 def batch_of_runs(runs: Runs, pairs: list[tuple[str, str]]) -> pa.RecordBatch:
-    """Convert commit runs to an Arrow batch of the decode job, in which one row has many runs.
+    """Convert commit runs to an Arrow batch, for the result of the decode job.
 
     A commit run summarizes the offset commits of one partition within a minute and between two
-    group records. Column ``pair`` of ``runs`` is an index into ``pairs``, the (group, topic) pairs.
+    group records. A row has many runs.
+
+    Args:
+        runs: the commit runs; column ``pair`` is an index into ``pairs``.
+        pairs: pairs of group and topic.
     """
     import pyarrow as pa
 
@@ -173,8 +180,7 @@ _Longs = NDArray[np.int64]
 
 
 def pack_runs(runs: Runs, pairs: list[tuple[str, str]]) -> dict[str, pa.Array]:
-    """Pack commit runs into Arrow columns; a row has the runs of one group between two of its
-    records.
+    """Pack commit runs into Arrow columns; one row has the runs between two records of a group.
 
     A commit run summarizes the offset commits of one partition within a minute.
 
@@ -215,10 +221,10 @@ def pack_runs(runs: Runs, pairs: list[tuple[str, str]]) -> dict[str, pa.Array]:
 
 
 def _run_matrix(runs: Runs, topic: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the fields of commit runs (summaries of offset commits) as a matrix (int64[runs,
-    _WIDTH]).
+    """Return the fields of commit runs as a matrix (int64[runs, _WIDTH]), one row for each run.
 
-    ``topic`` is each run's index in the packed row's list of topics.
+    A commit run summarizes offset commits of one partition. ``topic`` is each run's index in the
+    packed row's list of topics.
     """
     # Offsets are 0 in runs without commits. The largest gap between commits is -1 in runs with
     # fewer than two.
@@ -236,9 +242,7 @@ def _run_matrix(runs: Runs, topic: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class _NameCodes:
-    """Assigns the numbers 0, 1, 2, ... to distinct names (such as topics), in order of
-    first use.
-    """
+    """Mapping from names, such as topics, to the numbers 0, 1, 2, ... in order of first use."""
 
     def __init__(self) -> None:
         self._code: dict[str, int] = {}
@@ -252,7 +256,7 @@ class _NameCodes:
 
 
 def unpack_runs(rows: pa.RecordBatch) -> tuple[RunColumns, NDArray[np.int64]]:
-    """Restore the commit runs (summaries of offset commits) from rows that `pack_runs` returned.
+    """Restore commit runs (summaries of offset commits) from rows that `pack_runs` returned.
 
     Return all runs and the number of runs in each row. Column ``stretch`` is 0; the caller sets it.
 
@@ -272,8 +276,10 @@ def unpack_runs(rows: pa.RecordBatch) -> tuple[RunColumns, NDArray[np.int64]]:
 def _merge_topic_lists(
     topic_lists: pa.Array, run_counts: NDArray[np.int64], local: NDArray[np.int64]
 ) -> tuple[list[str], NDArray[np.int64]]:
-    """Merge the topic lists of several rows into one list without duplicates, and update the
-    indices.
+    """Merge the topic lists of several rows into one list without duplicates.
+
+    Each row has commit summaries that refer to topics by index. The indices are converted to
+    indices into the merged list.
 
     Args:
         topic_lists: each row's list of topics as JSON text.
@@ -314,6 +320,8 @@ def pack_block(
 ) -> bytes:
     """Serialize the decoded records of one consumer group and log partition to bytes.
 
+    A worker of a later job restores them with a `BlockReader`.
+
     Args:
         rows: index in the log columns of each record to pack, ascending (int64[n]).
         columns: decoded records of classic groups; only those in ``rows`` are packed.
@@ -331,10 +339,10 @@ def pack_block(
 
 
 class BlockReader:
-    """Reader that restores group records from the rows of the record-decoding job.
+    """Reader that restores decoded group records from the rows of the record-decoding job.
 
-    The packed blocks of records must come in their original order. A block is unpacked when its
-    first record is requested.
+    Blocks of records must come in their original order. A block is unpacked when its first record
+    is requested.
     """
 
     def __init__(self) -> None:
@@ -342,10 +350,10 @@ class BlockReader:
         self._block: _RecordBlock | None = None
 
     def record_builders(self, rows: pa.RecordBatch) -> list[Callable[[], GroupRecord]]:
-        """Return one function for each row that builds the row's group record when it is called.
+        """Return one function for each row, which builds the row's group record when it is called.
 
-        Records are built lazily, because the caller may skip some. Call the functions in order. A
-        packed block of records may continue in the next batch.
+        Records are built lazily, because the caller may skip some. The functions must be called in
+        order. A packed block of records may continue in the next batch.
         """
         names = ("value", "record", "group", "log_partition", "log_offset", "timestamp_ms")
         made: list[Callable[[], GroupRecord]] = []
@@ -362,7 +370,7 @@ class BlockReader:
 
 
 class _RecordBlock:
-    """Serialized records of one consumer group; they are decoded when the first one is requested.
+    """Packed records of one consumer group, which are decoded when the first one is requested.
 
     Args:
         raw: the bytes that `pack_block` returned.
@@ -385,7 +393,7 @@ class _RecordBlock:
     def build_record(
         self, record_index: int, group: str, log_position: LogPosition, time_ms: int
     ) -> GroupRecord:
-        """Build one of these serialized group records; call it with ascending indices.
+        """Build one of the packed group records; it must be called with ascending indices.
 
         Args:
             record_index: index of the record in this block.
@@ -421,11 +429,13 @@ class _ByteRegions(NamedTuple):
 
     @classmethod
     def find_regions(cls, members: _Longs, others: Sequence[_Longs]) -> _ByteRegions:
-        """Find the bytes of log records that must be stored because decoded columns refer to them.
+        """Find the bytes of log records that must be stored, because decoded columns refer to them.
+
+        Ranges that lie inside of a member are left out, since the member's bytes include them.
 
         Args:
             members: first byte and size of each distinct encoded member (int64[m, 2]).
-            others: first byte and size of strings and payloads outside of members.
+            others: first byte and size of strings and payloads (int64[k, 2] each).
         """
         start, end = _sort_ranges(members)
         places = np.concatenate(others)
@@ -450,15 +460,18 @@ class _ByteRegions(NamedTuple):
         return self.moved[region] + positions - self.start[region]
 
     def extract_bytes(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Return the bytes of all ranges in ``data``, concatenated."""
+        """Return the bytes of all ranges, concatenated without gaps.
+
+        ``data`` has the bytes of the original log records.
+        """
         pairs = zip(self.start.tolist(), self.end.tolist(), strict=True)
         return np.concatenate([data[:0], *(data[at:end] for at, end in pairs)])
 
 
 def _sort_ranges(places: _Longs) -> tuple[_Longs, _Longs]:
-    """Sort byte ranges by their first byte; return arrays of first and end positions.
+    """Sort byte ranges by their first byte, and return their first and end positions as two arrays.
 
-    ``places`` are arrays with a row (first byte, size) for each range. Empty ranges are left out.
+    ``places`` has a row (first byte, size) for each range (int64[n, 2]). Empty ranges are left out.
     """
     places = places[places[:, 1] > 0]
     places = places[np.argsort(places[:, 0], kind="stable")]
@@ -468,7 +481,7 @@ def _sort_ranges(places: _Longs) -> tuple[_Longs, _Longs]:
 def _pack_records(columns: ClassicColumns, rows: _Longs) -> bytes:
     """Serialize some decoded records of classic groups, with the bytes that they refer to.
 
-    ``rows`` are the indices of the records in ``columns``.
+    ``rows`` are the indices of the records to pack. Other records in ``columns`` are left out.
     """
     number = np.minimum(np.searchsorted(rows, columns.column_of_field("row")), len(rows) - 1)
     chosen = rows[number] == columns.column_of_field("row")
@@ -501,10 +514,9 @@ def _pack_records(columns: ClassicColumns, rows: _Longs) -> bytes:
 
 
 def _unpack_records(raw: bytes) -> ClassicColumns:
-    """Restore decoded records of classic groups from the bytes that `_pack_records` returned
-    (``raw``).
+    """Restore decoded records of classic groups from the bytes that `_pack_records` returned.
 
-    Column ``row`` of the result is each record's index in its block.
+    Column ``row`` of the result is each record's index in its packed block.
     """
     records, listed, members, whole, texts, *rest, data = (
         np.frombuffer(part, dtype).reshape((-1, width) if width else -1)
@@ -525,12 +537,15 @@ def _unpack_records(raw: bytes) -> ClassicColumns:
 
 
 def _join_with_lengths(parts: Sequence[bytes]) -> bytes:
-    """Concatenate byte strings, each preceded by its length (8 bytes, little-endian)."""
+    """Concatenate byte strings, each preceded by its length (8 bytes, little-endian).
+
+    `_split_by_length` restores the byte strings.
+    """
     return b"".join(piece for part in parts for piece in (len(part).to_bytes(8, "little"), part))
 
 
 def _split_by_length(raw: bytes) -> Iterator[bytes]:
-    """Yield the byte strings that `_join_with_lengths` has concatenated to ``raw``."""
+    """Yield the byte strings that `_join_with_lengths` has concatenated."""
     at = 0
     while at < len(raw):
         end = at + 8 + int.from_bytes(raw[at : at + 8], "little")

@@ -57,47 +57,55 @@ Job = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
 class SharedValue(Protocol):
-    """Interface of a read-only value that every task of a job can read (a broadcast)."""
+    """Interface of a read-only value that all tasks of a job can read, such as a Spark
+    broadcast.
+    """
 
     @property
     def value(self) -> Any:
-        """The value that all tasks share."""
+        """The value itself, as given to `share_value`."""
 
     def destroy(self) -> None:
-        """Free the shared value; no job may read it afterwards."""
+        """Free the memory of the shared value; no job may read it afterwards."""
 
 
 class LazyRows(Protocol):
-    """Interface of a lazy table, whose rows are computed when they are read; jobs exchange such
-    tables.
+    """Interface of a lazy table, whose rows are computed when they are read.
+
+    The jobs of a replay exchange such tables. Spark or this process computes the rows.
     """
 
     def filter_kinds(self, *kinds: int) -> LazyRows:
-        """Return only the result rows of the given kinds (values of column ``kind``)."""
+        """Return only the rows whose column ``kind`` has one of the given values.
+
+        For example, the rows with damaged records.
+        """
 
     def sorted_by(self, key: str, sort_columns: Sequence[str]) -> LazyRows:
-        """Sort the rows of each task by the columns ``sort_columns``.
+        """Group the rows by a column, and sort them by other columns.
 
-        Before, rows are distributed over tasks: rows with an equal value of column ``key`` are in
-        the same task.
+        Rows with an equal value in column ``key`` get into the same task. Each task then sorts its
+        rows by ``sort_columns``.
         """
 
     def union_rows(self, other_rows: LazyRows) -> LazyRows:
         """Return a table with the rows of this table and of another table with the same columns."""
 
     def apply_job(self, job: Job, ddl: str) -> LazyRows:
-        """Apply a job (a function from Arrow batches to Arrow batches) to the rows; return the
-        result table.
+        """Apply a job to the rows, and return the result as another lazy table.
 
-        ``ddl`` has the names and types of the result's columns, as Spark SQL.
+        Args:
+            job: function from Arrow batches to Arrow batches.
+            ddl: names and types of the result's columns, as Spark SQL.
         """
 
     def collect_columns(self, *columns: str) -> list[tuple[Any, ...]]:
-        """Compute the lazy table, and return its named columns as a list of tuples."""
+        """Compute the rows, and return the named columns as a list of tuples, one for each row."""
 
     def persist(self) -> LazyRows:
-        """Cache the computed rows, so that several jobs can read them, and return the
-        cached table.
+        """Cache the rows, so that several jobs can read them without computing them again.
+
+        Return the cached table. `unpersist` frees the memory.
         """
 
     def unpersist(self) -> object:
@@ -105,7 +113,9 @@ class LazyRows(Protocol):
 
 
 class ReplayEngine(Protocol):
-    """Interface of an engine, which runs the jobs of a replay either in Spark or in this process.
+    """Interface of an engine, which runs the jobs of a replay in Spark or in this process.
+
+    Both engines give the same results.
 
     Attributes:
         name: ``spark`` or ``local``.
@@ -119,11 +129,14 @@ class ReplayEngine(Protocol):
     def cores(self) -> int: ...  # noqa: D102 - see the class
 
     def share_value(self, shared_value: Any) -> SharedValue:
-        """Make a read-only value available to all tasks of later jobs."""
+        """Make a read-only value available to all tasks of later jobs, for example as a Spark
+        broadcast.
+        """
 
     def run_job(self, job: Job, number_count: int, tasks: int, ddl: str) -> LazyRows:
-        """Run a job on the numbers 0 to ``number_count`` - 1, such as indices of input files;
-        return lazy rows.
+        """Run a job on the numbers 0 to ``number_count`` - 1, and return its lazy result rows.
+
+        The numbers are usually indices, for example of row ranges in input files.
 
         Args:
             job: function from Arrow batches of numbers to Arrow batches of rows.
@@ -135,13 +148,16 @@ class ReplayEngine(Protocol):
     def read_spark_table(self, table: SparkTable) -> LazyRows:
         """Return the records of a table that only Spark can read, such as Delta or Iceberg.
 
-        An engine without Spark raises `InvalidConfigError`.
+        Raises:
+            InvalidConfigError: the engine does not use Spark.
         """
 
     def measure_stage(self, stages: StageTimes, name: str) -> AbstractContextManager[None]:
         """Measure how long a ``with`` block takes, and report the progress of its jobs.
 
-        The stage called ``name`` of the run gets the measurement; ``stages`` has all stages.
+        Args:
+            stages: receives the duration and the progress.
+            name: name of the stage of the run.
         """
 
 
@@ -151,47 +167,50 @@ _TASKS_A_CORE = 4
 
 @dataclass(frozen=True)
 class SparkRows:
-    """Rows of a replay as a lazy Spark data frame."""
+    """Lazy rows of a replay that are a Spark data frame."""
 
     frame: DataFrame
 
     def filter_kinds(self, *kinds: int) -> SparkRows:
-        """Return only the result rows of the given kinds (values of column ``kind``)."""
+        """Return only the rows whose column ``kind`` has one of the given values."""
         wanted = ", ".join(str(int(kind)) for kind in kinds)
         return SparkRows(self.frame.where(f"kind in ({wanted})"))
 
     def sorted_by(self, key: str, sort_columns: Sequence[str]) -> SparkRows:
-        """Repartition the rows by column ``key``, and sort each partition by ``sort_columns``.
+        """Repartition the data frame by column ``key``, and sort each partition by
+        ``sort_columns``.
 
-        Rows with equal keys are in the same partition.
+        Rows with equal keys are in the same partition, so one task processes them.
         """
         cores = self.frame.sparkSession.sparkContext.defaultParallelism
         shuffled = self.frame.repartition(max(4, _TASKS_A_CORE * cores), key)
         return SparkRows(shuffled.sortWithinPartitions(*sort_columns))
 
     def union_rows(self, other_rows: LazyRows) -> SparkRows:
-        """Return these rows and those of another data frame with equal columns."""
+        """Return these rows and those of another Spark data frame with the same columns."""
         if not isinstance(other_rows, SparkRows):
             raise TypeError("both tables must be Spark's")
         return SparkRows(self.frame.union(other_rows.frame))
 
     def apply_job(self, job: Job, ddl: str) -> SparkRows:
-        """Apply a job (function of Arrow batches) to the rows; return a lazy data frame.
+        """Apply a job to the rows with `mapInArrow`, and return the result as a lazy data frame.
 
-        ``ddl`` has the names and types of its columns, as Spark SQL.
+        Args:
+            job: function from Arrow batches to Arrow batches.
+            ddl: names and types of the result's columns, as Spark SQL.
         """
         return SparkRows(self.frame.mapInArrow(job, ddl))
 
     def collect_columns(self, *columns: str) -> list[tuple[Any, ...]]:
-        """Compute the lazy rows in Spark and return the named columns as a list of tuples."""
+        """Compute the rows in Spark, and return the named columns as a list of tuples."""
         return [tuple(row) for row in self.frame.select(*columns).collect()]
 
     def persist(self) -> SparkRows:
-        """Let Spark cache the rows when they are computed, and return them."""
+        """Let Spark cache the rows when it computes them, and return the cached rows."""
         return SparkRows(self.frame.persist())
 
     def unpersist(self) -> object:
-        """Free the rows that Spark has cached."""
+        """Free the memory of rows that Spark has cached."""
         return self.frame.unpersist()
 
 
@@ -208,24 +227,29 @@ class SparkEngine:
         return max(1, self.spark.sparkContext.defaultParallelism)
 
     def share_value(self, shared_value: Any) -> SharedValue:
-        """Send a value to all workers as a Spark broadcast."""
+        """Send a read-only value to all Spark workers as a broadcast."""
         return self.spark.sparkContext.broadcast(shared_value)
 
     def run_job(self, job: Job, number_count: int, tasks: int, ddl: str) -> SparkRows:
         """Run a job on the numbers 0 to ``number_count`` - 1, divided among ``tasks`` Spark tasks.
 
-        Return the lazy result rows; ``ddl`` has the names and types of their columns.
+        The numbers are usually indices, for example of row ranges in input files. Return the lazy
+        result rows; ``ddl`` has the names and types of their columns.
         """
         return SparkRows(self.spark.range(0, number_count, 1, max(1, tasks)).mapInArrow(job, ddl))
 
     def read_spark_table(self, table: SparkTable) -> SparkRows:
-        """Return the records of a table that only Spark can read, such as a Delta table."""
+        """Return the records of a table that only Spark can read, such as a Delta table, as lazy
+        rows.
+        """
         return SparkRows(table.read_data_frame(self.spark))
 
     def measure_stage(self, stages: StageTimes, name: str) -> AbstractContextManager[None]:
-        """Measure how long a ``with`` block takes, and report finished tasks of its Spark jobs.
+        """Measure how long a ``with`` block takes, and report the number of finished Spark tasks.
 
-        The stage called ``name`` of the run gets the measurement; ``stages`` has all stages.
+        Args:
+            stages: receives the duration and the progress.
+            name: name of the stage of the run.
         """
         return stages.measure_stage(name, self.spark)
 
@@ -235,14 +259,15 @@ _BATCH_ROWS = 20_000
 
 
 def _ignore_progress(done: int, total: int) -> None:
-    """Do nothing with a progress report (the default)."""
+    """Do nothing with a progress report; used if no progress function is given."""
 
 
 class LocalRows:
-    """Lazy table of a replay without Spark; this process computes the rows when they are read.
+    """Lazy table of a replay without Spark: this process computes the rows when they are read.
 
     Args:
-        batches: function that returns the rows' batches; called once for each job that reads them.
+        batches: function that returns the rows as Arrow batches; called once for each job that
+            reads them.
         on_progress: function that is called with (done, total) while sorted rows are read.
         workers: processes that share the jobs on sorted rows; None to use only the calling process.
     """
@@ -264,7 +289,7 @@ class LocalRows:
         return iter(self._batches() if self._kept is None else self._kept)
 
     def filter_kinds(self, *kinds: int) -> LocalRows:
-        """Return only the result rows of the given kinds (values of column ``kind``)."""
+        """Return only the rows whose column ``kind`` has one of the given values."""
 
         def some() -> Iterator[pa.RecordBatch]:
             import pyarrow as pa
@@ -279,10 +304,11 @@ class LocalRows:
         return self._rows(some)
 
     def sorted_by(self, key: str, sort_columns: Sequence[str]) -> LocalRows:
-        """Sort the rows by columns ``sort_columns`` within each task.
+        """Sort the rows by ``sort_columns``, and divide them among worker processes by column
+        ``key``.
 
-        With worker processes there is one task for each process, and rows with an equal ``key`` are
-        in the same task. Otherwise there is one task.
+        Rows with an equal key are in the same process. Without worker processes, all rows stay
+        together.
         """
         if self._workers is not None:
             return _PartitionedRows(self, key, sort_columns, self._workers)
@@ -302,20 +328,22 @@ class LocalRows:
             done += batch.num_rows
 
     def union_rows(self, other_rows: LazyRows) -> LocalRows:
-        """Return these rows, then those of another table with equal columns."""
+        """Return these rows, followed by those of another table with the same columns."""
         if not isinstance(other_rows, LocalRows):
             raise TypeError("both tables must be of this process")
         return self._rows(lambda: chain(self, other_rows))
 
     def apply_job(self, job: Job, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark needs the columns
-        """Apply a job (function of Arrow batches) to the rows; return the lazy result table.
+        """Apply a job to the rows in this process, and return the result as another lazy table.
 
-        ``ddl`` has the names and types of its columns.
+        Args:
+            job: function from Arrow batches to Arrow batches.
+            ddl: names and types of the result's columns; only Spark needs them.
         """
         return self._rows(lambda: job(iter(self)))
 
     def collect_columns(self, *columns: str) -> list[tuple[Any, ...]]:
-        """Compute the lazy rows and return the named columns as a list of tuples."""
+        """Compute the rows, and return the named columns as a list of tuples, one for each row."""
         return [
             row
             for batch in self
@@ -323,7 +351,7 @@ class LocalRows:
         ]
 
     def persist(self) -> LocalRows:
-        """Compute the rows, cache them in memory, and return them."""
+        """Compute the rows, keep them in memory for several jobs, and return them."""
         self._kept = list(self._batches())
         return self
 
@@ -341,9 +369,9 @@ def _sorted_batches(table: pa.Table, order: Sequence[str]) -> list[pa.RecordBatc
 
 
 class _PartitionedRows(LocalRows):
-    """Sorted rows, divided into one part for each worker process by a key.
+    """Sorted rows that are divided into one part for each process by the value of a key column.
 
-    All rows with an equal key are in one part.
+    All rows with an equal key are in one part, for example all rows of a consumer group.
 
     Args:
         rows: the rows.
@@ -359,9 +387,11 @@ class _PartitionedRows(LocalRows):
         self._unsorted, self._key, self._order = rows, key, order
 
     def apply_job(self, job: Job, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark needs the columns
-        """Apply a job to the rows of each worker process; return the lazy result table.
+        """Apply a job to the rows of each process, and return the result as a lazy table.
 
-        ``ddl`` has the names and types of its columns.
+        Args:
+            job: function from Arrow batches to Arrow batches.
+            ddl: names and types of the result's columns; only Spark needs them.
         """
         return self._rows(lambda: self._results(job))
 
@@ -372,9 +402,10 @@ class _PartitionedRows(LocalRows):
         return chain.from_iterable(self._workers.map_items(partial(_run_part, job), parts))
 
     def _divide_rows(self) -> list[list[pa.RecordBatch]]:
-        """Sort the rows and divide them among worker processes, as one list of Arrow batches each.
+        """Divide the rows among the processes, and sort each part.
 
-        The rows of each key go to the process that has the fewest rows so far.
+        Return a list of Arrow batches for each process. The rows of a key go to the process that
+        has the fewest rows so far, beginning with the largest key.
         """
         import pyarrow as pa
         from pyarrow import compute as pc
@@ -402,7 +433,7 @@ def _run_part(job: Job, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 @dataclass
 class _LocalValue:
-    """A value that all tasks of a replay without Spark share, as they run in one process."""
+    """Read-only value that all tasks of a replay without Spark share."""
 
     value: Any
 
@@ -456,15 +487,15 @@ class LocalEngine:
         self._opened.close()
 
     def share_value(self, shared_value: Any) -> SharedValue:
-        """Wrap a read-only value for the jobs of a replay without Spark."""
+        """Wrap a read-only value, so that the jobs can read it as they read a Spark broadcast."""
         return _LocalValue(shared_value)
 
     def run_job(self, job: Job, number_count: int, tasks: int, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark's
-        """Run a job on the numbers 0 to ``number_count`` - 1, such as indices of input files,
-        without Spark.
+        """Run a job on the numbers 0 to ``number_count`` - 1 without Spark, and return lazy rows.
 
-        With several processes, the numbers are divided into ``tasks`` tasks. ``ddl`` has the names
-        and types of the result's columns.
+        The numbers are usually indices, for example of row ranges in input files. With several
+        processes, they are divided into ``tasks`` tasks. ``ddl`` has the names and types of the
+        result's columns.
         """
         if self.cores == 1:
             return LocalRows(lambda: job(self._numbers(number_count)), self._on_progress)
@@ -490,7 +521,7 @@ class LocalEngine:
             self._report(done, total)
 
     def read_spark_table(self, table: SparkTable) -> LocalRows:
-        """Raise an error, because only Spark can read such a table.
+        """Raise an error, because this engine does not use Spark.
 
         Raises:
             InvalidConfigError: always.
@@ -499,9 +530,11 @@ class LocalEngine:
 
     @contextmanager
     def measure_stage(self, stages: StageTimes, name: str) -> Iterator[None]:
-        """Measure how long a ``with`` block takes, and report how much of its job is done.
+        """Measure how long a ``with`` block takes, and report the progress of its jobs.
 
-        The stage called ``name`` of the run gets the measurement; ``stages`` has all stages.
+        Args:
+            stages: receives the duration and the progress.
+            name: name of the stage of the run.
         """
         with stages.measure_stage(name):
             self._report = lambda done, total: stages.report_progress(name, done, total)
@@ -510,7 +543,7 @@ class LocalEngine:
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """The engine (Spark or this process) that was chosen for a run, and the reason.
+    """The engine that was chosen for a run (Spark or this process), with the reason.
 
     Attributes:
         name: ``spark`` or ``local``.
@@ -531,10 +564,10 @@ def choose_engine(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> EngineChoice:
-    """Choose whether a replay runs in Spark or in this process.
+    """Choose whether a replay runs in Spark or in this process without Spark.
 
-    ``auto`` chooses this process for Parquet files with at most `LOCAL_RECORDS` records, unless a
-    session, a master or a setting of Spark is given.
+    The value ``auto`` chooses this process for Parquet files with at most `LOCAL_RECORDS` records.
+    If the user gives a Spark session, master or setting, it chooses Spark.
 
     Args:
         requested: the user's choice: ``auto``, ``spark`` or ``local``.
@@ -584,7 +617,9 @@ def _spark_only(table: SparkTable | None) -> str:
 
 
 def local_processes(capture: Capture, policies: int, requested: int | None = None) -> int:
-    """Return the number of processes that a replay without Spark uses for a capture.
+    """Return how many processes a replay without Spark uses for its input.
+
+    A small input is not worth the start of further processes.
 
     Args:
         capture: the input.

@@ -74,7 +74,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class GroupInput:
-    """Records and offset commits of one consumer group in log order, from one Arrow batch.
+    """Records and offset commits of one consumer group, in log order, from one Arrow batch.
 
     Attributes:
         group: the group id.
@@ -91,7 +91,7 @@ class GroupInput:
 def read_group_inputs(
     batches: Iterable[pa.RecordBatch], clocks: ClockCorrections | None = None
 ) -> Iterator[GroupInput]:
-    """Yield the decoded records and offset commits of each consumer group from sorted rows.
+    """Yield the decoded records and offset commits of each consumer group, from sorted rows.
 
     A group whose rows span several batches yields one `GroupInput` per batch. Timestamps of brokers
     with wrong clocks (``clocks``) are corrected.
@@ -106,7 +106,9 @@ def read_group_inputs(
 
 
 def _correct_records(rows: pa.RecordBatch, clocks: ClockCorrections) -> pa.RecordBatch:
-    """Replace timestamps of brokers with a wrong clock in group records; return the rows."""
+    """Correct the timestamps that brokers with a wrong clock gave group records; return the
+    rows.
+    """
     import pyarrow as pa
 
     at = rows.schema.get_field_index("timestamp_ms")
@@ -120,7 +122,7 @@ def _correct_records(rows: pa.RecordBatch, clocks: ClockCorrections) -> pa.Recor
 
 
 def _correct_runs(runs: RunColumns, clocks: ClockCorrections) -> None:
-    """Replace timestamps of brokers with a wrong clock (``clocks``) in commit runs, in place."""
+    """Correct the timestamps that brokers with a wrong clock gave offset commits, in place."""
     # A corrected summary begins and ends at the same time.
     names = ("first_ms", "last_ms", "minute_ms", "gap", "advanced_ms")
     first, last, minute, gap, advanced = (runs.table[RUN.index(name)] for name in names)
@@ -185,7 +187,7 @@ def interval_row(interval: Interval) -> dict[str, Any]:
 
 
 def pause_row(pause: Pause) -> dict[str, Any]:
-    """Convert a pause in a partition's consumption to a row of table ``pauses``."""
+    """Convert a pause in the consumption of a partition to a row of table ``pauses``."""
     return {**pause._asdict(), "pause_ms": pause.pause_ms}
 
 
@@ -228,7 +230,7 @@ def rebalance_row(generation: Generation, reason: str | None) -> dict[str, Any]:
 
 
 def member_row(member: MemberState, state: ClassicState) -> dict[str, Any]:
-    """Convert a member of a consumer group with the given state to a row of table ``members``."""
+    """Convert a member of a consumer group, as of one generation, to a row of table ``members``."""
     client = identify_client(member)
     sent = member.subscription
     return {
@@ -261,7 +263,7 @@ _Key = tuple[int, int]
 
 @dataclass(slots=True)
 class _PendingRow:
-    """Row of table ``rebalances`` for a rebalance whose duration is not yet known.
+    """Incomplete row of table ``rebalances``, because the rebalance's duration is not yet known.
 
     The duration follows from pauses in consumption, which end with the next commit.
 
@@ -291,7 +293,7 @@ class _PendingRow:
         return self.bounds
 
     def to_json_values(self, clusters: ClusterHistory) -> list[Any]:
-        """Return this incomplete row as JSON values, from which a later run completes it."""
+        """Return this incomplete row as JSON values, so that a later run can complete it."""
         partitions: dict[int, list[int]] = {}
         for p, timeout_ms in self.stops.timeouts.items():
             partitions.setdefault(timeout_ms, []).append(p)
@@ -299,16 +301,14 @@ class _PendingRow:
 
     @classmethod
     def from_json_values(cls, stored: Sequence[Any]) -> _PendingRow:
-        """Restore an incomplete row of table ``rebalances`` from the JSON values that
-        `to_json_values` returned.
-        """
+        """Restore an incomplete row from the JSON values that `to_json_values` returned."""
         row, partitions, bounds = stored
         timeouts = {p: timeout_ms for timeout_ms, some in partitions for p in some}
         return cls(row, RecordedStops(row["time_ms"], timeouts), [Bounds(*one) for one in bounds])
 
 
 class RebalanceRows:
-    """Buffer of rows of table ``rebalances`` until later records of the log complete them.
+    """Buffer for rows of table ``rebalances`` that later log records will complete.
 
     Later records decide whether the rebalance belongs to a storm (several rebalances in quick
     succession) and how long it took.
@@ -338,7 +338,7 @@ class RebalanceRows:
         return json.dumps([waiting, number, pending, [*self._pauses.items()], keys])
 
     def restore_state(self, state: str) -> None:
-        """Restore the incomplete rows from the text (``state``) that `export_state` returned."""
+        """Restore the incomplete rows from the JSON text that `export_state` returned."""
         waiting, number, pending, pauses, (newest, written) = json.loads(state)
         restored = [(_PendingRow.from_json_values(one), *rest) for one, *rest in waiting]
         self._storms.restore_state((restored, number))
@@ -351,8 +351,9 @@ class RebalanceRows:
     def add_row(
         self, generation: Generation, row: dict[str, Any], stops: RecordedStops
     ) -> Iterator[dict[str, Any]]:
-        """Add the row of a rebalance and the partitions that it stopped; yield rows that are now
-        complete.
+        """Add the row of a rebalance, and yield older rows that are complete now.
+
+        ``stops`` has the partitions that had no consumer during the rebalance.
         """
         pending = _PendingRow(row, stops)
         if pending.key != self._newest:
@@ -371,7 +372,7 @@ class RebalanceRows:
             yield self._complete()
 
     def add_pause(self, pause: Pause) -> None:
-        """Add a pause in consumption to the row of the rebalance that caused it."""
+        """Add a pause in a partition's consumption to the row of the rebalance that caused it."""
         if pause.pause_ms is None:
             return
         key = (pause.incarnation, pause.generation)
@@ -382,7 +383,9 @@ class RebalanceRows:
             self._pauses.setdefault(key, []).append(pause)
 
     def finish_rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the remaining rows of table ``rebalances``, at the end of the log."""
+        """Yield the rows that are still incomplete at the end of the log, as they are known by
+        then.
+        """
         self._pending.extend(self._storms.finish_storms())
         while self._pending:
             yield self._complete()
@@ -449,7 +452,7 @@ class GroupRows:
         self._positions: tuple[LogPosition, int] = (LogPosition(-1, -1), 0)
 
     def export_state(self) -> tuple[Any, ...]:
-        """Return the consumer group's state as values, from which the next run continues."""
+        """Return the consumer group's state as plain values, from which the next run continues."""
         # `history.state_store.pack_state` packs them with the classes `STORED_CLASSES`.
         return (
             self._history.to_bytes(level=0), self._ownership.export_state(),
@@ -477,9 +480,7 @@ class GroupRows:
         self._totals.restore_state(totals)
 
     def commit_values(self) -> dict[str, Any]:
-        """Return the part of the consumer group's state that offset commits change, as
-        JSON values.
-        """
+        """Return the part of the group's state that offset commits change, as JSON values."""
         series, minutes = self._folding.export_state()
         traffic = self._traffic.items()
         return {
@@ -491,9 +492,7 @@ class GroupRows:
         }  # fmt: skip
 
     def resume_commits(self, values: Mapping[str, Any]) -> None:
-        """Restore the part of the group's state that `commit_values` returned; leave the rest
-        unchanged.
-        """
+        """Restore the part of the group's state that `commit_values` returned; keep the rest."""
         self._history.resume_commits(values["history"])
         series, minutes = values["minutes"]
         numbers = np.array(minutes, np.int64).tobytes()
@@ -506,7 +505,7 @@ class GroupRows:
 
     @property
     def unknown_topic_ids(self) -> set[str]:
-        """Topic ids in the group's records of which the cluster metadata has no name."""
+        """Topic ids in the group's records for which the cluster metadata has no topic name."""
         return self._history.topics.unknown_ids
 
     @property
@@ -516,7 +515,7 @@ class GroupRows:
         return {key: rate for key, rate in rates.items() if rate is not None}
 
     def process_input(self, group_input: GroupInput) -> None:
-        """Process the group's next records and offset commits, which follow in log order."""
+        """Process the group's next records and offset commits; call it with inputs in log order."""
         if len(group_input.runs):
             self._process_commits(group_input.runs, group_input.records)
         for record in group_input.records:
@@ -540,14 +539,14 @@ class GroupRows:
 
     @property
     def record_ranges(self) -> dict[str, Any]:
-        """The log partitions with records of the group, and the records' first and last
-        time (ms).
+        """Log partitions with records of the group, and the first and last time of the records
+        (ms).
         """
         totals = self._totals
         return {"ms": totals.seen_ms, "log_partitions": sorted(totals.log_partitions)}
 
     def group_totals(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the consumer group's counts: its row of table ``groups`` and its summary entry."""
+        """Return the consumer group's row of table ``groups``, and its entry in the summary."""
         self._totals.set_missing(self._history.missing_before, self._history.missing_within)
         self._totals.incarnations = self._history.deletion_count
         return {"group": self.name, **self._totals.to_table_row()}, self._totals.to_summary()
@@ -556,7 +555,7 @@ class GroupRows:
         self._writers.write_row(table, {"group": self.name, **row})
 
     def _process_commits(self, runs: RunColumns, records: Iterator[GroupRecord]) -> None:
-        """Process a group's offset commits and other records, merged in log order."""
+        """Process a group's offset commits and group records, merged in log order."""
         self._totals.set_first_position(LogPosition(*runs.positions[:, 0].tolist()))
         for log_partition in np.unique(runs.positions[0]).tolist():
             mine = runs.positions[0] == log_partition
@@ -608,7 +607,9 @@ class GroupRows:
             self._write_item(item)
 
     def _write_item(self, item: HistoryItem) -> None:
-        """Write a history item (generation, event or pause) to the output tables."""
+        """Write one item of the group's history (generation, event or pause) to the output
+        tables.
+        """
         if isinstance(item, Pause):
             item = self._without_wrong_times(item)
             if self._collector is not None:
@@ -627,9 +628,7 @@ class GroupRows:
             self._write_generation(item)
 
     def _without_wrong_times(self, pause: Pause) -> Pause:
-        """Return a pause in consumption without a begin or end time that is from a wrong broker
-        clock.
-        """
+        """Remove a pause's begin or end time if it is from a broker with a wrong clock."""
         # Such a time would make the pause last for years.
         if self._span is None:
             return pause
@@ -641,9 +640,9 @@ class GroupRows:
         return pause._replace(last_ms=before, first_ms=after)
 
     def _write_events(self, events: Iterable[Event]) -> None:
-        """Write membership events to table ``events``.
+        """Write membership events, such as joins, to table ``events``.
 
-        The events of each record are numbered from 0.
+        The events of one log record are numbered from 0.
         """
         for event in events:
             place, position = self._positions
@@ -667,7 +666,9 @@ class GroupRows:
             self._write("unread", {**at, **interval._asdict()})
 
     def _stopped_partitions(self, generation: Generation) -> RecordedStops:
-        """Return the partitions that had no consumer during the rebalance of a generation."""
+        """Return the partitions that had no consumer during the rebalance that began a
+        generation.
+        """
         # The simulation uses the same function, so its results are comparable.
         before = generation.previous
         if before is not None and before.incarnation != generation.incarnation:
