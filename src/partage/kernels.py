@@ -159,7 +159,9 @@ class Kernel:
         The keyword ``work`` is the estimated number of steps (loop iterations) of the call. Without
         compilation, NumPy arrays are passed as memoryviews.
         """
-        compiled = self._form_for(work)
+        compiled = self._compiled
+        if compiled is None or _form.get() != "by cost":
+            compiled = self._form_for(work)
         if compiled is not None:
             return compiled(*arguments)
         return self.interpreted(*(_as_memoryview(argument) for argument in arguments))

@@ -403,7 +403,7 @@ def fill_owners(start: Int32Array, partition: Int32Array, owner: Int32Array) -> 
     Args:
         start: int32[M + 1], where each member's partitions begin in ``partition`` (CSR).
         partition: int32[n], the partitions.
-        owner: int32[P], output, filled with -1: positions of the members.
+        owner: int32[P], output: positions of the members, -1 for none.
 
     Returns:
         The number of distinct partitions; -1 if an offset or a partition is out of range.
@@ -411,6 +411,8 @@ def fill_owners(start: Int32Array, partition: Int32Array, owner: Int32Array) -> 
     owned = 0
     if len(start) == 0 or start[0] != 0 or start[len(start) - 1] != len(partition):
         return -1
+    for p in range(len(owner)):
+        owner[p] = -1
     for m in range(len(start) - 1):
         if start[m + 1] < start[m]:
             return -1
@@ -509,12 +511,11 @@ class Plan(Assignment):
         # The owner of each partition, and the number of owned partitions.
         start, partition = self.start, self.partition
         owner = np.empty(self.index.partitions, np.int32)
-        owner.fill(-1)
         if fill_owners.is_compiled and _is_int32_row(start) and _is_int32_row(partition):
             owned = fill_owners(start, partition, owner, work=len(partition))
             if owned >= 0:
                 return owner, owned
-            owner.fill(-1)
+        owner.fill(-1)
         owner[partition] = self.member_of
         return owner, int(np.count_nonzero(owner >= 0))
 

@@ -485,6 +485,13 @@ class Group:
         return any(len(m.owned.partition) for m in self.members)
 
     @cached_property
+    def reports_claims(self) -> bool:
+        """True if any member reports an owned partition or a generation, or sends user data."""
+        return self.has_claims or any(
+            m.generation >= 0 or m.user_data is not None for m in self.members
+        )
+
+    @cached_property
     def has_static_members(self) -> bool:
         """True if any member of the consumer group has an instance id (``group.instance.id``).
 

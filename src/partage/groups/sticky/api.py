@@ -22,6 +22,7 @@ from partage.groups.sticky.claims import (
     has_equal_subscriptions,
     owned_slots,
     resolve_claims,
+    sends_user_data,
 )
 from partage.groups.sticky.constrained import assign_constrained, assign_in_turn
 from partage.groups.sticky.decision import (
@@ -31,7 +32,7 @@ from partage.groups.sticky.decision import (
     must_revoke_first,
 )
 from partage.groups.sticky.general import assign_general
-from partage.groups.sticky.problem import Racks, StickyProblem
+from partage.groups.sticky.problem import PartitionSlots, Racks, StickyProblem
 from partage.model import NO_GENERATION, Assignment, Plan, Problem
 from partage.model.index import Int32Array
 from partage.wire.consumer_protocol import encode_sticky_user_data
@@ -148,6 +149,8 @@ class Sticky(PlainStrategy):
         Raises:
             StickyAssignorError: Kafka's class throws an exception.
         """
+        if not sends_user_data(sticky.problem) and _is_in_turn(sticky):
+            return _decide_in_turn(sticky, max_generation)
         return _decide(sticky, max_generation, claims_of_user_data)
 
 
@@ -227,7 +230,7 @@ class CooperativeSticky(PlainStrategy):
         """
         before = StickyMemory.check_memory(memory)
         sticky = StickyProblem(problem)
-        decision, highest = _decide(sticky, before.max_generation, claims_of_owned)
+        decision, highest = self._decide_final_owners(sticky, before.max_generation)
         transfers = _find_changed_owners(sticky, decision)
         after = before.with_generation(highest)
         if not len(transfers.slot):
@@ -255,17 +258,32 @@ class CooperativeSticky(PlainStrategy):
         Raises:
             StickyAssignorError: Kafka's class throws an exception.
         """
-        decision, highest = _decide(sticky, max_generation, claims_of_owned)
+        decision, highest = self._decide_final_owners(sticky, max_generation)
         return _without_transfers(decision, _find_changed_owners(sticky, decision)), highest
+
+    @staticmethod
+    def _decide_final_owners(sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
+        # The assignment after the follow-up rebalance.
+        if not sticky.problem.group.reports_claims and _is_in_turn(sticky):
+            return _decide_in_turn(sticky, max_generation)
+        return _decide(sticky, max_generation, claims_of_owned)
+
+
+def _is_in_turn(sticky: StickyProblem) -> bool:
+    """Return whether a group that owns nothing gets its partitions round robin."""
+    without_racks = sticky.members > 0 and not sticky.problem.group.has_racks
+    return without_racks and has_equal_subscriptions(sticky)
+
+
+def _decide_in_turn(sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
+    # Claims need not be read.
+    return assign_in_turn(sticky, PartitionSlots(sticky)), max(max_generation, NO_GENERATION)
 
 
 def _decide(
     sticky: StickyProblem, max_generation: int, read: Callable[[StickyProblem], ClaimedSlots]
 ) -> tuple[Decision, int]:
     claimed = read(sticky)
-    is_fresh = claimed.empty and sticky.members and not sticky.problem.group.has_racks
-    if is_fresh and has_equal_subscriptions(sticky):
-        return assign_in_turn(sticky, claimed.slots), max(max_generation, NO_GENERATION)
     highest = int(claimed.generation.max(initial=max_generation))
     try:
         owned = resolve_claims(sticky, claimed)
@@ -355,11 +373,16 @@ class StickyMemory:
             InvalidConfigError: another assignor stored the state.
         """
         if memory is None:
-            return cls()
+            return _NO_MEMORY
         if not isinstance(memory, cls):
             raise InvalidConfigError("memory", "must be the memory of a sticky strategy", memory)
         return memory
 
     def with_generation(self, highest: int) -> StickyMemory:
-        """Return a copy of the stored state with another highest generation."""
+        """Return the stored state with another highest generation."""
+        if highest == self.max_generation:
+            return self
         return StickyMemory(highest, self.partitions, self.generation)
+
+
+_NO_MEMORY = StickyMemory()

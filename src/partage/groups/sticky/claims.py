@@ -36,6 +36,7 @@ __all__ = [
     "owned_slots",
     "read_group_user_data",
     "resolve_claims",
+    "sends_user_data",
 ]
 
 
@@ -56,7 +57,6 @@ class ClaimedSlots:
         slots: the numbering of partitions, which includes reported ones that do not exist.
         generation: int64[M], generation that each of the M members reports, -1 for none.
         dated: bool[M], whether a member reports a generation.
-        empty: True if no member is known to report a partition or a generation.
     """
 
     member: Int32Array
@@ -64,7 +64,14 @@ class ClaimedSlots:
     slots: PartitionSlots
     generation: NDArray[np.int64]
     dated: NDArray[np.bool_]
-    empty: bool = False
+
+
+def sends_user_data(problem: Problem) -> bool:
+    """Return whether any consumer sends user data, which may report partitions and a generation.
+
+    ``problem`` is the group and the cluster.
+    """
+    return problem.sent_claims is not None or problem.group.user_data_size > 0
 
 
 def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
@@ -78,7 +85,7 @@ def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
         total = group.user_data_size
         if not total:
             undated = np.full(len(group), NO_GENERATION, np.int64), np.zeros(len(group), bool)
-            return _to_slots(sticky, _concatenate([]), undated, empty=True)
+            return _to_slots(sticky, _concatenate([]), undated)
         # Decoding member by member takes half an interpreted kernel step per byte.
         if read_claims.is_worth_compiling(work=total // 2):
             read = read_group_user_data(sticky)
@@ -117,9 +124,7 @@ def claims_of_owned(sticky: StickyProblem) -> ClaimedSlots:
     ``sticky`` has the members, topics and partitions of the rebalance.
     """
     generation = [_cooperative_generation(member) for member in sticky.problem.group.members]
-    owned = _owned(sticky)
-    empty = not len(owned[0]) and not any(one is not None for one in generation)
-    return _to_slots(sticky, owned, _as_arrays(generation), empty=empty)
+    return _to_slots(sticky, _owned(sticky), _as_arrays(generation))
 
 
 def owned_slots(sticky: StickyProblem, slots: PartitionSlots) -> tuple[Int32Array, Int32Array]:
@@ -195,13 +200,11 @@ def _to_slots(
     sticky: StickyProblem,
     claims: tuple[Int32Array, Int32Array, Int32Array],
     generations: tuple[NDArray[np.int64], NDArray[np.bool_]],
-    *,
-    empty: bool = False,
 ) -> ClaimedSlots:
     member, topic, number = claims
     generation, dated = generations
     slot, slots = sticky.find_slots(topic, number)
-    return ClaimedSlots(member, slot, slots, generation, dated, empty)
+    return ClaimedSlots(member, slot, slots, generation, dated)
 
 
 NO_OWNER = -1

@@ -122,11 +122,11 @@ def assign_in_turn(sticky: StickyProblem, slots: PartitionSlots) -> Decision:
     low, extra = divmod(partitions, members)
     turns = np.arange(0, partitions, members, dtype=np.int32)
     slot = rank[:, None] + turns
+    start = np.arange(members + 1, dtype=np.int32)
+    start *= low
     if not extra:
-        start = np.arange(members + 1, dtype=np.int32) * np.int32(low)
         return Decision(start, slot.reshape(-1), slots, _NO_TRANSFERS)
-    start = np.zeros(members + 1, np.int32)
-    (low + (rank < extra)).cumsum(dtype=np.int32, out=start[1:])
+    start[1:] += (rank < extra).cumsum(dtype=np.int32)
     return Decision(start, slot[slot < partitions], slots, _NO_TRANSFERS)
 
 
