@@ -91,8 +91,7 @@ _Tasks = dict[str, dict[str, frozenset[tuple[str, int]]]]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Result of comparing a recorded assignment of a consumer group with the one that its strategy
-    computes.
+    """Result of comparing a recorded assignment with the one that the group's strategy computes.
 
     Attributes:
         agrees: whether both are equal; None if the strategy cannot be run.
@@ -114,7 +113,9 @@ class Verdict:
 
 
 def check_agreement(generation: Generation, clusters: ClusterHistory) -> Verdict:
-    """Compare a consumer group's recorded assignment with the one that its own strategy computes.
+    """Compare a group's recorded assignment with the one that its own strategy computes.
+
+    For a difference, search for an input that explains it, such as older metadata.
 
     Args:
         generation: a recorded rebalance of any protocol.
@@ -148,8 +149,10 @@ def check_agreement(generation: Generation, clusters: ClusterHistory) -> Verdict
 
 
 def _check_streams(generation: Generation, clusters: ClusterHistory) -> Verdict:
-    """Compare a Streams group's recorded tasks (``generation``) with those that its assignor
+    """Compare the recorded tasks of a Kafka Streams application with those that its assignor
     computes.
+
+    ``generation`` is the rebalance with the tasks.
     """
     verdict = check_streams_agreement(generation, clusters)
     why = verdict.why or (UNEXPLAINED if verdict.agrees is False else None)
@@ -158,8 +161,9 @@ def _check_streams(generation: Generation, clusters: ClusterHistory) -> Verdict:
 
 
 def _check_migration(generation: Generation) -> Verdict:
-    """Check that a group kept its assignment when its protocol changed (KIP-848) in
-    ``generation``.
+    """Check that a group kept its assignment when it was migrated to another protocol (KIP-848).
+
+    ``generation`` is the first one after the migration.
     """
     before = generation.previous
     if before is None:
@@ -179,13 +183,13 @@ def _check_migration(generation: Generation) -> Verdict:
 
 
 class _NeverReturnsError(PartageError):
-    """Error: Kafka's class of the assignment strategy would run forever on the recorded input."""
+    """Error: Kafka's implementation of the strategy would run forever on the recorded input."""
 
 
 def _check_strategy(
     generation: Generation, strategy: Strategy, clusters: ClusterHistory
 ) -> Verdict:
-    """Compare a recorded assignment with the one that an assignment strategy computes.
+    """Run an assignment strategy on a recorded rebalance and compare the result with the record.
 
     Args:
         generation: recorded rebalance of a classic consumer group.
@@ -217,7 +221,9 @@ def _check_strategy(
 def _check_go_sticky(
     generation: Generation, strategy: Strategy, leader: str, clusters: ClusterHistory
 ) -> Verdict:
-    """Check that a Go client's recorded sticky assignment is as balanced as the Java assignor's."""
+    """Check that a Go client's recorded sticky assignment is as balanced as that of Java's
+    strategy.
+    """
     # The Go assignor depends on the random order of Go's maps, so its plan cannot be reproduced
     # exactly. The recorded plan is consistent if it is valid, has the same largest and smallest
     # load as the plan of Java's strategy, and moves no more partitions.
@@ -253,7 +259,7 @@ def _loop_text(strategy: Strategy, loop: EndlessLoop) -> str:
 
 
 def _assignment_by_topic(plan: Assignment) -> _Partitions:
-    """Convert an assignment to nested dicts: partitions by topic, by consumer group member."""
+    """Convert an assignment to nested dicts: member id to topic to list of partition numbers."""
     # Assigned partitions that the cluster lacks are included, as in recorded assignments.
     out = plan.to_dict()
     for lost in plan.unresolved:
@@ -266,15 +272,11 @@ def _explain_assignment(
     clusters: ClusterHistory,
     decide: Callable[[Group, Cluster], _Partitions],
 ) -> str | None:
-    """Search for an input with which a strategy computes exactly a group's recorded assignment.
+    """Search for an input from which a strategy computes exactly the recorded assignment.
 
-    The result describes that input for the report; it is None if no input fits.
-
-    Args:
-        generation: a recorded rebalance of the classic protocol.
-        clusters: the cluster metadata over time.
-        decide: function that runs the strategy and returns a dict from member to topic to
-            partitions.
+    For example, the leader may have had older metadata. The result describes that input in words;
+    it is None if no input fits. ``generation`` is a classic rebalance. ``decide`` runs the strategy
+    and returns a dict from member to topic to partitions.
     """
     # Such inputs are older metadata or other owned partitions.
     state, at = generation.first, generation.timestamp_ms
@@ -309,9 +311,10 @@ def _explain_assignment(
 def _alternative_metadata(
     generation: Generation, clusters: ClusterHistory, at_ms: int, observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield other cluster metadata that a consumer group's assignor may have used.
+    """Yield other cluster metadata that the assignor may have seen, such as that of an earlier
+    time.
 
-    Each item is (description, cluster), for example metadata of an earlier time.
+    Each item is (description, cluster).
 
     Args:
         generation: the recorded rebalance.
@@ -337,7 +340,7 @@ def _alternative_owned_partitions(
 ) -> Iterator[tuple[str, ClassicState]]:
     """Yield copies of a group's state in which members report other partitions as owned.
 
-    Each item is (description, state). The strategy is run on each, to find the state that it had.
+    Each item is (description, state). The caller runs the strategy on each of them.
 
     Args:
         state: recorded state of the group.
@@ -362,7 +365,7 @@ def _alternative_owned_partitions(
 
 
 def _with_owned_partitions(state: ClassicState, claims: dict[str, Subscription]) -> ClassicState:
-    """Return a copy of a group's state in which the members report other partitions as owned.
+    """Return a copy of a group's state in which the given members report other owned partitions.
 
     Args:
         state: recorded state of the group.
@@ -390,9 +393,9 @@ def _with_owned_partitions(state: ClassicState, claims: dict[str, Subscription])
 
 
 def _check_target(generation: Generation, clusters: ClusterHistory) -> Verdict:
-    """Compare a coordinator's recorded assignment (KIP-848) of ``generation`` with a computed one.
+    """Compare an assignment that the coordinator computed (KIP-848) with that of its assignor.
 
-    It is computed with the assignor that the group uses, such as "uniform".
+    The assignor, such as ``uniform``, is run on the recorded input. ``generation`` has both.
     """
     name = generation.first.strategy or ""
     if all(m.subscription is None for m in generation.first.members):
@@ -432,8 +435,8 @@ def _compute_target(
 ) -> _Targets | _Tasks | None:
     """Compute the assignment of a group whose coordinator assigns partitions or tasks (KIP-848).
 
-    ``order`` has the members' indices in the order for the assignor; None is the order of joining.
-    The result is None if the log lacks input such as a subscription.
+    ``order`` has the members' indices in the order in which the assignor visits them; None is the
+    order of joining. The result is None if the log lacks input, such as a topology.
 
     Raises:
         PartageError: the assignor is not applicable.
@@ -443,9 +446,7 @@ def _compute_target(
 
 
 def _has_whole_input(generation: Generation, cluster: Cluster) -> bool:
-    """Return whether the log has the previous assignment of all members of a recorded
-    generation.
-    """
+    """Return whether the log has the assignor's whole input: the previous target of each member."""
     # If the log begins later than the group, the target of a member may be missing. All targets are
     # known if together they contain every partition of the subscribed topics.
     if generation.target is None or any(m.subscription is None for m in generation.first.members):
@@ -465,10 +466,10 @@ def _has_whole_input(generation: Generation, cluster: Cluster) -> bool:
 def _explain_target(
     generation: Generation, clusters: ClusterHistory, at_ms: int, record: _Targets | _Tasks
 ) -> str | None:
-    """Search for an input with which the coordinator's assignor computes the recorded assignment.
+    """Search for an input from which the coordinator's assignor computes the recorded assignment.
 
-    The result describes that input for the report; it is None if no input fits. ``at_ms`` is the
-    time, ``record`` the recorded assignment of each member.
+    For example, other metadata. The result describes that input in words; it is None if no input
+    fits. ``at_ms`` is the time, ``record`` the recorded assignment of each member.
     """
     # Such inputs are older metadata or another order of members.
     now = clusters.cluster_at(at_ms)
@@ -489,9 +490,9 @@ def _explain_target(
 
 
 def _member_orders(generation: Generation) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield orders in which the coordinator's assignor may have visited a generation's members.
+    """Yield orders in which the coordinator's assignor may have visited the members of a group.
 
-    Each item is (description, order), with members as positions.
+    Each item is (description, order); an order lists the members' indices.
     """
     # Members whose ids share a bucket of Java's map are visited in the order of the coordinator's
     # own map. That order depends on former members, and no record has it.
@@ -508,9 +509,9 @@ def _member_orders(generation: Generation) -> Iterator[tuple[str, tuple[int, ...
 
 
 def _bucket_pairs(ids: list[str]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of members (as indices) whose ids share a bucket of a Java HashMap.
+    """Yield pairs of members (as indices) whose ids fall into the same bucket of a Java HashMap.
 
-    The map iterates over such members in the order of their insertion.
+    The map iterates over such members in the order in which they were inserted.
     """
     slots = DEFAULT_TABLE
     while len(ids) * 4 > slots * 3:
@@ -527,7 +528,7 @@ def _bucket_pairs(ids: list[str]) -> Iterator[tuple[int, int]]:
 
 
 def _targets_by_topic_id(target: Mapping[str, Roles]) -> _Targets:
-    """Return the assignment that the group coordinator recorded, by member and topic id.
+    """Convert a recorded target assignment to sets of partitions, by member and topic id.
 
     Topics without partitions are left out.
     """
@@ -537,10 +538,10 @@ def _targets_by_topic_id(target: Mapping[str, Roles]) -> _Targets:
 def _run_consumer_assignor(
     generation: Generation, cluster: Cluster, order: tuple[int, ...] | None
 ) -> _Targets | None:
-    """Run the group coordinator's assignor of a consumer or share group on its recorded input.
+    """Run the coordinator's assignor of a consumer or share group on its recorded input.
 
-    The result has each member's partitions; it is None if the group uses a custom assignor.
-    ``order`` has the members' positions in the order for the assignor; None is the order of
+    The result has the partitions of each member; it is None for a custom assignor. ``order`` has
+    the members' indices in the order in which the assignor visits them; None is the order of
     joining.
     """
     assignor = _ASSIGNORS.get(generation.first.strategy or "")
@@ -570,7 +571,7 @@ def _owned(roles: Roles) -> TopicPartitionNumbers:
 
 
 def _to_target_arrays(index: Index, targets: list[TopicPartitionNumbers]) -> Targets:
-    """Convert the previous assignments of members to arrays of partition indices.
+    """Convert the previous target assignments of members to arrays of partition indices.
 
     Args:
         index: numbering of the cluster's partitions; partitions that it lacks are left out.
@@ -611,7 +612,7 @@ def _mask(
 
 
 def _tasks_by_role(target: Mapping[str, Roles]) -> _Tasks:
-    """Return the recorded tasks of a Kafka streams group (KIP-1071), by member and role."""
+    """Return the recorded tasks of a streams group (KIP-1071) as sets, by member and role."""
     return {
         member: {role: _task_set(roles, role) for role in (ACTIVE, STANDBY, WARMUP)}
         for member, roles in target.items()
@@ -621,9 +622,9 @@ def _tasks_by_role(target: Mapping[str, Roles]) -> _Tasks:
 def _find_fitting_releases(
     generation: Generation, cluster: Cluster, record: _Targets | _Tasks
 ) -> list[str]:
-    """Return the Kafka releases whose task assignor reproduces a streams group's recorded tasks.
+    """Return the Kafka releases whose assignor computes a streams group's recorded tasks.
 
-    They are names of assignors, for the oldest release first.
+    They are names of assignors, the oldest release first.
     """
     # The log does not say which Kafka release the brokers run, so each release is tried.
     return [
@@ -639,10 +640,10 @@ def _run_task_assignor(
     order: tuple[int, ...] | None,
     assignor: ServerSticky = SERVER_ASSIGNORS[-1],
 ) -> _Tasks | None:
-    """Run the group coordinator's task assignor (KIP-1071) on a streams group's recorded input.
+    """Run the coordinator's task assignor (KIP-1071) on a streams group's recorded input.
 
-    The result has each member's tasks; it is None if the log lacks the topology or a process id.
-    ``order`` has the members' positions in the order for the assignor; None is the order of
+    The result has the tasks of each member; it is None if the log lacks the topology or a process
+    id. ``order`` has the members' indices in the order for the assignor; None is the order of
     joining.
     """
     target = generation.target

@@ -73,7 +73,8 @@ _PRECEDENCE = {kind: i for i, kind in enumerate(CAUSE_KINDS)}
 
 @dataclass(slots=True)
 class CauseState:
-    """Data that must be stored to continue the search for causes of a consumer group's rebalances.
+    """State of the search for causes of a consumer group's rebalances, as it is stored between
+    runs.
 
     Attributes:
         departures: members that left recently.
@@ -94,10 +95,9 @@ class CauseState:
 
 
 class CauseFinder:
-    """Finder of the causes of a consumer group's rebalances, such as joins, departures and new
-    topics.
+    """Finder of the causes of a group's rebalances, such as joins, departures and new topics.
 
-    Call `find_causes` for each rebalance when its record is read.
+    Call `find_causes` for each rebalance when its record is read from the log.
 
     Args:
         clusters: the cluster metadata over time.
@@ -123,12 +123,13 @@ class CauseFinder:
         self._faults = BrokerFaults(clusters, {} if moves is None else moves)
 
     def note_alive(self, member: str, time_ms: int) -> None:
-        """Store the time at which a member sent a heartbeat, which proves that it was alive."""
+        """Store the time of a member's heartbeat, which proves that the member was alive then."""
         self.state.alive[member] = time_ms
 
     def find_causes(self, generation: Generation, previous: Generation | None) -> tuple[Cause, ...]:
-        """Return the causes of a consumer group's rebalance, the most important first (at least
-        one).
+        """Return the causes of a group's rebalance, the most important first.
+
+        There is at least one cause.
 
         Args:
             generation: the rebalance; its state ``last`` is not complete yet.
@@ -162,8 +163,9 @@ class CauseFinder:
         return tuple(sorted(causes, key=lambda c: _PRECEDENCE[c.kind]))
 
     def _store_commit_activity(self, generation: Generation, previous: Generation | None) -> None:
-        """Store when each member of a generation last advanced a committed offset, and shared
-        client ids.
+        """Store when each member of a generation last advanced a committed offset.
+
+        Also store which client ids several members share.
         """
         members = () if previous is None else previous.last.members
         known = {m.id: self.state.active.get(m.id) for m in members}
@@ -180,8 +182,8 @@ class CauseFinder:
         self.state.shared |= {client for client, count in clients.items() if count > 1}
 
     def _infer_causes(self, generation: Generation, previous: Generation) -> Iterator[Cause]:
-        """Yield the causes of a rebalance that follow from comparing its generation with the one
-        before.
+        """Yield the causes of a classic group's rebalance, inferred from its members before and
+        after it.
         """
         change = compare_states(previous.last, generation.first)
         at = generation.timestamp_ms
@@ -210,7 +212,10 @@ class CauseFinder:
     def _explain_without_changes(
         self, generation: Generation, previous: Generation | None
     ) -> Cause:
-        """Return the cause of a new generation in which neither members nor topics changed."""
+        """Return the cause of a rebalance in which neither members nor topics changed.
+
+        It may be a broker failure or the request of a client.
+        """
         cause = cause_without_changes(generation, previous)
         if cause.kind not in ("request", "unknown"):
             return cause
@@ -226,12 +231,10 @@ class CauseFinder:
     def _is_missing_rack_of_failed_broker(
         self, generation: Generation, causes: list[Cause], topics: list[Cause]
     ) -> bool:
-        """Return whether topic metadata changed only because a failed broker's rack was missing.
+        """Return whether a rebalance's only recorded cause is the missing rack of a failed broker.
 
-        Args:
-            generation: the rebalance.
-            causes: causes that the log states.
-            topics: causes from changed topics.
+        Metadata lacks the rack of a broker while the broker is down. ``causes`` are the causes that
+        the log states, ``topics`` those that follow from changed topics.
         """
         # The broker failure is then the only cause.
         if generation.protocol != "consumer" or topics or any(c.kind != "topics" for c in causes):
@@ -242,7 +245,8 @@ class CauseFinder:
         )
 
     def _describe_fault(self, generation: Generation, time_ms: int, timeout_ms: int) -> str | None:
-        """Return a description of the last broker failure that can explain a rebalance, or None.
+        """Describe the last broker failure that can explain a rebalance; return None if there is
+        none.
 
         Args:
             generation: the rebalance.
@@ -258,9 +262,7 @@ class CauseFinder:
     def _list_recorded_causes(
         self, generation: Generation, previous: Generation
     ) -> Iterator[Cause]:
-        """Yield the causes of a new generation that the records of a consumer group (KIP-848)
-        state.
-        """
+        """Yield the causes of a rebalance that the records of a consumer group (KIP-848) state."""
         # A departure is refined to a leave, a session or a poll timeout, by commits and heartbeats.
         old = {m.id: m for m in previous.last.members}
         new = {m.id: m for m in generation.first.members}
@@ -323,10 +325,11 @@ class CauseFinder:
         return Cause(kind, INFERRED, member.id, member.instance, time_ms, words, departed.member)
 
     def _is_likely_same(self, member: MemberState, away_ms: int) -> bool:
-        """Return whether a joining consumer is likely the same process as one that left shortly
+        """Return whether a joining member is likely the same process as one that left shortly
         before.
 
-        ``away_ms`` is the time since the departure of a member with the same client id and host.
+        Both have the same client id and host. ``away_ms`` is the time (ms) between departure and
+        join.
         """
         # Members that share a client id and host cannot be distinguished. A restart is then likely
         # only if it was quick: before two of three heartbeats are missed.
@@ -454,8 +457,10 @@ class CauseFinder:
     def _is_stalled(
         self, member: MemberState, last_commit_ms: int, usual_ms: int, began_ms: int
     ) -> bool:
-        """Return whether a consumer stopped polling but repeated its last offset commit in the
-        background.
+        """Return whether a member no longer polled, while its client repeated its last offset
+        commit.
+
+        Some clients commit in the background, even if the application no longer calls ``poll``.
 
         Args:
             member: the member.
@@ -474,7 +479,9 @@ class CauseFinder:
         return repeats and earliest <= began_ms - advanced <= longest
 
     def _lost_all_members(self, generation: Generation) -> bool:
-        """Return whether all members (at least two) of the previous generation left in this one."""
+        """Return whether all members (at least two) of the previous generation left in this
+        rebalance.
+        """
         # Then no commits of remaining members show when the rebalance began.
         before = generation.previous
         stayed = {m.id for m in generation.first.members}
@@ -482,9 +489,7 @@ class CauseFinder:
         return len(members) > 1 and not any(m.id in stayed for m in members)
 
     def _delayed_rebalance(self, member: MemberState, generation: Generation) -> bool:
-        """Return whether the rebalance of a generation had to wait for this member's session
-        timeout.
-        """
+        """Return whether a rebalance had to wait until a dead member's session timed out."""
         # The coordinator waits for a dead member, but not for one that sent LeaveGroup. If no other
         # member is missing, the rebalance ends when the dead member's session times out.
         seen = self._last_commit(member)
@@ -497,7 +502,9 @@ class CauseFinder:
         return is_alone and 0 <= over <= self._longest_commit_interval(member) + _SYNC_DELAY_MS
 
     def _eviction_free_ms(self, member: MemberState, timeout: int, recorded: Cause | None) -> int:
-        """Return the time (ms) after its last sign of life in which a member cannot be evicted.
+        """Return how long (ms) after its last sign of life a member cannot be evicted.
+
+        A member that departs earlier has left by itself.
 
         Args:
             member: the member.
@@ -513,7 +520,8 @@ class CauseFinder:
     def _last_alive_ms(
         self, member: MemberState, generation: Generation, recorded: Cause | None
     ) -> int | None:
-        """Return the last time (ms) at which a record proves that a member was alive, or None.
+        """Return the last time (ms) at which a record proves that a departed member was alive, or
+        None.
 
         Args:
             member: the member.
@@ -562,12 +570,10 @@ class CauseFinder:
     def _estimate_stop_ms(
         self, member: MemberState, last_generation: Generation, time_ms: int
     ) -> int:
-        """Estimate when a departed consumer stopped (ms): at the time of its next expected commit.
+        """Estimate when a departed member stopped consuming (ms since the epoch).
 
-        Args:
-            member: the departed member.
-            last_generation: last generation of the group with the member.
-            time_ms: time of the next record, which limits the result.
+        It is the time at which its next offset commit was due, at most ``time_ms``, the time of the
+        next record. ``last_generation`` is the last generation with the member.
         """
         seen = self._last_commit(member)
         if seen is None or seen < last_generation.timestamp_ms:
@@ -586,7 +592,8 @@ class CauseFinder:
         return max((w for w in waits if w is not None), default=0)
 
     def _rebalance_start_ms(self, departed: MemberState, generation: Generation) -> int:
-        """Estimate when a consumer group's rebalance began (ms), from commits of remaining members.
+        """Estimate when a group's rebalance began (ms), from the offset commits of remaining
+        members.
 
         Args:
             departed: a member that left.
@@ -608,7 +615,7 @@ class CauseFinder:
         return min(at, newest + max(waits, default=0))
 
     def _shortest_session_timeout(self, member: MemberState) -> int:
-        """Return a member's session timeout (ms), or a lower bound of it if it is unknown."""
+        """Return a member's session timeout (ms), or a lower bound if it is unknown."""
         # The bound is a multiple of the commit interval, at most Kafka's default timeout.
         if member.session_timeout_ms > 0 or self._timeout_ms is not None:
             return self._session_timeout(member)
@@ -625,9 +632,9 @@ class CauseFinder:
     def _find_topic_changes(
         self, generation: Generation, previous: Generation | None
     ) -> list[Cause]:
-        """Return causes for topics of the group that were created, deleted or got partitions.
+        """Return causes for topics of the group that were created, deleted or got more partitions.
 
-        The list is empty if they did not change since the rebalance ``previous``.
+        The list is empty if none changed since the previous rebalance (``previous``).
         """
         at = generation.timestamp_ms
         position = self._clusters.position_at(at + _METADATA_DELAY_MS)
@@ -660,8 +667,7 @@ def _other_changes(change: StateChange, time_ms: int) -> Iterable[Cause]:
 def is_follow_up(generation: Generation, previous: Generation | None) -> bool:
     """Return whether a generation is the second half of a cooperative rebalance (KIP-429).
 
-    It then assigns the partitions that members revoked in the first half, the generation
-    ``previous``.
+    It assigns the partitions that members revoked in the first half (``previous``).
     """
     # Cooperative members send the partitions that they keep; eager members send none.
     has_owned = any(m.subscription and m.subscription.owned for m in generation.first.members)
@@ -671,12 +677,12 @@ def is_follow_up(generation: Generation, previous: Generation | None) -> bool:
 
 
 def cause_without_changes(generation: Generation, previous: Generation | None) -> Cause:
-    """Return the cause of a new generation in which no member joined, left or changed
-    subscriptions.
+    """Return the cause of a rebalance in which no member joined, left or changed subscriptions.
 
-    It is new metadata if a topic or partition was assigned that was unknown before, else the second
-    rebalance of a cooperative one (KIP-429) if partitions were assigned, else a client's request:
-    ``enforceRebalance``, or a leader that saw other racks.
+    If a topic or partition is assigned that was unknown before, the cause is new metadata.
+    Otherwise, if more partitions are assigned than before, it is the second half of a cooperative
+    rebalance (KIP-429). Else it is a client's request: ``enforceRebalance``, or a leader that saw
+    other racks.
     """
     at = generation.timestamp_ms
     if previous is None or generation.protocol != "classic":

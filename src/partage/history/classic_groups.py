@@ -28,7 +28,9 @@ _MOST_REWRITES = 256
 
 @dataclass(frozen=True, slots=True)
 class ClassicRecord:
-    """Record of a classic consumer group from Kafka's log ``__consumer_offsets``.
+    """A record of a group in Kafka's log ``__consumer_offsets``, as `ClassicGroup` reads it.
+
+    Records of other group types are included, because they show a migration.
 
     Attributes:
         position: the record's position in the log.
@@ -47,9 +49,9 @@ class ClassicRecord:
 
 @dataclass
 class ClassicGroup:
-    """Reader of one classic consumer group's log records, which finds the group's generations.
+    """Reader of one classic group's log records, which finds the group's generations (rebalances).
 
-    Call `process_record` for each record, then `finish_generations`.
+    Call `process_record` for each record in log order, then `finish_generations`.
 
     Attributes:
         missing_before: generations before the first one in the log, removed by compaction.
@@ -76,10 +78,10 @@ class ClassicGroup:
     _epoch: int | None = field(default=None)
 
     def process_record(self, record: ClassicRecord) -> Iterator[Generation | LifecycleEvent]:
-        """Process the next log record of the consumer group; yield the generations that are now
-        complete.
+        """Process the group's next log record; yield the generations that are now complete.
 
-        A generation is complete once the next one begins. Creation and deletion are events, too.
+        A generation is complete when the next one begins. The creation and deletion of the group
+        are yielded, too.
         """
         if self._at is not None and record.position <= self._at:
             if record.position == self._at:
@@ -98,16 +100,14 @@ class ClassicGroup:
 
     @property
     def newest_generation(self) -> Generation | None:
-        """The newest generation of the consumer group; None before the first one.
+        """The newest generation of the group; None before the first one.
 
-        Later records may still change it.
+        Later records may still change it, because it is not complete yet.
         """
         return self._open
 
     def find_deletion(self) -> LifecycleEvent | None:
-        """Return the deletion of the consumer group if its newest record is a tombstone,
-        else None.
-        """
+        """Return the deletion of the group if its newest record is a tombstone, else None."""
         tombstone = self._tombstone
         if tombstone is None:
             return None
@@ -116,14 +116,15 @@ class ClassicGroup:
         return LifecycleEvent("deleted", self.incarnation, number, *at)
 
     def begin_incarnation(self) -> None:
-        """Start to count generations again, because a new group of the same name restarts its
-        numbers.
+        """Begin to count generations from the start again, after the group was deleted.
+
+        A new group of the same name starts with generation 0.
         """
         self.incarnation += 1
         self._last_number, self._epoch = None, None
 
     def finish_generations(self) -> Iterator[Generation | LifecycleEvent]:
-        """Yield the consumer group's last generation, or its deletion, at the end of the log."""
+        """Yield the group's last generation, or its deletion, when the log ends."""
         yield from self._close()
         yield from self._resolve_tombstone(None)
 
@@ -159,7 +160,10 @@ class ClassicGroup:
         self._last_number, self._epoch = state.generation, None
 
     def _count_missing_generations(self, generation_number: int) -> int:
-        """Return how many generations before ``generation_number`` have no record in the log."""
+        """Return how many generations just before ``generation_number`` have no record in the log.
+
+        For example, 2 if generation 7 follows generation 4.
+        """
         known = self._last_number if self._last_number is not None else 0
         if self._epoch is not None:  # a consumer group in between: its epochs are not missing
             known = max(known, self._epoch)
@@ -171,8 +175,11 @@ class ClassicGroup:
             self._open = None
 
     def _resolve_tombstone(self, following: ClassicRecord | None) -> Iterator[LifecycleEvent]:
-        """Decide if a tombstone record meant that the group was deleted or migrated; yield the
+        """Decide whether a tombstone means that the group was deleted or migrated; yield that
         event.
+
+        A tombstone deletes the group's record. If a record of another protocol follows, the group
+        was migrated.
 
         Args:
             following: the record after the tombstone, None at the end of the log.

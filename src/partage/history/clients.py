@@ -70,14 +70,20 @@ _SAME_BYTES = {PYTHON: ("kafka-python", "aiokafka")}
 
 @dataclass(frozen=True, slots=True)
 class ClientLibrary:
-    """Name of a Kafka client library, and how certain it is: certain, likely or unknown."""
+    """Name of a Kafka client library, for example ``librdkafka``, and how certain it is.
+
+    The certainty is ``certain``, ``likely`` or ``unknown``.
+    """
 
     name: str
     certainty: str
 
 
 def identify_client(member: MemberState) -> ClientLibrary:
-    """Return the Kafka client library of a consumer group member, judged by the bytes that it sent.
+    """Return the Kafka client library that a group member uses.
+
+    The log does not name it. It follows from the bytes of the member's subscription and from the
+    default client id.
 
     >>> sent = Subscription(3, ("t",), user_data=None, rack=None)
     >>> member = MemberState("m", None, "app", "", 0, 0, sent, (), 3, None, None)
@@ -99,7 +105,10 @@ def identify_client(member: MemberState) -> ClientLibrary:
 
 
 def _identify_by_member_id(member: str) -> str:
-    """Return the Kafka client library that generated a member id, such as Java or librdkafka."""
+    """Return the Kafka client library that generated a member id, such as Java or librdkafka.
+
+    The result is ``unknown`` for about half of the ids.
+    """
     # Java and librdkafka both generate 16 random bytes (KIP-848). Java writes them in URL-safe
     # base64, librdkafka in plain base64. About half of all ids contain a character in which the two
     # differ.
@@ -111,9 +120,9 @@ def _identify_by_member_id(member: str) -> str:
 
 
 def _identify_by_subscription(subscription: Subscription) -> str:
-    """Return the Kafka client library that wrote a consumer's subscription, judged by its encoding.
+    """Return the Kafka client library that wrote a subscription, judged by its encoding.
 
-    For example, only librdkafka writes an empty rack.
+    For example, only librdkafka writes an empty rack. The result may be ``unknown``.
     """
     if subscription.version >= 3 and subscription.rack == "":
         return LIBRDKAFKA
@@ -148,7 +157,7 @@ def candidate_strategies(group_state: ClassicState, strategy: Strategy) -> Seque
     """Return the implementations of an assignment strategy that a group's leader may have run.
 
     They are variants of the leader's client library if Partage has them, else Java's strategy.
-    ``group_state`` is the recorded group.
+    ``group_state`` is the recorded state of the group.
     """
     # kafka-python and aiokafka write the same bytes; if both have a variant, both are returned.
     client = leader_client(group_state) or UNKNOWN

@@ -81,14 +81,11 @@ class ClusterHistory:
         self.state = lru_cache(maxsize=_STATES_CACHED)(self._state)
 
     def _extend_index(self, index: Index, states: Sequence[Mapping[str, Any]]) -> Index:
-        """Return a copy of the partition numbering that includes new topics and partitions of
+        """Return a copy of the partition numbering, extended by the new partitions of some
         metadata.
 
-        Existing numbers do not change.
-
-        Args:
-            index: the numbering of topics and partitions.
-            states: metadata of the cluster at several times.
+        Existing numbers do not change. ``states`` are cluster metadata of several times, as in
+        `ClusterHistory`.
         """
         rows: list[tuple[str, str | None, int]] = []
         for state in states:
@@ -101,9 +98,9 @@ class ClusterHistory:
         return index.extended(rows) if rows else index
 
     def append_metadata(self, metadata: Mapping[str, Any]) -> None:
-        """Add the newest metadata of a Kafka cluster that is being recorded.
+        """Add the newest metadata of a cluster that is being recorded.
 
-        Existing partition numbers do not change.
+        New partitions get new indices; existing ones do not change.
 
         Raises:
             InvalidCaptureError: the state is malformed; the message names the field.
@@ -125,15 +122,16 @@ class ClusterHistory:
             self.__dict__.pop(name, None)
 
     def position_at(self, time_ms: int) -> int:
-        """Return the position of the newest recorded metadata at or before a time (ms); -1 for
-        none.
+        """Return the position of the metadata that was valid at a time (ms); -1 if there is none.
+
+        It is the newest metadata recorded at or before that time.
         """
         return bisect_right(self.times, time_ms) - 1
 
     def assumed_at(self, time_ms: int) -> bool:
         """Return whether there is no recorded metadata of a time (ms) or earlier.
 
-        The first recorded metadata is then assumed to hold for that time, too.
+        The first recorded metadata is then assumed to hold for that time.
         """
         position = self.position_at(time_ms)
         return position < 0 or bool(self._states[position].get("assumed"))
@@ -168,7 +166,7 @@ class ClusterHistory:
     def find_changed_topics(
         self, names: Sequence[str], earlier_position: int, later_position: int
     ) -> tuple[str, ...]:
-        """Return the topics that were created, deleted or got partitions between two metadata
+        """Return the topics that were created, deleted or got partitions between two recorded
         states.
 
         Args:
@@ -194,8 +192,8 @@ class ClusterHistory:
 
     @cached_property
     def _coordinator_changes(self) -> dict[int, tuple[int, ...]]:
-        """Dict from each partition of ``__consumer_offsets`` to the times (ms) at which its leader
-        changed.
+        """Times (ms) at which the leader of each partition of ``__consumer_offsets`` changed, as a
+        dict.
 
         The leader of such a partition is the coordinator of the groups in it.
         """
@@ -211,15 +209,18 @@ class ClusterHistory:
         return {p: tuple(times) for p, times in found.items()}
 
     def coordinator_changes(self, partition: int) -> tuple[int, ...]:
-        """Return the times (ms) at which a partition of ``__consumer_offsets`` changed or lost its
-        leader.
+        """Return the times (ms) at which the coordinator of some groups moved to another broker.
 
-        The leader of such a partition is the coordinator of the groups in it.
+        ``partition`` is the groups' partition of ``__consumer_offsets``; its leader is their
+        coordinator.
         """
         return self._coordinator_changes.get(partition, ())
 
     def racks_by_broker(self) -> dict[int, str]:
-        """Return the last known rack of each Kafka broker, as a dict by broker id."""
+        """Return the last known rack of each broker, as a dict from broker id to rack.
+
+        Brokers without a rack are left out.
+        """
         return {b["id"]: b["rack"] for s in self._states for b in s["brokers"] if b.get("rack")}
 
 
@@ -228,7 +229,10 @@ def _check_state(metadata: object, where: str) -> None:
 
     Args:
         metadata: the metadata, parsed from JSON.
-        where: place of the metadata, for error messages.
+        where: place of the metadata in its file, for error messages.
+
+    Raises:
+        InvalidCaptureError: a field is missing or has a wrong type.
     """
     # Only fields that number partitions are checked; `Cluster.from_metadata` checks the others.
     if not isinstance(metadata, Mapping):
@@ -260,9 +264,9 @@ def _check_topic(topic: object, where: str) -> None:
 
 
 class TopicNames:
-    """Lookup of Kafka topic names by topic id, and of ids by name and time.
+    """Lookup of Kafka topic names by topic id, and of topic ids by name and time.
 
-    The name of an unknown topic is its id.
+    Names come from cluster metadata and from records. The name of an unknown topic is its id.
 
     >>> topics = TopicNames(ClusterHistory([]))
     >>> topics.add_name("AAAAAAAAAAAAAAAAAAAABw", "orders")
@@ -278,13 +282,16 @@ class TopicNames:
         self.unknown_ids: set[str] = set()
 
     def add_name(self, topic_id: str, name: str) -> None:
-        """Add the name and topic id of a topic that the cluster metadata lacks."""
+        """Add the name of a topic id that the cluster metadata lacks.
+
+        Names from the metadata are not replaced.
+        """
         if self._clusters.index.topic_by_id(topic_id) < 0:
             self.unknown_ids.add(topic_id)
             self.extra_names.setdefault(topic_id, name)
 
     def name_of(self, topic_id: str) -> str:
-        """Return the name of a topic by its topic id; if it is unknown, return the id itself."""
+        """Return the name of a topic by its topic id, or the id itself if the name is unknown."""
         number = self._clusters.index.topic_by_id(topic_id)
         if number >= 0:
             return self._clusters.index.topics[number]
@@ -298,8 +305,9 @@ class TopicNames:
         return cluster.index.ids[number] if number >= 0 else None
 
     def had_partition(self, name: str, partition: int, time_ms: int) -> bool:
-        """Return whether the topic called ``name`` had a partition at a time (ms); True if it is
-        unknown.
+        """Return whether a topic had a partition at a time (ms).
+
+        The result is True if the topic is unknown.
         """
         cluster = self._clusters.cluster_at(time_ms)
         dense = cluster.partitions_of(name)
@@ -316,9 +324,10 @@ def alternative_clusters(
     unseen: Sequence[str],
     observer: str,
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield other cluster metadata that a partition assignor may have seen, the likeliest first.
+    """Yield other cluster metadata that an assignor may have seen, the likeliest first.
 
-    Each item is (description, cluster).
+    Clients cache metadata, so it may have been older than the recorded one. Each item is
+    (description, cluster).
 
     Args:
         clusters: the metadata over time.
@@ -355,8 +364,8 @@ def smaller_clusters(
 ) -> Iterator[tuple[str, Cluster]]:
     """Yield a copy of a cluster in which each topic ends at its highest assigned partition.
 
-    There is none if the cluster has no higher partitions. Topics may have grown if metadata was
-    recorded later than the rebalance.
+    There is none if the topics have no higher partitions. Topics may have grown between the
+    rebalance and the recording of the metadata.
 
     Args:
         cluster: the cluster by the recorded metadata.
@@ -395,12 +404,10 @@ def _find_existing_since(clusters: ClusterHistory, position: int, topic: str) ->
 
 
 def _describe_difference(cluster: Cluster, other_cluster: Cluster, topics: Sequence[str]) -> str:
-    """Describe in words how two states of a cluster differ in some topics and in the brokers.
+    """Describe in words how two states of a cluster differ, for the report.
 
-    Args:
-        cluster: one state.
-        other_cluster: the other state.
-        topics: names of the topics to compare.
+    Only the given topics and the brokers are compared. For example, ``topic a with 3 partitions,
+    not 2``.
     """
     words = []
     for name in dict.fromkeys(topics):
@@ -432,6 +439,8 @@ def _clusters_with_other_racks(
 ) -> Iterator[tuple[str, Cluster]]:
     """Yield copies of cluster metadata with more or fewer broker racks, as (description, cluster).
 
+    A client may have seen them while a broker was down.
+
     Args:
         clusters: the cluster metadata over time.
         position: position of the metadata to change.
@@ -458,8 +467,10 @@ def _clusters_with_other_racks(
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorMove:
-    """Move of a group coordinator to another broker, recognised by a higher leader epoch in the
-    log.
+    """Move of a group coordinator to another broker, found by a higher leader epoch in the log.
+
+    The coordinator is the leader of a partition of ``__consumer_offsets``. Each new leader writes a
+    higher epoch.
 
     Attributes:
         position: log position of the first record with the new epoch.
@@ -477,9 +488,9 @@ class CoordinatorMove:
 def find_moves(
     partition: ArrayLike, base_offset: ArrayLike, leader_epoch: ArrayLike, time_ms: ArrayLike
 ) -> dict[int, tuple[CoordinatorMove, ...]]:
-    """Find moves of group coordinators to other brokers by the leader epochs of record batches.
+    """Find moves of group coordinators to other brokers, from the leader epochs of record batches.
 
-    The result is a dict by partition of ``__consumer_offsets``.
+    The result is a dict from partition of ``__consumer_offsets`` to its moves in log order.
 
     Args:
         partition: log partition of each batch, in any order (int[n]).
@@ -506,10 +517,9 @@ def find_moves(
 
 @dataclass(slots=True)
 class CoordinatorMoves:
-    """Iterator over one group's coordinator moves (changes of the broker that coordinates the
-    group).
+    """Iterator over the moves of one group's coordinator to other brokers.
 
-    The caller asks for moves up to each record of the group. Moves before its first record are
+    The caller requests the moves up to each record of the group. Moves before its first record are
     skipped.
 
     Attributes:
@@ -526,7 +536,8 @@ class CoordinatorMoves:
     position: LogPosition | None = None
 
     def moves_until(self, log_position: LogPosition) -> Iterator[CoordinatorMove]:
-        """Yield the coordinator moves between the last call and a position in the log.
+        """Yield the coordinator's moves between the position of the last call and a position in the
+        log.
 
         The first call yields none, because earlier moves do not concern the group.
         """
@@ -538,9 +549,9 @@ class CoordinatorMoves:
 
 
 class BrokerFaults:
-    """Lookup of broker faults that may have caused rebalances.
+    """Lookup of broker faults that may have caused rebalances of a group.
 
-    They are coordinator moves, and brokers that left or entered the cluster.
+    A fault is a move of the coordinator, or a broker that left or entered the cluster.
 
     Args:
         clusters: the cluster metadata over time.
@@ -560,7 +571,7 @@ class BrokerFaults:
     def last_fault(
         self, partition: int, from_ms: int, to_ms: int, *, only_coordinator: bool = False
     ) -> tuple[int, str] | None:
-        """Return time (ms) and description of the last broker fault between two times, or None.
+        """Return the last broker fault between two times as (time in ms, description), or None.
 
         Args:
             partition: the group's partition of ``__consumer_offsets``.

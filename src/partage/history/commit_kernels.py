@@ -41,9 +41,10 @@ _MOST_STEPS = 64
 
 @kernel_helper
 def _find_run(commit, series, minute, stretch, newest, summaries, count):
-    """Return the number of the summary (commit run) to which an offset commit belongs.
+    """Return the number of the summary ("commit run") to which an offset commit belongs.
 
-    A commit run covers the commits of one partition within one minute.
+    A commit run covers the commits of one partition within one minute. The result is ``count`` if
+    the commit begins a new run.
 
     Args:
         commit: index of the commit.
@@ -73,7 +74,7 @@ def _find_run(commit, series, minute, stretch, newest, summaries, count):
 
 @kernel_helper
 def _begin_run(commit, run, previous_run, summaries):
-    """Begin a new summary of a partition's offset commits (a "commit run") with one commit.
+    """Begin a new summary ("commit run") of a partition's offset commits with one commit.
 
     Args:
         commit: index of the commit.
@@ -97,8 +98,8 @@ def _begin_run(commit, run, previous_run, summaries):
 def reduce_commits(series, minute, stretch, time_ms, offset, kind, newest, summaries):
     """Summarise offset commits per partition and minute; return the number of summaries.
 
-    A summary ("commit run") does not extend over a record of the commits' consumer group. The
-    result is -1 if timestamps jump too often; the caller then sorts instead.
+    A summary ("commit run") ends earlier if a record of the consumer group lies between two
+    commits. The result is -1 if timestamps jump too often; the caller then sorts instead.
 
     Args:
         series: number of each commit's group, topic and partition.
@@ -148,7 +149,8 @@ def reduce_stretches(
 ):
     """Number the offset commits of each consumer group by the group record that precedes them.
 
-    Commits of a group with equal numbers lie between the same two group records.
+    Commits of a group with equal numbers lie between the same two group records, so no rebalance
+    separates them.
 
     Args:
         group: group of each commit.
@@ -214,7 +216,9 @@ _MOST = 1 << 61
 
 @kernel_helper
 def _close_minute(series, slot, state, out, column):
-    """Write a partition's offset commit statistics of one minute to the output.
+    """Write the offset commit statistics of one partition and minute to the output.
+
+    The minute is complete: later commits belong to later minutes.
 
     Args:
         series: number of the partition.
@@ -283,6 +287,9 @@ def _add_run_to_minute(run, series, slot, runs, state):
 def fold_minutes(runs, state, out):
     """Add summaries of offset commits to statistics per partition and minute.
 
+    A minute is complete, and written to ``out``, when two later minutes of its partition have
+    begun.
+
     Returns:
         The number of minutes that are now complete and written to ``out``.
 
@@ -317,9 +324,10 @@ def fold_minutes(runs, state, out):
 
 @kernel("int64(int64[:, ::1], int64[:, ::1])")
 def close_minutes(state, out):
-    """Write the offset commit statistics of all incomplete minutes to ``out``; return their number.
+    """Write the offset commit statistics of all incomplete minutes to ``out`` at the end of the
+    log.
 
-    They are ordered by partition and time.
+    Return the number of minutes. They are ordered by partition and time.
     """
     made = 0
     for series in range(state.shape[1]):
@@ -333,7 +341,9 @@ def close_minutes(state, out):
 
 @kernel_helper
 def _add_run_to_stretch(run, column, runs, out):
-    """Add a summary of offset commits in one minute to a longer one, between two group records.
+    """Add the summary of one minute's offset commits to a longer summary.
+
+    The longer summary covers a partition's commits between two records of its group.
 
     Args:
         run: index of the summary of one minute (commit run).
@@ -368,6 +378,8 @@ def _add_run_to_stretch(run, column, runs, out):
 @kernel("int64(int64[:, ::1], int64[::1], int64[:, ::1])")
 def fold_stretches(runs, newest, out):
     """Combine summaries of offset commits into one for each partition between two group records.
+
+    Commits between two group records belong to the same generation of the group.
 
     Returns:
         The number of combined summaries ("stretches").

@@ -67,6 +67,8 @@ BoolArray = NDArray[np.bool_]
 class Commits:
     """Offset commits of consumer groups that took effect, as columns in log order.
 
+    A transactional commit takes effect when its transaction is committed.
+
     Attributes:
         pair: index of the commit's (group, topic) pair.
         partition: partition number within the topic.
@@ -96,7 +98,8 @@ class Commits:
 class Runs:
     """Summaries of offset commits per partition and minute ("commit runs"), as columns.
 
-    A summary does not extend over a record of its consumer group.
+    A summary has the first and last offset and the number of commits, for example. It does not
+    extend over a record of its consumer group.
     """
 
     # ``pair`` and ``stretch`` are as in `Commits`. ``first_offset`` and ``last_offset`` are only
@@ -122,7 +125,7 @@ class Runs:
 
 
 class RecordPositions(NamedTuple):
-    """Consumer group and log position of n records: one int64 array of length n per field."""
+    """Consumer group and log position of n records, as one int64 array of length n per field."""
 
     group: Int64Array
     partition: Int64Array
@@ -135,7 +138,8 @@ class RecordPositions(NamedTuple):
 def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int64Array:
     """Number offset commits by group: commits between the same two group records get equal numbers.
 
-    A summary of commits with equal numbers then does not span a rebalance.
+    A group record is written at each rebalance, so commits with equal numbers belong to one
+    generation.
 
     Args:
         commits: the positions at which commits take effect.
@@ -159,8 +163,9 @@ def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int6
 
 
 def _number_by_kernel(commits: RecordPositions, records: RecordPositions) -> Int64Array:
-    """Do the work of `number_stretches` with compiled code: number commits by the record before
-    them.
+    """Compute the result of `number_stretches` with compiled code.
+
+    It numbers offset commits by the group record before them.
     """
     # The kernel needs log order, so commits in another order are sorted first.
     count, (group, partition, offset) = len(commits.group), commits
@@ -182,8 +187,7 @@ def _number_by_kernel(commits: RecordPositions, records: RecordPositions) -> Int
 
 
 def reduce_to_runs(commit_columns: Commits) -> Runs:
-    """Summarise offset commits (``commit_columns``) per consumer group, partition and minute
-    (commit runs).
+    """Summarise offset commits per consumer group, partition and minute ("commit runs").
 
     Most records of the log are commits, so this makes further processing cheap. A minute is divided
     at records of the group (where `Commits.stretch` changes).
@@ -217,7 +221,9 @@ def reduce_to_runs(commit_columns: Commits) -> Runs:
 
 
 def _compute_run_columns(commit_columns: Commits, minute: Int64Array) -> dict[str, Int64Array]:
-    """Compute the statistics of offset commits per partition and minute, such as their number.
+    """Compute statistics of offset commits per partition and minute, such as their number.
+
+    Compiled code computes them if there are enough commits.
 
     Args:
         commit_columns: the commits.
@@ -254,9 +260,9 @@ def _compute_run_columns(commit_columns: Commits, minute: Int64Array) -> dict[st
 def _compute_run_columns_by_sorting(
     commit_columns: Commits, minute: Int64Array
 ) -> dict[str, Int64Array]:
-    """Compute the statistics of offset commits per partition and minute with NumPy.
+    """Compute statistics of offset commits per partition and minute by sorting with NumPy.
 
-    It is used if timestamps jump too often for the kernel, and by tests as the reference.
+    It is used if timestamps jump too often for the compiled code, and by tests as the reference.
     """
     cut = (minute,) if commit_columns.stretch is None else (minute, commit_columns.stretch)
     order = np.lexsort(
@@ -289,7 +295,9 @@ def _count(flags: BoolArray, start: Int64Array) -> Int64Array:
 
 
 def _find_first_and_last(real: BoolArray, start: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the indices of the first and the last offset commit in each block of consecutive rows.
+    """Return the indices of the first and the last offset commit in each block of rows.
+
+    A block has the commits and tombstones of one partition and minute.
 
     Args:
         real: whether each row is a commit; False for tombstones (deleted offsets).
@@ -307,7 +315,9 @@ def _find_first_and_last(real: BoolArray, start: Int64Array) -> tuple[Int64Array
 def _compute_largest_gaps(
     time_ms: Int64Array, real: BoolArray, run: Int64Array, count: int
 ) -> Int64Array:
-    """Return the longest time between two successive offset commits in each block of rows (ms).
+    """Return the longest time (ms) between two successive offset commits in each block of rows.
+
+    A block has the commits of one partition and minute. Its result is 0 for fewer than two commits.
 
     Args:
         time_ms: time of each commit or tombstone.
@@ -326,7 +336,10 @@ def _compute_largest_gaps(
 def _find_last_advances(
     source: Commits, order: Int64Array, run: Int64Array, count: int
 ) -> Int64Array:
-    """Return the index of the last commit in each block that increased the offset; -1 for none.
+    """Return, for each block of offset commits, the last commit with a higher offset than the one
+    before.
+
+    A block has the commits of one partition and minute. The result is an index, -1 for none.
 
     Args:
         source: the commits.
@@ -348,9 +361,9 @@ def _find_last_advances(
 
 
 class CommitStretch(NamedTuple):
-    """Summary of a partition's offset commits between two successive records of its consumer group.
+    """Summary of a partition's offset commits between two successive records of its group.
 
-    Long stretches have several summaries.
+    A long interval is divided into several summaries.
 
     Attributes:
         topic: the partition's topic.
@@ -386,7 +399,7 @@ class CommitStretch(NamedTuple):
 
 @dataclass(frozen=True)
 class RunColumns:
-    """Summaries of one consumer group's offset commits per partition and minute, as columns.
+    """Summaries of one group's offset commits per partition and minute, as columns.
 
     A summary does not extend over a group record.
 
@@ -408,16 +421,19 @@ class RunColumns:
         return len(self.topic)
 
     def column_of_runs(self, name: str) -> Int64Array:
-        """Return one column of the offset commit summaries, given by its name in `RUN`."""
+        """Return one column of the offset commit summaries, by its name in `RUN`, such as
+        ``commits``.
+        """
         column: Int64Array = self.table[RUN.index(name)]
         return column
 
 
 @dataclass(frozen=True)
 class MinuteColumns:
-    """Statistics of offset commits per partition and minute, one minute per column.
+    """Statistics of offset commits per partition and minute, such as the number of commits.
 
-    The columns' fields are `MINUTE`; ``series`` has the topic and partition of the first field.
+    Each column of ``table`` is one minute of a partition; its rows are the fields `MINUTE`. The
+    first row has an index into ``series``, the (topic, partition) pairs.
     """
 
     table: Int64Array
@@ -427,14 +443,15 @@ class MinuteColumns:
         return int(self.table.shape[1])
 
     def column_of_minutes(self, name: str) -> Int64Array:
-        """Return one field of the offset commit statistics, given by its name in `MINUTE`."""
+        """Return one field of the statistics for all minutes, by its name in `MINUTE`, such as
+        ``commits``.
+        """
         column: Int64Array = self.table[MINUTE.index(name)]
         return column
 
 
 class CommitFolder:
-    """Aggregator of a consumer group's offset commits: statistics per minute and between
-    rebalances.
+    """Aggregator of a group's offset commits: statistics per minute and between rebalances.
 
     Call `add_runs` with summaries of commits in log order, then `finish_minutes`. Its memory does
     not grow with the length of the history.
@@ -452,23 +469,28 @@ class CommitFolder:
         self._state = np.empty((STATE_ROWS, 0), np.int64)
 
     def export_state(self) -> tuple[Any, ...]:
-        """Return the offset commit statistics so far as plain values that can be stored."""
+        """Return the statistics of incomplete minutes as plain values that can be stored between
+        two runs.
+
+        `restore_state` takes these values.
+        """
         return list(self._series), self._state.tobytes()
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Restore the offset commit statistics so far from the values (``state``) of
-        `export_state`.
+        """Restore the statistics of incomplete minutes from the values that `export_state`
+        returned.
         """
         series, numbers = state
         self._series = {key: number for number, key in enumerate(series)}
         self._state = np.frombuffer(numbers, np.int64).reshape(STATE_ROWS, len(series)).copy()
 
     def add_runs(self, runs: RunColumns) -> tuple[list[tuple[int, CommitStretch]], MinuteColumns]:
-        """Add the group's next summaries of offset commits (``runs``); return what is now complete.
+        """Add the group's next summaries of offset commits and return the statistics that are now
+        complete.
 
         Returns:
-            Summaries between two group records ("stretches") with their numbers, sorted; and the
-            statistics of complete minutes.
+            A list of pairs (number, summary of one partition's commits between two group records),
+            sorted; and the statistics of complete minutes.
         """
         table = np.ascontiguousarray(runs.table)
         table[0] = self._number_partitions(runs)
@@ -477,9 +499,7 @@ class CommitFolder:
         return list(self._stretches(runs, table)), self._minutes(out, made)
 
     def finish_minutes(self) -> MinuteColumns:
-        """Return the offset commit statistics of the last, incomplete minutes at the end of the
-        log.
-        """
+        """Return the statistics of the last, incomplete minutes at the end of the log."""
         out = np.empty((len(MINUTE), 3 * len(self._series)), np.int64)
         made = close_minutes(self._state, out, work=len(self._series) * _STEPS)
         return self._minutes(out, made)
@@ -488,9 +508,10 @@ class CommitFolder:
         return MinuteColumns(out[:, :made], list(self._series))
 
     def _number_partitions(self, runs: RunColumns) -> Int64Array:
-        """Return the number of each summary's partition; new partitions get new numbers.
+        """Return the number of the partition of each commit summary; new partitions get new
+        numbers.
 
-        ``runs`` are summaries of offset commits.
+        ``runs`` are the summaries of offset commits.
         """
         pair = (runs.topic << 32) | (runs.partition & 0xFFFFFFFF)
         _, first, inverse = np.unique(pair, return_index=True, return_inverse=True)

@@ -78,6 +78,8 @@ _NO_MEMBER_RECORD = "its member record is not in the log: it joined before the l
 class EpochGroupState:
     """State of a consumer, share or streams group in its coordinator, rebuilt from the log.
 
+    It is stored between runs, so that a later run can continue with new records.
+
     Attributes:
         came_from: generation of the migrated classic group, None without a migration.
         epoch: the group epoch.
@@ -121,7 +123,7 @@ class EpochGroupState:
 class EpochGroup:
     """Reader of the log records of a consumer, share or streams group (KIP-848).
 
-    It finds the group's target assignments, which correspond to generations of a classic group.
+    It finds the group's target assignments. Each corresponds to a rebalance of a classic group.
     Call `process_record` with each record in log order, then `finish_generation` at the end of the
     group.
 
@@ -137,10 +139,10 @@ class EpochGroup:
     def process_record(
         self, record: GroupRecord
     ) -> Iterator[Generation | CurrentAssignment | Event]:
-        """Process the next log record of the group; yield assignments and events that are now
+        """Process the group's next log record; yield the assignments and events that are now
         complete.
 
-        A target assignment is complete once the next one begins.
+        A target assignment is complete when the next one begins.
         """
         what = record.record_type
         if what == "GROUP_METADATA":
@@ -210,7 +212,7 @@ class EpochGroup:
     def _add_subscription_cause(
         self, record: GroupRecord, old_metadata: Mapping[str, Any], new_metadata: Mapping[str, Any]
     ) -> None:
-        """Add a cause to the next rebalance if a member subscribed to other topics or assignors.
+        """Store a cause for the next rebalance if a member changed its subscription or assignor.
 
         Args:
             record: the member metadata record.
@@ -246,7 +248,10 @@ class EpochGroup:
             state.fresh[member] = target
 
     def _process_target_epoch(self, record: GroupRecord) -> Iterator[Generation]:
-        """Process the record that completes a target assignment; yield the previous assignment."""
+        """Process the record that completes a target assignment; yield the previous assignment.
+
+        The new assignment stays open, because later records may still change it.
+        """
         # Kafka writes this record last, after the members' targets.
         if record.value is None:
             return
@@ -285,7 +290,7 @@ class EpochGroup:
         return StreamsInput(processes, state.topology, state.settings)
 
     def _add_leaves_of_static_members(self) -> None:
-        """Add a cause to the next rebalance for each static member that left and has not
+        """Store a cause for the next rebalance for each static member that left and has not
         rejoined.
         """
         for instance, (member, time_ms) in self.state.replaced.items():
@@ -294,7 +299,7 @@ class EpochGroup:
         self.state.departed = {}
 
     def _count_missing_epochs(self, epoch: int) -> int:
-        """Return the number of group epochs that the log lacks since the last target assignment.
+        """Return how many group epochs since the last target assignment have no record in the log.
 
         ``epoch`` is the group's present epoch.
         """
@@ -303,8 +308,8 @@ class EpochGroup:
         return max(0, epoch - before - max(1, state.epochs_seen))
 
     def _to_classic_state(self, epoch: int, decision: TargetInput, time_ms: int) -> ClassicState:
-        """Convert a group's target assignment (KIP-848) to the form used for groups of all
-        protocols.
+        """Convert a target assignment (KIP-848) to the form in which groups of all protocols are
+        stored.
 
         Args:
             epoch: epoch of the target assignment.
@@ -338,8 +343,9 @@ class EpochGroup:
     def _list_partitions(
         self, roles: Roles, time_ms: int
     ) -> Iterator[tuple[str, str | None, str, int]]:
-        """Yield each partition that is assigned to a member, as (role, topic id, topic name,
-        partition).
+        """Yield each partition that is assigned to a member.
+
+        Each item is (role, topic id, topic name, partition).
 
         Args:
             roles: the member's assignment by role, such as active or standby.
@@ -359,8 +365,10 @@ class EpochGroup:
                     yield role, topic_id, name, p
 
     def _strategy_name(self) -> str | None:
-        """Return the name of the group's server-side assignor, such as ``server:uniform``,
-        or None.
+        """Return the name of the assignor that the group's coordinator uses, such as
+        ``server:uniform``.
+
+        The result is None for a consumer group without members.
         """
         # In a consumer group the assignor that most members request wins, as in Kafka.
         state = self.state
@@ -419,9 +427,7 @@ class EpochGroup:
             self._add_cause(Cause("topics", RECORDED, time_ms=record.timestamp_ms, detail=detail))
 
     def _complete_members(self, generation: Generation) -> Generation:
-        """Add members' metadata to a generation if the log has it only after the target
-        assignment.
-        """
+        """Add members' metadata to a target assignment if the log has it only in later records."""
         # This happens in a compacted log. Static members may also have new ids at the end of the
         # generation.
         state, first = self.state, generation.first
@@ -462,6 +468,8 @@ def resolve_topics(
 ) -> tuple[str, ...]:
     """Return the topics to which a member subscribes, by name or regular expression (KIP-848).
 
+    A regular expression is replaced by the topics that it matches.
+
     Args:
         member_metadata: the member's metadata record.
         resolved: topics that each regular expression matches.
@@ -488,9 +496,10 @@ def _subscription_text(subscribed: tuple[tuple[str, ...], str]) -> str:
 
 
 def uses_classic_protocol(member_metadata: Mapping[str, Any]) -> bool:
-    """Return whether a consumer group's member still uses the classic protocol during a migration.
+    """Return whether a member of a consumer group still uses the classic protocol.
 
-    ``member_metadata`` is its member metadata record.
+    During a migration (KIP-848), a group has members of both protocols. ``member_metadata`` is the
+    value of the member's record.
     """
     classic = member_metadata.get("classicMemberMetadata")
     return classic is not None and bool(classic["supportedProtocols"])
@@ -505,7 +514,8 @@ def build_target_member(
     assigned: Pairs,
     epoch: int,
 ) -> MemberState:
-    """Convert a member with a target assignment (KIP-848) to the form used for all protocols.
+    """Convert a member with a target assignment (KIP-848) to the form used for groups of all
+    protocols.
 
     Args:
         member: the member id.
@@ -541,10 +551,10 @@ def build_target_member(
 
 
 def group_by_topic(flat: Iterable[tuple[str, int]]) -> Pairs:
-    """Group (topic, partition) pairs by topic: ``[("a", 0), ("a", 1)]`` becomes ``(("a", (0,
-    1)),)``.
+    """Group (topic, partition) pairs by topic.
 
-    Only consecutive pairs (in ``flat``) of the same topic are grouped.
+    For example, ``[("a", 0), ("a", 1)]`` becomes ``(("a", (0, 1)),)``. Only consecutive pairs of
+    the same topic are grouped.
 
     >>> group_by_topic([("a", 1), ("a", 0), ("b", 2)])
     (('a', (1, 0)), ('b', (2,)))
@@ -591,10 +601,10 @@ def task_partitions(
     topics: TopicNames,
     time_ms: int,
 ) -> tuple[tuple[str, int], ...]:
-    """Return the partitions that Kafka Streams tasks read; task ``0_3`` reads partition 3 of its
-    topics.
+    """Return the partitions that Kafka Streams tasks read.
 
-    Active tasks read source topics, standby and warm-up tasks read changelogs.
+    For example, task ``0_3`` reads partition 3 of the topics of sub-topology 0. Active tasks read
+    source topics; standby and warm-up tasks read changelogs.
 
     Args:
         topology: the group's STREAMS_GROUP_TOPOLOGY value; None if the log lacks it.
@@ -619,8 +629,7 @@ def task_partitions(
 def source_topic_partitions(subtopology: Mapping[str, Any], cluster: Cluster) -> list[int]:
     """Return the partition count of each source topic of a Kafka Streams sub-topology.
 
-    ``subtopology`` is the sub-topology in the group's topology record. A topic that does not exist
-    has 0.
+    A topic that does not exist has 0. ``subtopology`` is an item of the group's topology record.
     """
     return [len(cluster.partitions_of(topic)) for topic in topics_of_subtopology(subtopology)]
 
@@ -628,7 +637,7 @@ def source_topic_partitions(subtopology: Mapping[str, Any], cluster: Cluster) ->
 def topics_of_subtopology(subtopology: Mapping[str, Any]) -> list[str]:
     """Return the source topics of a Kafka Streams sub-topology, including repartition topics.
 
-    ``subtopology`` is the sub-topology in the group's topology record.
+    ``subtopology`` is an item of the group's topology record.
     """
     repartitioned = [topic["name"] for topic in subtopology.get("repartitionSourceTopics") or ()]
     return [*subtopology["sourceTopics"], *repartitioned]

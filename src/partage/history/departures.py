@@ -14,7 +14,7 @@ _MOST_REMEMBERED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class DepartedMember:
-    """Consumer that left its group, stored so that it can be recognised if it rejoins.
+    """A member that left its group, stored so that it can be recognised if it rejoins.
 
     Attributes:
         time_ms: estimated time at which it stopped consuming.
@@ -35,13 +35,17 @@ class DepartedMember:
     settings: tuple[int, int, int] = (-1, -1, -1)
 
     def is_bounce(self, time_ms: int) -> bool:
-        """Return whether a rejoin at this time is a bounce: the session timeout has not expired."""
+        """Return whether a rejoin at ``time_ms`` is a bounce, such as a quick restart of the
+        member.
+
+        It is one if the member's session timeout has not expired since its departure.
+        """
         return not self.evicted and time_ms <= self.until_ms
 
 
 @dataclass(slots=True)
 class DepartedMembers:
-    """Consumers that recently left a group, used to recognise those that rejoin.
+    """Members that recently left a group, used to recognise those that rejoin.
 
     A rejoining client may have a new member id. A joining member matches a departed one that has
     its member id or its instance id; without an instance id, one that has its client id and host.
@@ -66,8 +70,10 @@ class DepartedMembers:
     members: list[DepartedMember] = field(default_factory=list)
 
     def add_departure(self, member: MemberState, time_ms: int, timeout_ms: int) -> None:
-        """Add a member that left its group at ``time_ms``; a rejoin within ``timeout_ms`` is a
-        bounce.
+        """Add a member that left its group at ``time_ms``.
+
+        If it rejoins within ``timeout_ms`` (its session timeout), the rejoin is a bounce, such as a
+        restart.
         """
         identity = (member.id, member.instance, member.client_id, member.client_host)
         times = (time_ms, time_ms + timeout_ms)
@@ -75,7 +81,7 @@ class DepartedMembers:
         del self.members[:-_MOST_REMEMBERED]
 
     def mark_evicted(self, member: str, *, lost: bool = False) -> None:
-        """Mark a departed member as evicted by the coordinator.
+        """Mark a departed member as evicted by the coordinator, so that its rejoin is no bounce.
 
         ``lost`` means that a broker failure caused the eviction.
         """
@@ -86,11 +92,11 @@ class DepartedMembers:
     def match_rejoin(
         self, member: MemberState, time_ms: int, *, same_settings: bool = False
     ) -> DepartedMember | None:
-        """Find and remove the departed consumer that is the same as a joining one; None without a
-        match.
+        """Find and remove the departed member that a joining member was before; return None without
+        a match.
 
-        It has the same member id or instance id; without an instance id, the same client id and
-        host.
+        Both have the same member id or instance id. Without an instance id, both have the same
+        client id and host.
 
         Args:
             member: the joining member.

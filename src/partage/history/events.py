@@ -66,8 +66,7 @@ Roles = tuple[tuple[str, TopicPartitionNumbers], ...]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One cause of a consumer group's rebalance: what happened, to which member, and how certain it
-    is.
+    """One cause of a group's rebalance: what happened, to which member, and how certain it is.
 
     Attributes:
         kind: one of `partage.tables.statuses.CAUSE_KINDS`.
@@ -97,7 +96,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class StreamsInput:
-    """Topology, settings and processes of a Kafka streams group, as input of its task assignor.
+    """Additional input of a streams group's task assignor: topology, settings and processes.
 
     Attributes:
         processes: dict from member id to process id; members of one process share a disk.
@@ -112,7 +111,7 @@ class StreamsInput:
 
 @dataclass(frozen=True, slots=True)
 class TargetInput:
-    """Assignment that a group coordinator computed (KIP-848), with the input of the computation.
+    """An assignment that a group coordinator computed (KIP-848), together with its input.
 
     The group may also be a share group (KIP-932) or a streams group (KIP-1071).
 
@@ -138,9 +137,9 @@ class TargetInput:
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignment:
-    """Partitions that a member owns from now on, because it has acknowledged them (KIP-848).
+    """The partitions that a member owns after it has acknowledged them (KIP-848).
 
-    It comes from a CURRENT_MEMBER_ASSIGNMENT record.
+    It is read from a CURRENT_MEMBER_ASSIGNMENT record of the log.
 
     Attributes:
         epoch: the group's target assignment epoch at that time.
@@ -159,14 +158,16 @@ class CurrentAssignment:
 
     @property
     def owner_identity(self) -> str:
-        """Identity of the member: its instance id, which survives restarts, else its member id."""
+        """Identity of the member, which a restart does not change if the member is static.
+
+        It is the instance id, or the member id of a dynamic member.
+        """
         return self.member if self.instance is None else self.instance
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One recorded rebalance of a consumer group, with the state before and after it, and its
-    causes.
+    """One recorded rebalance of a group: the state before and after it, and its causes.
 
     Attributes:
         incarnation: number of earlier deletions of the group; its name may be reused.
@@ -230,6 +231,8 @@ class LifecycleEvent:
 class StateChange:
     """Differences between two successive generations of a group, such as members that joined.
 
+    An empty field means that nothing of this kind changed.
+
     Attributes:
         joined, left: members that joined (new state) and left (old state); a restarted static
             member is in neither.
@@ -265,18 +268,17 @@ class StateChange:
 
     @property
     def follow_up(self) -> bool:
-        """Return whether no consumer joined, left, restarted or changed its subscription.
+        """Return whether no member joined, left, restarted or changed its subscription.
 
-        This is a condition for the second rebalance of a cooperative one (KIP-429).
+        The second rebalance of a cooperative one (KIP-429) meets this condition.
         """
         return not (self.joined or self.left or self.restarted or self.resubscribed)
 
 
 def compare_states(old_state: ClassicState | None, new_state: ClassicState) -> StateChange:
-    """Return the differences between two successive group states (``old_state`` and ``new_state``).
+    """Return the differences between two successive states of a group, such as members that joined.
 
-    Examples are joined members and another strategy. If ``old_state`` is None, all members count as
-    joined.
+    If ``old_state`` is None, all members count as joined.
 
     >>> compare_states(None, ClassicState("", 1, None, None, None, ())).describe_cause
     'same members'
@@ -326,7 +328,7 @@ class Event:
 
 
 def derive_events(history_item: Generation | LifecycleEvent) -> Iterator[Event]:
-    """Yield rows of table ``events`` for a history item: a generation, or a creation or deletion.
+    """Yield the rows of table ``events`` for a rebalance, or for a group's creation or deletion.
 
     Each cause of a rebalance is a separate event with its own time.
     """
@@ -385,8 +387,8 @@ def _event_name(generation: Generation) -> str:
 
 
 def _events_within_generation(generation: Generation) -> Iterator[Event]:
-    """Yield events within a generation that needed no rebalance, such as a static member's
-    restart.
+    """Yield the events of a generation after its rebalance, such as the restart of a static
+    member.
     """
     before = generation.first
     for position, time_ms, state in generation.rewrites:
@@ -399,12 +401,14 @@ def _events_within_generation(generation: Generation) -> Iterator[Event]:
 
 
 def all_assigned(members: Iterable[MemberState]) -> set[tuple[str, int]]:
-    """Return the (topic, partition) pairs that members are assigned."""
+    """Return all (topic, partition) pairs that are assigned to the given members, as one set."""
     return {pair for m in members for pair in assigned_partitions(m)}
 
 
 def reassigned_topics(generation: Generation, previous: Generation) -> set[str]:
-    """Return the topics whose set of assigned partitions shows that the leader saw a change.
+    """Return the topics that the leader of a group newly assigned, or no longer assigned.
+
+    They show that the leader saw a topic that was created, deleted or extended.
 
     Args:
         generation: a generation of a classic group.

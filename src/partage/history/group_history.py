@@ -36,7 +36,7 @@ HistoryItem = Generation | LifecycleEvent | CurrentAssignment | Event | Pause
 
 
 class GroupHistory:
-    """History of one consumer group (rebalances, causes, pauses), rebuilt from the log's records.
+    """History of one group (rebalances, causes, pauses), rebuilt from the records of Kafka's log.
 
     Call `process_record` with group records and `process_commit_stretch` with offset commits in log
     order, then `finish_history`.
@@ -102,28 +102,29 @@ class GroupHistory:
 
     @property
     def missing_within(self) -> int:
-        """Number of the group's generations that the log lacks between its first and its last one.
+        """Number of the group's generations that are missing in the log, after the first one that
+        it has.
 
-        Epochs without a trace in the log are included.
+        Epochs that no record mentions are included.
         """
         epochs = self._epochs.state.missing if self._epochs is not None else 0
         return self._classic.missing_within + self._missing + epochs
 
     @property
     def newest_rebalance(self) -> Generation | None:
-        """Newest rebalance of the consumer group, with its causes; None before the first one.
+        """Newest rebalance of the group, with its causes; None before the first one.
 
-        Later records may still change it.
+        It may still be in progress, so later records may change it.
         """
         return self._opened
 
     @property
     def last_ended_rebalance(self) -> Generation | None:
-        """Newest rebalance of the consumer group that has ended; None before the first one."""
+        """Newest rebalance of the group that is complete; None before the first one."""
         return self._previous
 
     def estimate_unread(self) -> UnreadEstimate | None:
-        """Return the estimated time without a consumer (partition-seconds) in the newest rebalance
+        """Estimate the time without a consumer (partition-seconds) that the newest rebalance caused
         so far.
 
         Only partitions that are consumed again count. The result is None if earlier generations are
@@ -135,9 +136,9 @@ class GroupHistory:
         return self._unread.so_far()
 
     def find_deletion(self) -> LifecycleEvent | None:
-        """Return the deletion of the consumer group if its newest record is a tombstone, else None.
+        """Return the deletion of the group if its newest record is a tombstone, else None.
 
-        The next record may still show that the group was migrated.
+        The next record may still show that the group was migrated, not deleted.
         """
         tombstone = self._tombstone
         if tombstone is None:
@@ -146,13 +147,11 @@ class GroupHistory:
         return LifecycleEvent("deleted", *at)
 
     def current_consumer(self, topic: str, partition: int) -> str | None:
-        """Return the id of the member that now consumes a topic's partition; None if there
-        is none.
-        """
+        """Return the id of the member that now consumes a topic's partition; None without one."""
         return self._unread.state.owner.get((topic, partition))
 
     def is_stopped(self, topic: str, partition: int) -> bool:
-        """Return whether a topic's partition had a consumer before and has none now."""
+        """Return whether a topic's partition has no consumer now, although it had one before."""
         return (topic, partition) in self._unread.state.stopped
 
     def committed_offsets(self) -> dict[tuple[str, int], tuple[int, int]]:
@@ -164,9 +163,9 @@ class GroupHistory:
         }
 
     def commit_values(self) -> list[Any]:
-        """Return the part of the group's history that offset commits change, as values for JSON.
+        """Return the data of the history that offset commits change, as values for JSON.
 
-        `resume_commits` restores it.
+        `resume_commits` restores them.
         """
         # It has the commits of each partition, and the log position up to which coordinator moves
         # were yielded.
@@ -174,7 +173,7 @@ class GroupHistory:
         return [self._pauses.commit_values(), place and [place.partition, place.offset]]
 
     def resume_commits(self, values: Sequence[Any]) -> None:
-        """Restore the part of the group's history that offset commits change.
+        """Restore the data of the history that offset commits change.
 
         Args:
             values: result of `commit_values`.
@@ -184,7 +183,7 @@ class GroupHistory:
         self._moves.position = None if place is None else LogPosition(*place)
 
     def to_bytes(self, *, level: int = 6) -> bytes:
-        """Serialize the consumer group's history so far, so that `from_bytes` can continue it.
+        """Serialize the group's history so far to bytes, so that `from_bytes` can continue it.
 
         ``level`` is zlib's compression level, 0 to 9.
         """
@@ -206,7 +205,7 @@ class GroupHistory:
         moves: Mapping[int, Sequence[CoordinatorMove]] | None = None,
         initial_delay_ms: int | None = None,
     ) -> GroupHistory:
-        """Restore a consumer group's history from the bytes (``blob``) that `to_bytes` returned.
+        """Restore a group's history from the bytes that `to_bytes` returned.
 
         The other arguments are those of a new history.
 
@@ -242,7 +241,7 @@ class GroupHistory:
         """Process the group's next log record; yield the rebalances and events that are now
         complete.
 
-        A generation is complete once the next one begins.
+        A rebalance is complete when the next one begins.
         """
         if record.position == self._at:
             return  # the capture contains the record twice
@@ -259,16 +258,16 @@ class GroupHistory:
         yield from self._begin_rebalance()
 
     def process_commit_stretch(self, commits: CommitStretch) -> Iterator[Pause]:
-        """Process offset commits of one partition; yield its consumption pauses that end with them.
+        """Process offset commits of one partition; yield the pauses that end with them.
 
-        A pause is the time without commits around a rebalance.
+        A pause is the time around a rebalance in which the partition has no commits.
         """
         for pause in self._pauses.process_commit_stretch(commits):
             recreated = self._is_topic_recreated(pause)
             yield pause._replace(rewind=None, advance=None) if recreated else pause
 
     def finish_history(self) -> Iterator[HistoryItem]:
-        """Yield the rebalances, events and pauses that are not complete at the end of the log."""
+        """Yield the rebalances, events and pauses that are still incomplete when the log ends."""
         if self._epochs is not None:
             yield from map(self._complete_generation, self._epochs.finish_generation())
         for found in (*self._classic.finish_generations(), *self._resolve_tombstone(None)):
@@ -276,10 +275,9 @@ class GroupHistory:
         yield from self._pauses.finish_pauses()
 
     def _is_topic_recreated(self, pause: Pause) -> bool:
-        """Return whether the topic of a consumption pause was deleted and created again during the
-        pause.
+        """Return whether a topic was deleted and created again during a pause in its commits.
 
-        Its offsets then restarted at 0.
+        Its offsets then began at 0 again, so they cannot be compared.
         """
         if not pause.rewind or pause.last_ms is None or pause.first_ms is None:
             return False
@@ -289,7 +287,10 @@ class GroupHistory:
         return len(topics - {-1}) > 1
 
     def moves_until(self, log_position: LogPosition) -> Iterator[Event]:
-        """Yield an event for each move of the group's coordinator before a position in the log."""
+        """Yield an event for each move of the group's coordinator to another broker.
+
+        Only moves before ``log_position`` that have not been yielded yet are included.
+        """
         number = self._opened.generation_number if self._opened is not None else 0
         for move in self._moves.moves_until(log_position):
             words = f"leader epoch {move.before} to {move.epoch}"
@@ -323,7 +324,11 @@ class GroupHistory:
         yield from epochs.process_record(record)
 
     def _begin_rebalance(self) -> Iterator[HistoryItem]:
-        """Find the causes of the group's new rebalance, and begin the pauses of its partitions."""
+        """Begin a rebalance if the newest record has one: find its causes, and begin its pauses.
+
+        A pause is the time around the rebalance in which a partition has no commits. Yield pauses
+        that are complete.
+        """
         # This happens as soon as the first record is read: causes depend on when members were last
         # active before the rebalance, which later commits would overwrite.
         now = (
@@ -363,8 +368,11 @@ class GroupHistory:
             self._epochs = None
 
     def _resolve_tombstone(self, following: GroupRecord | None) -> Iterator[HistoryItem]:
-        """Decide if a tombstone record meant that the group was deleted or migrated; yield the
+        """Decide whether a tombstone means that the group was deleted or migrated; yield that
         event.
+
+        A tombstone deletes the group's record. If a record of another protocol follows, the group
+        was migrated.
 
         Args:
             following: the record after the tombstone, None at the end of the log.
@@ -389,7 +397,7 @@ class GroupHistory:
         return record.value is not None and record.value["generation"] >= self._number > 0
 
     def _complete_generation(self, history_item: HistoryItem) -> HistoryItem:
-        """Add causes and the time without a consumer to a finished rebalance.
+        """Add the causes and the time without a consumer to a finished rebalance.
 
         ``history_item`` may also be an event, which is returned unchanged.
         """

@@ -61,7 +61,7 @@ _Pair = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class RebalanceOpened:
-    """Event of a live recording: a rebalance of a consumer group has begun.
+    """Event of a live recording: a rebalance of a group has begun.
 
     Attributes:
         group: name of the group.
@@ -78,8 +78,9 @@ class RebalanceOpened:
     fresh: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return the event as a dict for JSON, with the group, its changed members and the
-        causes.
+        """Return the event as a dict for JSON.
+
+        It has the group, the members that joined or left, the moved partitions and the causes.
         """
         found, before = self.generation, self.generation.previous
         state = found.first
@@ -103,7 +104,9 @@ class RebalanceOpened:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceSettled:
-    """Event of a live recording: a rebalance of a consumer group has ended.
+    """Event of a live recording: a rebalance of a group has ended.
+
+    It normally ends when all partitions that stopped are consumed again.
 
     Attributes:
         group: name of the group.
@@ -131,8 +134,9 @@ class RebalanceSettled:
     reported: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the event as a dict for JSON, with the group, its duration and time without a
-        consumer.
+        """Return the event as a dict for JSON.
+
+        It has the group, the duration of the rebalance, the time without a consumer and the causes.
         """
         unread = self.unread
         return {
@@ -153,7 +157,8 @@ class RebalanceSettled:
 class GroupChange:
     """Event of a live recording that is no rebalance, such as a group's creation or deletion.
 
-    It may also be the restart of a member or a move of the coordinator.
+    It may also be the restart of a static member or a move of the coordinator. ``fresh`` says
+    whether it happened after the recording began.
     """
 
     group: str
@@ -182,9 +187,10 @@ def _identity(group: str, generation: Generation) -> dict[str, Any]:
 
 
 def _causes_to_json(generation: Generation) -> dict[str, Any]:
-    """Return the causes of a rebalance (``generation``) as a dict for JSON.
+    """Return the causes of a rebalance as a dict for JSON.
 
-    The main cause has keys ``cause_...``; a list has all causes.
+    The main cause has keys ``cause_...``; the list ``causes`` has all causes. ``generation`` is the
+    rebalance.
     """
     main = generation.causes[0]
     return {
@@ -211,7 +217,7 @@ def _owners(state: ClassicState) -> dict[_Pair, MemberState]:
 
 @dataclass(slots=True)
 class _OpenRebalance:
-    """Rebalance of a consumer group in progress: some partitions are not consumed again yet.
+    """Rebalance of a group that is in progress: some partitions are not consumed again yet.
 
     Attributes:
         waiting: dict from each partition that stopped or had no owner to the id of its new owner.
@@ -232,7 +238,7 @@ class _OpenRebalance:
 
 
 class WatchedGroup:
-    """Live view of one consumer group, which yields an event when a rebalance begins or ends.
+    """Live view of one group, which yields an event when a rebalance begins or ends.
 
     Call `process_record` and `process_commit` in log order, and `close_if_expired` as time passes.
 
@@ -256,9 +262,9 @@ class WatchedGroup:
         self._fresh = False
 
     def export_state(self) -> tuple[Any, ...]:
-        """Return the state of this live view as plain values, for a later process.
+        """Return the state of this live view as plain values, so that a later process can continue.
 
-        Rebalance storms (many rebalances in quick succession) are stored elsewhere.
+        Rebalance storms (many rebalances in quick succession) are not included.
         """
         one = self._open
         rest = None if one is None else (
@@ -270,7 +276,7 @@ class WatchedGroup:
     def restore_group(
         cls, name: str, history: GroupHistory, state: tuple[Any, ...]
     ) -> WatchedGroup:
-        """Restore the live view of a consumer group from the state that `export_state` returned.
+        """Restore the live view of a group from the state that `export_state` returned.
 
         ``name`` is the group's name, ``history`` its restored history.
         """
@@ -286,14 +292,16 @@ class WatchedGroup:
 
     @property
     def is_open(self) -> bool:
-        """Return whether `close_if_expired` must be called later: a rebalance or a deletion
-        is not finished yet.
+        """Return whether a rebalance or a deletion of the group is not finished yet.
+
+        If so, `close_if_expired` must be called later.
         """
         return self._open is not None or self._ended_ms is not None
 
     def is_in_storm(self, time_ms: int) -> bool:
-        """Return whether the group is in a rebalance storm at a time (many rebalances in
-        succession).
+        """Return whether the group is in a rebalance storm at a time.
+
+        A storm is a series of many rebalances in quick succession.
         """
         return self._storms.is_ongoing(time_ms)
 
@@ -324,7 +332,8 @@ class WatchedGroup:
     def process_commit(self, commit: LiveCommit, *, is_new: bool) -> Iterator[WatchEvent]:
         """Process the group's next offset commit; yield the events that it causes.
 
-        ``is_new`` says whether the commit is newer than the recording's start.
+        The commit may end a rebalance. ``is_new`` is true if the commit is newer than the start of
+        the recording.
         """
         at, offset, pair = commit.timestamp_ms, commit.offset, (commit.topic, commit.partition)
         for move in self.history.moves_until(commit.position):
@@ -342,9 +351,11 @@ class WatchedGroup:
             yield from self._end_if_consumed(at, fresh=is_new)
 
     def close_if_expired(self, now_ms: int, *, fresh: bool) -> Iterator[WatchEvent]:
-        """End the group's rebalance if it takes too long at ``now_ms``, and confirm a deletion.
+        """End the group's rebalance if it has taken too long by now, and confirm a pending
+        deletion.
 
-        Yield the events. ``fresh`` says whether that time is after the recording's start.
+        Yield the events. ``now_ms`` is the present time, ``fresh`` says whether it is after the
+        start of the recording.
         """
         if self._ended_ms is not None and now_ms >= self._ended_ms:
             yield from self._confirm_deletion()
@@ -352,7 +363,7 @@ class WatchedGroup:
             yield self._settle("timeout", now_ms, self.history.estimate_unread(), fresh=fresh)
 
     def close_rebalance_at_end(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Yield the end of the group's unfinished rebalance, because the recording ends."""
+        """End the group's unfinished rebalance because the recording ends; yield the event."""
         if self._ended_ms is not None:
             yield from self._confirm_deletion()
         if self._open is not None:
@@ -378,7 +389,7 @@ class WatchedGroup:
                 yield GroupChange(self.name, item, fresh)
 
     def _confirm_deletion(self) -> Iterator[WatchEvent]:
-        """Yield the deletion of the consumer group, without waiting for further records."""
+        """Yield the deletion of the group now, although a later record may show a migration."""
         self._ended_ms, found = None, self.history.find_deletion()
         for one in derive_events(found) if found is not None else ():
             self._ended = GroupChange(self.name, one, fresh=self._fresh)
@@ -424,10 +435,10 @@ class WatchedGroup:
         return reader == self._open.waiting[pair]
 
     def _revise(self, generation: Generation, time_ms: int, *, fresh: bool) -> Iterator[WatchEvent]:
-        """Yield a correction of the last rebalance's end if its time without a consumer has
-        changed.
+        """Yield a correction of a rebalance that has already been reported as ended.
 
-        ``generation`` is that rebalance.
+        There is one if its time without a consumer has changed since. ``generation`` is the
+        rebalance.
         """
         done = self._settled
         if done is None or done.generation.position != generation.position:
@@ -459,7 +470,7 @@ class WatchedGroup:
 
 
 class _Held(NamedTuple):
-    """Group record or offset commit that waits until the cluster metadata of its time is known.
+    """Queued group record or offset commit, which waits for cluster metadata of its time.
 
     Attributes:
         due_ms: clock time at which it is processed.
@@ -478,7 +489,10 @@ _STORED = (CoordinatorMove, LiveCommit, RebalanceSettled, _Held)
 
 @dataclass(slots=True)
 class LiveGroups:
-    """Live view of all consumer groups of a cluster, from new records of ``__consumer_offsets``.
+    """Live view of all groups of a cluster, from new records of ``__consumer_offsets``.
+
+    Queue record batches with `queue_batches` and call `process_due_records` as time passes. It
+    yields an event when a rebalance begins or ends.
 
     Attributes:
         session_timeout_ms: the broker's session timeout, for members that send none; None if
@@ -512,7 +526,7 @@ class LiveGroups:
     _open: dict[str, None] = field(default_factory=dict)
 
     def add_state(self, metadata: Mapping[str, Any]) -> None:
-        """Add new metadata of the cluster (``metadata``: brokers, topics) to the live view.
+        """Add new metadata of the cluster (brokers and topics) to the live view.
 
         The first metadata is also used for earlier times.
         """
@@ -521,10 +535,10 @@ class LiveGroups:
         self.clusters.append_metadata(metadata)
 
     def queue_batches(self, batches: Sequence[LogBatch], received_ms: int) -> None:
-        """Queue new record batches of ``__consumer_offsets``, which `process_due_records`
-        processes.
+        """Queue new record batches of ``__consumer_offsets``, which were received at
+        ``received_ms``.
 
-        ``received_ms`` is the time of their arrival.
+        `process_due_records` processes them. Batches that were queued before are ignored.
         """
         new = [one for one in batches if one.base_offset > self.newest.get(one.partition, -1)]
         for batch in new:
@@ -534,8 +548,8 @@ class LiveGroups:
             self._held.append(_Held(due_ms, group, item))
 
     def to_bytes(self) -> bytes:
-        """Serialize the state of all consumer groups, which `restore_state` restores in a later
-        process.
+        """Serialize the state of all groups, so that a later process can restore it with
+        `restore_state`.
 
         Cluster metadata is not included.
         """
@@ -545,9 +559,9 @@ class LiveGroups:
         return pack_state(stored, _STORED)
 
     def restore_state(self, state_bytes: bytes) -> None:
-        """Restore the state of all consumer groups from the bytes (``state_bytes``) of `to_bytes`.
+        """Restore the state of all groups from the bytes that `to_bytes` returned.
 
-        The metadata and the broker's settings must be set before.
+        The cluster metadata and the broker's settings must be set before.
 
         Raises:
             InvalidCaptureError: the bytes are of another version, or damaged.
@@ -570,14 +584,17 @@ class LiveGroups:
         self.newest, self.failed, self._held = newest, failed, deque(held)
 
     def next_due_ms(self) -> int | None:
-        """Return the time (ms) at which the next queued record or commit is due, or None."""
+        """Return the time (ms) at which the next queued record or commit is due, or None without
+        one.
+        """
         return self._held[0].due_ms if self._held else None
 
     def replay(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Process queued records and commits of the time before the recording was continued.
+        """Process the queued records and commits of the time before the recording was continued.
 
-        The clock is that of the log, so a rebalance that takes longer than the log stays open:
-        `advance` reports its end. ``now_ms`` is the present time. Yield the groups' events.
+        The clock is that of the log, so a rebalance that takes longer than the log stays open;
+        `process_due_records` reports its end. ``now_ms`` is the present time. Yield the groups'
+        events.
         """
         newest_ms = 0
         while self._held and self._held[0].due_ms <= now_ms:
@@ -590,7 +607,7 @@ class LiveGroups:
         """Process all queued records and commits that are due at ``now_ms``; yield the groups'
         events.
 
-        Rebalances that take too long end, too.
+        Then end the rebalances that have taken too long.
         """
         while self._held and self._held[0].due_ms <= now_ms:
             yield from self._process_queued(self._held.popleft(), now_ms)
@@ -636,7 +653,9 @@ class LiveGroups:
             del self.groups[held.group]
 
     def _track_deadlines(self, name: str, events: Iterator[WatchEvent]) -> Iterator[WatchEvent]:
-        """Yield the events of a group, and store whether one of its deadlines is still open."""
+        """Yield the events of a group, and store whether it still has a rebalance or deletion to
+        finish.
+        """
         found = list(events)
         if self.groups[name].is_open:
             self._open[name] = None

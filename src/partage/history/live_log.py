@@ -24,7 +24,7 @@ _COMMITS = ("OFFSET_COMMIT", "LEGACY_OFFSET_COMMIT")
 
 
 class LogBatch(NamedTuple):
-    """Record batch of a partition of ``__consumer_offsets``, with its decoded header.
+    """Record batch of a partition of ``__consumer_offsets``, with the fields of its header.
 
     Attributes:
         partition: partition of ``__consumer_offsets``.
@@ -50,8 +50,9 @@ class LogBatch(NamedTuple):
 
 
 class LiveCommit(NamedTuple):
-    """Offset commit of a consumer group that takes effect; ``offset`` is None if it deletes the
-    offset.
+    """Offset commit of a group, from the time when it takes effect.
+
+    ``offset`` is None if the commit deletes the committed offset.
     """
 
     group: str
@@ -64,6 +65,8 @@ class LiveCommit(NamedTuple):
 
 class LiveDecoder:
     r"""Decoder of new record batches of ``__consumer_offsets``, which also follows transactions.
+
+    It is used while a cluster is being recorded.
 
     Attributes:
         moves: coordinator moves so far, by log partition.
@@ -83,23 +86,25 @@ class LiveDecoder:
         self._pending: dict[tuple[int, int], list[LiveCommit]] = {}
 
     def export_state(self) -> tuple[Any, ...]:
-        """Return the decoder's open transactions and leader epochs as plain values, for
-        `restore_state`.
+        """Return the open transactions and leader epochs as plain values that can be stored.
+
+        `restore_state` takes these values.
         """
         return self.moves, self.damaged, self._epochs, self._pending
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Restore open transactions and leader epochs from the values (``state``) of
-        `export_state`.
+        """Restore the open transactions and leader epochs from the values that `export_state`
+        returned.
         """
         self.moves, self.damaged, self._epochs, self._pending = state
 
     def decode_batches(
         self, batches: Sequence[LogBatch]
     ) -> Iterator[tuple[str, GroupRecord | LiveCommit]]:
-        """Decode record batches of ``__consumer_offsets``; yield (group, record or offset commit).
+        """Decode record batches of ``__consumer_offsets``.
 
-        An offset commit in a transaction is yielded when the transaction is committed.
+        Yield pairs of a group and its record or offset commit. A commit in a transaction is yielded
+        when the transaction is committed.
         """
         # One by one: the kernel for columns pays only where it is compiled, which takes seconds.
         for batch in batches:
@@ -123,7 +128,7 @@ class LiveDecoder:
     def _end_transaction(
         self, marker: LogBatch, commits: list[LiveCommit]
     ) -> Iterator[tuple[str, LiveCommit]]:
-        """Yield the offset commits of a transaction that is committed; none if it was aborted.
+        """Yield the offset commits of a transaction if it is committed; none if it was aborted.
 
         Args:
             marker: batch that commits or aborts the transaction.
@@ -150,7 +155,7 @@ class LiveDecoder:
         return group, LiveCommit(group, *at, key["topic"], key["partition"], offset)
 
     def _note_epoch(self, batch: LogBatch) -> None:
-        """Store a move of the group coordinator if a batch has a higher leader epoch than
+        """Store a move of the coordinator if a batch has a higher leader epoch than the one
         before.
         """
         if batch.leader_epoch < 0:

@@ -14,7 +14,7 @@ __all__ = ["Interval", "OwnershipIntervals"]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Time span in which one consumer owned one partition, a row of table ``ownership``.
+    """Time span in which one member owned one partition: a row of table ``ownership``.
 
     ``to_ms`` and ``to_generation`` are None while it lasts.
     """
@@ -39,8 +39,8 @@ _Key = tuple[str, str | None, int, str, str]
 class OwnershipIntervals:
     """Builder of the time spans in which each member of a group owned each partition.
 
-    Call `process_item` with the group's history in order; each call yields the spans that are now
-    complete.
+    Call `process_item` with the items of the group's history in order. Each call yields the spans
+    that are now complete.
 
     Args:
         topic_id: function of (topic name, time in ms) that returns the topic's id at that time, or
@@ -66,11 +66,14 @@ class OwnershipIntervals:
         self._latest_end: int | None = None
 
     def export_state(self) -> tuple[Any, ...]:
-        """Return the unfinished ownership spans as plain values, for `restore_state`."""
+        """Return the ownership spans that have not ended yet as plain values that can be stored.
+
+        `restore_state` takes these values.
+        """
         return self._open, self._ended, self._newest, self._latest_end
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Restore the unfinished ownership spans from the values (``state``) of `export_state`."""
+        """Restore the ownership spans that have not ended yet from the values of `export_state`."""
         self._open, self._ended, self._newest, self._latest_end = state
 
     def process_item(
@@ -107,10 +110,10 @@ class OwnershipIntervals:
             yield from self._rename_restarted_members(history_item)
 
     def _rename_restarted_members(self, generation: Generation) -> Iterator[Interval]:
-        """Give the partitions of static members that restarted in a generation to their new member
-        ids.
+        """Give the partitions of static members that restarted to their new member ids.
 
-        Yield the ownership spans that end with the old ids.
+        Yield the ownership spans that end with the old ids. The restarts are those within
+        ``generation``.
         """
         # A restart needs no rebalance: the coordinator writes the same generation again with the
         # new id. Only the first of many such records are stored, and the last state.
@@ -136,7 +139,11 @@ class OwnershipIntervals:
             )
 
     def _correct_time(self, time_ms: int) -> int:
-        """Return the time of a log record, corrected so that times never go back in the log."""
+        """Return the time of a log record (ms), corrected so that times in the log never go back.
+
+        A broker with a wrong clock writes such times. Open ownership spans are moved to the
+        corrected time.
+        """
         # A time outside the recording, from a wrong clock, is replaced by the time of the record
         # before. If a record is older than the one before, the earlier record's time was wrong: the
         # intervals that it began or ended are moved to the new time. No time is before the end of
@@ -161,8 +168,9 @@ class OwnershipIntervals:
         self._open, self._ended = {}, {}
 
     def _take_final_intervals(self, time_ms: int) -> Iterator[Interval]:
-        """Yield the ownership spans that ended before ``time_ms``: no later record can
-        extend them.
+        """Yield and remove the ownership spans that ended before ``time_ms``.
+
+        No later record can extend them.
         """
         settled = [key for key, interval in self._ended.items() if interval.to_ms != time_ms]
         for key in settled:
@@ -205,7 +213,7 @@ class OwnershipIntervals:
         Args:
             generation_number: generation or epoch of the change.
             time_ms: time of the change.
-            new_intervals: the new intervals.
+            new_intervals: the spans that hold after the change.
             owner: the member whose partitions change; None for the whole group.
         """
         # An interval continues if the same member id gets the partition back at the same time.
