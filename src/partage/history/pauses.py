@@ -26,7 +26,8 @@ _MOST_REWOUND = 1 << 48
 
 
 class Pause(NamedTuple):
-    """Time without offset commits of one partition around a rebalance, a row of table ``pauses``.
+    """Time around a rebalance in which one partition had no offset commits: a row of table
+    ``pauses``.
 
     Attributes:
         incarnation, generation: identity of the rebalance.
@@ -57,7 +58,9 @@ class Pause(NamedTuple):
     @property
     def pause_ms(self) -> int | None:
         """Time (ms) from the partition's last commit before the rebalance to its first one after
-        it, or None.
+        it.
+
+        It is None if one of the two commits is missing.
         """
         if self.last_ms is None or self.first_ms is None:
             return None
@@ -67,6 +70,8 @@ class Pause(NamedTuple):
 @dataclass(slots=True)
 class PartitionCommits:
     """Offset commit statistics of one partition, and its pauses that have not ended.
+
+    A pause is a time around a rebalance in which the partition has no commits.
 
     Attributes:
         last_ms, last_offset: time and offset of its newest commit; ``last_offset`` is None after a
@@ -89,16 +94,19 @@ class PartitionCommits:
 
     @property
     def usual_ms(self) -> int | None:
-        """Mean time (ms) between two offset commits of the partition; None before the second
-        commit.
+        """Mean time (ms) between two offset commits of the partition.
+
+        It is None before the second commit.
         """
         return self.waited_ms // self.waits if self.waits else None
 
 
 class PauseTracker:
-    """Measures a consumer group's pauses: times without offset commits around rebalances.
+    """Tracker of a group's pauses: times around rebalances in which partitions have no offset
+    commits.
 
-    Call `begin_pauses` and `process_commit_stretch` in log order.
+    Call `begin_pauses` for each rebalance and `process_commit_stretch` for the commits in between,
+    in log order.
 
     Attributes:
         partitions: the state of each partition, by topic and number.
@@ -115,7 +123,7 @@ class PauseTracker:
         self.partitions = {} if partitions is None else partitions
 
     def commit_values(self) -> list[list[Any]]:
-        """Return the offset commit statistics of each partition as lists of values for JSON.
+        """Return the offset commit statistics of all partitions as lists of values for JSON.
 
         A list has topic, partition, whether a pause waits for the next commit, and the other fields
         of `PartitionCommits` except for the waiting pauses.
@@ -127,9 +135,10 @@ class PauseTracker:
         ]  # fmt: skip
 
     def resume_commits(self, values: Iterable[Sequence[Any]]) -> None:
-        """Restore the offset commit statistics of partitions from the lists of `commit_values`.
+        """Restore the offset commit statistics of partitions from the lists that `commit_values`
+        returned.
 
-        Waiting pauses are not changed.
+        Pauses that wait for the next commit are not changed.
         """
         for topic, number, _, *cells in values:
             state = self.partitions.setdefault((topic, number), PartitionCommits())
@@ -139,10 +148,10 @@ class PauseTracker:
     def begin_pauses(
         self, incarnation: int, generation: int, partitions: Iterable[tuple[str, int]]
     ) -> list[Pause]:
-        """Begin a consumption pause for each partition that a rebalance concerns.
+        """Begin a pause for each partition that a rebalance concerns.
 
-        Return pauses of older rebalances that are dropped without a commit, because too many are
-        waiting.
+        A pause ends with the partition's next offset commit. If too many pauses of a partition wait
+        for it, the oldest is dropped; return the dropped pauses.
 
         Args:
             incarnation: number of earlier deletions of the group.
@@ -162,9 +171,10 @@ class PauseTracker:
         return dropped
 
     def process_commit_stretch(self, commits: CommitStretch) -> list[Pause]:
-        """Process a partition's offset commits between two group records.
+        """Process a partition's offset commits between two records of its group.
 
-        Return the pauses (times without commits around a rebalance) that end with these commits.
+        Return the pauses that end with these commits. A pause is a time around a rebalance in which
+        the partition had no commits.
         """
         state = self.partitions.setdefault((commits.topic, commits.partition), PartitionCommits())
         if commits.forgotten or not commits.commits:  # a tombstone: the old offset is void
@@ -196,9 +206,7 @@ class PauseTracker:
         return pause._replace(first_ms=stretch.first_ms, rewind=rewind, advance=advance)
 
     def last_ms(self, topic: str, partition: int) -> int | None:
-        """Return the time (ms) of the newest offset commit of a topic's partition; None without
-        one.
-        """
+        """Return the time (ms) of a partition's newest offset commit, or None if it has none."""
         state = self.partitions.get((topic, partition))
         return None if state is None else state.last_ms
 
@@ -206,28 +214,33 @@ class PauseTracker:
         """Return the time (ms) at which a commit last increased a partition's committed offset, or
         None.
 
-        ``topic`` and ``partition`` identify the partition.
+        Later commits may have repeated the same offset.
         """
         state = self.partitions.get((topic, partition))
         return None if state is None else state.advanced_ms
 
     def usual_ms(self, topic: str, partition: int) -> int | None:
-        """Return the usual time (ms) between two offset commits of a topic's partition, or None."""
+        """Return the usual time (ms) between two offset commits of a partition, or None if
+        unknown.
+        """
         state = self.partitions.get((topic, partition))
         return None if state is None else state.usual_ms
 
     def finish_pauses(self) -> Iterator[Pause]:
-        """Yield the pauses that have not ended at the end of the log."""
+        """Yield the pauses that have not ended when the log ends.
+
+        Their partitions had no commit after the rebalance.
+        """
         for state in self.partitions.values():
             yield from state.waiting
             state.waiting = []
 
 
 def stopped_partitions(generation: Generation) -> frozenset[tuple[str, int]]:
-    """Return the (topic, partition) pairs whose consumption a new generation's rebalance
-    interrupts.
+    """Return the (topic, partition) pairs that have no consumer during a rebalance.
 
-    An eager rebalance interrupts all, a cooperative one only those that change owners.
+    An eager rebalance stops all partitions, a cooperative one only those that change owners.
+    ``generation`` is the rebalance.
     """
     # Members of the consumer protocol (KIP-848) are like cooperative ones. Cooperative members send
     # what they own while they rejoin; eager ones have revoked everything.

@@ -32,6 +32,8 @@ _TASKS = "Kafka Streams assigns tasks, not partitions: no strategy of consumers 
 def unsupported_reason(state: ClassicState) -> str | None:
     """Return the reason why no assignment strategy can be run on a recorded group state, or None.
 
+    For example, Kafka Connect groups have no partitions to assign.
+
     >>> unsupported_reason(ClassicState("connect", 1, "sessioned", None, None, ()))
     'protocol type connect: members are no consumers'
     """
@@ -56,14 +58,18 @@ def unsupported_reason(state: ClassicState) -> str | None:
 
 
 def is_all_java(state: ClassicState) -> bool:
-    """Return whether all members in a recorded group state are Java clients, by the bytes they
-    sent.
+    """Return whether all members in a recorded group state are Java clients.
+
+    The client library is identified by the bytes that the members sent. The result is False without
+    members.
     """
     return bool(state.members) and all(identify_client(m).name == JAVA for m in state.members)
 
 
 def recorded_group(state: ClassicState) -> Group:
-    """Convert a recorded group state to the input of an assignment strategy (its members).
+    """Convert a recorded group state to the members that an assignment strategy takes as input.
+
+    Each has its subscription, rack and the partitions that it reported as owned.
 
     Raises:
         InvalidProblemError: the record contains a value that no client can send.
@@ -92,9 +98,10 @@ def _member(m: MemberState) -> Member:
 
 
 def released_partitions(state: ClassicState) -> frozenset[tuple[str, int]]:
-    """Return the partitions that members with Partage's assignor revoked before they joined.
+    """Return the partitions that members revoked before they joined, if they use Partage's
+    assignor.
 
-    They send them as user data (`partage.wire.member_extras`).
+    Its members send them as user data (`partage.wire.member_extras`).
     """
     sent = [
         split_trailer(m.subscription.user_data)[1]
@@ -108,8 +115,8 @@ def with_learnt_loads(strategy: Strategy, state: ClassicState, cluster: Cluster)
     """Return a copy of Partage's strategy with the partition loads that the group's leader
     measured.
 
-    The loads are in the user data of the recorded assignments (``state``). ``cluster`` has the
-    partition counts.
+    The leader writes the loads to the user data of the assignments, which ``state`` has.
+    ``cluster`` has the partition counts.
     """
     given = [split_trailer(m.assignment_user_data)[1] for m in state.members]
     loads = {
@@ -127,7 +134,7 @@ def with_learnt_loads(strategy: Strategy, state: ClassicState, cluster: Cluster)
 def recorded_assignment(state: ClassicState, cluster: Cluster) -> Assignment:
     """Convert the assignment in a recorded group state to arrays of partition indices.
 
-    It may be invalid. Partitions that the cluster lacks are in ``unresolved``.
+    The assignment may be invalid. Partitions that the cluster lacks are listed in ``unresolved``.
     """
     owned = {m.id: assigned_partitions(m) for m in state.members}
     # Only the assigned topics: a cluster may have thousands, and this runs for each rebalance.
@@ -138,15 +145,16 @@ def recorded_assignment(state: ClassicState, cluster: Cluster) -> Assignment:
 
 
 def partitions_by_member(assignment: Assignment) -> dict[str, Int32Array]:
-    """Convert an assignment to a dict from member id to partition indices.
+    """Convert an assignment to a dict from member id to partition indices (int32).
 
-    A duplicate member id occurs once.
+    A member id that occurs twice has one entry.
     """
     return {member: assignment.partitions_of(i) for i, member in enumerate(assignment.members)}
 
 
 def surviving_claims(index: Index, dense: Int32Array, cluster: Cluster) -> Claims:
-    """Return those of a member's previous partitions that still exist; it reports them as owned.
+    """Return the partitions that a member reports as owned: those of its previous ones that still
+    exist.
 
     A partition of a topic that was deleted and recreated under the same name is left out.
 

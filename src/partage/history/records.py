@@ -68,7 +68,9 @@ _LONGEST_CACHED = 2_048
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogPosition:
-    """Position of a record in the log: partition of `__consumer_offsets`, and offset in it.
+    """Position of a record in the log: a partition of ``__consumer_offsets`` and an offset in it.
+
+    Positions can be compared.
 
     >>> LogPosition(0, 9) < LogPosition(0, 10)
     True
@@ -80,8 +82,9 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Subscription of a consumer exactly as it sent it (ConsumerProtocolSubscription v0 to v3, or
-    Faust's).
+    """Subscription of a consumer exactly as the consumer sent it.
+
+    The bytes are ConsumerProtocolSubscription version 0 to 3, or Faust's own layout.
 
     Attributes:
         version: version in the header; 4 for Faust's layout, -1 if the member sent no such bytes.
@@ -105,7 +108,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class MemberState:
-    """Member of a recorded consumer group: its settings, subscription and assigned partitions.
+    """Member of a recorded group: its settings, its subscription and its assigned partitions.
 
     Attributes:
         subscription: None if the protocol type is not ``consumer`` or the bytes are damaged.
@@ -129,15 +132,16 @@ class MemberState:
 
     @property
     def owner_identity(self) -> str:
-        """Identity of the member that survives a restart: its instance id if it has one, else
-        member id.
+        """Identity of the member, which a restart does not change if the member is static.
+
+        It is the instance id, or the member id of a dynamic member.
         """
         return self.id if self.instance is None else self.instance
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicState:
-    """State of a classic consumer group in one log record: its members, protocol and leader.
+    """State of a classic group in one log record: its members, protocol and leader.
 
     The record type is GROUP_METADATA (key version 2).
 
@@ -156,7 +160,7 @@ class ClassicState:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """Decoded log record of a consumer group, other than an offset commit.
+    """Decoded record of a group in ``__consumer_offsets``, other than an offset commit.
 
     Attributes:
         position: the record's position in the log.
@@ -190,16 +194,17 @@ class GroupRecord:
 
 
 def assigned_partitions(member: MemberState) -> tuple[tuple[str, int], ...]:
-    """Return the (topic, partition) pairs that a member is assigned, each once."""
+    """Return the (topic, partition) pairs that are assigned to a member, each once."""
     # librdkafka's cooperative-sticky may list a topic twice in one assignment.
     flat = ((topic, p) for topic, numbers in member.assigned for p in numbers)
     return tuple(dict.fromkeys(flat))
 
 
 def recorded_plan(state: ClassicState) -> dict[str, dict[str, list[int]]]:
-    """Return the assignment in a recorded group state as dict from member to topic to partitions.
+    """Return the assignment in a recorded group state as nested dicts: member to topic to
+    partitions.
 
-    A member without partitions has an empty dict.
+    For example, ``{"a": {"t": [0, 1]}, "b": {}}`` if member ``b`` has no partitions.
     """
     out: dict[str, dict[str, list[int]]] = {}
     for member in state.members:
@@ -210,9 +215,10 @@ def recorded_plan(state: ClassicState) -> dict[str, dict[str, list[int]]]:
 
 
 def partition_numbers(rows: Any, name: str = "topicId") -> TopicPartitionNumbers:
-    """Convert decoded rows to (topic id, partition numbers) pairs.
+    """Convert decoded rows of a record to pairs (topic id, partition numbers).
 
-    ``name`` is the field with the topic id; rows of Streams tasks have a sub-topology id instead.
+    ``name`` is the field with the topic id. Rows of Kafka Streams tasks have the id of a
+    sub-topology instead.
 
     >>> partition_numbers([{"topicId": "x", "partitions": [1, 0]}])
     (('x', (1, 0)),)
@@ -222,6 +228,8 @@ def partition_numbers(rows: Any, name: str = "topicId") -> TopicPartitionNumbers
 
 def subscription_hash(topics: tuple[str, ...]) -> str:
     """Return a hash of a consumer's subscribed topics that is equal on every machine.
+
+    Unlike Python's own `hash`, it does not depend on the process.
 
     >>> subscription_hash(("a", "b")) == subscription_hash(("ab",))
     False
@@ -243,7 +251,7 @@ _NOT_ASSIGNED: _Assigned = ((), -1, None)
 
 
 def parse_classic_state(value: Mapping[str, Any]) -> ClassicState:
-    """Parse the state of a classic consumer group from the decoded value of its log record.
+    """Parse the state of a classic group from the decoded value of its log record.
 
     Binary fields may be bytes (as `partage.wire.group_log` decodes them) or base64 text (as in
     JSON). If the bytes of one member are damaged, the others are still parsed (see
@@ -279,7 +287,8 @@ def _member(value: Mapping[str, Any], *, is_consumer: bool) -> MemberState:
 
 
 def parse_payloads(subscription: bytes, assignment: bytes) -> _Parsed:
-    """Parse the bytes of a consumer's subscription and of its assignment.
+    """Parse the bytes of a consumer's subscription and of its assignment, as a group record has
+    them.
 
     Returns:
         The subscription, the fields of the assignment, and an error message if bytes are damaged.
@@ -293,9 +302,10 @@ def parse_payloads(subscription: bytes, assignment: bytes) -> _Parsed:
 
 
 def _parse_cached(parse: Callable[[bytes], _T], encoded: bytes) -> _T:
-    """Parse bytes that a member sent, with a cache, because most members send the same bytes again.
+    """Parse bytes that a member sent, or return the cached result for equal bytes.
 
-    ``parse`` is the function that parses the bytes ``encoded``.
+    Most members send the same bytes in every generation. ``parse`` is the function that parses
+    ``encoded``.
     """
     return parse(encoded) if len(encoded) > _LONGEST_CACHED else cast("_T", _cached(parse, encoded))
 
@@ -325,7 +335,10 @@ def _parse_assignment(raw: bytes) -> _Assigned:
 
 
 def _assigned(pairs: Pairs, version: int, user_data: bytes | None) -> _Assigned:
-    """Return the fields of an assignment, of a Faust worker without its standby partitions."""
+    """Return the fields of a member's assignment: partitions, version and user data.
+
+    The standby partitions of a Faust worker are left out, because another worker owns them.
+    """
     # Faust's workers also consume the changelogs of their standbys, whose owner is another worker.
     if version != FAUST_VERSION or user_data is None:
         return pairs, version, user_data
@@ -360,7 +373,10 @@ _RECORD_COLUMNS = (
 
 
 class ClassicStates:
-    """Builder of classic group states from columns of decoded records; it shares equal objects."""
+    """Builder of classic group states from columns of decoded records.
+
+    Equal members and subscriptions become one shared object, which saves memory and time.
+    """
 
     # Most members send the same bytes in every generation. Equal bytes become one object, within a
     # batch and across batches.
@@ -373,7 +389,8 @@ class ClassicStates:
     def yield_states(self, decoded_columns: ClassicColumns) -> Iterator[tuple[int, ClassicState]]:
         """Yield the group state of each classic group record in a batch, as (row, state).
 
-        ``decoded_columns`` are the columns of the decoded batch.
+        A row is the index of the record in the batch. ``decoded_columns`` are the columns of the
+        decoded batch.
         """
         members = _BatchMembers(self, decoded_columns)
         text, listed = decoded_columns.texts.decoded_text, decoded_columns.listed.tolist()
@@ -392,10 +409,10 @@ class ClassicStates:
 
 
 class _CodeCache(Generic[_T]):
-    """Lookup of the objects that integer codes in a batch of records stand for; it creates each
-    once.
+    """Lookup of the objects that integer codes in a batch of records stand for.
 
-    A code stands for a distinct value, such as the bytes that a member sent.
+    A code stands for a distinct value, such as the bytes that a member sent. Its object is created
+    once.
 
     Args:
         known: dict from bytes to object of earlier batches; new objects are added.
@@ -431,7 +448,7 @@ class _CodeCache(Generic[_T]):
 
 
 class _BatchMembers:
-    """Lookup of the group members in a batch of decoded records, by integer code.
+    """Lookup of the group members in a batch of decoded records, by their integer codes.
 
     ``consumer`` returns members of consumer groups, ``other`` members with another protocol type.
     """
@@ -452,8 +469,9 @@ class _BatchMembers:
         )
 
     def _cache_key(self, member_code: int) -> bytes:
-        """Return the bytes by which a member of the batch (``member_code``) is found in the
-        cache.
+        """Return the bytes that identify a member in the cache of earlier batches.
+
+        ``member_code`` is the member's integer code in this batch.
         """
         return self._found.whole.raw_bytes(member_code) + bytes(self._cells[member_code][:1])
 
@@ -472,9 +490,10 @@ class _BatchMembers:
         return self._create(code, (subscription, *assigned, None))
 
     def _create_other(self, code: int, _: bytes) -> MemberState:
-        """Create a member whose protocol type is not "consumer": its bytes are not parsed.
+        """Create a member whose protocol type is not "consumer", for example of Kafka Connect.
 
-        ``code`` is the member's integer code in the batch.
+        Its subscription and assignment are not parsed. ``code`` is the member's integer code in the
+        batch.
         """
         return self._create(code, (None, *_NOT_ASSIGNED, None))
 
@@ -488,9 +507,9 @@ class _BatchMembers:
 
 
 class _PayloadColumns:
-    """Subscriptions and assignments in a batch, from columns of the compiled decoder.
+    """Lookup of the subscriptions and assignments in a batch, from columns of the compiled decoder.
 
-    A result of None means that the caller must parse the bytes itself.
+    A result of None means that the decoder could not parse it, so the caller must parse the bytes.
     """
 
     def __init__(self, found: MemberPayloads) -> None:
@@ -499,10 +518,10 @@ class _PayloadColumns:
         self._text, self._data = found.names.decoded_text, found.sent.data.data
 
     def find_subscription(self, subscription_code: int, _: bytes) -> Subscription | None:
-        """Return a member's subscription from the decoded columns; None if its bytes must be
-        parsed.
+        """Return a member's subscription from the decoded columns.
 
-        ``subscription_code`` is the integer code of the subscription in the batch.
+        The result is None if the caller must parse the bytes. ``subscription_code`` is the integer
+        code of the subscription in the batch.
         """
         (
             version, topics_from, topics, pairs_from, pairs, user_at, user_size, generation,
@@ -521,10 +540,10 @@ class _PayloadColumns:
         )
 
     def find_assignment(self, assignment_code: int, encoded: bytes) -> _Assigned | None:
-        """Return a member's assignment from the decoded columns; None if its bytes must be parsed.
+        """Return a member's assignment from the decoded columns: partitions, version and user data.
 
-        The result has partitions, version and user data. ``assignment_code`` is the assignment's
-        integer code in the batch, ``encoded`` its bytes.
+        The result is None if the caller must parse the bytes. ``assignment_code`` is the integer
+        code of the assignment in the batch, ``encoded`` its bytes.
         """
         if not encoded:  # the coordinator stores no bytes for a member that the leader left out
             return _NOT_ASSIGNED

@@ -71,6 +71,8 @@ _PLAIN = frozenset({type(None), str, int, bool, float})
 def pack_state(value: object, more_classes: tuple[type, ...] = (), *, level: int = 6) -> bytes:
     """Serialize the state of a group's history to compressed bytes, which `unpack_state` restores.
 
+    A later run continues from the stored state when the log has grown.
+
     Args:
         value: plain values, and instances of the classes of a group's history.
         more_classes: further dataclasses and named tuples that the value contains.
@@ -88,9 +90,9 @@ def pack_state(value: object, more_classes: tuple[type, ...] = (), *, level: int
 
 
 def unpack_state(packed: bytes, more_classes: tuple[type, ...] = ()) -> Any:
-    """Restore the state that `pack_state` serialized to bytes (``packed``).
+    """Restore the state of a group's history from the bytes that `pack_state` returned.
 
-    ``more_classes`` are the additional classes, as for `pack_state`.
+    ``more_classes`` are the additional classes that the state contains, as for `pack_state`.
 
     Raises:
         InvalidCaptureError: the bytes are of another layout or version, or damaged.
@@ -120,9 +122,10 @@ def unpack_state(packed: bytes, more_classes: tuple[type, ...] = ()) -> Any:
 def _known_classes(
     more_classes: tuple[type, ...],
 ) -> tuple[dict[type, list[str]], set[type]]:
-    """Return the classes that may be serialized: dataclasses with field names, and named tuples.
+    """Return the classes that may be serialized: a dict of dataclasses with field names, and named
+    tuples.
 
-    ``more_classes`` are classes besides the standard ones.
+    ``more_classes`` are classes besides those of a group's history.
     """
     tuples = {*_NAMED_TUPLES, *(kind for kind in more_classes if issubclass(kind, tuple))}
     kinds = (kind for kind in (*_DATACLASSES, *more_classes) if kind not in tuples)
@@ -130,9 +133,10 @@ def _known_classes(
 
 
 class _Packer:
-    """Converter of Python values to JSON, which `_Unpacker` converts back.
+    """Converter of Python values to JSON values, which `_Unpacker` converts back.
 
-    Values that JSON lacks become an object {type code: content}.
+    A value of a type that JSON lacks becomes an object {type code: content}, such as ``{"t": [1,
+    "a"]}`` for a tuple.
     """
 
     # Type codes: o object, s object written before, r named tuple, t tuple, i tuple of int, l list,
@@ -183,7 +187,7 @@ class _Packer:
 
 
 class _Unpacker:
-    """Converter that restores Python values from the JSON that `_Packer` wrote."""
+    """Converter that restores Python values from the JSON values that `_Packer` wrote."""
 
     # An object that was written once and referred to several times is restored as one object.
     def __init__(self, more: tuple[type, ...]) -> None:

@@ -24,8 +24,9 @@ _Item = TypeVar("_Item")
 
 @dataclass(slots=True)
 class _PendingRebalance(Generic[_Item]):
-    """A rebalance that may still become part of a rebalance storm (rebalances in quick
-    succession).
+    """A rebalance that may still become part of a rebalance storm.
+
+    A storm is a series of many rebalances in quick succession.
     """
 
     item: _Item
@@ -36,7 +37,7 @@ class _PendingRebalance(Generic[_Item]):
 
 
 class StormTracker(Generic[_Item]):
-    """Finder of a consumer group's rebalance storms: rebalances in quick succession.
+    """Finder of a group's rebalance storms: many rebalances in quick succession.
 
     Call `add_rebalance` for each rebalance, then `finish_storms`. They yield earlier rebalances in
     the same order, with the number of their storm or None.
@@ -53,12 +54,16 @@ class StormTracker(Generic[_Item]):
         self._number = 0
 
     def export_state(self) -> tuple[Any, ...]:
-        """Return the rebalances that may belong to a storm as plain values, for `restore_state`."""
+        """Return the rebalances that may still belong to a storm as plain values that can be
+        stored.
+
+        `restore_state` takes these values.
+        """
         waiting = [(w.item, w.time_ms, w.window_ms, w.counts, w.storm) for w in self._pending]
         return waiting, self._number
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Restore the rebalances that may belong to a storm from the values (``state``) of
+        """Restore the rebalances that may still belong to a storm from the values of
         `export_state`.
         """
         waiting, self._number = state
@@ -67,8 +72,10 @@ class StormTracker(Generic[_Item]):
     def add_rebalance(
         self, item: _Item, time_ms: int, window_ms: int | None, *, counts: bool = True
     ) -> Iterator[tuple[_Item, int | None]]:
-        """Add the group's next rebalance; yield earlier ones of which it is now known whether they
-        are a storm.
+        """Add the group's next rebalance; yield the earlier ones that are now decided.
+
+        Each is yielded as (object of the rebalance, number of its storm or None). A rebalance is
+        decided when later ones can no longer make it part of a storm.
 
         Args:
             item: the caller's object that represents the rebalance.
@@ -89,9 +96,9 @@ class StormTracker(Generic[_Item]):
             self._assign_storm_number(newest)
 
     def is_ongoing(self, time_ms: int) -> bool:
-        """Return whether a rebalance storm (rebalances in quick succession) is going on at a time.
+        """Return whether the group is in a rebalance storm at a time.
 
-        It is if the newest rebalance is part of a storm and less than a session timeout ago.
+        It is if the newest rebalance is part of a storm and at most one session timeout ago.
         """
         newest = self._pending[-1] if self._pending else None
         return (
@@ -101,7 +108,9 @@ class StormTracker(Generic[_Item]):
         )
 
     def finish_storms(self) -> Iterator[tuple[_Item, int | None]]:
-        """Yield the remaining rebalances with their storm numbers, at the end of the log."""
+        """Yield the remaining rebalances, each with the number of its storm or None, when the log
+        ends.
+        """
         while self._pending:
             yield self._pop()
 
@@ -110,8 +119,10 @@ class StormTracker(Generic[_Item]):
         return first.item, first.storm
 
     def _assign_storm_number(self, newest: _PendingRebalance[_Item]) -> None:
-        """Give the newest rebalance and those shortly before it a common storm number if there are
-        many.
+        """Give the newest rebalance and those shortly before it a storm number, if there are
+        enough.
+
+        Enough are at least three within a session timeout.
         """
         # At least LEAST_REBALANCES are needed within the newest one's session timeout. If one of
         # them already has a storm number, the others get the same number.

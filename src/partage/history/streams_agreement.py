@@ -78,7 +78,7 @@ _Sent = Mapping[str, tuple[tuple[TopicPartition, ...], AssignmentInfo]]
 
 
 class StreamsVerdict(NamedTuple):
-    """Result of comparing the recorded tasks of a Kafka Streams group with computed ones.
+    """Result of comparing the recorded tasks of a Kafka Streams application with computed ones.
 
     Attributes:
         agrees: whether both are equal; None if no assignment can be computed.
@@ -96,7 +96,10 @@ class StreamsVerdict(NamedTuple):
 
 
 def check_streams_agreement(generation: Generation, clusters: ClusterHistory) -> StreamsVerdict:
-    """Compare a Kafka Streams group's recorded tasks with those that its task assignor computes.
+    """Compare the recorded tasks of a Kafka Streams application with those that its assignor
+    computes.
+
+    The log lacks some inputs, such as settings, so several guesses at them are tried.
 
     Args:
         generation: a classic generation whose strategy is ``stream``, with members.
@@ -134,8 +137,9 @@ def check_streams_agreement(generation: Generation, clusters: ClusterHistory) ->
 def _unsupported_reason(
     rebalance: RecordedStreamsRebalance, topology: ObservedTopology
 ) -> str | None:
-    """Return the reason why the tasks of a recorded Streams rebalance cannot be computed,
-    or None.
+    """Return the reason why the tasks of a recorded Streams rebalance cannot be computed, or None.
+
+    For example, no record shows which tasks read a topic.
     """
     if rebalance.leader is None:
         return "its leader is not among its members"
@@ -156,7 +160,10 @@ def _leader_error(rebalance: RecordedStreamsRebalance) -> str | None:
 
 
 def _decode_previous_rebalance(generation: Generation) -> list[RecordedStreamsRebalance]:
-    """Decode the rebalance before a Streams group's generation, as a list of one or none."""
+    """Decode the rebalance before a Streams generation; return a list with it, or an empty one.
+
+    The list is empty if there is none or it cannot be decoded.
+    """
     # It may show further topics of the application's topology.
     if generation.previous is None or generation.previous.protocol != "classic":
         return []
@@ -173,7 +180,9 @@ def _decode_previous_rebalance(generation: Generation) -> list[RecordedStreamsRe
 
 @dataclass(frozen=True)
 class Assumption:
-    """Guess at inputs of a Streams task assignor that the log lacks, such as lags and settings.
+    """A guess at inputs of a Streams task assignor that the log lacks, such as lags and settings.
+
+    The assignor is run with several guesses, until one gives the recorded tasks.
 
     Attributes:
         assignor: the task assignor.
@@ -203,16 +212,21 @@ class Assumption:
         return self.settings.rack_aware_assignment_strategy != "none"
 
     def is_exact(self, rebalance: RecordedStreamsRebalance) -> bool:
-        """Return whether Partage's assignor equals that of the Streams release in a rebalance.
+        """Return whether Partage's assignor gives the same result as the Kafka Streams release of a
+        rebalance.
 
-        It is not exact for 2.0 to 2.5.
+        It does not for the releases 2.0 to 2.5. The version of the members' user data shows the
+        release.
         """
         highest = max(member.version for member in rebalance.members)
         is_between = _LAST_BEFORE_PROBING < highest < _FIRST_WITH_SUMS
         return self.assignor.exact_to is not None and not is_between
 
     def describe_assumption(self, rebalance: RecordedStreamsRebalance) -> str:
-        """Describe the guessed inputs that differ from Kafka's defaults, as a text."""
+        """Describe the guessed inputs in words, for the report.
+
+        Inputs with Kafka's defaults are left out. For example, ``num.standby.replicas 1``.
+        """
         settings = self.settings
         clients = len({member.process for member in rebalance.members})
         least = "at least " if settings.num_standby_replicas >= clients - 1 else ""
@@ -246,7 +260,10 @@ class Assumption:
 
 
 def _list_tasks(names: Iterable[str]) -> str:
-    """Return the first few task names, separated by commas, and the number of further ones."""
+    """Return the first few task names, separated by commas, and how many more there are.
+
+    For example, ``0_0, 0_1 and 5 more``.
+    """
     ordered = sorted(names)
     more = f" and {len(ordered) - _MOST_NAMED} more" if len(ordered) > _MOST_NAMED else ""
     return ", ".join(ordered[:_MOST_NAMED]) + more
@@ -256,6 +273,8 @@ def generate_assumptions(
     rebalance: RecordedStreamsRebalance, topology: ObservedTopology, cluster: Cluster
 ) -> Iterator[Assumption]:
     """Yield guesses at inputs of a Streams task assignor that the log lacks, the likeliest first.
+
+    They differ in lags, numbers of standbys, sub-topologies with state and rack-aware strategies.
 
     Args:
         rebalance: the recorded rebalance.
@@ -277,7 +296,7 @@ def _with_rack_strategies(
     cluster: Cluster,
     plain: Sequence[Assumption],
 ) -> Iterator[Assumption]:
-    """Yield copies of guesses at Kafka Streams settings, each with a rack-aware strategy.
+    """Yield copies of guesses at a Streams application's inputs, each with a rack-aware strategy.
 
     Args:
         rebalance: the recorded rebalance.
@@ -321,7 +340,10 @@ def _plain_assumptions(
 
 
 def _stateful_choices(topology: ObservedTopology) -> list[frozenset[SubtopologyKey]]:
-    """Return the sets of Kafka Streams sub-topologies that may have state, the smallest first."""
+    """Return the sets of sub-topologies of a Streams application that may have state.
+
+    The records prove state only for some of them. The smallest set comes first.
+    """
     # A sub-topology is known to be stateful only if a member reported its offsets, or has a
     # standby.
     unsure = sorted(
@@ -334,9 +356,10 @@ def _stateful_choices(topology: ObservedTopology) -> list[frozenset[SubtopologyK
 
 
 def _with_lags(assumption: Assumption, copies: Mapping[TaskId, int]) -> Iterator[Assumption]:
-    """Yield variants of a guess (``assumption``) in which clients lag far behind on stateful tasks.
+    """Yield variants of a guess in which clients lag far behind on tasks with state.
 
-    ``copies`` has the number of standby copies of each stateful task.
+    The assignor then creates warm-up tasks. ``copies`` has the number of standby copies of each
+    task with state.
     """
     # These are the tasks with more copies than configured standbys (warm-ups), or all tasks.
     standbys = assumption.settings.num_standby_replicas
@@ -349,7 +372,7 @@ def _with_lags(assumption: Assumption, copies: Mapping[TaskId, int]) -> Iterator
 
 
 def _assignors_of_release(rebalance: RecordedStreamsRebalance) -> Sequence[TaskAssignor]:
-    """Return the task assignors of the Kafka Streams release that a rebalance's members run.
+    """Return the task assignors of the Kafka Streams release that the members of a rebalance run.
 
     The version of the members' user data shows the release.
     """
@@ -364,7 +387,8 @@ def _assignors_of_release(rebalance: RecordedStreamsRebalance) -> Sequence[TaskA
 def _likely_settings(
     rebalance: RecordedStreamsRebalance, copies: Mapping[TaskId, int]
 ) -> Iterator[AssignmentConfigs]:
-    """Yield the likeliest Streams settings: numbers of standbys, with and without client tags.
+    """Yield the likeliest settings of a Streams application: standbys, with and without client
+    tags.
 
     Args:
         rebalance: the recorded rebalance.
@@ -378,7 +402,10 @@ def _likely_settings(
 
 
 def counts_of(topology: ObservedTopology, cluster: Cluster) -> dict[str, int]:
-    """Return the partition count of each source topic in a Streams application's topology."""
+    """Return the partition count of each source topic of a Streams application.
+
+    If the cluster metadata lacks a topic, its count comes from the recorded assignment.
+    """
     # A repartition topic may be created in this very rebalance, before any metadata has it; its
     # count then comes from the recorded assignment.
     return {
@@ -390,7 +417,9 @@ def counts_of(topology: ObservedTopology, cluster: Cluster) -> dict[str, int]:
 def stateful_tasks(
     topology: ObservedTopology, subtopologies: frozenset[SubtopologyKey], counts: Mapping[str, int]
 ) -> list[TaskId]:
-    """Return all tasks of the given Kafka Streams sub-topologies.
+    """Return all tasks of the given sub-topologies of a Streams application.
+
+    A sub-topology has as many tasks as its largest source topic has partitions.
 
     Args:
         topology: the sub-topologies that the records show.
@@ -409,9 +438,10 @@ def stateful_tasks(
 
 @dataclass(frozen=True)
 class _AssumptionComparison:
-    """Comparison of a Streams group's recorded tasks with those computed under several guesses.
+    """Comparison of recorded Streams tasks with those that an assignor computes under several
+    guesses.
 
-    A guess (`Assumption`) has inputs that the log lacks.
+    A guess (`Assumption`) has the inputs that the log lacks.
     """
 
     now: RecordedStreamsRebalance
@@ -420,8 +450,9 @@ class _AssumptionComparison:
     at_ms: int
 
     def count_task_differences(self, assumption: Assumption) -> int:
-        """Return the number of differences between recorded tasks and those computed under an
-        assumption.
+        """Count how much the recorded tasks differ from those that are computed with a guess.
+
+        The result is 0 if both are equal in all fields. ``assumption`` is the guess.
         """
         sent = self._compute_messages(assumption)
         if sent is None:
@@ -432,9 +463,7 @@ class _AssumptionComparison:
         )
 
     def agreement_result(self, assumption: Assumption) -> StreamsVerdict:
-        """Return the comparison's result for an assumption with which the recorded tasks are
-        computed.
-        """
+        """Return the comparison's result for a guess that gives exactly the recorded tasks."""
         # It also states if the assignment would be the same with all other changelog lags.
         words = None
         tasks = frozenset(stateful_tasks(self.seen, assumption.stateful, self._counts))
@@ -454,8 +483,8 @@ class _AssumptionComparison:
     ) -> StreamsVerdict:
         """Build the comparison's result for a guess, with a description of the guess.
 
-        ``agrees`` is the result, ``reason`` its reason, ``further_assumptions`` are further
-        assumptions to list.
+        ``agrees`` says whether the tasks are equal, ``reason`` explains a difference,
+        ``further_assumptions`` is added to the description.
         """
         words = "; ".join(
             filter(None, (assumption.describe_assumption(self.now), further_assumptions))
@@ -466,7 +495,7 @@ class _AssumptionComparison:
     def with_other_lags(self, assumption: Assumption) -> Assumption | None:
         """Search for changelog lengths with which the assignor computes exactly the recorded tasks.
 
-        Return ``assumption`` with these lengths, or None if there are none.
+        Return the guess with these lengths, or None if there are none.
         """
         # A consumer receives the tasks of its client in the order of lags. The search is a
         # coordinate descent: it changes one task after the other as long as a step reduces the
@@ -490,8 +519,10 @@ class _AssumptionComparison:
         return assumption if best == 0 else None
 
     def _only_consumers_differ(self, assumption: Assumption) -> bool:
-        """Return whether an assumption gives each client its recorded tasks, but on other
-        threads.
+        """Return whether a guess gives each client its recorded tasks, but to other consumers of
+        it.
+
+        A client is a process, and may have a consumer for each thread.
         """
         # Tasks that another consumer must revoke first are not in the record, so the recorded tasks
         # may be a subset.
@@ -512,7 +543,7 @@ class _AssumptionComparison:
         return counts_of(self.seen, self.cluster)
 
     def _run_task_assignor(self, assumption: Assumption) -> StreamsGroupAssignment | None:
-        """Run the task assignor with the inputs of an assumption; return None if it fails."""
+        """Run the task assignor with the inputs of a guess; return None if it fails."""
         counts = self._counts
         ends: dict[TopicPartition, int] = {}
         for task in stateful_tasks(self.seen, assumption.stateful, counts):
@@ -543,9 +574,9 @@ class _AssumptionComparison:
             return None
 
     def _compute_messages(self, assumption: Assumption) -> _Sent | None:
-        """Return the assignment that the leader would send to each consumer under an assumption.
+        """Return the assignment that the leader would send to each consumer if a guess was right.
 
-        It is None if there is none, or if the record has other consumers.
+        The result is None if the assignor fails or the record has other consumers.
         """
         planned = self._run_task_assignor(assumption)
         if planned is None or planned.consumers.keys() != self.now.infos.keys():
@@ -574,9 +605,11 @@ def _tasks_differ(planned: AssignmentInfo, recorded: AssignmentInfo) -> int:
 
 
 def _comparable_fields(info: AssignmentInfo) -> tuple[object, ...]:
-    """Return the fields of a Streams assignment (``info``) that are compared with the recorded one.
+    """Return those fields of a consumer's Streams assignment that are compared with the recorded
+    one.
 
-    Maps and sets are compared without order.
+    Which they are depends on the version of the assignment ``info``. The order in maps and sets
+    does not count.
     """
     version = info.version
     due = 0 if info.next_rebalance_ms == 0 else 1 if info.next_rebalance_ms < LONG_MAX else 2
