@@ -54,6 +54,8 @@ Changelogs = Mapping[SubtopologyKey, tuple[str, ...]]
 class RecordedStreamsRebalance:
     """Decoded rebalance of a Kafka Streams application that uses the classic group protocol.
 
+    Members send their state and receive their tasks as user data, which is decoded here.
+
     Attributes:
         members: the members as the leader saw them, in stored order.
         leader: process id of the leader; None if the record names no leader.
@@ -68,7 +70,9 @@ class RecordedStreamsRebalance:
     infos: Mapping[str, AssignmentInfo]
 
     def tasks_read(self) -> Iterator[tuple[TaskId, TopicPartition]]:
-        """Yield (task, partition) for each partition that a recorded task reads; pairs may repeat.
+        """Yield a pair (task, partition) for each partition that a recorded task reads.
+
+        Active and standby tasks are included; a pair may occur twice.
 
         Raises:
             WireFormatError: a consumer's numbers of tasks and of partitions differ.
@@ -81,13 +85,17 @@ class RecordedStreamsRebalance:
                     yield TaskId(*task), partition
 
     def standby_counts(self) -> Counter[TaskId]:
-        """Count the standby copies (including warm-ups) of each task, as a dict by task."""
+        """Count the standby copies of each task, including warm-ups, as a dict from task to
+        number.
+        """
         return Counter(TaskId(*task) for info in self.infos.values() for task in info.standby)
 
 
 @dataclass(frozen=True)
 class ObservedTopology:
-    """Part of a Kafka Streams application's topology that is known from its recorded rebalances.
+    """The part of a Kafka Streams application's topology that its recorded rebalances show.
+
+    No record has the whole topology.
 
     Attributes:
         sources: dict from sub-topology to the topics that it reads.
@@ -132,7 +140,9 @@ class ObservedTopology:
 
 
 def placeholder_changelog(subtopology_key: SubtopologyKey) -> str:
-    """Return a name for a changelog topic whose real name the Kafka Streams records do not show.
+    """Return a name for a changelog topic of a sub-topology whose real name no record shows.
+
+    It contains spaces, so no topic has this name.
 
     Args:
         subtopology_key: number and topology name of the sub-topology.
@@ -145,7 +155,8 @@ def placeholder_changelog(subtopology_key: SubtopologyKey) -> str:
 
 
 def decode_streams_rebalance(group_state: ClassicState) -> RecordedStreamsRebalance:
-    """Decode a recorded rebalance of a Kafka Streams group, with the user data of its members.
+    """Decode a recorded rebalance of a Kafka Streams application, with the user data of its
+    members.
 
     Args:
         group_state: a group state of protocol type ``consumer``.
@@ -179,7 +190,8 @@ def _member(m: MemberState) -> StreamsMember:
 
 
 def observe_topology(rebalances: Iterable[RecordedStreamsRebalance]) -> ObservedTopology:
-    """Derive the known part of a Kafka Streams application's topology from recorded rebalances.
+    """Derive the topology of a Kafka Streams application, as far as its recorded rebalances show
+    it.
 
     Args:
         rebalances: the newest first.
@@ -219,17 +231,20 @@ def observe_topology(rebalances: Iterable[RecordedStreamsRebalance]) -> Observed
 
 
 def rack_strategies() -> Sequence[RackAwareStrategy]:
-    """Return the rack-aware strategies that a Streams application may use, the likelier first."""
+    """Return the rack-aware strategies that a Streams application may use, the likelier first.
+
+    They are values of the setting ``rack.aware.assignment.strategy`` (KIP-925).
+    """
     return ("min_traffic", "balance_subtopology")
 
 
 def racks_matter(
     rebalance: RecordedStreamsRebalance, topology: ObservedTopology, cluster: Cluster
 ) -> bool:
-    """Return whether racks can affect a recorded rebalance's task assignment.
+    """Return whether racks can affect the task assignment of a recorded Streams rebalance.
 
-    They can if the members' racks differ and the cluster's metadata has the racks of all replicas
-    of the topics in ``topology``.
+    They can if the members' racks differ, and the cluster metadata has the racks of all replicas of
+    the topics in ``topology``.
     """
     racks = {member.rack for member in rebalance.members}
     if None in racks or "" in racks or len(racks) < 2:
@@ -243,7 +258,8 @@ def racks_matter(
 
 
 def racks_of(cluster: Cluster, topics: Mapping[str, int]) -> dict[TopicPartition, frozenset[str]]:
-    """Return the racks of each partition's replicas, as sets by (topic, partition).
+    """Return the racks of the replicas of each partition, as a dict from (topic, partition) to a
+    set.
 
     Partitions on a broker without a rack are left out.
 
@@ -271,7 +287,11 @@ def shared_changelogs(
     stateful: frozenset[SubtopologyKey],
     cluster: Cluster,
 ) -> Iterator[Changelogs]:
-    """Yield the possible mappings of changelog topics to Kafka Streams sub-topologies with state.
+    """Yield the ways in which the cluster's changelog topics may belong to sub-topologies with
+    state.
+
+    No record shows which changelog belongs to which. Each item is a dict from sub-topology to
+    topics.
 
     Args:
         rebalance: the recorded rebalance.
@@ -301,9 +321,10 @@ def shared_changelogs(
 def _find_changelog_topics(
     rebalance: RecordedStreamsRebalance, topology: ObservedTopology, cluster: Cluster
 ) -> list[str]:
-    """Return the cluster's changelog topics of a Streams application, recognised by their names.
+    """Return the changelog topics of a Streams application, recognised by their names.
 
-    They begin as the member ids in ``rebalance`` or the repartition topics in ``topology``.
+    They begin like the member ids in ``rebalance`` or like the repartition topics in ``topology``.
+    If there are none, all changelog topics of the cluster are returned.
     """
     hints = {member.id.partition("-")[0] for member in rebalance.members}
     hints |= {

@@ -16,9 +16,7 @@ Int64Array = NDArray[np.int64]
 
 
 class TransactionOutcome(IntEnum):
-    """Outcome of the transaction of a log record: committed, aborted, still open, or no
-    transaction.
-    """
+    """Outcome of a log record's transaction: committed, aborted, still open, or no transaction."""
 
     ABORTED = 0
     COMMITTED = 1
@@ -30,8 +28,9 @@ class TransactionOutcome(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class RecordOutcomes:
-    """Outcome of each record's transaction, and the offset and time at which the record takes
-    effect.
+    """Outcome of the transaction of each log record, as columns.
+
+    It also has the offset and the time at which each record takes effect.
 
     Attributes:
         outcome: the outcome of the record's transaction, an `TransactionOutcome`.
@@ -49,7 +48,8 @@ class RecordOutcomes:
 class _TransactionalBatches:
     """Transactional record batches of one log partition, as columns with one element per batch.
 
-    The columns are the offset range, the transaction's outcome, and offset and time of its marker.
+    The columns are the first and last offset, the transaction's outcome, and the offset and time of
+    its marker (the record that commits or aborts it).
     """
 
     first: Int64Array
@@ -62,7 +62,8 @@ class _TransactionalBatches:
 class Transactions:
     """Transactions in ``__consumer_offsets``, which decide when their offset commits take effect.
 
-    They are read from a capture's ``batches.parquet``.
+    A commit in a transaction takes effect when the transaction is committed. The transactions are
+    read from a capture's ``batches.parquet``.
 
     Args:
         batches: rows with ``partition, base_offset, last_offset, producer_id, transactional,
@@ -91,7 +92,7 @@ class Transactions:
     def find_outcomes(
         self, partition: int, offset: Int64Array, time_ms: Int64Array
     ) -> RecordOutcomes:
-        """Return if and when each log record takes effect.
+        """Return whether and when each log record takes effect.
 
         A record in a transaction takes effect when the transaction is committed, any other at once.
 
@@ -117,9 +118,10 @@ class Transactions:
 
 
 def _find_markers(batch_rows: list[Mapping[str, Any]]) -> _TransactionalBatches:
-    """Find the marker (commit or abort) of each transactional batch of one log partition.
+    """Find the marker of each transactional batch of one log partition.
 
-    ``batch_rows`` are the rows of ``batches.parquet``.
+    A marker is the record that commits or aborts the transaction. ``batch_rows`` are rows of
+    ``batches.parquet``.
     """
     batch_rows = sorted(batch_rows, key=lambda r: -r["base_offset"])
     marker: dict[int, Mapping[str, Any]] = {}
