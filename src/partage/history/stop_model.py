@@ -104,7 +104,7 @@ ClientKey = tuple[str, str, str | None]
 
 
 class Instant(NamedTuple):
-    """Uncertain time (ms): a probability distribution with mean, variance and hard limits.
+    """An uncertain time (ms): a probability distribution with a mean, a variance and hard limits.
 
     Attributes:
         mean, variance: mean and variance of the distribution.
@@ -117,8 +117,9 @@ class Instant(NamedTuple):
     latest: float
 
     def with_added_uncertainty(self, independent: Instant) -> Instant:
-        """Return this uncertain time with the uncertainty of an independent one
-        (``independent``) added.
+        """Return this uncertain time with the uncertainty of another, independent one added.
+
+        The mean stays the same.
         """
         return Instant(
             self.mean,
@@ -139,8 +140,9 @@ class Instant(NamedTuple):
         return min(low, self.mean), max(high, self.mean)
 
     def limit_to_range(self, earliest: float, latest: float) -> Instant:
-        """Return this uncertain time restricted to ``earliest`` ... ``latest``; the latter wins a
-        conflict.
+        """Return this uncertain time restricted to the range from ``earliest`` to ``latest``.
+
+        If both limits cannot hold, ``latest`` is the stronger one.
 
         >>> uniform_instant(0, 10).limit_to_range(4, 20)
         Instant(mean=7.0, variance=3.0, earliest=4, latest=10)
@@ -160,8 +162,7 @@ class Instant(NamedTuple):
 
 
 def uniform_instant(earliest_ms: float, latest_ms: float) -> Instant:
-    """Return an uncertain time with a uniform distribution from ``earliest_ms`` to ``latest_ms``
-    (ms).
+    """Return an uncertain time that is equally likely anywhere between two times (ms).
 
     >>> uniform_instant(0, 6)
     Instant(mean=3.0, variance=3.0, earliest=0, latest=6)
@@ -173,21 +174,20 @@ def uniform_instant(earliest_ms: float, latest_ms: float) -> Instant:
 
 
 def after_record(time_ms: float) -> Instant:
-    """Estimate when a consumer ran its rebalance callback, given the time of the log record before
+    """Estimate when a member ran its rebalance callback, given the time of the log record before
     it.
 
-    The callback is later by the network and poll latency, so the result is an uncertain time.
+    The callback is later than the record by the network and poll latency.
     """
     mean, latest = time_ms + _LATENCY_MS, time_ms + _LONGEST_LATENCY_MS
     return Instant(mean, _LATENCY_DEVIATION_MS**2, time_ms, latest)
 
 
 def after_heartbeat(time_ms: float, *, revokes: bool = False) -> Instant:
-    """Estimate when a consumer (KIP-848) ran its rebalance callback, given the record before it.
+    """Estimate when a member (KIP-848) ran its rebalance callback, given the record before it.
 
-    Args:
-        time_ms: timestamp of the record (ms).
-        revokes: whether the consumer commits before it revokes partitions.
+    ``time_ms`` is the time of the record. If ``revokes`` is true, the member first commits and then
+    revokes partitions.
     """
     # The member handles the heartbeat's response in its next poll.
     mean, latest = time_ms + _POLL_LATENCY_MS, time_ms + _LONGEST_POLL_MS
@@ -196,10 +196,9 @@ def after_heartbeat(time_ms: float, *, revokes: bool = False) -> Instant:
 
 
 def before_record(time_ms: float) -> Instant:
-    """Estimate when a consumer ran its rebalance callback, given the time of the log record after
-    it.
+    """Estimate when a member ran its rebalance callback, given the time of the log record after it.
 
-    The callback is earlier by the network latency, so the result is an uncertain time.
+    The callback is earlier than the record by the network latency.
     """
     mean, earliest = time_ms - _LATENCY_MS, time_ms - _LONGEST_LATENCY_MS
     return Instant(mean, _LATENCY_DEVIATION_MS**2, earliest, time_ms)
@@ -208,8 +207,8 @@ def before_record(time_ms: float) -> Instant:
 def first_join_time(end_ms: float, delay_ms: float | None, members: int) -> Instant:
     """Estimate when the first member of an empty classic group joined.
 
-    The coordinator waits the whole delay from the first join on, and up to as long again after
-    each further one.
+    After the first join, the coordinator waits for a delay, and up to as long again after each
+    further one.
 
     Args:
         end_ms: time of the generation's record.
@@ -231,8 +230,7 @@ def first_join_time(end_ms: float, delay_ms: float | None, members: int) -> Inst
 
 
 def mix_instants(probability: float, likely: Instant, otherwise: Instant) -> Instant:
-    """Return an uncertain time that is ``likely`` with probability ``probability``, else
-    ``otherwise``.
+    """Return an uncertain time that is ``likely`` with the given probability, else ``otherwise``.
 
     >>> mix_instants(0.5, uniform_instant(0, 0), uniform_instant(10, 10))
     Instant(mean=5.0, variance=25.0, earliest=0, latest=10)
@@ -266,7 +264,7 @@ def heartbeat_interval(session_timeout_ms: float, *, classic: bool = True) -> fl
 
 @dataclass(frozen=True, slots=True)
 class MemberCommits:
-    """Statistics of a consumer's offset commits, used to estimate when it stopped consuming.
+    """Statistics of a member's offset commits, from which the time of its stop is estimated.
 
     Attributes:
         last_ms: its newest commit since it was assigned its partitions; None without one.
@@ -280,15 +278,14 @@ class MemberCommits:
 
     @property
     def interval_ms(self) -> float:
-        """Usual time (ms) between two offset commits of the consumer; the clients' default if
-        unknown.
-        """
+        """Usual time (ms) between two offset commits of the member; Kafka's default if unknown."""
         return DEFAULT_COMMIT_MS if self.usual_ms is None else max(1.0, self.usual_ms)
 
     def estimate_stop(self, otherwise: Instant, commit_probability: float | None = None) -> Instant:
-        """Estimate when a consumer stopped: at its last commit, or at the later time ``otherwise``.
+        """Estimate when a member stopped consuming: at its last commit, or at the time
+        ``otherwise``.
 
-        Both are weighed by the probability that the consumer commits when it stops.
+        The result weighs both by the probability that the member commits when it stops.
 
         Args:
             otherwise: the time of the stop if no commit marks it.
@@ -306,7 +303,7 @@ class MemberCommits:
 
 
 def commits_at_revocation(prompt: int, stops: int, *, java: bool = False) -> float:
-    """Estimate the probability that a consumer commits when it revokes partitions, by Bayes' rule.
+    """Estimate the probability that a member commits when it revokes partitions, by Bayes' rule.
 
     Args:
         prompt: number of the group's past revocations with a commit at nearly the same time.
@@ -325,7 +322,7 @@ def commits_at_revocation(prompt: int, stops: int, *, java: bool = False) -> flo
 def revocation_time(
     commits: MemberCommits, end_ms: float, heartbeat_ms: float, members: int
 ) -> Instant:
-    """Estimate when a consumer revoked its partitions before an eager rebalance.
+    """Estimate when a member revoked its partitions before an eager rebalance.
 
     Args:
         commits: commit statistics of the member.
@@ -356,7 +353,7 @@ def revocation_time(
 
 
 def absence_time(commits: MemberCommits, latest_ms: float, poll_ms: float = 0.0) -> Instant:
-    """Estimate when a static consumer stopped, given the record with the process that replaced it.
+    """Estimate when a static member stopped, given the record with the process that replaced it.
 
     Args:
         commits: commit statistics of the member.
@@ -381,7 +378,7 @@ def departure_time(
     poll_ms: float = 0.0,
     static: bool = False,
 ) -> Instant:
-    """Estimate when a consumer that left its group, or died, stopped consuming.
+    """Estimate when a member that left its group, or died, stopped consuming.
 
     Args:
         commits: commit statistics of the member.
@@ -422,7 +419,7 @@ def departure_time(
 
 
 def _coincidence_density(instant: Instant, other_instant: Instant) -> float:
-    """Return the probability density (per ms) that one uncertain time equals another one."""
+    """Return the probability density (per ms) that two uncertain times are equal."""
     # Both are taken as uniform and independent; the result is a likelihood for Bayes' rule.
     common = min(instant.latest, other_instant.latest) - max(
         instant.earliest, other_instant.earliest
@@ -436,7 +433,8 @@ def _coincidence_density(instant: Instant, other_instant: Instant) -> float:
 def miss_probability(commits: MemberCommits, since_ms: float, until_ms: float) -> float:
     """Estimate the probability that a member never received its last assignment, by Bayes' rule.
 
-    It is 0 if the member committed since, or if its partitions never had two commits.
+    It rises with the time without a commit. It is 0 if the member committed since, or if its
+    partitions never had two commits.
 
     Args:
         commits: commit statistics of the member.
@@ -510,7 +508,7 @@ class UnreadInterval(NamedTuple):
 
 @dataclass(slots=True)
 class StopSum:
-    """Sum of the times without a consumer over partitions that stopped for the same reason.
+    """Sum of the times without a consumer of partitions that stopped for the same reason.
 
     Attributes:
         mean: sum of the means, in milliseconds.
@@ -569,7 +567,7 @@ def sum_stops(stops: Iterable[StopSum], no_consumer_ms: float = 0.0) -> UnreadEs
 
 @dataclass(slots=True)
 class OpenStop:
-    """Partition that no member consumes at present, with data about its last owner.
+    """A partition that no member consumes at present, with data about its last owner.
 
     Attributes:
         start: when its last owner stopped consuming.
@@ -600,10 +598,9 @@ class OpenStop:
     missed: float = 0.0
 
     def end_apart(self, until_ms: float) -> None:
-        """End the present time without a subscriber, if there is one.
+        """End the time in which no member subscribed to the topic, if there is one at present.
 
-        Args:
-            until_ms: when a member subscribed again.
+        ``until_ms`` is the time at which a member subscribed again.
         """
         if self.apart_from_ms is None:
             return
@@ -615,7 +612,7 @@ class OpenStop:
     def close_interval(
         self, topic_partition: tuple[str, int], new_owner: str, read_again: Instant
     ) -> UnreadInterval:
-        """Return the row of table ``unread`` for the partition, which is consumed again.
+        """Return the row of table ``unread`` for the partition, which a member consumes again.
 
         Args:
             topic_partition: topic and partition number.
@@ -639,7 +636,7 @@ class OpenStop:
 
 @dataclass(slots=True)
 class UnreadState:
-    """State of a group's `UnreadTracker` (time without a consumer), as values that can be stored.
+    """State of the tracking of times without a consumer in a group, as values that can be stored.
 
     Attributes:
         owner: dict from partition to member id of its owner.

@@ -67,9 +67,9 @@ _LEFT = -1
 
 
 class UnreadTracker:
-    """Estimator of the time in which partitions have no consumer in each rebalance of a group.
+    """Estimator of how long partitions have no consumer in each rebalance of a group.
 
-    It follows the group's history: an owner stops, and the next owner takes over.
+    A partition has none from the stop of its last owner until the next owner takes it over.
 
     Args:
         commits: statistics of the offset commits so far.
@@ -97,16 +97,17 @@ class UnreadTracker:
     def estimate_unread(self) -> UnreadEstimate:
         """Return the partition-seconds without a consumer in the rebalance that is now complete.
 
-        The sums restart at 0 for the next rebalance.
+        The sums start at 0 again for the next rebalance.
         """
         found = self.so_far()
         self.state.sums, self.state.no_consumer_ms = {}, 0.0
         return found
 
     def so_far(self) -> UnreadEstimate:
-        """Return the partition-seconds without a consumer in the current rebalance so far.
+        """Return the partition-seconds without a consumer that the current rebalance has ended so
+        far.
 
-        Partitions that are still without a consumer do not count yet.
+        Partitions that still have no consumer do not count yet.
         """
         return sum_stops(self.state.sums.values(), self.state.no_consumer_ms)
 
@@ -120,7 +121,7 @@ class UnreadTracker:
     # -- rebalances ----------------------------------------------------------------------------
 
     def process_rebalance(self, generation: Generation, previous: Generation | None) -> None:
-        """Update which partitions have a consumer, by a rebalance of the group.
+        """Update which partitions have a consumer, after a rebalance of the group.
 
         Args:
             generation: the rebalance, with its causes.
@@ -158,7 +159,8 @@ class UnreadTracker:
     def process_restarts(self, generation: Generation) -> None:
         """Give the partitions of restarted static members to their new member ids.
 
-        ``generation`` is the rebalance in which they restarted.
+        A static member that restarts gets a new member id without a rebalance. Later records of the
+        same rebalance (``generation``) show it.
         """
         if generation.records <= self.state.rewrites:
             return
@@ -184,7 +186,9 @@ class UnreadTracker:
                 self.state.java[member.id] = None
 
     def _stop_classic(self, generation: Generation) -> None:
-        """Mark the partitions that a classic group's members lost as not consumed."""
+        """Mark the partitions as not consumed that members of a classic group lost in a
+        rebalance.
+        """
         # Present members revoked them to rejoin, or by their new assignment. Departed members lost
         # all their partitions.
         at, claims = generation.timestamp_ms, _reported_partitions(generation)
@@ -216,10 +220,10 @@ class UnreadTracker:
     def _stop_departed(
         self, generation: Generation, departed: Mapping[str, list[_Pair]], begun: Instant
     ) -> None:
-        """Mark the partitions of consumers that left a classic group as not consumed.
+        """Mark the partitions as not consumed whose owners left a classic group.
 
         Args:
-            generation: the rebalance without them.
+            generation: the rebalance without these owners.
             departed: dict from departed member to the partitions that it consumed.
             begun: when the rebalance began.
         """
@@ -247,7 +251,9 @@ class UnreadTracker:
     def _find_missed_assignments(
         self, generation: Generation, revoked: Mapping[str, list[_Pair]]
     ) -> dict[str, list[_Pair]]:
-        """Return the revoked partitions of consumers that never received their last assignment.
+        """Return the members that never received their last assignment, with its partitions.
+
+        Such members never consumed these partitions, although the log says that they owned them.
 
         Args:
             generation: the rebalance.
@@ -267,14 +273,11 @@ class UnreadTracker:
     def _stop_revoked(
         self, revoked: Mapping[str, list[_Pair]], members: int, time_ms: int
     ) -> Instant:
-        """Mark the partitions that members revoked in order to rejoin as not consumed.
+        """Mark the partitions as not consumed that members revoked in order to rejoin.
 
-        Return the estimated time at which the rebalance began.
-
-        Args:
-            revoked: the revoked partitions of each owner.
-            members: number of members in the new generation.
-            time_ms: time of the new generation's record.
+        Return the estimated time at which the rebalance began. ``revoked`` has the partitions of
+        each owner, ``members`` is the number of members after the rebalance, ``time_ms`` the time
+        of its record.
         """
         newest: float | None = None
         first, longest = float(time_ms), 0.0
@@ -300,7 +303,10 @@ class UnreadTracker:
         )
 
     def _resume_migrated(self, generation: Generation) -> None:
-        """Mark partitions as consumed that only seemed to stop in a migration."""
+        """Mark partitions as consumed again that seemed to stop when their group was migrated.
+
+        A migration writes the same assignment once more, in the form of the other protocol.
+        """
         state, at = self.state, generation.timestamp_ms
         for member in generation.first.members:
             for pair in assigned_partitions(member):
@@ -316,7 +322,9 @@ class UnreadTracker:
             self._assign(assigned_partitions(member), member.id, time_ms, after_record(time_ms))
 
     def process_acknowledgement(self, assignment: CurrentAssignment) -> None:
-        """Update which partitions have a consumer, by a member's acknowledged assignment."""
+        """Update which partitions have a consumer, after a member acknowledged an assignment
+        (KIP-848).
+        """
         state, at = self.state, assignment.time_ms
         now = {(topic, p): None for role, _, topic, p in assignment.parts if role in _READS}
         lost = [pair for pair in state.reads.get(assignment.member, ()) if pair not in now]
@@ -455,13 +463,17 @@ class UnreadTracker:
                 state.no_consumer_ms += stop.apart_ms
 
     def _end_stall(self, stop: OpenStop, member: str, time_ms: int, read_start: Instant) -> None:
-        """Estimate when a stalled consumer stopped reading, once the next owner is known.
+        """Correct the stop of a member that exceeded max.poll.interval.ms, once the next owner is
+        known.
+
+        Such a member loses its partitions only when it polls again, or when another member takes
+        them.
 
         Args:
             stop: the partition and its former owner, which no longer polled.
             member: id of the next owner.
-            time_ms: time of the record.
-            read_start: when the next owner begins to read.
+            time_ms: time of the record with the next owner.
+            read_start: when the next owner begins to consume the partition.
         """
         # If the next owner is the same client, it lost its partitions when it polled again, shortly
         # before it rejoined.
@@ -504,12 +516,9 @@ class UnreadTracker:
         return found
 
     def _remove_from_owner(self, owner: str, topic_partition: _Pair) -> float:
-        """Remove a partition from its owner; return the time (ms) since which the owner consumed
-        it.
+        """Remove a partition from its owner.
 
-        Args:
-            owner: member id of the owner.
-            topic_partition: topic and partition number.
+        Return the time (ms) since which the owner had consumed it.
         """
         reads = self.state.reads[owner]
         since = reads.pop(topic_partition)
@@ -518,8 +527,10 @@ class UnreadTracker:
         return since
 
     def _count_absence_of_rejoined(self, members: Iterable[MemberState], time_ms: int) -> None:
-        """Count the time in which a group had no member as downtime if an evicted client rejoins.
+        """Count the time in which a group had no member as time without a consumer, if a client
+        rejoins.
 
+        An evicted client that rejoins was alive meanwhile, so it was expected to consume.
         ``members`` are the present members, ``time_ms`` is the time of the record.
         """
         # The client was alive all the time, so it was expected to consume.
@@ -562,8 +573,7 @@ class UnreadTracker:
         )
 
     def _note_subscribers(self, time_ms: int, joined: Instant) -> None:
-        """Exclude the time in which no member subscribes to a topic from the downtime of its
-        partitions.
+        """Exclude times in which no member subscribed to a topic from its time without a consumer.
 
         Args:
             time_ms: time of the record (ms).
@@ -607,9 +617,9 @@ class UnreadTracker:
         return MemberCommits(last, usual, share)
 
     def _count_revocation(self, *, is_prompt: bool) -> None:
-        """Count a revocation of partitions, to learn how often the group's members commit at one.
+        """Count a revocation of partitions, and whether the member committed at the same moment.
 
-        ``is_prompt`` says whether the member committed at that moment.
+        The counts show how likely the group's members commit when they revoke partitions.
         """
         self.state.stops += 1
         self.state.prompt += is_prompt
@@ -621,8 +631,7 @@ class UnreadTracker:
     def _estimate_absence(
         self, owner: str, owned_pairs: list[_Pair], time_ms: int, *, is_same: bool
     ) -> Instant:
-        """Estimate when a static member stopped, given that a member with its instance id replaced
-        it.
+        """Estimate when a static member stopped, given that another process took its instance id.
 
         Args:
             owner: member id of the member that stopped.
@@ -667,7 +676,7 @@ def _client(member: MemberState) -> ClientKey:
 def _reported_partitions(generation: Generation) -> Mapping[str, frozenset[_Pair]]:
     """Return a dict from each member to the partitions that it reports as owned when it rejoins.
 
-    It is empty for an eager group, whose members revoke all partitions.
+    It is empty for an eager group, whose members revoke all partitions before they rejoin.
     """
     strategy = generation.first.strategy or ""
     members = generation.first.members
