@@ -34,11 +34,11 @@ _HIGHEST_PRICE = 1 << 31
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedBest:
-    """Plan that is claimed to have the most even loads, with the numbers that prove it
-    (certificate).
+    """A plan (assignment of partitions) that is claimed to be the most even one, with numbers that
+    prove it.
 
-    "Most even" means that the largest load is as small as possible, then the second largest, and so
-    on.
+    "Most even" means that the largest number of partitions of a member is as small as possible,
+    then the second largest, and so on. The numbers are called a certificate.
 
     Attributes:
         owner: int[partitions], the plan: index of each partition's owner in the group, -1 for none.
@@ -52,9 +52,11 @@ class ClaimedBest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedFewest:
-    """Plan that is claimed to have the fewest moves, with numbers that prove it (a certificate).
+    """A plan (assignment of partitions) that is claimed to have the fewest moves, with numbers that
+    prove it.
 
-    It is compared with all plans that are at least as even.
+    A move is a partition that changes owner. The plan is compared with all plans that are at least
+    as even. The numbers are called a certificate.
 
     Attributes:
         owner: int[partitions], the plan: index of each partition's owner in the group, -1 for none.
@@ -72,9 +74,9 @@ class ClaimedFewest:
 def verify_load_certificate(facts: Facts, claim: ClaimedBest) -> NDArray[np.int64]:
     """Verify that no plan has more even loads than the claimed one; return the plan's loads.
 
-    The load of a member is its number of partitions. The certificate has a level for each topic,
-    from which a lower bound of uneven loads follows. A plan that meets these bounds has the
-    smallest possible largest load and sum of squares.
+    A plan assigns each partition to a member. The load of a member is its number of partitions. The
+    certificate has a level for each topic, from which a lower bound of uneven loads follows. A plan
+    that meets these bounds has the smallest possible largest load and sum of squares.
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
@@ -139,10 +141,12 @@ def _above(
 def verify_moves_certificate(
     facts: Facts, old_owners: PreviousOwners, loads: NDArray[np.integer], claim: ClaimedFewest
 ) -> int:
-    """Verify that no plan with loads at least as even has fewer moves; return the number of moves.
+    """Verify that no plan with equally even loads moves fewer partitions; return the number of
+    moves.
 
-    The certificate has a dual price for each member, from which a lower bound of the moves follows.
-    The claimed plan must meet this bound.
+    The load of a member is its number of partitions. The certificate has a dual price (a number
+    from linear programming) for each member, from which a lower bound of the moves follows. The
+    claimed plan must meet this bound.
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
@@ -183,10 +187,11 @@ def verify_moves_certificate(
 def _minimum_costs(
     facts: Facts, old_owners: PreviousOwners, member_prices: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the least cost of each partition over its subscribers; the sum bounds a plan's moves.
+    """Return the least cost of each partition over the members that subscribe to its topic.
 
-    A partition's cost at a member is the member's dual price (``member_prices``, int64[members]),
-    plus 1 if it would move there.
+    The sum is used to bound the moves of any plan from below. The cost of a partition at a member
+    is the member's dual price (``member_prices``, int64[members]), plus 1 if the partition would
+    move there.
     """
     far = np.int64(_HIGHEST_PRICE * 4)
     start, topic = facts.topics_of_subscriptions
@@ -207,7 +212,7 @@ def _minimum_costs(
 def count_moves(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
     """Return the number of partitions that a plan gives to a member that did not own them before.
 
-    Partitions without previous owner do not count.
+    Partitions without a previous owner do not count.
 
     Args:
         old_owners: the previous owners of the partitions.
@@ -222,12 +227,11 @@ def count_moves(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
 
 
 def even_loads_of_equal_members(facts: Facts) -> NDArray[np.int64] | None:
-    """Return the most even numbers of partitions per member if all members have the same
-    subscription.
+    """Return the most even numbers of partitions per member, if all members subscribe to the same
+    topics.
 
-    Any member may then own any subscribed partition, so that the numbers differ by at most one.
-    ``facts`` has the subscriptions and partitions. The result is int64[members], or None if
-    subscriptions differ.
+    The numbers then differ by at most one, for example 3, 3 and 2. The result is int64[members]; it
+    is None if subscriptions differ. ``facts`` has the subscriptions and partitions.
     """
     if len(facts.problem.group.subscriptions) != 1:
         return None
@@ -244,10 +248,12 @@ def even_loads_of_equal_members(facts: Facts) -> NDArray[np.int64] | None:
 def fewest_moves_of_equal_members(
     facts: Facts, old_owners: PreviousOwners, loads: NDArray[np.integer]
 ) -> int | None:
-    """Return the fewest moves of any plan at least as even as ``loads``, for equal subscriptions.
+    """Return the fewest partitions that must move to reach even loads, if all subscribe to the same
+    topics.
 
-    The load of a member is its number of partitions. The result is None if subscriptions differ, or
-    if several members claim the same partition.
+    The load of a member is its number of partitions. Plans with loads at least as even as ``loads``
+    are considered. The result is None if subscriptions differ, or if several members claim the same
+    partition.
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
@@ -273,11 +279,10 @@ def fewest_moves_of_equal_members(
 
 
 def is_majorised(loads: NDArray[np.integer], other_loads: NDArray[np.integer]) -> bool:
-    """Return whether some numbers are at least as even as others with the same total
-    (majorisation).
+    """Return whether one list of numbers is at least as even as another one with the same total.
 
-    For every k, the sum of the k largest ``loads`` must not exceed the sum of the k largest of
-    ``other_loads``.
+    For every k, the sum of the k largest ``loads`` must not exceed the sum of the k largest
+    ``other_loads``. This relation is called majorisation.
 
     >>> is_majorised(np.array([2, 2]), np.array([1, 3]))
     True
@@ -304,10 +309,13 @@ def _integers(values: NDArray[np.integer], size: int, what: str) -> NDArray[np.i
 
 
 def _valid_loads(facts: Facts, claimed: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Check that a plan gives each partition one of its subscribers; return each member's load.
+    """Check that a plan gives each partition to one of its subscribers; return each member's load.
 
     The load of a member is its number of partitions. A partition without subscribers must have no
-    owner (-1). An invalid plan raises `CertificateError`.
+    owner (-1).
+
+    Raises:
+        CertificateError: the plan is not valid.
     """
     owner = _integers(claimed, len(facts.is_open), "owner")
     if not np.array_equal(owner >= 0, facts.is_open) or owner.max(initial=-1) >= facts.member_count:

@@ -47,9 +47,12 @@ def split_cost_bound(
     plan_costs: Mapping[str, int],
     fewest_violations: RackMinima | None,
 ) -> float:
-    """Return a lower bound of the bytes moved between brokers, proven by split prices.
+    """Return a lower bound of the bytes that any reassignment of replicas must copy between
+    brokers.
 
-    The bound holds for all plans that are as good in every more important cost.
+    The prices prove it: they split the costs of the problem between partitions and brokers
+    (Lagrangian decomposition). The bound holds for all plans that are as good in every more
+    important cost.
 
     Args:
         task: brokers, partitions and rules of the reassignment.
@@ -108,7 +111,10 @@ def _check_prices(task: ReplicaTask, prices: SplitPrices) -> None:
 
 
 class _PartitionPart(CheapestReplicas):
-    """What partitions pay at least for their brokers."""
+    """Search for the cheapest brokers of each partition at the split prices.
+
+    The sum of their costs is the partitions' part of the lower bound.
+    """
 
     def __init__(self, task: ReplicaTask, prices: SplitPrices, least: RackMinima | None) -> None:
         super().__init__(
@@ -131,7 +137,11 @@ class _PartitionPart(CheapestReplicas):
 
 
 def _cheapest_case(task: ReplicaTask, prices: SplitPrices, broker: int) -> tuple[float, float]:
-    """Return what a broker pays at least in its cheapest case, and the sum of absolute values."""
+    """Return a lower bound of the cost of one broker, and a sum of absolute values.
+
+    In each case the broker holds another large partition, or none; the cheapest case counts. The
+    rounding error is proportional to the sum.
+    """
     cluster, rack = task.cluster, int(task.cluster.rack_of_broker[broker])
     cost = np.full(len(task.factor), np.inf)
     if task.receives[broker]:

@@ -16,11 +16,10 @@ __all__ = ["Facts"]
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Subscriptions of a consumer group's members, and existing partitions, as arrays to check
-    plans.
+    """Subscriptions of a group's members and existing partitions, as arrays to check plans with.
 
-    The arrays are computed without the code of the strategies, so that an error there is found.
-    Members, topics and partitions have their numbers in ``problem.index``.
+    They are computed without the code of the strategies, so that an error there is found. Members,
+    topics and partitions have their numbers in ``problem.index``.
 
     >>> from partage.model import Cluster, Group, Member
     >>> cluster = Cluster.from_topics({"a": 2, "nobody": 1})
@@ -53,67 +52,77 @@ class Facts:
 
     @cached_property
     def subscription_of(self) -> NDArray[np.int64]:
-        """Index of each member's subscription; members with equal topics share one
-        (int64[members]).
+        """Index of each member's subscription (int64[members]).
+
+        Members that subscribe to the same topics share a subscription.
         """
         return self.problem.group.subscription_of.astype(np.int64)
 
     @property
     def topics_of_subscriptions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Existing topics of each distinct subscription, as offsets and topics in compressed rows
-        (CSR).
+        """Topics of each distinct subscription, as a sparse matrix (CSR): offsets and topic
+        indices.
 
-        Topics without partitions are left out.
+        Members with equal topics share a subscription. Topics without partitions are left out.
         """
         return self._topics.subscriptions
 
     @property
     def subscriptions_of_topics(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Distinct subscriptions that contain each topic, as offsets and subscriptions in
-        compressed rows (CSR).
+        """Distinct subscriptions that contain each topic, as a sparse matrix (CSR): offsets and
+        indices.
+
+        Members with equal topics share a subscription.
         """
         return self._topics.subscribers
 
     @cached_property
     def takes_part(self) -> NDArray[np.bool_]:
-        """Mask of the members that subscribe to at least one existing partition (bool[members])."""
+        """Mask of the members that subscribe to at least one existing partition (bool[members]).
+
+        Only these members can own a partition.
+        """
         start = self.topics_of_subscriptions[0]
         part: NDArray[np.bool_] = (start[1:] > start[:-1])[self.subscription_of]
         return part
 
     @property
     def is_open(self) -> NDArray[np.bool_]:
-        """Mask of the existing partitions that have a subscriber (bool[partitions])."""
+        """Mask of the existing partitions that have a subscriber (bool[partitions]).
+
+        Each of them must have an owner in a valid assignment.
+        """
         return self._topics.is_open
 
     @cached_property
     def member_weights(self) -> NDArray[np.float64]:
-        """Weight of each member: its desired share of the load relative to others
+        """Weight of each member, by which its share of the load is larger than others'
         (float64[members]).
         """
         return np.array([m.weight for m in self.problem.group], float)
 
     @cached_property
     def has_equal_weights(self) -> bool:
-        """True if no member has a weight other than 1."""
+        """True if all members have the weight 1, so that each should get the same load."""
         return bool((self.member_weights == 1).all())
 
     @property
     def co_partitioned(self) -> list[NDArray[np.int32]]:
-        """Sets of topics with equal partition counts and equal subscribers, as arrays of their
+        """Groups of topics with equal partition numbers and equal subscribers, as arrays of
         partitions.
 
-        Each array is int32[topics, partitions]. Sets of one topic are left out.
+        Each array is int32[topics, partitions]. Topics without such a partner are left out.
         """
         return self._topics.co_partitioned
 
     def is_subscribed(
         self, member: NDArray[np.integer], partition: NDArray[np.integer]
     ) -> NDArray[np.bool_]:
-        """Return for each (member, partition) pair whether the member subscribes to the topic
-        (bool[n]).
+        """Return, for each pair of a member and a partition, whether the member subscribes to its
+        topic.
 
-        ``member`` and ``partition`` are arrays of equal length with the pairs' indices.
+        ``member`` and ``partition`` are arrays of equal length with the indices of the pairs. The
+        result is bool[n].
         """
         width = len(self.problem.group.subscriptions)
         if width == 1:
@@ -129,9 +138,9 @@ class Facts:
 
 
 class _TopicFacts:
-    """Facts of a problem that follow from its cluster and its distinct subscriptions alone.
+    """Facts that depend only on the cluster and on the distinct subscriptions of a group.
 
-    They do not depend on the members, so that problems with equal subscriptions share them.
+    They do not depend on the members, so problems with equal subscriptions share them.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -188,6 +197,8 @@ class _TopicFacts:
     def topic_subscription_keys(self) -> NDArray[np.int64]:
         """Sorted (topic, subscription) pairs as integers: topic * number of subscriptions +
         subscription.
+
+        A pair means that the subscription contains the topic.
         """
         start, subscription = self.subscribers
         topic = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))

@@ -48,7 +48,7 @@ class Measures:
     values.
 
     A load is the number of partitions that a member owns. Values that cannot be computed are None.
-    Members without an existing subscribed partition are ignored.
+    Members that subscribe to no existing partition are ignored.
 
     Attributes:
         partitions: number of existing partitions that have an owner.
@@ -95,7 +95,9 @@ class Measures:
     refused: str | None = None
 
     def to_dict(self) -> dict[str, int | float | str | None]:
-        """Return the measured values as a dict, e.g. {"partitions": 12, "unowned": 0, ...}."""
+        """Return the measured values as a dict by name, such as ``{"partitions": 12, "unowned": 0,
+        ...}``.
+        """
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
@@ -103,7 +105,7 @@ class Measures:
 class AssignmentCounts:
     """Owner of each partition and number of partitions of each member in an assignment, as arrays.
 
-    The assignment may be invalid: unknown members and partitions are left out.
+    The assignment may be invalid: members and partitions that do not exist are left out.
 
     Attributes:
         partition, member: int64[n], the distinct (partition, owner) pairs.
@@ -123,8 +125,8 @@ class AssignmentCounts:
 def count_by_member(assignment: Assignment, facts: Facts) -> AssignmentCounts:
     """Count the partitions of each member in an assignment, and find the owner of each partition.
 
-    The assignment may be invalid; unknown members and partitions are left out. ``facts`` has the
-    members' subscriptions and the partitions.
+    The assignment may be invalid; members and partitions that do not exist are left out. ``facts``
+    has the members' subscriptions and the partitions.
     """
     sole = sole_owners(assignment, facts.problem)
     if sole is not None:
@@ -150,7 +152,8 @@ def _tally_sole_owners(
 ) -> AssignmentCounts:
     """Count the partitions of each member in an assignment in which no partition has two owners.
 
-    It is a faster version of `count_by_member`. ``owner`` is int64[partitions], -1 for none.
+    It is a faster version of `count_by_member`. ``owner`` has the owner of each partition, -1 for
+    none (int64[partitions]).
     """
     is_owned = owner >= 0
     partition = is_owned.nonzero()[0]
@@ -176,7 +179,8 @@ def measure(
 ) -> Measures:
     """Measure an assignment of partitions: loads, moves, racks, and its distance to the optimum.
 
-    Recorded and invalid assignments can be measured, too.
+    Recorded and invalid assignments can be measured, too. The optimum must be given as a claim with
+    its proof.
 
     Args:
         assignment: a plan, or a recorded assignment.
@@ -220,7 +224,9 @@ def measure(
 def add_optimum(
     measures: Measures, facts: Facts, best_loads: NDArray[np.int64] | None, fewest_moves: int | None
 ) -> Measures:
-    """Return the measured values of an assignment with the best possible loads and avoidable moves.
+    """Return the measured values of an assignment, completed by its distance to the optimum.
+
+    The distance follows from the best possible loads and the fewest possible moves.
 
     Args:
         measures: the measured values of the assignment, without an optimum.
@@ -246,12 +252,12 @@ def measure_balance(
     *,
     partition_weight: ArrayLike | None = None,
 ) -> Measures:
-    """Measure the loads, moves and rack mismatches of an assignment, without the best possible
-    values.
+    """Measure the loads, moves and rack mismatches of an assignment, without comparing it to an
+    optimum.
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
-        counts: owner of each partition and load of each member, see `tally`.
+        counts: owner of each partition and load of each member, see `count_by_member`.
         old_owners: the previous owners of the partitions.
         partition_weight: float[partitions], the load of each partition; None if all are equal.
 
@@ -281,9 +287,10 @@ def measure_balance(
 def load_extremes(
     facts: Facts, loads: NDArray[np.int64] | None
 ) -> tuple[int, int, int] | tuple[None, None, None]:
-    """Return the smallest and the largest number of partitions per member, and their difference.
+    """Return the smallest and the largest number of partitions of a member, and their difference.
 
-    Only members that subscribe to an existing partition count; without any, all three are None.
+    Only members that subscribe to an existing partition count. Without such members, all three are
+    None.
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
@@ -311,7 +318,9 @@ def _extremes(loads: NDArray[np.int64]) -> tuple[int, int, int] | tuple[None, No
 def member_loads(
     assignment: Assignment, group: Group, cluster: Cluster, partition_weight: ArrayLike
 ) -> NDArray[np.float64]:
-    """Return the load of each consumer: the sum of the weights of its partitions.
+    """Return the load of each member of a group: the sum of the weights of its partitions.
+
+    A weight is, for example, the number of records per second of a partition.
 
     Args:
         assignment: a plan, or a recorded assignment.
@@ -347,8 +356,8 @@ def _load_spread(
 ) -> float | None:
     """Return the difference between the largest and the smallest relative load of members.
 
-    A relative load is a load divided by the member's weight; members of weight 0 do not count. The
-    result is None if no member counts, or if neither partitions nor members have weights.
+    A relative load is the load divided by the member's weight; members of weight 0 do not count.
+    The result is None if no member counts, or if neither partitions nor members have weights.
     """
     if partition_weight is None and facts.has_equal_weights:
         return None
@@ -376,9 +385,10 @@ def _as_numbers(partition_weight: ArrayLike) -> NDArray[np.float64]:
 def _weighted_loads(
     facts: Facts, counts: AssignmentCounts, partition_weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Check the weights of partitions, and return their sum for each member's partitions.
+    """Return the load of each member: the sum of the weights of its partitions.
 
-    Malformed weights raise `InvalidProblemError`.
+    Raises:
+        InvalidProblemError: the weights are malformed.
     """
     # A NaN fails both comparisons.
     is_valid = partition_weights.min(initial=0) >= 0 and partition_weights.max(initial=0) < np.inf
@@ -406,11 +416,11 @@ def _rack_mismatches(facts: Facts, counted: AssignmentCounts) -> int:
 
 
 def _colocated_fraction(facts: Facts, owner: NDArray[np.int64]) -> float | None:
-    """Return the fraction of partition numbers that have the same owner in all co-partitioned
+    """Return the fraction of partition numbers whose partitions have the same owner in related
     topics.
 
-    Co-partitioned topics have equal partition counts and equal subscribers. ``facts`` has these
-    topics; ``owner`` is the owner of each partition, -1 for none (int64[partitions]).
+    Related (co-partitioned) topics have equal partition numbers and equal subscribers. ``facts``
+    lists them; ``owner`` is the owner of each partition, -1 for none (int64[partitions]).
     """
     together = total = 0
     for topics in facts.co_partitioned:

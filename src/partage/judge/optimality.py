@@ -31,9 +31,9 @@ _HIGHEST_PRICE = 1 << 39
 def verify_certificate(plan: Plan, group: Group, cluster: Cluster) -> Mapping[str, float]:
     """Verify that a plan is as good as its certificate claims; return the plan's measured values.
 
-    The certificate claims values of the plan and a lower bound of each, such as the largest load
-    and the number of moves. Both are computed anew from the group, the cluster and the
-    certificate's dual prices. The result is a dict by name.
+    A plan assigns partitions to members. The certificate claims values of the plan, such as the
+    number of moves, and a lower bound of each. Both are computed anew from the group, the cluster
+    and the certificate's dual prices. The result is a dict by name.
 
     Balance by counts: `verify_load_certificate` proves the loads. Rack cost and moves have one
     bound. Let the cost of a (partition, member) pair be ``rack_weight`` times its rack cost, plus 1
@@ -114,8 +114,8 @@ def _verify_weighted_loads(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Verify the certificate of a plan whose partitions have different weights.
 
-    The result has the plan's measured values, and the lower bounds that the certificate proves,
-    both by name.
+    The result has two dicts by name: the plan's measured values, and the lower bounds that the
+    certificate proves.
     """
     owner = np.asarray(certificate.owner, np.int64)
     _valid_loads(facts, owner)
@@ -142,8 +142,11 @@ def _verify_weighted_loads(
 def _check_colocation(facts: Facts, owner: NDArray[np.int64], family: NDArray[np.int64]) -> None:
     """Check that partitions with the same number in co-located topics have the same owner.
 
-    ``family`` (int64[topics]) numbers the sets of co-located topics, negative for none. Different
-    owners raise `CertificateError`.
+    ``family`` (int64[topics]) numbers the sets of co-located topics; it is negative for other
+    topics.
+
+    Raises:
+        CertificateError: two such partitions have different owners.
     """
     number = facts.problem.index.number_of.astype(np.int64)
     rows = np.flatnonzero(facts.is_open & (family[facts.topic_of] >= 0))
@@ -182,10 +185,10 @@ def _verify_counts(
 
 
 def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
-    """Return how much less evenly a plan spreads topics over members than possible; 0 is best.
+    """Return how much less evenly a plan spreads each topic over members than possible; 0 is best.
 
-    It is half the difference between the sum of squared partition counts by (topic, member) and
-    the least possible sum. ``owner`` is -1 for partitions without an owner.
+    It is half the difference between two sums of squared partition counts by (topic, member): that
+    of the plan, and the least possible one. ``owner`` is -1 for partitions without an owner.
     """
     given = np.flatnonzero(owner >= 0)
     cells = facts.topic_of[given] * facts.member_count + owner[given]
@@ -237,8 +240,11 @@ def _verify_load_levels(
 ) -> None:
     """Verify that no plan within a limit of moves has fewer members with the largest loads.
 
-    The load of a member is its number of partitions (``loads``, int64[members]). Each load level
-    is proven by its own dual prices in the certificate.
+    The load of a member is its number of partitions (``loads``, int64[members]). The certificate
+    has a proof for each load: dual prices (numbers from linear programming).
+
+    Raises:
+        CertificateError: a load is not proven.
     """
     given = certificate.details.get("levels")
     proofs = dict(given) if isinstance(given, tuple) else {}
@@ -271,7 +277,8 @@ def _prices(facts: Facts, values: NDArray[np.int64]) -> NDArray[np.int64]:
 def plan_costs(facts: Facts, loads: NDArray[np.int64], moves: int, racks: int) -> dict[str, float]:
     """Return the costs of a plan as a dict with the keys "spread", "rack cost" and "moves".
 
-    The spread is the largest minus the smallest number of partitions of a member.
+    The spread is the largest minus the smallest number of partitions of a member. Only members that
+    subscribe to an existing partition count.
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
@@ -310,10 +317,11 @@ def _minimum_costs(
     *,
     move_weight: int = 1,
 ) -> NDArray[np.int64]:
-    """Return the least cost of each partition over its subscribers; the sum bounds a plan's cost.
+    """Return the least cost of each partition over the members that subscribe to its topic.
 
-    A partition's cost at a subscriber is the subscriber's dual price (``member_prices``), plus
-    ``rack_weight`` times the rack cost, plus ``move_weight`` if the partition would move there.
+    The sum is used to bound the cost of any plan from below. The cost of a partition at a member is
+    the member's dual price (``member_prices``), plus ``rack_weight`` times the rack cost, plus
+    ``move_weight`` if the partition would move there.
     """
     if rack_costs is None:
         nowhere = np.zeros(len(facts.is_open), np.int64)
@@ -348,6 +356,9 @@ def _minimum_costs(
 class WeightedFigures:
     """Measured loads of a group's members under a plan whose partitions have different weights.
 
+    The load of a member is the sum of its partitions' weights. It is relative if it is divided by
+    the member's own weight.
+
     Attributes:
         weight: float64[partitions], weight of each partition.
         load: float64[members], total weight of each member's partitions.
@@ -376,8 +387,9 @@ class WeightedFigures:
 
 
 def weigh_plan(facts: Facts, certificate: Certificate) -> WeightedFigures:
-    """Check the weights in a plan's certificate, and measure the weighted loads of the plan's
-    members.
+    """Measure the weighted loads of a group's members under a plan.
+
+    The weights of partitions are those in the plan's certificate; they are checked first.
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
@@ -428,6 +440,8 @@ def proven_bound(
     name: str,
 ) -> float:
     """Return the lower bound of a plan's largest load or overload that its certificate proves.
+
+    No plan can have a smaller value. An overload is the total load beyond the members' capacities.
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
@@ -493,9 +507,11 @@ def _subscribers(facts: Facts, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def _weights_by_owner_choice(
     facts: Facts, certificate: Certificate, measured: WeightedFigures, topics: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Return the weight of each partition, or of each set of partitions that must share an owner.
+    """Return the weights of the partitions of some topics; those that must share an owner are added
+    up.
 
-    Only partitions of ``topics`` (bool[topics]) count. The certificate lists the sets.
+    ``topics`` (bool[topics]) selects the topics. The certificate lists the sets of partitions that
+    must have the same owner.
     """
     rows = np.flatnonzero(facts.is_open & topics[facts.topic_of])
     family = certificate.details.get("together")
@@ -512,9 +528,12 @@ def _weights_by_owner_choice(
 def _bound_by_moves(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate, measured: WeightedFigures
 ) -> float:
-    """Return a lower bound of the largest load that any plan within the limit of moves can have.
+    """Return a lower bound of the largest load of any plan that keeps within the limit of moves.
 
     The load is relative: divided by the member's weight.
+
+    Raises:
+        CertificateError: the certificate has no limit of moves.
     """
     limit = certificate.details.get("max_moves")
     if not isinstance(limit, int):

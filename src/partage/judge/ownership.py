@@ -31,7 +31,7 @@ _OWNING = (Role.OWNER, Role.RELEASING, Role.ACTIVE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentEntries:
-    """Members and partitions of an assignment as arrays of indices, one entry for each assigned
+    """An assignment as arrays of member and partition indices, with one entry per assigned
     partition.
 
     Attributes:
@@ -52,7 +52,8 @@ class AssignmentEntries:
         """Return the distinct (partition, owner) pairs of existing partitions, sorted, as two
         arrays.
 
-        ``exists`` marks the partitions that exist (bool[partitions]).
+        ``exists`` marks the partitions that exist (bool[partitions]). Standby tasks of Kafka
+        Streams are left out, because they do not own the partition.
         """
         good = self.owning & (self.member >= 0) & (self.partition >= 0)
         good[good] = exists[self.partition[good]]
@@ -90,9 +91,8 @@ def assignment_entries(assignment: Assignment, problem: Problem) -> AssignmentEn
 def sole_owners(assignment: Assignment, problem: Problem) -> NDArray[np.int64] | None:
     """Return the owner of each partition if the assignment is regular, else None.
 
-    A regular assignment has exactly the problem's members in the same order. Each entry makes a
-    member the owner of an existing partition, and no partition has two entries. The result is
-    int64[partitions], -1 for no owner.
+    A regular assignment has exactly the problem's members in the same order, and gives each
+    partition at most one owner. The result is int64[partitions], -1 for no owner.
 
     Raises:
         InvalidProblemError: ``assignment`` is not an `Assignment`.
@@ -113,11 +113,10 @@ def sole_owners(assignment: Assignment, problem: Problem) -> NDArray[np.int64] |
 
 
 def _partition_indices(assignment: Assignment, index: Index) -> NDArray[np.int64]:
-    """Return the index of each partition of an assignment in the problem's cluster, -1 if it has
-    none.
+    """Return the index of each assigned partition in the problem's numbering, -1 if it has none.
 
-    ``index`` numbers the cluster's partitions. Topics are matched by id if both have it, else by
-    name.
+    An assignment may number partitions in another way than the problem (``index``). Topics are
+    matched by id if both have it, else by name.
     """
     theirs = assignment.index
     partition = assignment.partition.astype(np.int64)
@@ -143,6 +142,8 @@ def _partition_indices(assignment: Assignment, index: Index) -> NDArray[np.int64
 class PreviousOwners:
     """Members that owned each partition before a rebalance, and may keep it without a move.
 
+    Moves of a new assignment are counted against them.
+
     Attributes:
         owned: bool[partitions], whether the partition had an owner.
         start: int64[partitions + 1], where each partition's members begin in ``claimant`` (CSR).
@@ -156,7 +157,7 @@ class PreviousOwners:
 
     @classmethod
     def from_owner_array(cls, owner: NDArray[np.int64]) -> PreviousOwners:
-        """Build the previous owners of partitions from an array with at most one owner for each.
+        """Build the previous owners from an array with at most one owner for each partition.
 
         ``owner`` is int64[partitions], -1 for a partition without an owner.
 
@@ -175,7 +176,7 @@ class PreviousOwners:
     def sole_owners(self) -> NDArray[np.int64] | None:
         """The only member that may keep each partition, -1 for none (int64[partitions]).
 
-        None if several members may keep a partition.
+        It is None if several members may keep the same partition.
         """
         count = self.start[1:] - self.start[:-1]
         if (count > 1).any():
@@ -185,10 +186,10 @@ class PreviousOwners:
         return sole
 
     def rows_by_member(self, members: int) -> tuple[Int32Array, Int32Array]:
-        """Return the partitions that each member may keep, as compressed sparse rows (CSR).
+        """Return the partitions that each member may keep without a move, as a sparse matrix (CSR).
 
-        The result has the offset of each member's partitions, and the partitions. ``members`` is
-        the number of members.
+        The result is the offset of each member's partitions, and the partitions. ``members`` is the
+        number of members.
         """
         partition = np.repeat(np.arange(len(self.owned), dtype=np.int32), np.diff(self.start))
         start = np.zeros(members + 1, np.int32)
@@ -198,18 +199,19 @@ class PreviousOwners:
     def may_keep(
         self, partition: NDArray[np.int64], member: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Return for each (partition, member) pair whether the member may keep the partition
+        """Return, for each pair of a partition and a member, whether the member owned it before
         (bool[n]).
 
-        Assigning the partition to this member is then no move.
+        Assigning the partition to this member is then no move. The pairs are given as two arrays of
+        equal length.
         """
         of = np.repeat(np.arange(len(self.owned), dtype=np.int64), np.diff(self.start))
         return np.isin((partition << 32) | member, (of << 32) | self.claimant)
 
 
 def previous_owners(problem: Problem, previous: Assignment | None = None) -> PreviousOwners:
-    """Return the members that owned each partition of a problem before a rebalance, and may keep
-    it.
+    """Return the members that owned each partition before a rebalance, and may keep it without a
+    move.
 
     They come from ``previous`` if given, else from the partitions that the members report as owned.
     If several members report a partition, the highest generation counts; members that subscribe to
@@ -249,11 +251,10 @@ def _before(
 
 
 def _newest_claims(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the distinct (partition, member) pairs of a problem's owned partitions, newest owners
-    only.
+    """Return the (partition, member) pairs that members report as owned, the newest owners only.
 
-    A member owns a partition if it reports so with the highest generation. The pairs are two
-    arrays, sorted by partition.
+    If several members report a partition, those with the highest generation count. The pairs are
+    two arrays, sorted by partition.
     """
     start, claimed = problem.claims
     generations = np.array([m.generation for m in problem.group], np.int64)

@@ -20,7 +20,7 @@ __all__ = ["RackMinima", "rack_minima", "rack_ranges"]
 
 @dataclass(frozen=True, eq=False)
 class RackMinima:
-    """Fewest violations of the rack rule in a replica placement, and the fewest moves to reach
+    """Fewest violations of the rack rule by a partition's replicas, and the fewest moves to reach
     them.
 
     The rack rule limits the number of a partition's replicas on each rack.
@@ -36,11 +36,11 @@ class RackMinima:
 
 
 def rack_minima(task: ReplicaTask) -> RackMinima:
-    """Return the fewest violations of the rack rule for each partition, and the moves that they
-    need.
+    """Return, for each partition, the fewest possible violations of the rack rule.
 
-    The rack rule limits the number of a partition's replicas on each rack. ``task`` is the
-    reassignment, with partitions, brokers and racks.
+    Also return how many replicas must move for that. The rack rule limits the number of a
+    partition's replicas on each rack. ``task`` is the reassignment, with partitions, brokers and
+    racks.
     """
     on = _OccupiedRacks(task)
     takes = np.bincount(
@@ -70,7 +70,7 @@ def rack_minima(task: ReplicaTask) -> RackMinima:
 
 
 class _OccupiedRacks:
-    """Racks that have replicas of a partition, as (partition, rack) pairs with numbers of replicas.
+    """Racks that have replicas of a partition, as (partition, rack) pairs with counts of replicas.
 
     Attributes:
         partition, rack: int64[n], the pairs.
@@ -102,8 +102,9 @@ class _OccupiedRacks:
     ) -> NDArray[np.int64]:
         """Sum a value over all racks for each partition (int64[partitions]).
 
-        ``occupied`` (int64[n]) are the values of racks with replicas of the partition. ``others``
-        (int64[F + 1, racks]) are those of the other racks, by replication factor (at most F).
+        ``occupied`` (int64[n]) has the value for each rack with replicas of the partition.
+        ``others`` (int64[F + 1, racks]) has it for the other racks, by replication factor (at most
+        F).
         """
         out: NDArray[np.int64] = others.sum(axis=1)[self.task.factor]
         np.add.at(out, self.partition, occupied - self.of(others))
@@ -115,8 +116,8 @@ def rack_ranges(task: ReplicaTask) -> tuple[NDArray[np.int64], NDArray[np.int64]
 
     Plans within these ranges violate the rack rule as little as possible. ``task`` is the
     reassignment, with partitions, brokers and racks. Both results are int64[partitions, racks],
-    which is large: call it for few partitions. Partitions without such ranges have 0 to the
-    replication factor.
+    which is large: call it for few partitions. If a partition cannot keep such ranges, its own are
+    0 to the replication factor.
     """
     on, shape = _OccupiedRacks(task), (len(task.factor), task.rack_low.shape[1])
     takes = np.bincount(task.cluster.rack_of_broker[task.receives], minlength=shape[1])

@@ -61,10 +61,10 @@ def plan_cost_bound(
     plan_costs: Mapping[str, int],
     fewest_violations: RackMinima | None,
 ) -> float:
-    """Return a lower bound of one cost of a reassignment of replicas, proven by dual prices.
+    """Return a lower bound of one cost of a replica reassignment, proven by the plan's dual prices.
 
-    The cost is the bytes moved or an imbalance. The bound holds for all plans that are as good in
-    every more important cost.
+    The cost is the number of bytes to copy, or an imbalance. No valid plan that is as good in every
+    more important cost can cost less.
 
     Args:
         task: brokers, partitions and rules of the reassignment.
@@ -110,10 +110,12 @@ def plan_cost_bound(
 def imbalance_allowance(
     cost: str, imbalance: str, prices: Floats, plan_costs: Mapping[str, int]
 ) -> float:
-    """Return the amount by which a lower bound shrinks because other plans may be as imbalanced.
+    """Return the amount by which a lower bound shrinks because other plans may be imbalanced, too.
 
-    It is the highest dual price times the plan's imbalance. An imbalance that must not have a
-    price in this bound raises `CertificateError`.
+    It is the highest dual price times the plan's own imbalance.
+
+    Raises:
+        CertificateError: this imbalance must not have a price in the bound of this cost.
     """
     dearest = float(np.abs(prices).max(initial=0.0))
     if not dearest:
@@ -136,11 +138,14 @@ def imbalance_allowance(
 def _disk_unit_prices(
     task: ReplicaTask, disks: Disks, name: str, claimed: Floats, plan_costs: Mapping[str, int]
 ) -> tuple[Floats, float]:
-    """Return the dual prices of each resource on each disk, and an allowance for rounding.
+    """Return the dual prices of the resources of each disk, and an allowance for rounding.
 
     The prices are float64[4, disks] (capacity, replicas, bytes, load); the allowance is subtracted
-    from the bound. ``claimed`` (float64[2, 4, disks]) are the plan's prices of upper and lower
-    limits; malformed ones raise `CertificateError`.
+    from the lower bound. ``claimed`` (float64[2, 4, disks]) are the plan's prices of upper and
+    lower limits.
+
+    Raises:
+        CertificateError: the claimed prices are malformed.
     """
     shape = (2, len(KINDS), len(disks.part))
     if claimed.shape != shape or not np.isfinite(claimed).all() or (claimed < 0).any():
@@ -175,7 +180,8 @@ def _disk_unit_prices(
 class CheapestReplicas:
     """Search for the cheapest valid brokers and disks of each partition at given dual prices.
 
-    The sum of their costs is a lower bound of the cost of any plan.
+    A dual price is a cost per unit of a broker's or disk's resources, from linear programming. The
+    sum of the cheapest costs helps to bound the cost of any plan from below.
     """
 
     def __init__(
@@ -186,7 +192,10 @@ class CheapestReplicas:
         self.least, self.moves_cost = least, moves_cost
 
     def cheapest(self) -> float:
-        """Return the total cost of the cheapest valid brokers of all partitions."""
+        """Return the total cost of the cheapest valid brokers of all partitions.
+
+        It includes the dual prices (costs per unit of the brokers' resources).
+        """
         task = self.task
         size = max(1, _CELLS // max(len(task.alive), 1))
         parts: list[float] = []
@@ -202,7 +211,10 @@ class CheapestReplicas:
         return math.fsum(parts)
 
     def magnitude(self) -> float:
-        """Return a sum of absolute values, to which the rounding error is proportional."""
+        """Return an upper bound of the absolute values that are summed for the total cost.
+
+        The rounding error of the total is proportional to it.
+        """
         task = self.task
         dearest = np.abs(self.prices).max(axis=1, initial=0.0)
         if self.asked is not None:
@@ -213,10 +225,11 @@ class CheapestReplicas:
     def _broker_costs(
         self, partitions: NDArray[np.int64]
     ) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return what a replica of each of several partitions costs on each broker.
+        """Return the cost of a replica of each given partition on each broker, infinite if not
+        allowed.
 
-        The result also has where a current replica may stay and where one must. All three have the
-        shape [partitions, brokers].
+        Two masks follow: where a current replica may stay, and where it must stay. All three arrays
+        have the shape [partitions, brokers].
         """
         task, cluster = self.task, self.task.cluster
         weight = task.weight[:, partitions].T.astype(np.float64)
@@ -246,10 +259,11 @@ class CheapestReplicas:
         self, partitions: NDArray[np.int64], broker_costs: Floats, old: NDArray[np.bool_],
         required: NDArray[np.bool_], factor: int,
     ) -> list[float]:  # fmt: skip
-        """Return the total cost of the cheapest valid brokers for the replicas of each partition.
+        """Return, for each partition, the total cost of the cheapest valid brokers for its
+        replicas.
 
-        ``broker_costs`` (float64[n, brokers]) is infinite for brokers that are not allowed.
-        ``old`` and ``required`` mark the brokers where a current replica may, and must, stay.
+        ``broker_costs`` (float64[n, brokers]) is infinite for brokers that are not allowed. ``old``
+        and ``required`` mark the brokers where a current replica may, and must, stay.
         """
         out = self._by_racks(broker_costs, factor)
         # Where something must stay, or the rule cannot be kept, the rule is left out of the bound.
@@ -314,10 +328,10 @@ class CheapestReplicas:
 def _total_of_cheapest(
     broker_costs: Floats, required: NDArray[np.bool_] | None, count: NDArray[np.int64]
 ) -> Floats:
-    """Return the total cost of each partition's required brokers and cheapest other brokers.
+    """Return the total cost of each partition's required brokers and its cheapest other brokers.
 
     ``broker_costs`` and ``required`` have the shape [n, brokers]; ``count`` is the number of other
-    brokers of each partition. The result is float64[n].
+    brokers that each partition needs. The result is float64[n].
     """
     kept = np.zeros(len(broker_costs))
     if required is not None:
@@ -343,6 +357,7 @@ def leader_imbalance_bound(
     """Return a lower bound of the imbalance of partition leaders, proven by dual prices.
 
     The imbalance is how far the leader counts of brokers or racks are outside their balance limits.
+    No valid plan that is as good in every more important cost has less.
 
     Args:
         task: brokers, partitions and rules of the reassignment.

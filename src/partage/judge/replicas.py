@@ -30,8 +30,7 @@ _MOST_BREACHES = 100
 
 @dataclass(frozen=True, slots=True)
 class ReplicaVerdict:
-    """Result of checking a reassignment plan: violated rules, measured costs, and their lower
-    bounds.
+    """Result of checking a reassignment plan: violated rules, costs, and lower bounds of the costs.
 
     Attributes:
         breaches: messages about violated rules; empty if the plan is valid.
@@ -50,8 +49,9 @@ class ReplicaVerdict:
 
     @property
     def avoidable_fraction(self) -> float:
-        """Largest possible fraction of the moved bytes that is avoidable; 0 if all moves are
-        necessary.
+        """Largest possible fraction of the moved bytes that another plan could avoid.
+
+        It is 0 if all moves are proven to be necessary.
 
         >>> ReplicaVerdict((), {"moved": 5}, {"moved": 4}).avoidable_fraction
         0.2
@@ -63,8 +63,8 @@ class ReplicaVerdict:
     def sequential_loss(self) -> dict[str, int]:
         """Costs of the reassignment that are above their lower bounds, each with the difference.
 
-        The plan chooses replicas, leaders and disks one after another. A joint choice could save at
-        most this difference.
+        The plan chooses replicas, leaders and disks one after another. Choosing them together could
+        save at most this difference.
         """
         return {
             name: value - self.bounds[name]
@@ -82,6 +82,8 @@ class ReplicaVerdict:
 def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
     """Check a reassignment plan against the rules, measure its costs, and verify their lower
     bounds.
+
+    The plan says which brokers get the replicas of each partition.
 
     Args:
         task: brokers, partitions and rules of the reassignment.
@@ -154,16 +156,18 @@ def _check_shapes(task: ReplicaTask, plan: NewReplicas) -> None:
 
 
 def _round_up(bound: float, divisor: int) -> int:
-    """Round a lower bound up to the next multiple of ``divisor``, e.g. 4.2 with divisor 2 to 6.
+    """Round a lower bound up to the next multiple of ``divisor``, for example 4.2 with divisor 2 to
+    6.
 
-    Costs that are multiples of the divisor cannot be lower. Negative bounds become 0.
+    The cost itself is a multiple of the divisor, so it cannot be lower. Negative bounds become 0.
     """
     # This is valid because the bounded cost is always a multiple of ``divisor``.
     return max(0, int(np.ceil((bound - 1e-6) / divisor))) * divisor
 
 
 class _MeasuredPlan:
-    """Reassignment plan and current replicas as arrays, to measure costs and find violated rules.
+    """A reassignment plan and the current replicas as arrays, to measure costs and find violated
+    rules.
 
     Attributes:
         key: int64[replicas], an id of each new replica's (partition, broker) pair.
@@ -202,10 +206,9 @@ class _MeasuredPlan:
 
     @cached_property
     def amount_outside_limits(self) -> NDArray[np.int64]:
-        """Amount by which each broker and rack is outside its balance limits (int64[4, brokers +
-        racks]).
+        """Amount by which each broker and rack is above or below its balance limits.
 
-        The rows are capacity, replicas, bytes and load.
+        The result is int64[4, brokers + racks]. The rows are capacity, replicas, bytes and load.
         """
         task = self.task
         held = np.zeros(task.low.shape, np.int64)

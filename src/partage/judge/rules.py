@@ -24,7 +24,7 @@ __all__ = ["Breach", "BreachKind", "check", "count_breaches"]
 class BreachKind(Enum):
     """Rules of a valid assignment of partitions that can be broken, such as "no owner".
 
-    The values are stable and stored in tables.
+    Values are stored in tables, so they never change.
     """
 
     UNKNOWN_MEMBER = "unknown member"
@@ -55,7 +55,7 @@ _TEXT = {
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """Violation of one rule by an assignment, with the member and partition concerned.
+    """Violation of one rule by an assignment, with the member and partition that it concerns.
 
     Attributes:
         kind: the rule that is violated.
@@ -82,11 +82,11 @@ class Breach:
 def check(
     assignment: Assignment, group: Group, cluster: Cluster, *, several_owners: bool = False
 ) -> list[Breach]:
-    """Return every violated rule of an assignment, e.g. a partition without owner; empty if valid.
+    """Return every violated rule of an assignment, such as a partition without an owner.
 
-    Exactly the members of the group must have an entry, one each. A member may only have existing
-    partitions of topics that it subscribes to, each once. Each existing partition with subscribers
-    needs exactly one owner.
+    The list is empty if the assignment is valid. Each existing partition with subscribers needs
+    exactly one owner. Exactly the members of the group must have an entry, one each. A member may
+    only have existing partitions of topics that it subscribes to, each once.
 
     In the first phase of a cooperative rebalance (KIP-429) a plan may withhold a partition that
     another member claims to own and must release first. Standby and warm-up entries own nothing. A
@@ -109,7 +109,10 @@ def check(
 
 
 def count_breaches(assignment: Assignment, facts: Facts, old_owners: PreviousOwners) -> int:
-    """Return the number of rules that an assignment violates, like `check`, but from arrays.
+    """Count the violations of rules in an assignment, such as partitions without an owner.
+
+    The result equals the number of entries that `check` returns. It is computed from arrays, which
+    is faster.
 
     Args:
         assignment: the assignment to check, valid or not.
@@ -233,7 +236,8 @@ def _again(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 def _partitions_to_revoke(
     assignment: Assignment, entries: AssignmentEntries, facts: Facts
 ) -> NDArray[np.int64]:
-    """Return the partitions without an owner in a plan because their old owner must revoke them.
+    """Return the partitions that have no owner in a plan because their old owner must revoke them
+    first.
 
     They are assigned in the next rebalance of a cooperative group (KIP-429).
     """
