@@ -167,8 +167,9 @@ class WeightedPlan:
             self._claimed_count[i, : len(homes)] = list(homes.values())
 
     def rack_cost(self, item: IntArray, member: IntArray) -> IntArray:
-        """Return the cost of assigning partitions to members on other racks, one for each pair
-        (int64).
+        """Return the rack cost of assigning partitions to members, one for each pair (int64).
+
+        Rack costs make the plan prefer members that are close to the partitions' replicas.
 
         Args:
             item: indices of items (a partition, or several with one owner).

@@ -64,11 +64,11 @@ _PAIRS_A_STEP = 30
 def find_dual_prices(
     task: ReplicaTask, known_costs: Mapping[str, int], *, name: str, rounds: int
 ) -> Floats:
-    """Return dual prices of broker and rack limits that prove a high lower bound of a plan's cost.
+    """Search for dual prices that prove a high lower bound of the cost of a partition reassignment.
 
-    A dual price is the cost that one unit of a limit saves. The cost is the bytes moved ("moved")
-    or a total imbalance, such as "replicas". The result is float64[4, brokers + racks], a row for
-    each resource (capacity, replicas, bytes, load).
+    A dual price is the cost that one more unit of a balance limit would save. The cost is the bytes
+    moved ("moved") or a total imbalance, such as "replicas". The result is float64[4, brokers +
+    racks], a row for each resource (capacity, replicas, bytes, load).
 
     Args:
         task: brokers, partitions and rules of the reassignment.
@@ -96,7 +96,9 @@ def find_dual_prices(
 def moved_bytes_bound(
     task: ReplicaTask, max_imbalance: Mapping[str, int], prices: Floats, total: float
 ) -> float:
-    """Return the lower bound of the bytes moved that the given dual prices prove.
+    """Return the lower bound of the bytes moved that given dual prices prove (Lagrangian bound).
+
+    No plan with at most ``max_imbalance`` moves fewer bytes.
 
     Args:
         task: brokers, partitions and rules of the reassignment.
@@ -116,7 +118,9 @@ def moved_bytes_bound(
 
 
 def prices_of_brokers(task: ReplicaTask, prices: Floats) -> Floats:
-    """Return each broker's dual prices plus those of its rack (float64[4, brokers]).
+    """Add the dual prices of each rack to those of its brokers (float64[4, brokers]).
+
+    A replica on a broker uses resources of the broker and of its rack.
 
     Args:
         task: the reassignment, which has the rack of each broker.
@@ -133,10 +137,14 @@ def prices_of_brokers(task: ReplicaTask, prices: Floats) -> Floats:
 def _maximise_bound(
     dual: _LagrangianBound, start: Floats, reached: float, close: float, rounds: int
 ) -> tuple[float, Floats]:
-    """Maximise a Lagrangian lower bound by subgradient ascent; return it and its dual prices.
+    """Maximise a lower bound by subgradient ascent; return it and the dual prices that prove it.
 
-    No bound can exceed ``reached``, the cost of the best known plan. The search ends at most
-    ``close`` below it, or after ``rounds`` iterations.
+    Args:
+        dual: the bound as a function of dual prices.
+        start: prices at which the search begins.
+        reached: cost of the best known plan, which no bound can exceed.
+        close: distance from ``reached`` at which the search ends.
+        rounds: maximum number of iterations.
     """
     prices, direction = start, np.zeros_like(start)
     best, best_prices = -np.inf, start.copy()
@@ -170,10 +178,10 @@ def _maximise_bound(
 
 
 class _LagrangianBound:
-    """Lagrangian dual of a reassignment: a lower bound of a plan's cost as a function of dual
-    prices.
+    """A lower bound of a reassignment's cost as a function of dual prices (Lagrangian dual).
 
-    The cost is the bytes moved or the imbalance of one resource.
+    The cost is the bytes moved or the imbalance of one resource. A dual price is the cost of using
+    one more unit of a resource on a broker or rack.
 
     Attributes:
         moves: whether the cost is the bytes moved; otherwise it is the imbalance of one resource.
@@ -222,7 +230,7 @@ class _LagrangianBound:
         return out
 
     def limit_prices(self, prices: Floats) -> Floats:
-        """Limit dual prices to the range in which they prove a bound; change and return the array.
+        """Cut dual prices to the range in which they prove a bound; change and return the array.
 
         A broker or rack without an upper balance limit may have no price above 0.
         """
@@ -231,9 +239,10 @@ class _LagrangianBound:
         return np.clip(prices, -self.most, self.most)
 
     def initial_prices(self) -> Floats:
-        """Return the best of several guesses of dual prices, as the start of the search.
+        """Return dual prices at which the search for a high lower bound starts.
 
-        Each guess sets the prices of one resource whose balance limits are hard to meet.
+        They are the best of several guesses. Each guess sets the prices of one resource whose
+        balance limits are hard to meet.
         """
         task, cluster = self.task, self.task.cluster
         nothing = np.zeros(task.low.shape)
@@ -272,7 +281,7 @@ class _LagrangianBound:
         return best
 
     def _removal_costs(self, excess: Floats) -> Floats:
-        """Return the cost of the last removal that brings each overfull broker down to its limit.
+        """Return the cost of the last move that brings each overfull broker down to its limit.
 
         A broker with n surplus replicas must lose at least the n that are cheapest to move. The
         result is the cost of the n-th cheapest (float64[brokers + racks]), and 0 for racks and
@@ -304,11 +313,12 @@ class _LagrangianBound:
         return np.concatenate([held, np.array(sums).reshape(len(held), -1)], axis=1)
 
     def subgradient(self, prices: Floats, use: Floats) -> Floats:
-        """Return the direction in which to change dual prices so that the lower bound rises.
+        """Return the direction in which dual prices must change so that the lower bound rises.
 
-        It is the use of each resource on each broker and rack minus a balance limit (float64[4, B +
-        Z]): the upper limit for a positive price, the lower limit for a negative one. At price 0 it
-        is the limit that is missed. ``use`` has the same shape.
+        It is the amount in use minus a balance limit: the upper limit for a positive price, the
+        lower limit for a negative one. At price 0 it is the limit that is missed. ``use`` has the
+        amount of each resource on each broker and rack; it and the result are float64[4, brokers +
+        racks].
         """
         over, under = use - self.high, use - self.low
         over[self.unbounded] = 0.0
@@ -318,7 +328,7 @@ class _LagrangianBound:
 
 
 class ChoiceArrays(NamedTuple):
-    """Arrays that the compiled kernel needs to choose the cheapest brokers of each partition.
+    """The input of the compiled function that chooses the cheapest brokers of each partition.
 
     P counts partitions, R current replicas and B brokers; the 4 resources are capacity, replicas,
     bytes and load.
@@ -358,10 +368,11 @@ class ChoiceArrays(NamedTuple):
 
 
 class CheapestChoices:
-    """Solver that chooses the cheapest valid brokers of each partition for given dual prices.
+    """Solver that chooses the cheapest brokers of each partition for given prices of their
+    resources.
 
-    This is the inner problem of the Lagrangian dual. A compiled kernel solves it for large
-    clusters, NumPy for small ones.
+    It is the inner problem of a Lagrangian dual, whose dual prices are these prices. Compiled code
+    solves it for large clusters, NumPy for small ones.
     """
 
     def __init__(self, task: ReplicaTask) -> None:
@@ -381,7 +392,10 @@ class CheapestChoices:
     def choose_cheapest_brokers(
         self, prices: Floats, *, per_byte: float
     ) -> tuple[float, Floats, NDArray[np.int32]]:
-        """Choose the cheapest valid brokers of each partition for given dual prices.
+        """Choose the cheapest allowed brokers of each partition for given dual prices.
+
+        A broker costs the prices of the resources that a replica uses on it, plus the bytes to
+        copy.
 
         Args:
             prices: float64[4, brokers], the dual price of a unit of each resource (capacity,
@@ -406,10 +420,11 @@ class CheapestChoices:
     def _solve_on_arrays(
         self, prices: Floats, per_byte: float
     ) -> tuple[float, Floats, NDArray[np.int32]]:
-        """Choose each partition's cheapest brokers with NumPy, for small clusters.
+        """Choose each partition's cheapest brokers with NumPy, for clusters too small to compile
+        code for.
 
-        The arguments and results are those of `solve`: dual prices, and the cost of a copied byte.
-        A rack may hold at most one replica of a partition.
+        Arguments and results are those of `choose_cheapest_brokers`: dual prices, and the cost of a
+        copied byte. A rack may hold at most one replica of a partition.
         """
         task, brokers = self.task, len(self.task.alive)
         held, total = np.zeros((len(KINDS), brokers)), 0.0
@@ -439,12 +454,17 @@ class CheapestChoices:
     def _broker_costs(
         self, partitions: slice, weight: Floats, prices: Floats, per_byte: float
     ) -> tuple[Floats, Floats, Bools]:
-        """Return what a replica of each of several partitions costs on each broker.
+        """Return what a replica of each of several partitions would cost on each broker.
 
-        ``weight`` (float64[4, partitions]) is what a replica needs of each resource, ``prices``
-        (float64[4, brokers]) its dual price. The result has the costs without copied bytes and
-        with them (minus infinity for a replica that must stay), and a mask of the partitions with
-        such a replica.
+        Args:
+            partitions: range of partitions.
+            weight: float64[4, partitions], what a replica needs of each resource.
+            prices: float64[4, brokers], the dual price of a unit of each resource.
+            per_byte: cost of a copied byte.
+
+        Returns:
+            The costs without copied bytes and with them (minus infinity for a replica that must
+                stay), and a mask of the partitions that have such a replica.
         """
         task, cluster = self.task, self.task.cluster
         old = slice(int(cluster.start[partitions.start]), int(cluster.start[partitions.stop]))
@@ -522,10 +542,20 @@ def _price_brokers(arrays, per_byte, p):
 
 @kernel_helper
 def _insert_into_cheapest(best, best_at, rack, several, max_length, length, broker, broker_price):
-    """Insert a broker into a sorted list of the cheapest brokers; return the list's new length.
+    """Insert a broker into a sorted list of a partition's cheapest brokers; return its new length.
 
-    The list, ``best`` (prices) and ``best_at`` (brokers), has ``length`` of at most ``max_length``
-    brokers. Unless ``several``, only the cheapest broker of a rack is in it.
+    The list drops its last broker if it is full. Unless ``several``, it has only the cheapest
+    broker of each rack.
+
+    Args:
+        best: prices of the brokers in the list, ascending.
+        best_at: their numbers.
+        rack: the rack of each broker.
+        several: whether brokers of one rack may both be in the list.
+        max_length: maximum length of the list.
+        length: its present length.
+        broker: the broker to insert.
+        broker_price: its price.
     """
     same = -1
     if not several:
@@ -553,11 +583,11 @@ def _insert_into_cheapest(best, best_at, rack, several, max_length, length, brok
 
 @kernel_helper
 def _choose_by_racks(broker_prices, rack, rack_low, rack_high, best, best_at, replica_count):
-    """Choose a partition's cheapest brokers in a cluster with fewer racks than replicas.
+    """Choose a partition's cheapest brokers in a cluster that has fewer racks than replicas.
 
-    Each rack first gets the least number of replicas that the rack rule requires, on its cheapest
-    brokers. Then the cheapest other brokers of racks below their upper limits follow. Prices and
-    numbers go to ``best`` and ``best_at``; their count is returned.
+    First each rack gets as many replicas as the rack rule requires, on its cheapest brokers. Then
+    the cheapest other brokers follow, up to the upper limits of their racks. Prices and numbers are
+    written to ``best`` and ``best_at``; their count is returned.
     """
     n = 0
     for needed in (1, 0):
@@ -584,11 +614,11 @@ def _choose_by_racks(broker_prices, rack, rack_low, rack_high, best, best_at, re
 def choose_cheapest(
     task: ReplicaTask, choices: CheapestChoices, prices: Floats, plan: NDArray[np.int32]
 ) -> tuple[float, NDArray[np.int32]]:
-    """Choose the cheapest brokers of each partition at given dual prices.
+    """Choose the cheapest brokers of each partition at given dual prices, within the rules.
 
-    Return the total cost, and the broker of each replica (int32[replicas]). Some partitions keep
-    the brokers of ``plan``: those that may make only unavoidable moves, and those for which the
-    rack rule leaves too few brokers. ``choices`` solves all others.
+    Return the total cost, and the broker of each replica (int32[replicas]). Partitions that may
+    make only unavoidable moves keep the brokers of ``plan``, and so do partitions with too few
+    allowed brokers. ``choices`` solves all others.
     """
     total, _, chosen = choices.choose_cheapest_brokers(
         prices_of_brokers(task, prices), per_byte=1.0

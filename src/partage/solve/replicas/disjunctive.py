@@ -46,7 +46,7 @@ _KEPT, _SURPLUS, _NEW = range(3)
 
 
 class LargePlacement(NamedTuple):
-    """Brokers of the large partitions in a near-optimal solution.
+    """The brokers that a near-optimal solution chooses for the largest partitions.
 
     Attributes:
         brokers: dict from each large partition that the solution does not divide to its brokers
@@ -63,7 +63,7 @@ class LargePlacement(NamedTuple):
 def place_large_partitions(
     task: ReplicaTask, max_imbalance: Mapping[str, int]
 ) -> LargePlacement | None:
-    """Choose the brokers of large partitions by a mixed-integer programme.
+    """Choose the brokers of the largest partitions by a mixed-integer programme (solver HiGHS).
 
     Return None without large partitions, without HiGHS, or if HiGHS finds no solution.
 
@@ -91,9 +91,10 @@ def place_large_partitions(
 def find_split_prices(
     task: ReplicaTask, max_imbalance: Mapping[str, int], classes: int
 ) -> SplitPrices | None:
-    """Return prices of a Lagrangian decomposition that prove a high lower bound of the bytes moved.
+    """Compute prices that prove a high lower bound of the bytes that a reassignment must move.
 
-    Return None without large partitions, without HiGHS, or if HiGHS finds no optimum.
+    They are the prices of a Lagrangian decomposition. Return None without large partitions, without
+    HiGHS, or if HiGHS finds no optimum.
 
     Args:
         task: brokers, partitions and rules of the reassignment.
@@ -108,10 +109,10 @@ def find_split_prices(
 
 
 def _large_partitions(task: ReplicaTask) -> Ints:
-    """Return the partitions with a sizeable part of a broker's mean bytes, the largest first.
+    """Return the largest partitions, each with a sizeable part of a broker's mean bytes (int64[n]).
 
-    The result is empty for tasks other than a rebalance: if replicas of open partitions must stay,
-    or some brokers receive nothing, the programme would choose brokers that no plan can have.
+    The largest comes first. The result is empty for tasks other than a rebalance: if replicas must
+    stay, or some brokers receive nothing, the programme would choose brokers that no plan can have.
     """
     stays = (task.fate == STAY) & ~task.closed[task.old_owner]
     if stays.any() or not task.receives[task.alive].all():
@@ -124,7 +125,10 @@ def _large_partitions(task: ReplicaTask) -> Ints:
 
 
 class _Rows:
-    """Rows of a linear programme, in blocks of equal meaning."""
+    """Constraints (rows) of a linear programme, which are added in blocks.
+
+    A row limits a sum of coefficients times variables (columns) from below and above.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -133,7 +137,7 @@ class _Rows:
         self._entries: list[tuple[Ints, Ints, Floats]] = []
 
     def add(self, low: Any, high: Any) -> Ints:
-        """Add rows with these limits and return their numbers."""
+        """Add empty constraints with the given lower and upper limits; return their row numbers."""
         low, high = np.broadcast_arrays(np.atleast_1d(np.asarray(low, float)), high)
         self.low.append(low.ravel())
         self.high.append(high.ravel())
@@ -142,13 +146,18 @@ class _Rows:
         return out
 
     def put(self, row: Any, column: Any, value: Any) -> None:
-        """Set coefficients; the three arrays are broadcast, and columns of -1 are left out."""
+        """Set coefficients of constraints, for arrays of rows, columns and values.
+
+        The arrays are broadcast against each other. Entries with column -1 are left out.
+        """
         sides = np.broadcast_arrays(row, column, value)
         is_entry = (sides[1] >= 0) & (sides[2] != 0)
         self._entries.append(tuple(side[is_entry] for side in sides))
 
     def matrix(self) -> tuple[Ints, Ints, Floats]:
-        """Return the matrix in compressed rows: starts, columns, values."""
+        """Return all coefficients as a sparse matrix in compressed rows: row offsets, columns,
+        values.
+        """
         row, column, value = (np.concatenate(side) for side in zip(*self._entries, strict=True))
         order = np.argsort(row, kind="stable")
         start = np.searchsorted(row[order], np.arange(self.count + 1))
@@ -156,10 +165,12 @@ class _Rows:
 
 
 class _Programme:
-    """Disjunctive programme of one reassignment.
+    """Mixed-integer programme that chooses the brokers of the largest partitions in a reassignment.
 
-    T counts classes, B brokers, and Q cases of a broker. The first classes are the large
-    partitions. Case q has the large partition q and none that is larger; the last case has none.
+    It is disjunctive: each broker has a case for each large partition that could be its largest
+    one. T counts classes of partitions of similar size, B brokers, and Q cases of a broker. The
+    first classes are the large partitions. Case q has the large partition q and none that is
+    larger; the last case has none.
 
     Attributes:
         large: int64[Q - 1], the large partitions, the largest first.
@@ -248,7 +259,11 @@ class _Programme:
         self.column = self._new_columns((self.most[:, :, None, :] > 0) & allowed, cost)
 
     def _add_cases(self) -> None:
-        """Add rows: each broker has one case, and each case limits its variables."""
+        """Add constraints: each broker has exactly one case, and variables are 0 outside their
+        case.
+
+        A case says which large partition, if any, is the largest on the broker.
+        """
         rows, column, case = self.rows, self.column, self.case
         rows.put(rows.add(np.ones(len(case)), 1.0)[:, None], case, 1.0)
         role, b, q, t = np.nonzero(column >= 0)
@@ -263,7 +278,12 @@ class _Programme:
             rows.put(whole, case[:, large], -1.0)
 
     def _add_bands(self, k: int) -> Ints:
-        """Add a resource's upper and lower limits in each case (int64[2, B, Q], -1 for none)."""
+        """Add the balance limits of one resource on brokers, and return the numbers of their
+        constraints.
+
+        There is one for each case of a broker. The result is int64[2, brokers, cases], upper limits
+        first; -1 where there is no limit. ``k`` is the index of the resource.
+        """
         task, brokers, rows = self.task, len(self.task.alive), self.rows
         out: Ints = np.full((2, *self.case.shape), -1, np.int64)
         is_fixed = self.class_of[task.old_owner] < 0
@@ -289,7 +309,11 @@ class _Programme:
         return out
 
     def _add_rack_bands(self, k: int) -> Ints:
-        """Add the balance limits of one resource on racks and return their rows (int64[racks])."""
+        """Add the balance limits of one resource on racks, and return their row numbers
+        (int64[racks]).
+
+        ``k`` is the index of the resource: replicas, bytes or load.
+        """
         task, brokers, rows = self.task, len(self.task.alive), self.rows
         is_fixed = self.class_of[task.old_owner] < 0
         fixed = sum_by_broker_and_rack(
@@ -310,7 +334,10 @@ class _Programme:
         return out
 
     def _add_classes(self) -> None:
-        """Add the replication factors and the rack rule, summed over each class."""
+        """Add the constraints on the number of replicas: replication factors and the rack rule.
+
+        They are summed over each class of partitions of similar size.
+        """
         task, rows, classes = self.task, self.rows, len(self.members)
         is_open = np.flatnonzero(self.class_of >= 0)
         class_of = self.class_of[is_open]
@@ -339,10 +366,10 @@ class _Programme:
         rows.put(self._arrivals.T[each], self.column[_NEW], 1.0)
 
     def solve(self, *, is_integer: bool) -> bool:
-        """Solve the programme or its relaxation; return whether there is a solution.
+        """Solve the mixed-integer programme, or its linear relaxation, with the solver HiGHS.
 
-        The relaxation is solved by the interior point method, because the simplex methods took
-        twice as long on these programmes.
+        Return whether there is a solution. The relaxation is solved by the interior point method,
+        because the simplex methods took twice as long on these programmes.
         """
         try:
             import highspy
@@ -386,9 +413,10 @@ class _Programme:
         return lp
 
     def brokers_of_large(self) -> dict[int, Ints] | None:
-        """Return the brokers of each large partition that the solution does not divide.
+        """Return the brokers of each large partition whose replicas the solution does not divide.
 
-        The result is None if it divides all of them.
+        The result is a dict from partition to brokers (int64[factor]), or None if it divides all of
+        them.
         """
         out = {}
         for number, p in enumerate(self.large.tolist()):
@@ -400,9 +428,10 @@ class _Programme:
         return out or None
 
     def split_prices(self) -> SplitPrices:
-        """Return the prices of the relaxation's optimum, for each replica and partition.
+        """Return the dual prices of the linear relaxation, for each replica and each partition.
 
-        The prices of classes are interpolated by size.
+        They prove a lower bound. The programme has prices for classes of similar size, between
+        which prices of single partitions are interpolated.
         """
         task, owner = self.task, self.task.old_owner
         keep: Floats = np.repeat(self.duals[self._totals][:, None], self.racks, axis=1)
@@ -429,7 +458,11 @@ class _Programme:
         return SplitPrices(self.large, stay, new, cases, racks)
 
     def _interpolate(self, price: Floats) -> Floats:
-        """Return prices of partitions (float64[partitions, racks]) from those of classes."""
+        """Return prices of single partitions, interpolated by size from the prices of classes.
+
+        ``price`` has the prices of each class of partitions of similar size, by rack. The result is
+        float64[partitions, racks].
+        """
         out: Floats = price[np.maximum(self.class_of, 0)]
         count = len(self.large)
         node = self.size[count:]
@@ -443,7 +476,11 @@ class _Programme:
         return out
 
     def prices_of_cases(self, prices: SplitPrices) -> Floats:
-        """Return the dual prices in the case of each broker (float64[4, brokers + racks])."""
+        """Return the dual prices of each broker in the case that the solution chose for it.
+
+        A case says which large partition, if any, is the largest on the broker. The result is
+        float64[4, brokers + racks].
+        """
         case = self.values[self.case].argmax(axis=1)
         brokers = prices.cases[:, np.arange(len(case)), case]
         out: Floats = np.concatenate([brokers, prices.racks], axis=1)

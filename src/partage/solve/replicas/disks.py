@@ -31,9 +31,10 @@ _Int32s = NDArray[np.int32]
 
 
 def place_on_disks(task: ReplicaTask, replica: _Int32s) -> _Int32s | None:
-    """Choose the disk (log directory) of each replica on its broker; return None without disk data.
+    """Choose the disk (log directory) of each replica on its broker, with few bytes moved.
 
-    The result is int32[replicas], -1 for replicas on brokers that do not have several disks.
+    The result is int32[replicas], -1 for replicas on brokers that do not have several disks. It is
+    None if the task has no data about disks.
 
     Args:
         task: brokers, disks, partitions and rules of the reassignment.
@@ -70,7 +71,7 @@ def place_on_disks(task: ReplicaTask, replica: _Int32s) -> _Int32s | None:
 
 @dataclass(frozen=True, eq=False)
 class _BrokerDisks:
-    """Replicas and disks of one broker, with the balance limits of each disk.
+    """The replicas and disks of one broker, with the balance limits of each disk.
 
     A band is the range of an amount (of replicas, bytes or load) that counts as balanced.
 
@@ -182,10 +183,11 @@ def _held(task: ReplicaTask, replica: _Int32s) -> Ints:
 
 
 def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -> list[Floats]:
-    """Return dual prices of disks that can prove a lower bound of one cost of a plan.
+    """Return dual prices of disks that can prove how much a plan must move, or how uneven it must
+    be.
 
-    The cost is the bytes moved or an imbalance of disks. The result is a list of alternative arrays
-    float64[2, 4, disks]: prices for being above and below the balance limits, by resource and disk.
+    The result is a list of alternatives, each float64[2, 4, disks]: the price of a unit above and
+    of a unit below the balance limits, by resource (capacity, replicas, bytes, load) and disk.
 
     Args:
         task: brokers, disks, partitions and rules of the reassignment.
@@ -222,8 +224,12 @@ def _excess_and_shortage(
 ) -> tuple[Ints, Ints]:
     """Return how far each disk is above, and how far below, its balance limits (two int64[disks]).
 
-    ``disk`` (int32[n]) is the disk of each replica, -1 for none, and ``weight`` (int64[n]) what it
-    needs of the resource, of which each broker has ``broker_amount`` in total.
+    Args:
+        disks: the disks of all brokers.
+        disk: int32[n], the disk of each replica, -1 for none.
+        weight: int64[n], how much of the resource each replica needs.
+        resource: index of the resource: capacity, replicas, bytes or load.
+        broker_amount: int64[brokers], total amount of the resource on each broker.
     """
     on_disks = np.zeros(len(disks.part), np.int64)
     np.add.at(on_disks, disk[disk >= 0], weight[disk >= 0])
@@ -234,10 +240,16 @@ def _excess_and_shortage(
 def _marginal_cost(
     task: ReplicaTask, disks: Disks, is_above_limit: Bools, resource: int, excess: int
 ) -> float:
-    """Return the fewest bytes to copy to remove the last unit of an imbalance between disks.
+    """Return how many bytes must be copied to remove the last unit of an imbalance between disks.
 
-    Only replicas on disks above their limits count, or all replicas if no disk is. ``excess`` is
-    the total imbalance of the resource.
+    Only replicas on disks above their limits count, or all replicas if no disk is above.
+
+    Args:
+        task: partitions of the reassignment.
+        disks: the disks of all brokers.
+        is_above_limit: bool[disks], whether a disk is above its limits.
+        resource: index of the resource: capacity, replicas, bytes or load.
+        excess: total imbalance of the resource.
     """
     on = np.flatnonzero((disks.old >= 0) & disks.free)
     if is_above_limit.any():

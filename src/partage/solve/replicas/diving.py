@@ -56,10 +56,11 @@ def plan_by_diving(
     dual_solution: DualPlan,
     plans: Sequence[NDArray[np.int32]],
 ) -> DualPlan:
-    """Turn the linear relaxation of a reassignment into a plan by fixing its large partitions in
+    """Round a linear relaxation of a reassignment to a plan, by fixing its large partitions in
     turn.
 
-    This is a diving heuristic: after each choice, the linear programme is solved again.
+    After each choice the linear programme is solved again, so that the other partitions can adapt
+    (diving heuristic).
 
     Args:
         task: brokers, partitions and rules of the reassignment.
@@ -76,7 +77,7 @@ def plan_by_diving(
 
 
 class _DivingSearch:
-    """State of the diving heuristic, which fixes the brokers of one large partition after another.
+    """State of the diving heuristic, which fixes the brokers of large partitions one after another.
 
     Attributes:
         search: the search for dual prices, with the linear programme.
@@ -118,26 +119,29 @@ class _DivingSearch:
         )  # fmt: skip
 
     def _count_of_size(self, fraction: float) -> int:
-        """Return how many large partitions have more than the fraction ``fraction`` of a broker's
-        mean bytes.
+        """Return how many partitions are larger than a fraction of a broker's mean bytes.
+
+        For example, a ``fraction`` of 0.1 counts those above 10 % of it. Only the large partitions
+        that have their own variables count.
         """
         task = self.task
         mean = float(task.cost @ task.factor) / max(int(task.receives.sum()), 1)
         return int((task.cost[self.search.master.single] > fraction * mean).sum())
 
     def _has_single_broker_set(self, single: int) -> bool:
-        """Return whether the last optimum gives a partition exactly one set of brokers.
+        """Return whether the solution places a large partition on one set of brokers, undivided.
 
-        ``single`` is the number of a large partition, which has its own variables.
+        A linear programme may divide it among several sets. ``single`` is the partition's number
+        among the large ones.
         """
         sets = self.search.master.likely_sets(single, 1)
         return bool(sets) and self.search.master.values_of(single)[sets[0]].min() > _WHOLE
 
     def _fix_large_partitions(self, singles: Sequence[int], *, is_tried: bool) -> None:
-        """Fix large partitions to the set of brokers that the last optimum favours.
+        """Fix large partitions to the set of brokers that the last solution favours.
 
-        With ``is_tried`` each likely set is tried first; the set with the lowest optimum is fixed.
-        ``singles`` are numbers of large partitions.
+        ``singles`` are their numbers among the large partitions. With ``is_tried``, each likely set
+        is tried first, and the one with the lowest optimum is fixed.
         """
         chosen = []
         for single in singles:
@@ -150,8 +154,12 @@ class _DivingSearch:
             self.search.fix_brokers(single, brokers)
 
     def _best_by_trial(self, single: int, sets: list[Ints]) -> Ints:
-        """Return the set of brokers whose linear programme has the lowest optimum (strong
-        branching).
+        """Try several sets of brokers for a large partition, and return the one with the lowest
+        optimum.
+
+        Each trial solves the linear programme with the set fixed (strong branching). ``single`` is
+        the partition's number among the large ones, ``sets`` are the sets to try beside those of
+        known plans.
         """
         master, partition = self.search.master, int(self.search.master.single[single])
         slots = slice(

@@ -70,8 +70,7 @@ _MOST_SETS = 8
 
 @dataclass(frozen=True, eq=False)
 class DualPlan:
-    """Best dual prices of a reassignment, and a near-optimal plan rounded from the linear
-    relaxation.
+    """The best dual prices found for a reassignment, and a plan rounded from the linear relaxation.
 
     Attributes:
         prices: float64[4, brokers + racks], the dual prices of balance limits, which the judge
@@ -131,8 +130,8 @@ def solve_dual(
 class Boxstep:
     """Search for dual prices of a reassignment by the boxstep method.
 
-    The method solves a linear programme repeatedly, with prices limited to a box around the best
-    ones. A single is a large partition with its own variables.
+    It solves a linear programme repeatedly, with prices limited to a box around the best ones. A
+    single is a large partition with its own variables.
 
     Attributes:
         master: the linear programme.
@@ -191,7 +190,7 @@ class Boxstep:
         return optimum
 
     def fix_partition(self, partition: int, brokers: Ints) -> None:
-        """Fix the brokers of one of the largest partitions, even if no known choice has them."""
+        """Fix the brokers of one of the largest partitions; later bounds assume them."""
         single = np.flatnonzero(self.master.single == partition)
         if len(single):
             placement, task = self.plan.copy(), self.master.task
@@ -201,15 +200,13 @@ class Boxstep:
             self.fix_brokers(int(single[0]), brokers)
 
     def fix_brokers(self, single: int, brokers: Ints) -> None:
-        """Fix the brokers of a single (large partition); later bounds hold only for such plans."""
+        """Fix the brokers of a large partition (``single`` is its number among the large ones)."""
         self.master.fix_brokers(single, brokers)
         self.fixed[single] = brokers
         self.value, self.choice = self._evaluate_prices(self.prices)
 
     def _evaluate_prices(self, prices: Floats) -> tuple[float, NDArray[np.int32]]:
-        """Return the lower bound that dual prices prove, and each partition's cheapest brokers
-        (int32[replicas]).
-        """
+        """Return the bound that dual prices prove, and the cheapest brokers (int32[replicas])."""
         master, task = self.master, self.master.task
         total, chosen = choose_cheapest(task, self._choices, prices, self.plan)
         whole = prices_of_brokers(task, prices)
@@ -223,8 +220,7 @@ class Boxstep:
 
 
 class RestrictedMaster:
-    """Linear programme of column generation for dual prices, restricted to known choices of
-    brokers.
+    """Linear programme of column generation for dual prices, restricted to known broker choices.
 
     Large partitions (singles) have a variable for each broker of a known choice. Each group of
     other partitions has a variable for each known choice. Rows are the balance limits and the sum
@@ -314,10 +310,9 @@ class RestrictedMaster:
         self._rack_row: Ints = np.full((self.singles, racks), -1, np.int64)
 
     def _add_rows(self) -> None:
-        """Add the rows of the linear programme: one for each balance limit and each group of
-        partitions.
+        """Add the constraints of the linear programme: balance limits, and one sum for each group.
 
-        The row of a limit has two elastic columns, which allow a violation at a cost.
+        A group is a set of partitions. Each limit can be violated at a cost (elastic columns).
         """
         highs, task, bands = self.highs, self.task, len(self.kind)
         none = np.zeros(0, np.int32), np.zeros(0)
@@ -367,9 +362,10 @@ class RestrictedMaster:
         )  # fmt: skip
 
     def add_columns(self, placement: NDArray[np.int32]) -> None:
-        """Add each group's brokers in a known placement to the linear programme, as new columns.
+        """Add a known placement to the linear programme, as new columns for each group.
 
-        ``placement`` is the broker of each replica (int32[replicas]).
+        A group is a set of partitions. ``placement`` is the broker of each replica
+        (int32[replicas]).
         """
         self._add_arcs(placement)
         self._add_groups(placement)
@@ -414,7 +410,7 @@ class RestrictedMaster:
             self._add_rack_rows(np.unique(single))
 
     def _widen_rack_limits(self, single: Ints, broker: Ints) -> None:
-        """Widen the rack limits of large partitions whose given brokers exceed them.
+        """Widen the rack limits of large partitions where the given brokers exceed them.
 
         ``single`` and ``broker`` are the partition and broker of each replica.
         """
@@ -436,7 +432,7 @@ class RestrictedMaster:
                 )  # fmt: skip
 
     def _add_rack_rows(self, singles: Ints) -> None:
-        """Add rows for the rack rule of large partitions whose variables could break it."""
+        """Add constraints for the rack rule of large partitions (``singles`` are their numbers)."""
         begin: list[int] = []
         index, lower, upper, size = [], [], [], 0
         first = self.highs.getNumRow()
@@ -510,8 +506,8 @@ class RestrictedMaster:
     ) -> tuple[Floats, float, float] | None:
         """Solve the linear programme with dual prices limited to a box around ``center``.
 
-        Return the scaled prices, the optimum in bytes, and the use of elastic columns (violations
-        of limits); None if HiGHS finds no optimum.
+        Return the scaled prices, the optimum in bytes, and the total violation of limits; None if
+        HiGHS finds no optimum.
 
         Args:
             center: float64[n], scaled prices.
@@ -528,8 +524,7 @@ class RestrictedMaster:
     def solve_again(
         self, method: int, max_bytes: float = np.inf
     ) -> tuple[Floats, float, float] | None:
-        """Solve the linear programme again with the same limits as the last `solve`, after other
-        changes.
+        """Solve the linear programme again after changes; prices keep the limits of `solve_in_box`.
 
         The search stops without a result once the optimum is known to exceed ``max_bytes`` bytes.
         ``method`` is HiGHS's number of the simplex method.
@@ -548,10 +543,9 @@ class RestrictedMaster:
         return -dual[:bands], optimum, float(values[: 2 * bands].sum())
 
     def _run_simplex(self, method: int) -> None:
-        """Solve the linear programme from the last basis by a simplex method (HiGHS's number of
-        it).
+        """Run a simplex method from the last basis; if it stalls, solve anew by the dual simplex.
 
-        If that stalls, solve it anew by the dual simplex method.
+        ``method`` is HiGHS's number of the simplex method.
         """
         self._set_method(method, _STALLED)
         self.highs.run()
@@ -568,7 +562,11 @@ class RestrictedMaster:
         self.highs.setOptionValue("simplex_iteration_limit", iterations)
 
     def values_of(self, single: int) -> Floats:
-        """Return each broker's value for a single (large partition) in the last optimum."""
+        """Return how much of a large partition each broker has in the last optimum
+        (float64[brokers]).
+
+        A value of 1 is a whole replica. ``single`` is the partition's number among the large ones.
+        """
         column, out = self.arc[single], np.zeros(self.arc.shape[1])
         if self.values is not None:
             is_known = (column >= 0) & (column < len(self.values))
@@ -576,7 +574,7 @@ class RestrictedMaster:
         return out
 
     def fix_brokers(self, single: int, brokers: NDArray[np.integer]) -> None:
-        """Fix the brokers of a single (large partition); each must have a variable."""
+        """Fix the brokers of a large partition (a single); each must have a variable."""
         column = self.arc[single]
         known = np.flatnonzero(column >= 0)
         value = np.isin(known, brokers).astype(np.float64)
@@ -584,7 +582,7 @@ class RestrictedMaster:
         self.is_fixed[single] = True
 
     def release_brokers(self, single: int) -> None:
-        """Undo `fix_brokers`: allow any brokers again for a large partition (a single)."""
+        """Undo `fix_brokers`, so that a large partition (a single) may have any brokers again."""
         column = self.arc[single]
         known = np.flatnonzero(column >= 0)
         least = self._stays[single, known].astype(np.float64)
@@ -602,23 +600,23 @@ class RestrictedMaster:
         return bool(((count >= low) & (count <= high)).all())
 
     def unscale_prices(self, scaled: Floats) -> Floats:
-        """Convert scaled dual prices to prices of one unit (float64[4, brokers + racks])."""
+        """Convert dual prices from the programme's scale (result: float64[4, brokers + racks])."""
         out = np.zeros(self.task.low.shape)
         out[self.kind, self.place] = scaled * self.unit / self.scale
         out[(self.task.high >= UNBOUNDED) & (out > 0)] = 0.0
         return out
 
     def scale_prices(self, prices: Floats) -> Floats:
-        """Convert dual prices of one unit (float64[4, brokers + racks]) to the scaled form."""
+        """Convert dual prices (float64[4, brokers + racks]) to the programme's scale."""
         out: Floats = prices[self.kind, self.place] * self.scale / self.unit
         return out
 
     def round_optimum(self, plan: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Round the last optimum to one choice of brokers for each partition (int32[replicas]).
+        """Round the last optimum to one set of brokers for each partition (int32[replicas]).
 
-        Partitions choose in order of size. Each takes the choice that leaves the smallest sum of
-        squared differences between the rounded plan and the optimum (error diffusion). Without an
-        optimum the result is ``plan``.
+        The largest partitions choose first. Each takes the set that leaves the smallest sum of
+        squared differences between plan and optimum (error diffusion). Without an optimum, return
+        ``plan``.
         """
         out: NDArray[np.int32] = plan.copy()
         if self.values is None:
@@ -642,8 +640,7 @@ class RestrictedMaster:
     def _broker_sets_of_optimum(
         self, partition: int, used: list[tuple[float, int]]
     ) -> tuple[list[Ints], Floats]:
-        """Return the sets of brokers among which the optimum divides a partition, and its resource
-        use.
+        """Return the broker sets among which the optimum divides a partition, and its resource use.
 
         ``used`` lists its group's choices in the optimum, as (fraction, number).
         """
@@ -663,7 +660,7 @@ class RestrictedMaster:
         return list(sets.values()), target
 
     def _used_choices(self, values: Floats) -> list[list[tuple[float, int]]]:
-        """Return the choices of each group in the last optimum: (fraction, number in history)."""
+        """Return each group's broker choices in the last optimum: (fraction, number in history)."""
         out: list[list[tuple[float, int]]] = [[] for _ in range(self.groups)]
         for value, (group, number) in zip(values[self.first :], self.owned, strict=False):
             if value > _LEAST_PART and group >= self.singles:
@@ -671,9 +668,10 @@ class RestrictedMaster:
         return out
 
     def _use_of(self, partition: int, brokers: NDArray[np.integer], fraction: Floats) -> Floats:
-        """Return what fractions of replicas on some brokers use of each balance limit (float64[n]).
+        """Return how much of each balance limit fractions of a partition's replicas use.
 
-        ``fraction`` is the fraction of a replica of ``partition`` on each of ``brokers``.
+        ``fraction`` is the fraction of a replica of ``partition`` on each of ``brokers``. The
+        result is float64[n].
         """
         task, out = self.task, np.zeros(len(self.kind))
         for k in self.kinds:
@@ -686,8 +684,7 @@ class RestrictedMaster:
         return out
 
     def likely_sets(self, single: int, max_sets: int) -> list[Ints]:
-        """Return the sets of brokers with the largest values in the last optimum for a large
-        partition.
+        """Return the broker sets with the largest values in the last optimum for a large partition.
 
         At most ``max_sets`` sets that keep the rack rule of the partition ``single`` are returned,
         each as int64[factor], ascending.

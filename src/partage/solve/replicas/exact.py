@@ -31,10 +31,10 @@ _NODES = 9_000_000
 
 
 class RackLimits(NamedTuple):
-    """Limits of the integer programme on how many replicas a rack may hold and how many may move.
+    """Limits for each partition: how many replicas a rack may hold, and how many may move.
 
-    Each partition has its own limits. Limits that no plan can meet are relaxed as little as
-    necessary.
+    They state the rack rule for the integer programme. Limits that no plan can meet are relaxed as
+    little as necessary.
 
     Attributes:
         newcomers: int64[partitions], the most replicas that may move, for partitions that may make
@@ -48,7 +48,7 @@ class RackLimits(NamedTuple):
 
 
 class ExactPlan(NamedTuple):
-    """Best plan that HiGHS found for the integer programme of a reassignment.
+    """The best plan that the solver HiGHS found for a reassignment, and its lower bound.
 
     Attributes:
         replica: int32[replicas], the broker of each replica, in no order within a partition.
@@ -62,7 +62,7 @@ class ExactPlan(NamedTuple):
 
 
 def is_installed() -> bool:
-    """Return whether HiGHS can be imported (package highspy, the extra ``plan``)."""
+    """Return whether the solver HiGHS can be imported (package highspy, the extra ``plan``)."""
     return find_spec("highspy") is not None
 
 
@@ -77,9 +77,11 @@ def solve_exactly(
     nodes: int = _NODES,
     gap: float = 1e-9,
 ) -> ExactPlan | None:
-    """Return a plan that moves the fewest bytes, found by the integer programming solver HiGHS.
+    """Find the reassignment plan that moves the fewest bytes, with the integer programming solver
+    HiGHS.
 
-    Also return HiGHS's lower bound of the bytes moved.
+    Return the plan and HiGHS's lower bound of the bytes moved. The search ends when both are equal,
+    or at a limit of nodes.
 
     Args:
         task: brokers, partitions and rules of the reassignment.
@@ -124,11 +126,11 @@ def solve_exactly(
 def relaxed_prices(
     task: ReplicaTask, max_imbalance: Mapping[str, int], limits: RackLimits
 ) -> Floats | None:
-    """Return the dual prices of the balance limits in the linear relaxation (float64[4, brokers +
-    racks]).
+    """Return the dual prices of the balance limits in the linear relaxation of a reassignment.
 
-    They prove a lower bound of the bytes moved that is at least the relaxation's optimum. None if
-    HiGHS is not installed or the reassignment is too large.
+    They prove a lower bound of the bytes moved that is at least the relaxation's optimum. The
+    result is float64[4, brokers + racks], or None if HiGHS is not installed or the reassignment is
+    too large.
 
     Args:
         task: brokers, partitions and rules of the reassignment.
@@ -168,7 +170,10 @@ def _highs(highspy: Any, **options: float) -> Any:
 
 
 class _Row(NamedTuple):
-    """A constraint of the integer programme: low <= coefficients * variables <= high."""
+    """A constraint of the integer programme: ``low <= sum(coefficients * variables) <= high``.
+
+    ``columns`` are the numbers of the variables.
+    """
 
     low: float
     high: float
@@ -177,9 +182,10 @@ class _Row(NamedTuple):
 
 
 class _Band(NamedTuple):
-    """Balance limit of one constraint: a resource on a broker or rack.
+    """A constraint that is the balance limit of one resource on one broker or rack.
 
-    ``scale`` is the number of units of the resource in one unit of the constraint.
+    ``row`` is the constraint's number and ``kind`` the resource. ``place`` is the broker or rack,
+    and ``scale`` the number of units of the resource in one unit of the constraint.
     """
 
     row: int
@@ -189,7 +195,9 @@ class _Band(NamedTuple):
 
 
 class MoveProgramme:
-    """Integer programme that assigns replicas to brokers with the fewest bytes moved.
+    """Integer programme that assigns replicas to brokers so that the fewest bytes move.
+
+    It has one binary variable for each partition and broker that may hold a replica of it.
 
     Attributes:
         partition, broker: int64[n], the partition and the broker of each binary variable.
@@ -249,10 +257,15 @@ class MoveProgramme:
     def _add_bands(
         self, resource: int, places: range, place_of_variable: NDArray[Any], allowed: int
     ) -> None:
-        """Add the constraints that keep a resource of brokers or racks within its balance limits.
+        """Add constraints that keep a resource within its balance limits on each broker or rack.
 
-        ``place_of_variable`` is the broker or rack of each binary variable, ``allowed`` the total
-        imbalance of the resource that a plan may have.
+        If the known plan misses limits, slack variables allow the same total imbalance.
+
+        Args:
+            resource: index of the resource: capacity, replicas, bytes or load.
+            places: numbers of the brokers or racks.
+            place_of_variable: broker or rack of each binary variable.
+            allowed: total imbalance of the resource that a plan may have.
         """
         weight = self.task.weight[resource]
         if not weight.any():
@@ -293,7 +306,7 @@ class MoveProgramme:
         return low, high
 
     def build_highs_model(self, highspy: Any) -> Any:
-        """Return the integer programme in HiGHS's own form (`highspy.HighsLp`)."""
+        """Return the integer programme as the solver HiGHS takes it (`highspy.HighsLp`)."""
         binaries = len(self.partition)
         columns = binaries + self._slacks
         moves = np.where(self.fate == -1, self.task.cost[self.partition] / self.unit, 0.0)
@@ -313,9 +326,10 @@ class MoveProgramme:
         return lp
 
     def plan_to_variables(self, plan: NDArray[np.int32]) -> Floats:
-        """Return the value of each variable of the integer programme for a given plan.
+        """Return the value of each variable of the integer programme for a known plan.
 
-        Slacks are 0, because HiGHS computes them.
+        HiGHS starts from these values. ``plan`` is the broker of each replica (int32[replicas]).
+        Slack variables are 0, because HiGHS computes them.
         """
         brokers = len(self.task.cluster.brokers)
         pairs = self.partition * brokers + self.broker
@@ -323,10 +337,9 @@ class MoveProgramme:
         return np.concatenate([chosen.astype(float), np.zeros(self._slacks)])
 
     def variables_to_plan(self, values: Floats) -> NDArray[np.int32]:
-        """Return the broker of each replica in a solution of the integer programme
-        (int32[replicas]).
+        """Convert a solution of the integer programme to a plan: the broker of each replica.
 
-        ``values`` has the value of each variable.
+        The result is int32[replicas]. ``values`` has the value of each variable.
         """
         out: NDArray[np.int32] = self.broker[values[: len(self.partition)] > 0.5].astype(np.int32)
         return out

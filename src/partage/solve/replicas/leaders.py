@@ -34,6 +34,8 @@ def balance_leaders(
 ) -> tuple[NDArray[np.int32], dict[str, Floats]]:
     """Choose preferred leaders so that brokers, and racks, lead about equally many partitions.
 
+    The sets of replicas stay; only their order changes.
+
     Args:
         task: brokers, partitions and rules of the reassignment.
         replica: int32[replicas], the brokers of each partition's replicas, in any order.
@@ -71,8 +73,7 @@ def balance_leaders(
 
 
 class _LeaderBalancer:
-    """Balancer of preferred leaders: the leader of each partition and the leaderships of each
-    broker.
+    """State of preferred-leader balancing: each partition's leader and each broker's leaderships.
 
     Attributes:
         ordered: int32[replicas], the broker of each replica.
@@ -102,13 +103,20 @@ class _LeaderBalancer:
         self, limits: tuple[Ints, Ints], rack: NDArray[np.int32], bands: tuple[Ints, Ints],
         sign: int,
     ) -> tuple[Floats, Floats]:  # fmt: skip
-        """Pass leadership between brokers until each rack leads a number of partitions in its
-        limits.
+        """Pass leadership from broker to broker until each rack leads a permitted number of
+        partitions.
 
-        It passes along paths of brokers that share partitions, away from racks above their maximum
-        (``sign`` 1) or to racks below their minimum (-1). ``limits`` (two int64[brokers]) and
-        ``bands`` (two int64[racks]) are the minimum and maximum numbers. The result marks brokers
-        and racks that a search without a path has reached (float64).
+        It passes along paths of brokers that share partitions.
+
+        Args:
+            limits: two int64[brokers], the fewest and the most that each broker may lead meanwhile.
+            rack: int32[brokers], the rack of each broker.
+            bands: two int64[racks], the fewest and the most that each rack should lead.
+            sign: 1 to unload racks above their maximum, -1 to load racks below their minimum.
+
+        Returns:
+            Masks (float64) of the brokers and racks that a search without a path has reached; they
+                prove how even leadership can be.
         """
         sums = np.zeros(len(bands[0]), np.int64)
         np.add.at(sums, rack, self.count)
@@ -128,7 +136,7 @@ class _LeaderBalancer:
 
 
 class LeaderArrays(NamedTuple):
-    """Arrays of the search for paths of brokers along which leadership passes from one to the next.
+    """The arrays on which compiled code searches for brokers that can pass leadership on.
 
     A *slot* is a replica's index in ``broker``.
 
@@ -174,8 +182,9 @@ class LeaderArrays(NamedTuple):
 def _pass_leadership_along_paths(arrays, sign):
     """Pass leadership between racks along shortest paths of brokers; return the number of paths.
 
-    ``arrays`` is changed in place. ``sign`` is 1 to unload racks above their maximum, -1 to load
-    racks below their minimum.
+    A path leads from a rack with too many leaderships to one that may get more. ``arrays`` is
+    changed in place. ``sign`` is 1 to unload racks above their maximum, -1 to load racks below
+    their minimum.
     """
     sums, full, paths = arrays.sums, arrays.full, 0
     for r in range(len(sums)):
@@ -256,10 +265,11 @@ def _may_give(arrays, b, sign):
 
 @kernel_helper
 def _pass_through_rack(arrays, tail, c, sign):
-    """Continue the search for a path at the other brokers of the rack of broker ``c``.
+    """Continue the search for a path of leadership at the other brokers of a full rack.
 
-    The rack leads as many partitions as it may, so another of its brokers must pass a leadership
-    on. These brokers are appended to the search's queue, whose new end is returned.
+    Broker ``c`` of the rack was reached, but the rack leads as many partitions as it may. So
+    another of its brokers must pass a leadership on. These brokers are appended to the search's
+    queue, whose new end is returned.
     """
     rack, parent = arrays.rack, arrays.parent
     for b in range(len(rack)):
@@ -300,10 +310,12 @@ def _keep_positions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np
 
 @kernel("void(int64[::1], int32[::1], int64[::1], int32[::1], int32[::1])")
 def _write_chosen_brokers(start, out, old_start, old, chosen):
-    """Write each partition's chosen brokers to ``out``; current replicas keep their positions.
+    """Write each partition's chosen brokers to ``out``, so that replicas that stay keep their
+    positions.
 
-    ``start`` and ``old_start`` are the offsets of each partition's replicas. ``chosen`` is
-    overwritten.
+    The first replica of a partition is its preferred leader, so positions matter. ``start`` and
+    ``old_start`` are the offsets of each partition's chosen and current replicas, ``old`` are the
+    current brokers. ``chosen`` is overwritten.
     """
     for p in range(len(start) - 1):
         begin, end = start[p], start[p + 1]

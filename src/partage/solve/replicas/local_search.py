@@ -44,8 +44,8 @@ _REPLICAS_A_SWAP = 5_000
 def place_replicas(task: ReplicaTask) -> NDArray[np.int32]:
     """Choose a broker for each replica by penalty-based local search (int32[replicas]).
 
-    ``task`` has the brokers, partitions and rules. The order of a partition's brokers does not
-    determine its leader.
+    The search minimises the bytes copied plus penalties for imbalance. ``task`` has the brokers,
+    partitions and rules. The order of a partition's brokers does not determine its leader.
 
     Raises:
         NoFeasiblePlanError: a partition has fewer brokers than it is to have replicas.
@@ -56,10 +56,10 @@ def place_replicas(task: ReplicaTask) -> NDArray[np.int32]:
 
 
 def improve_placement(task: ReplicaTask, plan: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Improve a placement that is good except for some balance limits, by local search
-    (int32[replicas]).
+    """Improve a placement of replicas that misses some balance limits, by local search.
 
-    Only the last rounds of the search run, at high penalties for imbalance.
+    Only the last rounds of the search run, at high penalties for imbalance. Return the broker of
+    each replica (int32[replicas]).
 
     Args:
         task: brokers, partitions and rules of the reassignment.
@@ -71,7 +71,9 @@ def improve_placement(task: ReplicaTask, plan: NDArray[np.int32]) -> NDArray[np.
 
 
 class LocalSearch:
-    """Penalty-based local search that chooses the brokers of one reassignment's replicas.
+    """Local search that chooses the brokers of a reassignment's replicas, with rising penalties.
+
+    The cost of a placement is the bytes copied plus penalties for imbalance.
 
     Attributes:
         state: the placement, which all steps change in place.
@@ -89,12 +91,15 @@ class LocalSearch:
         self._work = 0
 
     def place_greedily(self) -> None:
-        """Place all replicas greedily, at the penalties of the last round, to start the search."""
+        """Place all replicas greedily, as the start of the search.
+
+        Each goes to the broker that costs least at the penalties of the last round.
+        """
         self.set_penalties(self.schedule[-1])
         place_initially(self.state)
 
     def start_from_plan(self, plan: NDArray[np.int32]) -> None:
-        """Start the search from a given placement.
+        """Start the search from a known placement of replicas instead of a greedy one.
 
         ``plan`` is the broker of each replica (int32[replicas]).
         """
@@ -107,12 +112,13 @@ class LocalSearch:
         state.held += sum_by_broker_and_rack(task, task.partition_of_replica, plan)
 
     def set_penalties(self, penalties: Penalties) -> None:
-        """Set the penalties (costs of imbalance of brokers and racks) for all steps that follow."""
+        """Set the cost of imbalance of brokers and racks for all steps that follow."""
         self.state.penalty[:] = penalties.to_array
 
     def search_placement(self) -> NDArray[np.int32]:
-        """Run the local search with penalties that rise each round; return each replica's broker
-        (int32[replicas]).
+        """Run all rounds of the local search, and return the broker of each replica.
+
+        The penalties for imbalance rise from round to round. The result is int32[replicas].
         """
         if (self.state.fixed == 1).all():
             return self.state.broker
@@ -131,11 +137,10 @@ class LocalSearch:
         return self._finish()
 
     def improve_plan(self) -> NDArray[np.int32]:
-        """Improve a placement by the last rounds of the search, and return each replica's broker
-        (int32[replicas]).
+        """Run only the last rounds of the local search, and return the broker of each replica.
 
         The first rounds, with low penalties for imbalance, are skipped so that the placement stays
-        nearly balanced.
+        nearly balanced. The result is int32[replicas].
         """
         *rising, last = self.schedule
         for penalties in rising[-_ROUNDS_OF_IMPROVEMENT:]:
@@ -149,8 +154,9 @@ class LocalSearch:
         return self._finish()
 
     def sweep_partitions(self) -> int:
-        """Move each replica to its cheapest broker where that lowers the cost; return how many
-        moved.
+        """Move each replica to its cheapest broker where that lowers the cost.
+
+        Return the number of moved replicas. Only partitions for which a move may help are visited.
         """
         partitions = self.candidates.find_candidates()
         if not len(partitions):
@@ -206,10 +212,10 @@ class LocalSearch:
         return done
 
     def _repair_replica_counts(self) -> None:
-        """Repair brokers with too many or too few replicas, with a low penalty on bytes meanwhile.
+        """Repair brokers that have too many or too few replicas, at a low penalty for uneven bytes.
 
-        The result is discarded unless it ranks better. Some repairs need several changes at once,
-        none of which lowers the cost alone.
+        Some repairs need several changes at once, none of which lowers the cost alone. The result
+        is discarded unless it is better.
         """
         state, last = self.state, self.schedule[-1]
         for _ in range(_LOOSE_TURNS):
@@ -227,8 +233,9 @@ class LocalSearch:
                 return
 
     def _rank_plan(self) -> tuple[float, ...]:
-        """Return a tuple that ranks placements, lower is better: imbalances by importance, then
-        bytes moved.
+        """Return a score by which placements are compared; a lower tuple is better.
+
+        It has the imbalances, most important first, and then the bytes moved.
         """
         task, broker, n = self.task, self.state.broker, len(self.task.alive)
         off, racks = outside_bands(task, self.state.held), task.rack_low.shape[1]
@@ -248,10 +255,10 @@ class LocalSearch:
         )
 
     def _can_skip_round(self, penalties: Penalties) -> bool:
-        """Return whether a round with the given penalties can be skipped, because no move lowers
-        the cost.
+        """Return whether a round of the search can be skipped because it would move nothing.
 
-        This is so if the penalties rise only for resources that are within all balance limits.
+        This is so if the given penalties rise only for resources that are within all balance
+        limits.
         """
         n, now = len(self.task.alive), self.state.penalty
         off = outside_bands(self.task, self.state.held)

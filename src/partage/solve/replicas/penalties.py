@@ -52,6 +52,8 @@ _ROOM, _RACK_RULE = 1e8, 1e6
 class Penalties:
     """Cost of one unit of imbalance on a broker or rack, in bytes moved.
 
+    The local search minimises these costs together with the bytes that it moves.
+
     Attributes:
         broker: float64[4] by `KINDS`, for a broker outside its balance limits.
         rack_rule: for one replica that breaks the rack rule.
@@ -71,8 +73,8 @@ class Penalties:
         return np.concatenate([self.broker, [self.rack_rule], self.rack])
 
     def with_loose_bytes(self) -> Penalties:
-        """Return a copy of the penalties for repairing replica counts: low for bytes, and zero
-        for load.
+        """Return a copy for repairing replica counts, with low penalties for bytes and none for
+        load.
         """
         broker, rack = self.broker.copy(), self.rack.copy()
         broker[2:], rack[2:] = (0.5, 0.0), 0.0
@@ -80,10 +82,10 @@ class Penalties:
 
 
 def penalty_schedule(task: ReplicaTask) -> list[Penalties]:
-    """Return the penalties for imbalance in each round of the local search, in rising order.
+    """Return the penalties for imbalance in each round of the local search, from low to high.
 
-    In the last round, penalties exceed the cost of any move. If partitions of ``task`` may only
-    make unavoidable moves, only the last round is returned.
+    In the last round they exceed the cost of any move. If partitions of ``task`` may only make
+    unavoidable moves, only the last round is returned.
     """
     last = _final_penalties(task)
     return [last] if task.closed.all() else [*_rising_penalties(task), last]
@@ -110,7 +112,7 @@ def _rising_penalties(task: ReplicaTask) -> list[Penalties]:
 def _final_penalties(task: ReplicaTask) -> Penalties:
     """Return the penalties of the last round, in which any imbalance costs more than any move.
 
-    A resource outweighs all resources that follow it in `RANKS`. ``task`` is the reassignment.
+    A resource outweighs all less important ones. The order of importance is `RANKS`.
     """
     last = _LAST * _move_costs(task)[1]
     mean = _mean_weight(task)
@@ -143,10 +145,15 @@ def _with_racks(
 
 @kernel_helper
 def _outside_band(amount, low, high, resource, place, change):
-    """Return how far a broker or rack will be outside its balance limits after a change.
+    """Return how far a broker or rack would be outside its balance limits after a change.
 
-    ``amount``, ``low`` and ``high`` are totals and limits by resource (capacity, replicas, bytes,
-    load) and broker or rack; ``change`` is added to the total.
+    Args:
+        amount: total of each resource (capacity, replicas, bytes, load) on each broker and rack.
+        low: lower limits of these totals.
+        high: upper limits of these totals.
+        resource: index of the resource.
+        place: index of the broker or rack.
+        change: what is added to its total.
     """
     now = amount[resource, place] + change
     if now > high[resource, place]:
@@ -158,7 +165,10 @@ def _outside_band(amount, low, high, resource, place, change):
 
 @kernel_helper
 def penalty_change(arrays, place, p, sign, first):
-    """Return how much the penalty of a broker or rack rises if it gets or loses a replica.
+    """Return how much the imbalance penalty of a broker or rack rises if it gets or loses a
+    replica.
+
+    The broker or rack gets or loses one replica.
 
     Args:
         arrays: state of the search.
@@ -181,11 +191,10 @@ def penalty_change(arrays, place, p, sign, first):
 
 @kernel_helper
 def rack_penalty_change(arrays, r, p, sign):
-    """Return how much the penalty of rack ``r`` rises if it gets or loses a replica of partition
-    ``p``.
+    """Return how much the penalty for imbalance of rack ``r`` rises if it gets or loses a replica.
 
-    ``sign`` is 1 to add the replica, -1 to remove it. ``arrays`` is the state of the search. The
-    result is 0 without balance limits of racks.
+    The replica is of partition ``p``; ``sign`` is 1 to add it, -1 to remove it. ``arrays`` is the
+    state of the search. The result is 0 if racks have no balance limits.
     """
     place = len(arrays.rack) + r
     if place < arrays.held.shape[1]:
@@ -236,11 +245,11 @@ def _distance(count, low, high):
 
 @kernel_helper
 def rack_rule_change(arrays, p, from_rack, to_rack):
-    """Return how many more breaches of the rack rule partition ``p`` has if a replica changes
-    racks.
+    """Return how many more violations of the rack rule a partition has if a replica changes racks.
 
-    ``from_rack`` is -1 for an added replica, ``to_rack`` is -1 for a removed one. ``arrays`` is the
-    state of the search.
+    The rack rule limits how many replicas of a partition a rack has. ``from_rack`` is -1 for an
+    added replica, ``to_rack`` is -1 for a removed one. ``p`` is the partition, ``arrays`` the state
+    of the search.
     """
     if from_rack == to_rack:
         return 0
@@ -266,7 +275,7 @@ def rack_rule_change(arrays, p, from_rack, to_rack):
 
 @kernel_helper
 def add_replica(totals, weight, rack, p, b, sign):
-    """Add a replica of partition p to the totals of broker b and its rack, or subtract it.
+    """Add a replica of a partition to the totals of its broker and rack, or subtract it.
 
     Args:
         totals: total of each resource on each broker and rack; changed in place.

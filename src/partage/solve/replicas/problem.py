@@ -40,7 +40,7 @@ UNBOUNDED = np.iinfo(np.int64).max // 4
 
 
 class SearchArrays(NamedTuple):
-    """Arrays of the search state and its reassignment, in the form that compiled kernels take.
+    """The state of the replica placement search as a tuple of arrays, for compiled code.
 
     P counts partitions, S planned replicas, B brokers, Z racks with balance limits, and K resources
     (capacity, replicas, bytes, load).
@@ -84,7 +84,7 @@ class SearchArrays(NamedTuple):
 
 @dataclass(eq=False)
 class SearchState:
-    """Placement of replicas on brokers that the local search changes in place.
+    """A placement of replicas on brokers that a local search changes in place.
 
     P counts partitions, S planned replicas, B brokers, Z racks with balance limits, and K resources
     (capacity, replicas, bytes, load).
@@ -105,7 +105,10 @@ class SearchState:
 
     @classmethod
     def without_replicas(cls, task: ReplicaTask) -> SearchState:
-        """Return the state of a search for ``task`` in which no replica has a broker yet."""
+        """Create the state of a search in which no replica has a broker yet.
+
+        ``task`` is the reassignment.
+        """
         count = int(task.first_replica[-1])
         return cls(
             task,
@@ -117,8 +120,9 @@ class SearchState:
 
     @property
     def is_fixed(self) -> Bools:
-        """Mask of the replicas that must stay on their broker (bool[replicas]), as a view of
-        ``fixed``.
+        """Mask of the replicas that must stay on their broker (bool[replicas]).
+
+        It is a view of ``fixed``, not a copy.
         """
         return self.fixed.view(np.bool_)
 
@@ -137,9 +141,10 @@ class SearchState:
 def sum_by_broker_and_rack(
     task: ReplicaTask, partition: NDArray[np.integer], broker: NDArray[np.integer]
 ) -> Ints:
-    """Sum the capacity, replicas, bytes and load of given replicas by broker and by rack.
+    """Add up what given replicas use of each resource, by broker and by rack.
 
-    The result is int64[4, brokers + racks]: brokers first, then racks.
+    The resources are capacity, replicas, bytes and load. The result is int64[4, brokers + racks]:
+    brokers first, then racks.
 
     Args:
         task: the reassignment, which has the amounts that a replica of each partition needs.
@@ -157,8 +162,9 @@ def sum_by_broker_and_rack(
 
 
 def outside_bands(task: ReplicaTask, amount: Ints) -> Ints:
-    """Return how far the total of each broker and rack is outside its balance limits, 0 within
-    them.
+    """Return how far the totals of brokers and racks are outside their balance limits.
+
+    The result is 0 within the limits.
 
     Args:
         task: the reassignment, with the balance limits.
@@ -170,10 +176,10 @@ def outside_bands(task: ReplicaTask, amount: Ints) -> Ints:
 
 
 def is_moved(task: ReplicaTask, broker: NDArray[np.integer]) -> Bools:
-    """Return which replicas must be copied, because their new broker has none of the partition now.
+    """Return which replicas of a plan must be copied to a new broker (bool[replicas]).
 
-    The result is bool[replicas]. ``broker`` is the planned broker of each replica; ``task`` has the
-    current ones.
+    A replica is copied if its planned broker has no replica of the partition now. ``broker`` is the
+    planned broker of each replica; ``task`` has the current ones.
     """
     brokers = len(task.alive)
     current = task.old_owner * brokers + task.cluster.replica

@@ -44,8 +44,8 @@ def select_free_partitions(
 ) -> Ints:
     """Choose the partitions that the next repair step may change; all others keep their brokers.
 
-    Half are those whose cost most exceeds that of their cheapest brokers. A quarter have many bytes
-    and a quarter few, others in each step. The result is int64[n], ascending.
+    Half are those whose brokers cost most above the cheapest ones. A quarter have many bytes and a
+    quarter few, others in each step. The result is int64[n], ascending.
 
     Args:
         task: brokers, partitions and rules of the reassignment.
@@ -89,7 +89,7 @@ def _partition_costs(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32])
 def restrict_to_partitions(
     task: ReplicaTask, partitions: Ints, plan: NDArray[np.int32]
 ) -> tuple[ReplicaTask, Bools]:
-    """Return a smaller reassignment in which only some partitions may change.
+    """Reduce a reassignment to some of its partitions, while all others stay where they are.
 
     Args:
         task: the reassignment of all partitions.
@@ -128,7 +128,8 @@ def restrict_to_partitions(
 def yield_neighbour_plans(
     task: ReplicaTask, plan: NDArray[np.int32], *, max_plans: int
 ) -> Iterator[NDArray[np.int32]]:
-    """Yield all plans that differ from ``plan`` in the broker of one replica, then those of two.
+    """Yield all plans that differ from ``plan`` in one replica's broker, then those that differ in
+    two.
 
     Each replica only goes where it may move. The caller checks whether a plan is valid.
 

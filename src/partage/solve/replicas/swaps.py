@@ -36,9 +36,10 @@ _LEAST_GAIN = 1e-6
 
 
 class ReplicaSwaps:
-    """Step of the local search that exchanges pairs of replicas between brokers.
+    """Local search step that lets pairs of replicas exchange their brokers.
 
-    It helps where no single move lowers the cost. It changes the search state in place.
+    It helps where no single move lowers the cost, for example if both brokers are full. The search
+    state is changed in place.
     """
 
     def __init__(self, state: SearchState) -> None:
@@ -48,10 +49,11 @@ class ReplicaSwaps:
         self._pairs_looked_at = 0
 
     def swap_between_brokers(self, resource: int) -> int:
-        """Swap replicas of brokers with too much or too little of a resource; return the number of
-        swaps.
+        """Swap replicas of brokers that have too much or too little of a resource with other
+        brokers.
 
-        ``resource`` is the index of the resource: capacity, replicas, bytes or load.
+        Return the number of swaps. ``resource`` is the index of the resource: capacity, replicas,
+        bytes or load.
         """
         n, done = len(self.task.alive), 0
         index = _ReplicaIndex(self.task, self.state.broker, self.task.weight[resource])
@@ -65,10 +67,10 @@ class ReplicaSwaps:
         return done
 
     def swap_between_racks(self, resource: int) -> int:
-        """Swap replicas of racks with too much or too little of a resource; return the number of
-        swaps.
+        """Swap replicas of racks that have too much or too little of a resource with other racks.
 
-        ``resource`` is the index of the resource: capacity, replicas, bytes or load.
+        Return the number of swaps. ``resource`` is the index of the resource: capacity, replicas,
+        bytes or load.
         """
         n, done = len(self.task.alive), 0
         index = _ReplicaIndex(self.task, self.state.broker, self.task.weight[resource])
@@ -103,9 +105,10 @@ class ReplicaSwaps:
         return None
 
     def _amount_above_limit(self, resource: int, place: int) -> int:
-        """Return how far a broker or rack is above its balance limits for one resource.
+        """Return how far a broker or rack is above its balance limits; negative if it is below.
 
-        The result is negative below the limits, 0 within.
+        The result is 0 within the limits. ``resource`` is the index of the resource (capacity,
+        replicas, bytes or load), ``place`` that of the broker or rack.
         """
         over = int(self.state.held[resource, place] - self.task.high[resource, place])
         if over > 0:
@@ -113,7 +116,7 @@ class ReplicaSwaps:
         return -max(int(self.task.low[resource, place] - self.state.held[resource, place]), 0)
 
     def swap_back_moved_replicas(self) -> int:
-        """Swap moved replicas back to a former broker, against replicas that are cheaper to move.
+        """Swap each moved replica back to a former broker if a cheaper replica can move instead.
 
         Return the number of swaps.
         """
@@ -150,8 +153,7 @@ class ReplicaSwaps:
         return done
 
     def _select_independent_swaps(self, first_replica: Ints, second_replica: Ints) -> Bools:
-        """Select swaps of replicas that can all be made because they do not affect each other
-        (bool[n]).
+        """Select swaps that do not affect each other, so that all can be made at once (bool[n]).
 
         A selected swap shares no broker, partition or rack with an earlier selected one.
         ``first_replica`` and ``second_replica`` have the two replicas of each swap.
@@ -187,10 +189,12 @@ class ReplicaSwaps:
         return out
 
     def swap_cost_change(self, first_replica: Ints, second_replica: Ints) -> Floats:
-        """Return how much the cost changes if replicas swap brokers (float64[n]).
+        """Return how much the cost of the placement changes with each of several swaps
+        (float64[n]).
 
-        ``first_replica`` and ``second_replica`` have the two replicas of each swap. The change is
-        infinite if a rule forbids it.
+        The cost is the bytes copied plus penalties for imbalance. The change is infinite if a rule
+        forbids the swap. ``first_replica`` and ``second_replica`` have the two replicas of each
+        swap.
         """
         task, state = self.task, self.state
         p, q, b, c = (
@@ -246,11 +250,15 @@ class ReplicaSwaps:
         *,
         to_other_racks: bool,
     ) -> tuple[Ints, Ints]:
-        """Return pairs of replicas whose swap would lower a resource of a broker by about
-        ``excess``.
+        """Find pairs of replicas whose swap would lower a resource of a broker by about a given
+        amount.
 
-        The first replica of each pair is on ``first_broker``. With ``to_other_racks``, the second
-        one is in another rack.
+        Args:
+            index: replicas of each broker, sorted by their use of the resource.
+            resource: index of the resource: capacity, replicas, bytes or load.
+            first_broker: broker of the first replica of each pair.
+            excess: the wanted decrease.
+            to_other_racks: whether the second replica must be in another rack.
         """
         weight, broker, owner = (
             self.task.weight[resource],
@@ -291,11 +299,12 @@ class ReplicaSwaps:
     def _select_cheapest_estimates(
         self, first_replica: Ints, second_replica: Ints, *, to_other_racks: bool
     ) -> Ints:
-        """Return the indices of the 4096 swaps of replicas with the lowest estimated cost.
+        """Return the indices of the 4096 swaps with the lowest estimated cost, to be computed
+        exactly.
 
         The estimate assumes that both replicas are copied and that no rule forbids the swap.
         ``first_replica`` and ``second_replica`` have the two replicas of each swap. With
-        ``to_other_racks`` only swaps between racks count.
+        ``to_other_racks``, penalties of racks count too.
         """
         task, broker, rack = self.task, self.state.broker, self.task.cluster.rack_of_broker
         p, q, b, c = (
@@ -359,11 +368,12 @@ class ReplicaSwaps:
     def _penalty_change(
         self, p: Ints, q: Ints, b: NDArray[np.integer], c: NDArray[np.integer], first: int
     ) -> Floats:
-        """Return how much the penalties rise if brokers (or racks) exchange two replicas.
+        """Return how much penalties for imbalance rise if two brokers (or two racks) exchange
+        replicas.
 
-        A replica of partition ``p`` goes from ``b`` to ``c``, one of ``q`` from ``c`` to ``b``.
-        ``first`` is the index of their first penalty: 0 for brokers, K + 1 for racks (K
-        resources).
+        A replica of partition ``p`` goes from ``b`` to ``c``, one of ``q`` from ``c`` to ``b``. All
+        are arrays with one element per exchange. ``first`` is the index of the first penalty: 0 for
+        brokers, K + 1 for racks (K resources).
         """
         out = np.zeros(len(p))
         for k in self.kinds:
@@ -390,10 +400,12 @@ class ReplicaSwaps:
     def _replica_counts(
         self, p: Ints, place: NDArray[np.integer], place_of_broker: NDArray[np.integer]
     ) -> Ints:
-        """Return how many replicas of partitions brokers or racks hold, for arrays of equal
-        length.
+        """Return how many replicas of a partition a broker or rack has, for several pairs of both.
 
-        ``place_of_broker`` is the number of each broker itself, or of its rack.
+        Args:
+            p: partition of each pair.
+            place: broker or rack of each pair.
+            place_of_broker: number of each broker itself, or of its rack.
         """
         out = np.zeros(len(p), np.int64)
         begin, factor = self.task.first_replica[p], self.task.factor[p]
@@ -414,7 +426,7 @@ class ReplicaSwaps:
 
 
 class _ReplicaIndex:
-    """Index that finds a broker's replicas by a sort key of their partitions, such as size.
+    """Index that finds the replicas of a broker by a sort key of their partitions, such as size.
 
     It shows the placement at the time when it was built. Broker and rank of the key make one
     number, so that one sorted array answers both searches::

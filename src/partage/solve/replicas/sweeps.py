@@ -56,7 +56,7 @@ _LEAST_GAIN = 1e-6
 
 
 class SweepArrays(NamedTuple):
-    """Work arrays of one sweep (a pass of the local search over the partitions).
+    """Work arrays of a sweep, which is one pass of the local search over the partitions.
 
     Attributes:
         excess: int64[3, K, brokers + racks], how far each broker or rack is above, below and
@@ -77,7 +77,9 @@ class SweepArrays(NamedTuple):
 
     @classmethod
     def for_task(cls, task: ReplicaTask) -> SweepArrays:
-        """Return zeroed work arrays for one sweep over the partitions of ``task``."""
+        """Create zeroed work arrays for a sweep over the partitions of a reassignment
+        (``task``).
+        """
         (kinds, places), racks = task.low.shape, task.rack_low.shape[1]
         return cls(
             np.zeros((3, kinds, places), np.int64), np.zeros(places), np.zeros(len(task.alive)),
@@ -87,7 +89,9 @@ class SweepArrays(NamedTuple):
 
 @kernel("int64(SearchArrays, SweepArrays, int64[::1])", SearchArrays, SweepArrays)
 def sweep_partitions(arrays, work, candidates):
-    """Move each replica of the candidate partitions to its cheapest broker; return how many moved.
+    """Move each replica of some partitions to its cheapest broker; return the number of moves.
+
+    A replica only moves if that lowers the cost: the bytes copied plus penalties for imbalance.
 
     Args:
         arrays: state of the search; changed in place.
@@ -187,7 +191,13 @@ def _rack_cost(arrays, now, factor, r):
 def _cheapest_broker(arrays, work, replica_count, own_rack, restricted, limit):
     """Return the cheapest broker for a replica, or -1 if no broker costs less than ``limit``.
 
-    A ``restricted`` replica may only return to a current broker, or repair the rack rule.
+    Args:
+        arrays: state of the search.
+        work: costs on each broker and rack for the replica's partition.
+        replica_count: replication factor of the partition.
+        own_rack: rack of the replica's present broker.
+        restricted: whether the replica may only return to a current broker or repair the rack rule.
+        limit: cost below which a broker is an improvement.
     """
     rack, rack_low, rack_high = arrays.rack, arrays.rack_low, arrays.rack_high
     added, move_cost, rack_cost, rack_count = (
@@ -225,11 +235,10 @@ def _add_replica(arrays, now, p, b, sign):
 
 @kernel_helper
 def _move_replica(arrays, work, partition, replica):
-    """Move replica ``replica`` of partition ``partition`` to its cheapest broker if that lowers the
-    cost.
+    """Move a replica to its cheapest broker if that lowers the cost; return 1 if it moved, else 0.
 
-    ``arrays`` (the search state) and ``work`` (costs on each broker) are updated. Return 1 if the
-    replica moved, else 0.
+    ``partition`` and ``replica`` are its numbers. The search state (``arrays``) and the costs on
+    each broker (``work``) are updated.
     """
     rack, weight, penalty, move_cost = arrays.rack, arrays.weight, arrays.penalty, work.move_cost
     rack_cost, rack_count = work.rack_cost, work.rack_count
@@ -271,7 +280,7 @@ def _move_replica(arrays, work, partition, replica):
 
 
 class MoveCandidates:
-    """Filter for the partitions whose move may lower the cost, so that sweeps skip all others.
+    """Filter for the partitions of which a move may lower the cost, so that sweeps skip all others.
 
     A move may help if a broker or rack is outside its balance limits, or if a replica can return to
     a current broker. Results are cached until a partition's brokers change.
@@ -298,8 +307,9 @@ class MoveCandidates:
         self._kinds = [k for k in range(len(KINDS)) if task.weight[k].any()]
 
     def find_candidates(self) -> Ints:
-        """Return the partitions for which a move may lower the cost at the current penalties
-        (int64[n]).
+        """Return the partitions for which a move may lower the cost at the current penalties.
+
+        The result is int64[n]. A partition that is left out cannot gain by any move.
         """
         state, task, owner = self.state, self.state.task, self.state.task.partition_of_replica
         n = len(task.alive)
@@ -329,14 +339,16 @@ class MoveCandidates:
         return np.flatnonzero(out)
 
     def _can_return(self, bands: _BandPenalties, relief: Floats, rack_gain: Floats) -> Bools:
-        """Return for which partitions it may pay to move a replica back to a broker it is on now.
+        """Return the partitions for which it may pay to return a replica to a current broker, as a
+        mask.
 
-        The result is bool[partitions].
+        A current broker has a replica of the partition before the reassignment, so that nothing is
+        copied.
 
         Args:
-            bands: the penalties of brokers outside their balance limits.
-            relief: how much the penalty falls if a replica leaves its broker, for each replica.
-            rack_gain: the most that the penalty of racks can fall, for each partition.
+            bands: penalties of brokers and racks outside their balance limits.
+            relief: float64[replicas], how much penalties fall if a replica leaves its broker.
+            rack_gain: float64[partitions], the most that penalties of racks can fall.
         """
         state, task, cluster = self.state, self.state.task, self.state.task.cluster
         rack, out = cluster.rack_of_broker, np.zeros(len(task.factor), bool)
@@ -382,8 +394,10 @@ class MoveCandidates:
         self.breaks_rule[changed] = self._find_rack_breaches(owner, at)[changed]
 
     def _find_rack_breaches(self, owner: Ints, broker_of_replica: NDArray[np.int32]) -> Bools:
-        """Return the partitions that violate the rack rule on a rack with a replica
-        (bool[partitions]).
+        """Return the partitions that violate the rack rule, as a mask (bool[partitions]).
+
+        The rack rule limits how many replicas of a partition a rack has. ``owner`` and
+        ``broker_of_replica`` are the partition and the broker of each replica.
         """
         task = self.state.task
         racks, partitions = task.rack_low.shape[1], len(task.factor)
@@ -399,8 +413,9 @@ class MoveCandidates:
 
 
 class _BandPenalties:
-    """Penalties of brokers and racks outside their balance limits, and how one replica changes
-    them.
+    """Penalties of brokers and racks outside their balance limits, at the time it was created.
+
+    It answers how much these penalties would change with one replica.
     """
 
     def __init__(self, state: SearchState, kinds: list[int]) -> None:
@@ -413,10 +428,13 @@ class _BandPenalties:
     def penalty_reduction(
         self, partition: Ints, place: NDArray[np.integer], first: int, sign: int = -1
     ) -> Floats:
-        """Return how much the penalty falls if a broker or rack loses or gets a replica.
+        """Return how much the penalty of a broker or rack falls if it loses or gets a replica.
 
-        ``sign`` is -1 if it loses the replica, 1 if it gets it. ``first`` is the index of the
-        first penalty: 0 for brokers, K + 1 for racks (K resources).
+        Args:
+            partition: partition of each replica.
+            place: broker or rack of each replica.
+            first: index of the first penalty: 0 for brokers, K + 1 for racks (K resources).
+            sign: -1 if the replica is lost, 1 if it is added.
         """
         total = np.zeros(len(partition))
         for k in self.kinds:
@@ -427,11 +445,11 @@ class _BandPenalties:
         return total
 
     def largest_gain(self, begin: int, end: int, first: int) -> Floats:
-        """Return how much the penalty of each partition can fall if a broker or rack gets a
-        replica.
+        """Return the most that penalties can fall if a broker or rack gets a replica of a
+        partition.
 
-        The brokers or racks are those from ``begin`` to ``end`` - 1; ``first`` is as in
-        `penalty_reduction`.
+        The result is an upper limit for each partition (float64[partitions]). The brokers or racks
+        are those from ``begin`` to ``end`` - 1. ``first`` is the index of the first penalty.
         """
         total = np.zeros(self.weight.shape[1])
         for k in self.kinds:
@@ -442,9 +460,9 @@ class _BandPenalties:
 
 
 def place_initially(state: SearchState) -> None:
-    """Choose a broker for each replica greedily; the local search improves this placement.
+    """Choose a broker for each replica greedily, as the start of the local search.
 
-    ``state`` is the empty placement, which is filled in.
+    Replicas that may stay keep their brokers. ``state`` is the empty placement, which is filled in.
 
     Raises:
         NoFeasiblePlanError: a partition has fewer brokers than it is to have replicas.
@@ -485,10 +503,10 @@ def _reason(task: ReplicaTask, p: int) -> tuple[str, str]:
 
 @kernel("int64(SearchArrays, int64[::1], int64[::1])", SearchArrays)
 def _place_partitions_greedily(arrays, order, buffer):
-    """Place partitions greedily in a given order; return the first without enough brokers, else
-    -1.
+    """Place the replicas of partitions in a given order, each on the cheapest broker.
 
-    ``buffer`` is a work array, one element longer than the largest replication factor.
+    Return the first partition that has too few brokers, or -1. Replicas that may stay keep their
+    brokers. ``buffer`` is a work array, one element longer than the largest replication factor.
     """
     start, broker, old_start, old = arrays.start, arrays.broker, arrays.old_start, arrays.old
     held, weight, rack, fate = arrays.held, arrays.weight, arrays.rack, arrays.fate
@@ -523,9 +541,10 @@ def _place_partitions_greedily(arrays, order, buffer):
 
 @kernel_helper
 def _broker_fullness(amount, high, broker):
-    """Return how full broker ``broker`` is, to break ties between brokers.
+    """Return how full a broker is, as the sum of its amounts divided by their upper limits.
 
-    It is the sum of its amounts divided by their upper limits (``high``).
+    It breaks ties between brokers of equal cost. ``amount`` and ``high`` have the amount and the
+    limit of each resource on each broker.
     """
     total = 0.0
     for k in range(len(amount)):
@@ -536,12 +555,16 @@ def _broker_fullness(amount, high, broker):
 
 @kernel_helper
 def _drop_replica(arrays, partition, brokers, count):
-    """Remove the replica of partition ``partition`` that costs least to lose; return how many
-    remain.
+    """Remove the replica of a partition that costs least to lose; return how many remain.
 
     Replicas that must stay are never removed. The preferred leader goes only if that lowers the
-    cost. ``brokers`` holds the brokers of the ``count`` replicas, and is changed in place.
-    ``arrays`` is the state of the search.
+    cost.
+
+    Args:
+        arrays: state of the search.
+        partition: the partition.
+        brokers: positions of its replicas among all current replicas; changed in place.
+        count: number of its replicas.
     """
     old, rack, first = arrays.old, arrays.rack, arrays.old_start[partition]
     factor, rack_rule = (
