@@ -26,7 +26,8 @@ TOLERANCE: dict[str, float] = {
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
-    """User settings of a reassignment: pinned and excluded topics, and balance tolerances.
+    """User settings of a replica reassignment: pinned topics, excluded topics and balance
+    tolerances.
 
     Attributes:
         pinned: topics whose replicas stay on their brokers, but count as load of these brokers.
@@ -44,8 +45,8 @@ class PlanLimits:
     def tolerance_for(self, kind: str) -> float:
         """Return the balance tolerance of one kind of load, such as "bytes" or "rack-leaders".
 
-        A broker counts as balanced if its load differs from its fair share by at most this
-        fraction. It is the user's setting, or the default in `TOLERANCE`.
+        A tolerance of 0.1 means that a broker is balanced if its load differs from its fair share
+        by at most 10 %. The value is the user's setting, or the default in `TOLERANCE`.
 
         Raises:
             InvalidConfigError: the tolerance is negative, infinite or not a number.
@@ -58,9 +59,9 @@ class PlanLimits:
 
 @dataclass(frozen=True, eq=False)
 class BalanceLimits:
-    """Calculator of the load ranges within which a Kafka broker or rack counts as balanced.
+    """Load ranges within which a Kafka broker or rack counts as balanced, computed for one cluster.
 
-    Such a range (band) surrounds the broker's fair share of replicas, bytes, load or leaders.
+    Each range surrounds the broker's fair share of replicas, bytes, write load or leaders.
 
     Attributes:
         cluster: the cluster before the reassignment.
@@ -78,7 +79,9 @@ class BalanceLimits:
 
     @property
     def brokers_per_rack(self) -> NDArray[np.int64]:
-        """Number of brokers in each rack that remain after the reassignment (int64[racks])."""
+        """Number of brokers in each rack that remain in the cluster after the reassignment
+        (int64[racks]).
+        """
         racks = int(self.cluster.rack_of_broker.max(initial=0)) + 1
         return np.bincount(self.cluster.rack_of_broker[self.alive], minlength=racks).astype(
             np.int64
@@ -86,12 +89,16 @@ class BalanceLimits:
 
     @property
     def balanced_rack_count(self) -> int:
-        """Number of racks that must be balanced; 0 if brokers have no racks or all share one."""
+        """Number of racks whose total load must be balanced.
+
+        It is 0 if brokers have no racks or all are in the same rack.
+        """
         known = any(b.rack is not None for b in self.cluster.brokers)
         return len(self.brokers_per_rack) if known and len(self.brokers_per_rack) > 1 else 0
 
     def replica_weights(self) -> NDArray[np.int64]:
-        """Return the disk space, replicas, bytes and load that one replica of each partition adds.
+        """Return how much disk space, count, bytes and load one replica of each partition adds to a
+        broker.
 
         The result is int64[4, partitions], with a row for each of these quantities (see `KINDS`).
         """
@@ -109,8 +116,10 @@ class BalanceLimits:
         return weight
 
     def replica_bands(self, use: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the range of replicas, bytes and load within which each broker or rack is
+        """Return the ranges of replicas, bytes and load within which each broker or rack is
         balanced.
+
+        Disk space has no such range: its upper limit is the broker's capacity.
 
         Args:
             use: int64[4, partitions], what a replica of each partition adds, from
@@ -144,9 +153,10 @@ class BalanceLimits:
         return low, high
 
     def leader_bands(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the least and the most partitions that each broker and rack should lead.
+        """Return the least and the most partitions that each broker and each rack should lead.
 
-        Both are int64[brokers + racks]: brokers first, then racks with bands.
+        Outside this range its leaders count as unbalanced. Both results are int64[brokers + racks]:
+        the brokers first, then the racks.
         """
         cluster = self.cluster
         leads = self.alive & np.array([not b.fenced for b in cluster.brokers], bool)
@@ -164,10 +174,10 @@ class BalanceLimits:
 def balanced_disks(
     cluster: ReplicaCluster, limits: PlanLimits, free: NDArray[np.bool_]
 ) -> Disks | None:
-    """Return the disks (log directories) that a reassignment may balance; None if there are none.
+    """Return the disks (log directories) whose load a reassignment may balance.
 
     These are the disks of brokers with at least two log directories, if the directory of each of
-    the broker's replicas is known.
+    the broker's replicas is known. None if there are no such disks.
 
     Args:
         cluster: the cluster before the reassignment.
@@ -197,7 +207,9 @@ def balanced_disks(
 def _balance_limits(
     fair_share: NDArray[np.float64], tolerance: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the lower and the upper load at which each broker still counts as balanced.
+    """Return the lowest and the highest load at which each broker still counts as balanced.
+
+    For example, a fair share of 100 and a tolerance of 0.1 give 90 and 110.
 
     Args:
         fair_share: the fair share of load of each broker.

@@ -15,7 +15,10 @@ __all__ = ["changed_partitions", "split_into_batches"]
 
 
 def changed_partitions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the partitions whose replica list a plan changes, even if it only reorders replicas.
+    """Return the partitions whose list of replicas a reassignment plan changes.
+
+    A new order of the same replicas counts as a change, because the first replica is the preferred
+    leader.
 
     Args:
         task: the reassignment, with the current replicas.
@@ -38,10 +41,10 @@ def changed_partitions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray
 
 
 def split_into_batches(moves: ReplicaMoves, *, max_copies: int | None = None) -> list[list[int]]:
-    """Divide a reassignment plan's changed partitions into batches that are executed one by one.
+    """Divide the partitions that a reassignment plan changes into batches.
 
-    While a batch runs, a broker holds both the new and the old replicas. Each batch leaves enough
-    free space for both.
+    The batches are executed one after the other. While a batch runs, brokers hold both old and new
+    replicas, so each batch leaves enough free disk space for both.
 
     Args:
         moves: the replica copies of the plan.
@@ -109,7 +112,9 @@ def _choose_batch(
     free: list[int | None],
     needs_of: dict[int, list[tuple[int, int]]],
 ) -> tuple[list[int], list[int]]:
-    """Choose the partitions to reassign next, so that their copies fit into free disk space.
+    """Choose the partitions of the next batch, so that their new replicas fit into free disk space.
+
+    A partition that does not fit waits for a later batch.
 
     Args:
         to_do: the partitions to choose from.
@@ -160,10 +165,15 @@ def _room(moves: ReplicaMoves) -> list[int | None]:
 def _space_by_partition(
     moves: ReplicaMoves,
 ) -> tuple[dict[int, list[tuple[int, int]]], dict[int, list[tuple[int, int]]]]:
-    """Return the disk space that each partition's replica copies need, and what they free later.
+    """Return the disk space that the copies of each partition need, and the space that they free
+    later.
 
-    Both are dicts from partition to (index of broker or disk, bytes) pairs. ``moves`` are the
-    copies.
+    Space is freed when the old replicas are deleted. Both results are dicts from partition to a
+    list of pairs: index of the broker or disk, and bytes. The index of a disk begins after the
+    brokers.
+
+    Args:
+        moves: the replica copies of the reassignment plan.
     """
     # The index is a broker's position, or, for a disk, the number of brokers plus the disk's
     # position.

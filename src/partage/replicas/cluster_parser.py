@@ -40,7 +40,9 @@ def cluster_from_json(
     removed_brokers: Collection[int] = (),
     excluded: Collection[str] = (),
 ) -> ReplicaCluster:
-    """Build a `ReplicaCluster` from a JSON description of brokers and topics, and check each field.
+    """Build a `ReplicaCluster` from a JSON description of a Kafka cluster's brokers and topics.
+
+    Each field is checked, so that a misspelt or contradictory input is reported with its path.
 
     Args:
         description: object with ``brokers`` and ``topics`` as in a line of ``cluster.jsonl``.
@@ -81,8 +83,7 @@ def _holds_any(topics: Mapping[str, Any], broker: int) -> bool:
 
 
 def sizes_from_log_dirs(log_dirs: Any) -> dict[tuple[str, int], dict[int, tuple[int, str]]]:
-    """Parse the JSON output of ``kafka-log-dirs --describe``: size and log directory of each
-    replica.
+    """Parse the JSON output of ``kafka-log-dirs --describe``: size and directory of each replica.
 
     The result is a dict from (topic, partition) to a dict from broker id to (bytes, directory).
 
@@ -119,9 +120,9 @@ def sizes_from_log_dirs(log_dirs: Any) -> dict[tuple[str, int], dict[int, tuple[
 
 
 class _BrokerParser:
-    """Parser of the broker list in a Kafka cluster's JSON description.
+    """Parser of the list of brokers in the JSON description of a Kafka cluster.
 
-    It adds brokers that have left the cluster but still have replicas.
+    Brokers that have left the cluster but still have replicas are added to the list.
     """
 
     def __init__(self, given: object, gone: Collection[int]) -> None:
@@ -175,7 +176,10 @@ class _BrokerParser:
 
 
 class _PartitionParser:
-    """Parser of the topic list in a Kafka cluster's JSON description."""
+    """Parser of the topics and partitions in the JSON description of a Kafka cluster.
+
+    It collects one column for each field, from which it builds a `ReplicaCluster`.
+    """
 
     def __init__(self, brokers: _BrokerParser, log_dirs: LogDirs, excluded: frozenset[str]) -> None:
         self.brokers, self.log_dirs, self.excluded = brokers, log_dirs, excluded
@@ -279,7 +283,9 @@ class _PartitionParser:
 
 
 def _leader_position(value: object, ids: Sequence[int], replica: Sequence[int], path: str) -> int:
-    """Return the index of a partition's leader among the cluster's brokers, -1 if it has none.
+    """Return the index of a partition's leader in the cluster's list of brokers.
+
+    The result is -1 if the partition has no leader.
 
     Args:
         value: the leader's broker id; null or -1 for none.
@@ -299,12 +305,17 @@ def _leader_position(value: object, ids: Sequence[int], replica: Sequence[int], 
 
 
 def _reject_reassignment_in_progress(name: str, number: int, row: Mapping[str, Any]) -> None:
-    """Raise an InvalidProblemError if a partition has a reassignment in progress.
+    """Raise an error if a partition's reassignment is still in progress.
+
+    Its replicas are about to change, so a plan made now would be wrong.
 
     Args:
         name: name of the partition's topic.
         number: number of the partition.
         row: JSON object of the partition.
+
+    Raises:
+        InvalidProblemError: replicas are being added or removed.
     """
     if row.get("adding") or row.get("removing"):
         what = (
@@ -317,7 +328,9 @@ def _reject_reassignment_in_progress(name: str, number: int, row: Mapping[str, A
 def _complete_column(
     values: Sequence[int | None], quantity: str, parser: _PartitionParser
 ) -> NDArray[np.int64] | None:
-    """Return the sizes or loads of all partitions (int64[partitions]); None if all are missing.
+    """Return the sizes or the loads of all partitions as an array (int64[partitions]).
+
+    Either all partitions have a value or none has; the result is None if none has.
 
     Args:
         values: one number for each partition, None if missing.
@@ -363,7 +376,7 @@ def _expect_list(value: object, path: str) -> Sequence[Any]:
 
 
 def _expect_int(value: object, path: str, upper_limit: int) -> int:
-    """Return a JSON value that must be an int from 0 to ``upper_limit`` - 1.
+    """Return a JSON value, which must be an integer from 0 to ``upper_limit`` - 1.
 
     Raises:
         InvalidProblemError: it is not such an int; the error names its JSON ``path``.
@@ -376,7 +389,7 @@ def _expect_int(value: object, path: str, upper_limit: int) -> int:
 
 
 def _expect_rate(value: object, path: str) -> int:
-    """Return a JSON number of bytes per second, rounded to an int.
+    """Return a JSON number, which must be a rate in bytes per second, rounded to an integer.
 
     Raises:
         InvalidProblemError: it is not such a number; the error names its JSON ``path``.

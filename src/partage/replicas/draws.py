@@ -18,13 +18,13 @@ _MULTIPLIER = 0x5DEECE66D
 
 
 class LookaheadDraws(Protocol):
-    """Random number generator whose next numbers can be read before they are consumed.
+    """Random number generator that can show its next numbers before they are consumed.
 
-    Vectorised code reads many numbers at once, and then consumes only those it used.
+    Vectorised code reads many numbers at once, uses some of them, and then consumes only these.
     """
 
     def peek_numbers(self, count: int) -> NDArray[np.int64]:
-        """Peek at the next ``count`` or more random numbers without consuming them (int64).
+        """Return the next ``count`` or more random numbers, without consuming them (int64).
 
         The numbers are those of Java's ``Random.next(31)``.
         """
@@ -36,7 +36,8 @@ class LookaheadDraws(Protocol):
 def _next_random_states(state: int, count: int) -> NDArray[np.uint64]:
     """Return the next ``count`` internal states of Java's random number generator (uint64[count]).
 
-    ``state`` is the current one. The generator is linear congruential.
+    ``state`` is the current state, an integer of 48 bits. All states are computed as one array,
+    which is faster than one step at a time.
     """
     # Each pass doubles the number of computed states. Overflow of 64 bits is harmless, because only
     # the low 48 bits of a state are kept.
@@ -53,7 +54,8 @@ def _next_random_states(state: int, count: int) -> NDArray[np.uint64]:
 
 
 class JavaDraws:
-    """Java's random number generator ``java.util.Random``, which can look ahead without consuming.
+    """Java's random number generator ``java.util.Random``, whose next numbers can be read in
+    advance.
 
     >>> draws = JavaDraws(0)
     >>> next_int(draws, 100), next_int(draws, 100)
@@ -64,7 +66,7 @@ class JavaDraws:
         self._state = (seed ^ _MULTIPLIER) & _MASK
 
     def peek_numbers(self, count: int) -> NDArray[np.int64]:
-        """Peek at the next ``count`` random numbers without consuming them (int64).
+        """Return the next ``count`` random numbers, without consuming them (int64).
 
         The numbers are those of Java's ``Random.next(31)``.
         """
@@ -74,7 +76,9 @@ class JavaDraws:
         return drawn
 
     def skip_numbers(self, count: int) -> None:
-        """Consume the next ``count`` random numbers, in O(log count) steps."""
+        """Consume the next ``count`` random numbers without computing them, in O(log count)
+        steps.
+        """
         # x -> a x + c, so many times over, by repeated squaring.
         a, c, power, more = 1, 0, _MULTIPLIER, 0xB
         while count:
@@ -86,10 +90,10 @@ class JavaDraws:
 
 
 def next_int(draws: LookaheadDraws, bound: int) -> int:
-    """Return a random number from 0 to ``bound`` - 1, the same as
-    ``java.util.Random.nextInt(bound)``.
+    """Return a random number from 0 to ``bound`` - 1, the same as Java's ``Random.nextInt(bound)``.
 
-    The bound is at least 1. Draws that Java rejects are consumed as well.
+    ``draws`` is the generator, whose numbers are consumed. The bound is at least 1. Numbers that
+    Java rejects are consumed as well.
     """
     while True:
         bits = int(draws.peek_numbers(1)[0])

@@ -26,7 +26,9 @@ def reassignment_json(
     directory: np.ndarray[Any, np.dtype[np.int32]] | None,
     partitions: Iterable[int],
 ) -> dict[str, Any]:
-    """Return the reassignment JSON of a plan, the input of ``kafka-reassign-partitions --execute``.
+    """Return the JSON input of ``kafka-reassign-partitions --execute`` for a reassignment plan.
+
+    It lists the new replicas of each partition, and optionally their log directories.
 
     Args:
         task: brokers, partitions and rules of the reassignment.
@@ -50,11 +52,14 @@ def reassignment_json(
 def rollback_json(
     cluster: ReplicaCluster, partitions: Iterable[int], *, directories: bool
 ) -> dict[str, Any]:
-    """Return the reassignment JSON that restores the current replicas of some partitions of a
-    cluster.
+    """Return the JSON input of ``kafka-reassign-partitions`` that undoes a reassignment.
 
-    ``partitions`` has indices of partitions. With ``directories=True`` it restores their log
-    directories too.
+    It lists the current replicas of each partition.
+
+    Args:
+        cluster: the cluster before the reassignment.
+        partitions: indices of the partitions to write.
+        directories: whether to restore the log directories too.
     """
     rows = []
     for p in partitions:
@@ -71,8 +76,8 @@ def partitions_to_elect(
 ) -> list[int]:
     """Return the partitions that need a preferred leader election after a plan is executed.
 
-    Their current leader is not the plan's preferred leader. Partitions without a leader and
-    excluded topics are left out.
+    The broker that leads such a partition now is not its preferred leader in the plan. Partitions
+    without a leader and excluded topics are left out.
 
     Args:
         task: brokers, partitions and rules of the reassignment.
@@ -85,9 +90,11 @@ def partitions_to_elect(
 
 
 def leader_election_json(cluster: ReplicaCluster, partitions: Iterable[int]) -> dict[str, Any]:
-    """Return the input JSON of ``kafka-leader-election`` for the given partitions of a cluster.
+    """Return the JSON input of ``kafka-leader-election`` for the given partitions.
 
-    ``partitions`` has indices of partitions.
+    Args:
+        cluster: the cluster, which has the names of the topics.
+        partitions: indices of the partitions.
     """
     return {
         "partitions": [
@@ -100,7 +107,7 @@ def leader_election_json(cluster: ReplicaCluster, partitions: Iterable[int]) -> 
 def topic_assignment(
     topic: str, replicas: Iterable[Iterable[int]], first_partition: int = 0
 ) -> dict[str, Any]:
-    """Return the reassignment JSON that places new partitions of one topic.
+    """Return the JSON input of ``kafka-reassign-partitions`` for the new partitions of one topic.
 
     Args:
         topic: name of the topic.

@@ -16,8 +16,9 @@ __all__ = ["DiskMoves", "ReplicaMoves", "log_directories"]
 
 @dataclass(frozen=True, eq=False)
 class ReplicaMoves:
-    """Replica copies between brokers that a reassignment plan makes, as arrays with one element per
-    copy.
+    """Replica copies that a reassignment plan makes between brokers.
+
+    Each property is an array with one element per copy.
 
     Attributes:
         task: brokers, partitions and rules of the reassignment.
@@ -65,7 +66,7 @@ class ReplicaMoves:
 
     @property
     def source_broker(self) -> NDArray[np.int32]:
-        """Broker that loses its replica through each copy, as its index in the cluster (int32[n]).
+        """Broker that gives up a replica for each copy, as its index in the cluster (int32[n]).
 
         It is -1 if the copy is an additional replica.
         """
@@ -83,7 +84,7 @@ class ReplicaMoves:
 
     @cached_property
     def disk_moves(self) -> DiskMoves:
-        """Replica copies between two disks of the same broker (`DiskMoves`)."""
+        """Replica copies between two log directories of the same broker."""
         task, disks = self.task, self.task.disks
         nothing = np.zeros(0, np.int64)
         if disks is None or self.disk is None:
@@ -101,10 +102,12 @@ class ReplicaMoves:
 
     @property
     def on_disks(self) -> tuple[NDArray[np.int64], ...]:
-        """Replica copies that fill or free a known disk, as four arrays with one element per copy.
+        """Changes of disk usage that a reassignment plan makes, as four arrays with one element per
+        change.
 
-        The int64 arrays are partition, source disk (freed), target disk (filled) and bytes. An
-        unknown or missing disk is -1.
+        The int64 arrays are partition, source disk (which gets space back), target disk (which
+        fills up) and bytes. A disk is -1 if it is unknown, or if the change has no source or no
+        target.
         """
         task, disks = self.task, self.task.disks
         if disks is None or self.disk is None:
@@ -124,7 +127,9 @@ class ReplicaMoves:
 
 @dataclass(frozen=True, eq=False)
 class DiskMoves:
-    """Replica copies of a reassignment plan between two disks of the same broker, as columns.
+    """Replica copies of a reassignment plan between two log directories of the same broker.
+
+    Each attribute is an array with one element per copy.
 
     Attributes:
         partition: int64[n], the partition of each copy.
@@ -141,11 +146,10 @@ class DiskMoves:
 
 
 def log_directories(moves: ReplicaMoves) -> NDArray[np.int32] | None:
-    """Return the log directory that each new replica has after a plan, as index on its broker
-    (int32).
+    """Return the log directory of each new replica after a reassignment plan (int32).
 
-    The index is -1 if Kafka chooses the directory. The result is None if no directories are known.
-    ``moves`` are the plan's replica copies.
+    A directory is an index into its broker's list of directories, or -1 if Kafka chooses it. The
+    result is None if no directories are known. ``moves`` are the plan's replica copies.
     """
     # Kafka chooses if the directory of some replica on the broker is unknown.
     disks = moves.task.disks

@@ -124,7 +124,9 @@ def _place_as_admin_utils(
 
 
 def _expect_no_start(**given: int | None) -> None:
-    """Raise an error if a start index or shift is given for KRaft's replica placer, which has none.
+    """Raise an error if a start index or a start shift is given for KRaft's replica placer.
+
+    This placer always draws both at random, so a given value would have no effect.
 
     Raises:
         InvalidConfigError: one of the keyword arguments is not None.
@@ -139,10 +141,10 @@ def _expect_no_start(**given: int | None) -> None:
 
 
 class StripedPlacer:
-    """Replica placer of KRaft controllers (``StripedReplicaPlacer``) for several topics in
-    sequence.
+    """Replica placer of KRaft controllers, which places several topics one after another.
 
-    Its random generator continues from topic to topic.
+    It returns the same brokers as Kafka's ``StripedReplicaPlacer``. The random generator continues
+    from topic to topic, so the result depends on the topics before.
 
     >>> placer = StripedPlacer([Broker(0), Broker(1), Broker(2)], seed=4)
     >>> placer.place_topic(2, 2).shape, placer.place_topic(1, 3).shape
@@ -156,11 +158,16 @@ class StripedPlacer:
         self._draws = JavaDraws(seed) if draws is None else draws
 
     def place_topic(self, partitions: int, replication_factor: int) -> Int32Array:
-        """Place the replicas of the next topic; return broker ids (int32[partitions,
-        replication_factor]).
+        """Place the replicas of the next topic, and return their broker ids.
 
-        The placer's random numbers continue from the topic before. `partage.replicas.place` places
-        a single topic.
+        The random generator continues from the topic before. To place a single topic, use
+        `partage.replicas.place`.
+
+        Returns:
+            int32[partitions, replication_factor], the preferred leader first.
+
+        Raises:
+            InvalidPlacementError: Kafka rejects the topic too, for example for too few brokers.
         """
         # The class returns an empty placement for 0; only the controller rejects that.
         if partitions < 0:
@@ -180,7 +187,8 @@ def place_added_partitions(
     strategy: Strategy = "striped",
     seed: int = 0,
 ) -> Int32Array:
-    """Return the brokers on which Kafka places the replicas of partitions added to a topic.
+    """Return the brokers on which Kafka places the replicas of partitions that are added to a
+    topic.
 
     The striped placer ignores the existing partitions. The strategies of AdminUtils continue from
     the broker of partition 0's first replica.
@@ -236,7 +244,7 @@ def default_directory(broker: Broker) -> str:
 
 
 def _expect_brokers(brokers: Iterable[Broker]) -> list[Broker]:
-    """Check that all brokers are valid `Broker` objects with distinct ids; return them as a list.
+    """Check that all items are valid `Broker` objects with distinct ids, and return them as a list.
 
     Raises:
         InvalidProblemError: a broker is not valid, or two have the same id.
@@ -287,8 +295,7 @@ def _expect_placeable(brokers: Sequence[Broker], partitions: int, factor: int) -
 
 
 def _expect_not_too_many(partitions: int, factor: int, brokers: int) -> None:
-    """Raise an error if a placement has more than `_MOST_REPLICAS` replicas, to bound time and
-    memory.
+    """Raise an error if a placement has more replicas than fit into memory (`_MOST_REPLICAS`).
 
     Args:
         partitions: number of partitions.
@@ -323,7 +330,7 @@ def _expect_no_overflow(
 ) -> None:
     """Raise an error if Java's int arithmetic in ``AdminUtils`` would overflow for these arguments.
 
-    With an overflow, ``AdminUtils`` returns arbitrary placements.
+    Kafka returns arbitrary placements after an overflow, so Partage refuses to predict them.
 
     Args:
         brokers: number of brokers.
@@ -345,7 +352,7 @@ def _expect_no_overflow(
 
 
 def alternate_racks(brokers: Sequence[Broker]) -> list[int]:
-    """Return the indices of the brokers in an order that alternates racks.
+    """Return the indices of brokers in an order that alternates between racks.
 
     For example, two brokers each of racks a and b come in the order a, b, a, b. Racks are sorted by
     name, and brokers within a rack by id. It is a port of
@@ -367,7 +374,10 @@ def alternate_racks(brokers: Sequence[Broker]) -> list[int]:
 def _leaders_and_shifts(
     broker_count: int, start: int, shift: int, first_partition: int, rows: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return each partition's leader and the distance to its first follower, as in ``AdminUtils``.
+    """Return the leader of each new partition and the distance to its first follower.
+
+    Kafka's ``AdminUtils`` computes both from the partition number: leaders go round the list of
+    brokers, and the distance grows by one with each round.
 
     Args:
         broker_count: number of brokers in the list.
@@ -388,9 +398,9 @@ def _leaders_and_shifts(
 def place_along(
     ids: Int32Array, start: int, shift: int, first: int, partitions: int, factor: int
 ) -> Int32Array:
-    """Place the replicas of each partition by the rack-unaware rule of Kafka's ``AdminUtils``.
+    """Place the replicas of each partition as Kafka's ``AdminUtils`` does without racks.
 
-    Return broker ids, the preferred leader first (int32[partitions, factor]).
+    The result has broker ids, the preferred leader first (int32[partitions, factor]).
 
     Args:
         ids: broker ids.
@@ -413,7 +423,9 @@ def _place_followers(
     ids: Int32Array, rack: NDArray[np.int64], lead: NDArray[np.int64], gap: NDArray[np.int64],
     factor: int,
 ) -> Int32Array:  # fmt: skip
-    """Place the followers of each partition on distinct racks, as rack-aware ``AdminUtils`` does.
+    """Place the followers of each partition on distinct racks, as Kafka's ``AdminUtils`` does.
+
+    A rack is used twice only if all racks have a replica of the partition already.
 
     Args:
         ids: broker ids, in rack-alternating order.
@@ -450,7 +462,7 @@ def _place_followers(
 
 
 def expect_racks(brokers: Sequence[Broker]) -> None:
-    """Raise an error if a broker has no rack.
+    """Raise an error if a broker has no rack, because rack-aware placement needs the racks of all.
 
     Raises:
         InvalidPlacementError: some brokers have none.
@@ -468,9 +480,9 @@ def expect_racks(brokers: Sequence[Broker]) -> None:
 def place_over_racks(
     brokers: Sequence[Broker], start: int, shift: int, first: int, partitions: int, factor: int
 ) -> Int32Array:
-    """Place the replicas of each partition by the rack-aware rule of Kafka's ``AdminUtils``.
+    """Place the replicas of each partition as Kafka's ``AdminUtils`` does with racks.
 
-    Return broker ids, the preferred leader first (int32[partitions, factor]).
+    The result has broker ids, the preferred leader first (int32[partitions, factor]).
 
     Args:
         brokers: the brokers, all with racks.

@@ -46,10 +46,11 @@ tool kafka-leader-election.sh --election-type preferred --path-to-json-file elec
 
 
 def execution_scripts(throttle: int | None, *, elect: bool) -> dict[str, str]:
-    """Return the shell scripts that execute the batches of a reassignment plan, and roll it back.
+    """Return shell scripts that execute the batches of a reassignment plan with Kafka's tools.
 
-    The result is a dict from file name (``execute.sh``, ``rollback.sh``) to text. The scripts read
-    the batches from files in their folder.
+    One script (``execute.sh``) runs the batches, the other (``rollback.sh``) undoes them. The
+    result is a dict from file name to text. The scripts read the batches from files in their
+    folder.
 
     Args:
         throttle: bytes per second that each broker may copy; None for no limit.

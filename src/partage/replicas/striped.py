@@ -41,7 +41,7 @@ def place_in_stripes(
 ) -> Int32Array:
     """Place the replicas of each partition as KRaft's ``StripedReplicaPlacer`` does.
 
-    Return broker ids, the preferred leader first (int32[partitions, factor]).
+    The result has broker ids, the preferred leader first (int32[partitions, factor]).
 
     Args:
         brokers: the brokers with racks, fenced ones included.
@@ -70,9 +70,10 @@ def place_in_stripes(
 
 
 class _Rings:
-    """Brokers of each rack in circular lists, from which KRaft's replica placer takes them in turn.
+    """Circular lists (rings) of the brokers in each rack, from which KRaft's placer takes the next
+    one.
 
-    Each rack has a list of unfenced brokers and a list of fenced ones.
+    Each rack has a ring of unfenced brokers and a ring of fenced ones, which are used last.
     """
 
     def __init__(self, brokers: Sequence[Broker], draws: LookaheadDraws) -> None:
@@ -147,11 +148,10 @@ def place_at_once(
     raw: Ints,
     shape: tuple[int, int],
 ) -> NDArray[np.int32] | None:
-    """Place the replicas of all partitions with array operations, with the result of KRaft's
-    placer.
+    """Place the replicas of all partitions at once, with array operations.
 
-    Kafka's ``StripedReplicaPlacer`` places one partition after the other. A ring is the circular
-    list of a rack's brokers.
+    The result equals that of Kafka's ``StripedReplicaPlacer``, which places one partition after the
+    other. A ring is the circular list of a rack's brokers.
 
     Args:
         start: int64[2 racks + 1], first index of each ring in ``broker``: for each rack the ring of
@@ -198,6 +198,9 @@ def _rings_in_turn(sizes: Ints) -> list[int]:
 def _shuffle_lists(lengths: list[int], random_numbers: Ints, shuffle_count: int) -> Ints | None:
     """Compute many shuffles of several lists at once, equal to Java's ``Collections.shuffle``.
 
+    KRaft's replica placer shuffles its lists of racks and brokers after as many partitions as there
+    are unfenced brokers.
+
     Args:
         lengths: number of elements of each list.
         random_numbers: the next numbers of Java's random generator.
@@ -227,7 +230,9 @@ def _shuffle_lists(lengths: list[int], random_numbers: Ints, shuffle_count: int)
 
 
 def _permutations_from_swaps(places: Ints, list_length: int) -> Ints:
-    """Compute permutations from the swaps that Java's ``Collections.shuffle`` makes.
+    """Compute the permutations that result from the swaps of Java's ``Collections.shuffle``.
+
+    All lists have the same length and are computed together.
 
     Args:
         places: int64[n, swaps], for each list the index that is swapped with the last element, then
@@ -251,9 +256,10 @@ def _permutations_from_swaps(places: Ints, list_length: int) -> Ints:
 def _look_up_brokers(
     shuffled: Ints, sizes: Ints, offset: Ints, turn: tuple[int, int], shape: tuple[int, int]
 ) -> NDArray[np.int32]:
-    """Return the broker of each replica from shuffled broker lists (int32[partitions, replicas]).
+    """Return the broker of each replica from shuffled lists of brokers (int32[partitions,
+    replicas]).
 
-    Partitions between two shuffles use the same lists; they form a block.
+    The partitions between two shuffles form a block: they use the same lists.
 
     Args:
         shuffled: for each block, the racks in order and then the brokers of each rack.
@@ -284,7 +290,9 @@ def _look_up_brokers(
 
 
 def _count_uses_in_block(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
-    """Count how often KRaft's replica placer has used a rack since it last shuffled the brokers.
+    """Count how often KRaft's replica placer has used a rack since the last shuffle of the brokers.
+
+    The count tells which broker of the rack comes next.
 
     Args:
         epoch: number of each partition, counted from the shuffle on.
@@ -306,8 +314,9 @@ def _count_uses_in_block(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
 
 
 def _count_uses_before_block(order: Ints, begin: Ints, length: int, factor: int) -> Ints:
-    """Count how often the placer used each rack before each shuffle of brokers (int64[shuffles,
-    racks]).
+    """Count how often KRaft's replica placer used each rack before each shuffle of the brokers.
+
+    The result is int64[shuffles, racks].
 
     Args:
         order: racks in their order after each shuffle (int64[shuffles, racks]).
@@ -345,7 +354,8 @@ def _bounded(raw: Any, used: int, bound: int) -> int:
 
 @kernel_helper
 def _shuffle_range(items: Any, begin: int, end: int, raw: Any, used: int) -> int:
-    """Shuffle ``items[begin:end]`` in place, like Java's ``Collections.shuffle``.
+    """Shuffle ``items[begin:end]`` in place, with the same result as Java's
+    ``Collections.shuffle``.
 
     Args:
         items: the array whose range is shuffled.
@@ -397,10 +407,10 @@ def _next(ring: int, epoch: int, start: Any, state: Any) -> int:
 def place_one_by_one(
     start: Any, broker: Any, names: Any, state: Any, offset: int, unfenced: int, raw: Any, out: Any
 ) -> int:
-    """Place the replicas of one partition after another into ``out``, exactly as KRaft's placer
-    does.
+    """Place the replicas of one partition after the other, exactly as KRaft's replica placer does.
 
-    Return the number of random numbers used, -1 if there are too few.
+    The broker ids are written into ``out``. The result is how many random numbers were used, or -1
+    if there are too few.
 
     Args:
         start: first index of each ring in ``broker``, as in `place_at_once`.

@@ -19,9 +19,13 @@ _COLUMNS = ("replicas", "leaders", "bytes", "load")
 def broker_rows(task: ReplicaTask, replica: NDArray[np.int32]) -> list[dict[str, Any]]:
     """Return a report row for each broker, with its load before and after a reassignment plan.
 
-    A row has replicas, leaders, bytes and load, and the ranges (bands) within which they count as
-    balanced. ``task`` has the current replicas; ``replica`` is the broker of each new one. Leaders
-    before are the current ones, leaders after the preferred ones. Excluded topics do not count.
+    A row has replicas, leaders, bytes and write load, and the range within which each counts as
+    balanced. Leaders before are the current ones, leaders after are the preferred ones. Excluded
+    topics do not count.
+
+    Args:
+        task: the reassignment, with the current replicas.
+        replica: broker of each new replica, as an index in the cluster.
     """
     before = _held(
         task,
@@ -57,8 +61,12 @@ def _bands_of(task: ReplicaTask) -> dict[str, tuple[NDArray[np.int64], NDArray[n
 def rack_rows(task: ReplicaTask, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a report row for each rack, with its load before and after a reassignment plan.
 
-    A row sums replicas, leaders, bytes and load of its brokers' ``rows``. With several racks it
-    also has the ranges (bands) within which they count as balanced; ``task`` has these.
+    A row has the sums of its brokers' rows. If there are several racks, it also has the range
+    within which each sum counts as balanced.
+
+    Args:
+        task: the reassignment, which has the ranges.
+        rows: the brokers' rows, from `broker_rows`.
     """
     out: dict[str | None, dict[str, Any]] = {}
     for row in rows:
@@ -80,11 +88,11 @@ def rack_rows(task: ReplicaTask, rows: Sequence[dict[str, Any]]) -> list[dict[st
 
 
 def disk_rows(moves: ReplicaMoves, directory: NDArray[np.int32] | None) -> list[dict[str, Any]]:
-    """Return a report row for each log directory: its bytes before and after the plan.
+    """Return a report row for each log directory, with its bytes before and after a reassignment
+    plan.
 
-    Only brokers with several log directories have rows. Rows count replicas if sizes are unknown.
-    The balance band of a directory depends on what its broker holds after the plan. Brokers with a
-    replica in an unknown directory are left out.
+    Only brokers with several log directories have rows, and only if the directory of each replica
+    is known. Without partition sizes, rows count replicas.
 
     Args:
         moves: the replica copies of the plan.
@@ -140,8 +148,8 @@ def _disk_bands(moves: ReplicaMoves) -> dict[tuple[int, int], list[int]]:
 def move_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
     """Return a report row for each copied replica: topic, partition, source, target and bytes.
 
-    ``moves`` are the copies of the plan. For a copy between two disks, source and target are the
-    same broker, and the row has two directories.
+    A copy between two disks has the same broker as source and target, and names two directories.
+    ``moves`` are the copies of the plan.
     """
     cluster, within = moves.task.cluster, moves.disk_moves
     sized = cluster.size is not None
@@ -177,9 +185,10 @@ def move_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
 
 
 def network_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
-    """Return a report row for each pair of racks: replicas and bytes copied from one to the other.
+    """Return a report row for each pair of racks between which replicas are copied.
 
-    ``moves`` are the copies of the plan. Followers copy from the leader, so its rack is the source.
+    A row has the number of replicas and their bytes. Followers copy from the leader, so the
+    leader's rack is the source. ``moves`` are the copies of the plan.
     """
     cluster = moves.task.cluster
     senders = _senders(moves)
@@ -200,8 +209,7 @@ def network_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
 def batch_rows(
     moves: ReplicaMoves, batches: Sequence[Sequence[int]], throttle: int | None
 ) -> list[dict[str, Any]]:
-    """Return a report row for each batch: partitions, copied replicas, bytes, and estimated
-    seconds.
+    """Return a report row for each batch: partitions, copied replicas, bytes and estimated seconds.
 
     The estimate ignores copies between disks of a broker, which have a separate throttle.
 

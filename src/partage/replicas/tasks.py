@@ -19,9 +19,13 @@ __all__ = [
 
 
 def rebalance_task(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Return the `ReplicaTask` (optimisation problem) that balances all replicas of a cluster.
+    """Return the task to balance all replicas of a cluster over its brokers.
 
-    ``limits`` has the topics that stay in place and the balance tolerances.
+    A `ReplicaTask` is the optimisation problem that `reassign` solves.
+
+    Args:
+        cluster: the cluster before the reassignment.
+        limits: topics that stay in place, and balance tolerances.
     """
     builder = _TaskBuilder(cluster, limits)
     builder.between_disks = True
@@ -31,7 +35,9 @@ def rebalance_task(cluster: ReplicaCluster, limits: PlanLimits | None = None) ->
 def add_brokers(
     cluster: ReplicaCluster, ids: Iterable[int], limits: PlanLimits | None = None
 ) -> ReplicaTask:
-    """Return the `ReplicaTask` that balances a cluster by moving replicas to new brokers only.
+    """Return the task to balance a cluster by moving replicas to new brokers only.
+
+    A `ReplicaTask` is the optimisation problem that `reassign` solves.
 
     Args:
         cluster: the cluster, with the new brokers.
@@ -49,7 +55,9 @@ def add_brokers(
 def drain_brokers(
     cluster: ReplicaCluster, ids: Iterable[int], limits: PlanLimits | None = None
 ) -> ReplicaTask:
-    """Return the `ReplicaTask` that moves all replicas off some brokers and no other replica.
+    """Return the task to move all replicas off some brokers; all other replicas stay.
+
+    A `ReplicaTask` is the optimisation problem that `reassign` solves.
 
     Args:
         cluster: the cluster before the reassignment.
@@ -64,9 +72,10 @@ def drain_brokers(
 def replace_broker(
     cluster: ReplicaCluster, old: int, new: int, limits: PlanLimits | None = None
 ) -> ReplicaTask:
-    """Return the `ReplicaTask` (optimisation problem) that replaces a broker by a new one.
+    """Return the task to replace a broker by a new one.
 
-    The new broker takes over each replica of the old one, at the same position in the replica list.
+    The new broker takes over each replica of the old one, at the same position in the list of
+    replicas. A `ReplicaTask` is the optimisation problem that `reassign` solves.
 
     Args:
         cluster: the cluster, with both brokers.
@@ -95,7 +104,9 @@ def change_factor(
     topics: Collection[str] | None = None,
     limits: PlanLimits | None = None,
 ) -> ReplicaTask:
-    """Return the `ReplicaTask` that changes the replication factor of some topics, or of all.
+    """Return the task to change the replication factor of some topics, or of all.
+
+    A `ReplicaTask` is the optimisation problem that `reassign` solves.
 
     Args:
         cluster: the cluster before the reassignment.
@@ -127,10 +138,14 @@ def change_factor(
 
 
 def fix_racks(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Return the `ReplicaTask` that moves only replicas of a cluster that break the rack rule.
+    """Return the task to move only the replicas that break the rack rule.
 
-    The rule spreads the replicas of each partition evenly over racks. ``limits`` has the topics
-    that stay in place and the balance tolerances.
+    The rule spreads the replicas of each partition evenly over racks. A `ReplicaTask` is the
+    optimisation problem that `reassign` solves.
+
+    Args:
+        cluster: the cluster before the reassignment.
+        limits: topics that stay in place, and balance tolerances.
     """
     builder = _TaskBuilder(cluster, limits)
     builder.closed[:] = True
@@ -139,10 +154,14 @@ def fix_racks(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> Repl
 
 
 def elect_leaders(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Return the `ReplicaTask` that balances a cluster's preferred leaders by reordering replica
-    lists.
+    """Return the task to balance the preferred leaders of a cluster without copying any replica.
 
-    No replica is copied. ``limits`` has the topics that stay in place and the balance tolerances.
+    Only the order of each partition's replicas changes, because its first replica is the preferred
+    leader. A `ReplicaTask` is the optimisation problem that `reassign` solves.
+
+    Args:
+        cluster: the cluster before the reassignment.
+        limits: topics that stay in place, and balance tolerances.
     """
     builder = _TaskBuilder(cluster, limits)
     builder.fate[:] = STAY
@@ -151,7 +170,10 @@ def elect_leaders(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> 
 
 
 class _TaskBuilder:
-    """Builder of a `ReplicaTask`, in which every replica may move unless a command restricts it."""
+    """Builder of a `ReplicaTask`, the optimisation problem of a replica reassignment.
+
+    At first every replica may move. Each command of ``partage reassign`` then restricts it.
+    """
 
     def __init__(self, cluster: ReplicaCluster, limits: PlanLimits | None) -> None:
         self.cluster, self.limits = cluster, limits or PlanLimits()
@@ -167,7 +189,7 @@ class _TaskBuilder:
         self.between_disks = False
 
     def topic_mask(self, names: Collection[str], option: str) -> NDArray[np.bool_]:
-        """Return a mask of the partitions of the given topics (bool[partitions]).
+        """Return a boolean mask that selects the partitions of the given topics (bool[partitions]).
 
         Args:
             names: names of the topics.
@@ -183,7 +205,7 @@ class _TaskBuilder:
         return np.isin(self.cluster.topic, [known[name] for name in names])
 
     def broker_indices(self, ids: Iterable[int], option: str) -> list[int]:
-        """Return the indices in the cluster of the broker ids that the command line names.
+        """Convert broker ids from the command line to indices in the cluster's list of brokers.
 
         Args:
             ids: the broker ids.
@@ -206,8 +228,9 @@ class _TaskBuilder:
         return out
 
     def expect_not_fenced(self, receivers: list[int], what: str) -> None:
-        """Check that no broker that receives replicas is fenced: copies to it would never join the
-        ISR.
+        """Check that no broker that will receive replicas is fenced.
+
+        Copies to a fenced broker would never join the ISR.
 
         Args:
             receivers: indices of the brokers in the cluster.
@@ -222,7 +245,7 @@ class _TaskBuilder:
                 raise InvalidConfigError(what, why, self.cluster.brokers[b].id)
 
     def drain_brokers(self, removed_brokers: list[int]) -> None:
-        """Require that all replicas move away from some brokers, and that all others stay.
+        """Require that all replicas leave some brokers and that all other replicas stay.
 
         ``removed_brokers`` has the indices of these brokers in the cluster.
 
@@ -251,7 +274,7 @@ class _TaskBuilder:
         )
 
     def build_task(self) -> ReplicaTask:
-        """Check that the replica reassignment is possible, and return its `ReplicaTask`.
+        """Return the finished `ReplicaTask`, after a check that the reassignment is possible.
 
         Raises:
             NoFeasiblePlanError: a partition needs more replicas than there are usable brokers.
@@ -285,7 +308,9 @@ class _TaskBuilder:
         )  # fmt: skip
 
     def _expect_sizes(self) -> None:
-        """Check that partitions have sizes if any broker or disk has a capacity to respect.
+        """Check that partition sizes are known if a broker or a disk has a capacity.
+
+        Without sizes, nobody could tell whether the capacity is respected.
 
         Raises:
             InvalidProblemError: the sizes are missing.
@@ -298,7 +323,7 @@ class _TaskBuilder:
             raise InvalidProblemError(what, path="size", value=None)
 
     def _expect_enough_brokers(self) -> None:
-        """Check that no replication factor exceeds the number of remaining brokers.
+        """Check that no replication factor is larger than the number of remaining brokers.
 
         Raises:
             NoFeasiblePlanError: one does.
