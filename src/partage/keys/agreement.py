@@ -30,7 +30,10 @@ _WINDOW = (1_700_000_000_000).to_bytes(8, "big")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Agreement:
-    """Result of `who_agrees`: which client partitioners place the same keys in the same partitions.
+    """Comparison of client partitioners on the same test keys; `who_agrees` returns it.
+
+    It shows which partitioners place all keys in the same partitions, so that their topics can be
+    joined.
 
     Attributes:
         names: names of the compared partitioners, all of which use the key.
@@ -52,9 +55,9 @@ class Agreement:
 
 
 def random_keys(count: int, seed: int = 0) -> list[bytes]:
-    """Return random test keys of 1 to 40 letters as bytes; equal seeds give equal keys.
+    """Return ``count`` random test keys of 1 to 40 characters, as UTF-8 bytes.
 
-    ``count`` is the number of keys.
+    Equal seeds give equal keys.
 
     >>> len(set(random_keys(100))) > 95
     True
@@ -73,7 +76,10 @@ def random_keys(count: int, seed: int = 0) -> list[bytes]:
 def who_agrees(
     names: Sequence[str] | None = None, *, keys: int = 500, counts: Sequence[int] = COUNTS
 ) -> Agreement:
-    """Find the client partitioners that agree: they place every test key in the same partition.
+    """Find the client partitioners that place every key in the same partition.
+
+    All partitioners run on the same random keys, at several partition counts. Topics that such
+    partitioners wrote can be joined by key.
 
     Args:
         names: names from `partage.keys.partitioners`; None for all that use the key.

@@ -29,7 +29,10 @@ _SERIALISE = "serialise it first (partage.keys.serializers has Kafka's)"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyColumn:
-    """Column of record keys in one byte buffer with start offsets, as in an Arrow binary array.
+    """Column of record keys: the bytes of all keys in one buffer, and the offset where each key
+    starts.
+
+    It has the layout of an Arrow binary array, so that a million keys need no Python objects.
 
     Attributes:
         data: uint8, the bytes of all keys.
@@ -56,8 +59,9 @@ class KeyColumn:
         return lengths if self.null is None else np.where(self.null, 0, lengths)
 
     def check_key_lengths(self, longest: int) -> KeyColumn:
-        """Raise an error if a key of the column has more than ``longest`` bytes; else return the
-        column.
+        """Check that no key of the column has more than ``longest`` bytes, and return the column.
+
+        Kafka's producer sends no key that is longer than ``max.request.size``.
 
         Raises:
             InvalidKeysError: a key is longer; the message names it.
@@ -85,7 +89,7 @@ class KeyColumn:
 
 
 def column_of(keys: object) -> KeyColumn:
-    """Convert record keys of any accepted type to a `KeyColumn`.
+    """Convert record keys of any accepted Python or NumPy type to a `KeyColumn`.
 
     Keys are bytes (one key), a sequence of bytes, text or None, or a NumPy array. NumPy's ``S``
     arrays cannot hold a key that ends in a zero byte; a 2-D uint8 array can.
@@ -204,7 +208,9 @@ Place = Callable[[KeyColumn], tuple[NDArray[np.int32], NDArray[np.bool_] | None]
 
 
 def is_arrow(keys: object) -> bool:
-    """Return whether the keys are an Arrow array, without importing pyarrow.
+    """Return whether an object is an Arrow array of any library, such as pyarrow or polars.
+
+    pyarrow is not imported for the check.
 
     >>> is_arrow([b"a"])
     False
@@ -217,7 +223,9 @@ def is_arrow(keys: object) -> bool:
 
 
 def is_pandas(keys: object) -> bool:
-    """Return whether keys are a pandas Series; pandas is not imported for the check.
+    """Return whether an object is a pandas Series.
+
+    pandas is not imported for the check.
 
     >>> is_pandas([b"a"])
     False
@@ -233,10 +241,11 @@ def _library(keys: object) -> str:
 
 
 def place_arrow(keys: Any, place_column: Place) -> Any:
-    """Return the partition of each key in an Arrow array, as an int32 array of the same library.
+    """Choose the partition of each key in an Arrow array, and return them as an int32 array.
 
-    The library may be polars, nanoarrow, or one whose classes have a method ``from_arrow`` (arro3);
-    otherwise the result is an array of pyarrow. A chunked array of pyarrow keeps its chunks.
+    The result belongs to the same library as the keys: polars, nanoarrow, or one whose classes have
+    a method ``from_arrow`` (arro3); otherwise it is an array of pyarrow. A chunked array of pyarrow
+    keeps its chunks.
 
     Args:
         keys: an array of binary, large_binary, binary_view, fixed_size_binary, text of each kind, a
@@ -274,9 +283,9 @@ def place_arrow(keys: Any, place_column: Place) -> Any:
 
 
 def _to_pyarrow(keys: Any, pa: Any) -> Any:
-    """Convert an Arrow object of any library (PyCapsule interface) to a pyarrow array.
+    """Convert an Arrow array of another library, such as polars, to a pyarrow array.
 
-    ``pa`` is the module pyarrow.
+    Any object with Arrow's PyCapsule interface is accepted. ``pa`` is the module pyarrow.
 
     Raises:
         InvalidKeysError: the object is a table, or not a column of an Arrow type.
@@ -300,7 +309,10 @@ def _to_pyarrow(keys: Any, pa: Any) -> Any:
 
 
 def place_pandas(keys: Any, place_column: Place) -> Any:
-    """Return the partition of each key in a pandas Series, as an Int32 Series with the same index.
+    """Choose the partition of each key in a pandas Series, and return them as an Int32 Series.
+
+    The result has the same index. A null key whose partition is not determined gives a missing
+    value.
 
     Args:
         keys: a Series of dtype object (bytes or text), ``string``, category, or an Arrow type;
@@ -334,7 +346,7 @@ def _of_pandas(keys: Any) -> KeyColumn:
 
 
 def arrow_column(keys: Any, pa: Any) -> KeyColumn:
-    """Convert an Arrow array of keys to a `KeyColumn` without copying the buffers.
+    """Convert a pyarrow array of keys to a `KeyColumn`, mostly without copying its buffers.
 
     Args:
         keys: the Arrow array.

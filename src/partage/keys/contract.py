@@ -56,15 +56,17 @@ _ONE_COUNTER = {"java:0.8", "java:0.9"}
 
 @runtime_checkable
 class CustomPartitioner(Protocol):
-    """Interface of a custom partitioner, Java's ``org.apache.kafka.clients.producer.Partitioner``.
+    """Interface of a custom partitioner, with the methods of Kafka's Java interface
+    ``Partitioner``.
 
-    An optional method ``on_new_batch(topic, cluster, previous)`` is called by producers 2.4 to 3.9
-    if a record needs a new batch, before they call ``partition`` again.
+    A class may also have a method ``on_new_batch(topic, cluster, previous)``. Producers 2.4 to 3.9
+    call it if a record needs a new batch, before they call ``partition`` again.
     """
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Receive the producer's settings (``configs``) before the producer calls any other
-        method.
+        """Receive the producer's settings.
+
+        The producer calls this method once, before any other.
         """
         ...
 
@@ -77,10 +79,10 @@ class CustomPartitioner(Protocol):
         value_bytes: bytes | None,
         cluster: Cluster,
     ) -> int:
-        """Return the number of the partition for a record of ``topic``, 0 or more.
+        """Return the number of the partition for a record, 0 or more.
 
-        Key and value are given as objects and as serialized bytes; ``cluster`` has the topic's
-        partitions.
+        Key and value are given as objects and as serialized bytes. ``cluster`` has the partitions
+        of the topic.
         """
         ...
 
@@ -90,9 +92,9 @@ class CustomPartitioner(Protocol):
 
 
 def create_partitioner(configs: Mapping[str, object]) -> CustomPartitioner:
-    """Create and configure the custom partitioner that the setting ``partitioner.class`` names.
+    """Create the custom partitioner that the setting ``partitioner.class`` names, and configure it.
 
-    ``configs`` has the producer's settings.
+    ``configs`` has the producer's settings, which the partitioner receives.
 
     Raises:
         InvalidConfigError: the setting is missing, the class cannot be loaded, or a method is
@@ -144,9 +146,9 @@ def _loaded(name: str) -> object:
 
 
 def led_partitions(topic: str, cluster: Cluster) -> tuple[int, tuple[int, ...] | None]:
-    """Return a topic's partition count, and the partitions that have a leader.
+    """Return a topic's number of partitions, and those of them that have a leader.
 
-    The second value is None if all partitions have a leader.
+    The second value is None if all partitions have a leader, which is the usual case.
 
     Raises:
         InvalidConfigError: the cluster has no such topic.
@@ -159,10 +161,11 @@ def led_partitions(topic: str, cluster: Cluster) -> tuple[int, tuple[int, ...] |
 
 
 class NamedPartitioner:
-    """Adapter that makes a built-in client partitioner usable as a `CustomPartitioner`.
+    """Adapter that makes a built-in client partitioner, such as ``java:3.9``, a
+    `CustomPartitioner`.
 
     Settings: ``partage.seed`` (default 0), the seed of its random numbers, and ``partage.counter``,
-    the first value of a round-robin counter. Each topic has a state of its own, as in the client.
+    the first value of a round-robin counter. Each topic has its own state, as in the client.
 
     >>> cluster = Cluster.from_topics({"orders": 10})
     >>> one = NamedPartitioner(find_named("java:3.9"))
@@ -178,9 +181,10 @@ class NamedPartitioner:
         self._states: dict[str, PartitionerState] = {}
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Read the random seed and the round-robin counter's start from the producer's settings.
+        """Read the random seed and the start of the round-robin counter from the producer's
+        settings.
 
-        ``configs`` has these settings as ``partage.seed`` and ``partage.counter``.
+        They are ``partage.seed`` and ``partage.counter`` in ``configs``.
 
         Raises:
             InvalidConfigError: a setting is not an int, or the partitioner has no counter.
@@ -204,8 +208,8 @@ class NamedPartitioner:
     ) -> int:
         """Return the partition that the built-in partitioner chooses for a record of ``topic``.
 
-        It uses ``key_bytes``, and ``cluster`` for the topic's partitions; the value is ignored. A
-        record without a key advances the topic's state.
+        The key decides, unless the partitioner ignores keys. A record without a key is placed round
+        robin or sticky, and changes the topic's state. The value is ignored.
 
         Raises:
             InvalidConfigError: the cluster has no such topic.
@@ -228,11 +232,15 @@ class NamedPartitioner:
         return int(placed[0])
 
     def on_new_batch(self, topic: str, cluster: Cluster, previous: int) -> None:
-        """Choose another partition of a topic for records without a key, because a batch is full
+        """Choose a new sticky partition for records without a key, because a batch is full
         (KIP-480).
 
-        Nothing happens if the partitioner is not sticky. ``previous`` is the partition of the full
-        batch; ``cluster`` has the topic's partitions.
+        Nothing happens if the partitioner is not sticky.
+
+        Args:
+            topic: name of the topic.
+            cluster: the cluster, which has the topic's partitions.
+            previous: partition of the full batch.
         """
         count, led = led_partitions(topic, cluster)
         state = self._state(topic, led) if self.partitioner.state_class is not None else None
@@ -253,7 +261,7 @@ class NamedPartitioner:
 
 
 class RecordPartitioner:
-    """Chooser of each record's partition, as in a Java producer with a custom partitioner.
+    """Choice of each record's partition in a Java producer that has a custom partitioner.
 
     A partition that the record names takes precedence over the custom partitioner. A number that
     the topic does not have is rejected. Use it in a with statement, which closes the partitioner.
@@ -286,8 +294,9 @@ class RecordPartitioner:
         explicit: int | None = None,
         needs_new_batch: bool = False,
     ) -> int:
-        """Return the partition of a record: the one that it names, else the custom partitioner's
-        choice.
+        """Return the partition of a record.
+
+        It is the partition that the record names. If it names none, the custom partitioner chooses.
 
         Args:
             topic: name of the topic.
@@ -343,9 +352,10 @@ class RecordPartitioner:
 
 @dataclass(frozen=True)
 class CustomRule:
-    """Placement rule that calls a custom partitioner class for each key.
+    """Placement rule that calls a custom partitioner for each key.
 
-    Each column of keys gets a new instance of the class.
+    It lets a custom class be used like the built-in hash rules. Each column of keys gets a new
+    instance of the class.
 
     Attributes:
         kind: the class, an instance, or the name by which `RecordPartitioner` finds it.
@@ -370,7 +380,8 @@ class CustomRule:
     def of_all(self, keys: KeyColumn, partitions: int) -> NDArray[np.int32]:
         """Return the partition that the custom partitioner chooses for each record (int32[n]).
 
-        Records with null keys are included. ``partitions`` is the topic's number of partitions.
+        The partitioner is called for records without a key too. ``partitions`` is the topic's
+        number of partitions.
 
         Raises:
             InvalidConfigError: the class cannot be created, or returns no partition of the topic.
@@ -385,7 +396,10 @@ class CustomRule:
         return self._placed(records, partitions)
 
     def left_over(self, keys: KeyColumn) -> None:
-        """Return None: a custom partitioner places all records, also those without a key."""
+        """Return None: the custom partitioner has placed all records, also those without a key.
+
+        For other rules, this method returns a mask of the records that the key does not place.
+        """
 
     def _placed(self, records: list[bytes | None], partitions: int) -> NDArray[np.int32]:
         cluster = Cluster.from_topics({self.topic: partitions})
@@ -407,7 +421,7 @@ class CustomRule:
 
 
 def custom_rule(partitioner: Partitioner) -> CustomRule | None:
-    """Return the placement rule of a custom partitioner; None if the partitioner is built in."""
+    """Return the placement rule of a custom partitioner, or None if the partitioner is built in."""
     rule: object = partitioner.rule
     return rule if isinstance(rule, CustomRule) else None
 
@@ -415,7 +429,9 @@ def custom_rule(partitioner: Partitioner) -> CustomRule | None:
 def custom_partitioner(
     partitioner_class: object, topic: str = "topic", configs: Mapping[str, object] | None = None
 ) -> Partitioner:
-    """Wrap a custom partitioner class as a `Partitioner`; it keeps no state between calls.
+    """Make a custom partitioner class usable like a built-in `Partitioner`.
+
+    The result keeps no state between calls.
 
     Args:
         partitioner_class: the class, an instance, or the name by which `RecordPartitioner` finds

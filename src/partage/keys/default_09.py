@@ -14,12 +14,12 @@ __all__ = ["DefaultPartitioner"]
 
 
 class DefaultPartitioner:
-    """Default partitioner of Kafka's Java producer 0.9: murmur2 of the key, or round-robin for null
-    keys.
+    """Default partitioner of Kafka's Java producer 0.9, as an example of a custom partitioner.
 
-    Equals ``org.apache.kafka.clients.producer.internals.DefaultPartitioner`` of 0.9.0.1, with one
-    counter for all topics. In Kafka the counter starts at a random int. Here it starts at the
-    setting ``partage.counter``, or at the first number of ``java.util.Random(partage.seed)`` (0 by
+    It places a key by its murmur2 hash, and records without a key round robin. It equals
+    ``org.apache.kafka.clients.producer.internals.DefaultPartitioner`` of 0.9.0.1, with one counter
+    for all topics. In Kafka the counter starts at a random int. Here it starts at the setting
+    ``partage.counter``, or at the first number of ``java.util.Random(partage.seed)`` (0 by
     default).
 
     >>> partitioner = DefaultPartitioner()
@@ -33,7 +33,10 @@ class DefaultPartitioner:
         self._counter = 0
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Read the start of the round-robin counter from the producer's settings (``configs``).
+        """Read the start of the round-robin counter from the producer's settings.
+
+        The setting is ``partage.counter``. Without it, the start is drawn at random with the seed
+        ``partage.seed``.
 
         Raises:
             InvalidConfigError: a setting is not an int.
@@ -55,10 +58,11 @@ class DefaultPartitioner:
         value_bytes: bytes | None,  # noqa: ARG002 - the same
         cluster: Cluster,
     ) -> int:
-        """Return a record's partition: murmur2 of ``key_bytes``, or round robin for a null key.
+        """Return the partition of a record: by the murmur2 hash of its key, or round robin without
+        a key.
 
-        The value is ignored. Round robin uses only partitions of ``topic`` with a leader, if there
-        are any in ``cluster``.
+        Only ``key_bytes`` matters; the value is ignored. Round robin skips partitions without a
+        leader, if there are others.
         """
         partitions = cluster.partitions_of(topic)
         if not len(partitions):

@@ -39,7 +39,8 @@ _KEYS, _END, _SHIFT, _HEAD = range(4)
 
 
 class KeyColumns(NamedTuple):
-    """Batch of record keys to be counted, with the number of records and bytes of each key.
+    """Batch of record keys to add to a hash table, with the number of records and bytes of each
+    key.
 
     Attributes:
         starts: int64[n + 1], offset of each key in the bytes of all keys.
@@ -55,7 +56,9 @@ class KeyColumns(NamedTuple):
 
 
 class KeyTable(NamedTuple):
-    """Arrays of a hash table that counts the records of each distinct key.
+    """Arrays of a hash table (open addressing) that counts the records of each distinct key.
+
+    Compiled kernels work on these arrays.
 
     Attributes:
         slots: hash indices, a power of two; each combines bits of a key's hash with the offset of
@@ -91,9 +94,13 @@ def _last_word(data: _Bytes, wide: _Words, at: int, end: int) -> int:
 
 @kernel_helper
 def _hash_key(data: _Bytes, words: _Words, begin: int, end: int) -> int:
-    """Return a 31-bit hash of the record key ``data[at:end]``.
+    """Return a 31-bit hash of one record key, the bytes from ``begin`` to ``end`` of ``data``.
 
-    ``words`` has, for each byte of ``data``, the integer that begins there (8 bytes).
+    Args:
+        data: bytes of all keys.
+        words: for each byte of ``data``, the 8-byte integer that begins there.
+        begin: index of the key's first byte.
+        end: index after the key's last byte.
     """
     # Keys that differ only in up to seven trailing zero bytes may collide.
     top = 0x7FFFFFFFFFFFFFFF
@@ -159,9 +166,10 @@ def _look_up(
     data: _Bytes, wide: _Words, starts: _Longs, slots: _Longs, store: _Longs, used: _Longs,
     block: _Longs,
 ) -> None:  # fmt: skip
-    """Look up many record keys in a hash table that counts distinct keys.
+    """Look up many record keys at once in a hash table of distinct keys.
 
-    The hash of each key and the index of its entry (0 if it has none) are written to ``block``.
+    The hash of each key and the index of its entry are written to ``block``. The index is 0 if the
+    table does not have the key yet.
 
     Args:
         data: uint8, bytes of the keys.
@@ -221,7 +229,9 @@ def _next_slot(slots: _Longs, tag: int, slot: int) -> int:
 def _count_keys(
     data: _Bytes, wide: _Words, keys: KeyColumns, first_key: int, table: KeyTable, block: _Longs
 ) -> int:  # fmt: skip
-    """Count the records of each key in a hash table, until the table must grow.
+    """Count the records of each key in a hash table, until the table is full.
+
+    The caller then enlarges the table and goes on with the first key that was not counted.
 
     Args:
         data: uint8, bytes of the keys.
@@ -277,7 +287,7 @@ def _move_slots(old: _Longs, slots: _Longs, shift: int) -> None:
 def _copy_counts(
     store: _Longs, head_size: int, offset: int, offsets: _Longs, counts: NDArray[np.int64]
 ) -> int:  # fmt: skip
-    """Copy the counts of distinct record keys from a hash table into arrays.
+    """Copy the counts of distinct record keys out of a hash table into arrays.
 
     Args:
         store: the table's entries, one for each distinct key.
@@ -329,8 +339,9 @@ COUNT = _count_keys
 
 
 class KeysCounted(NamedTuple):
-    """Distinct record keys with the number of records and bytes of each: the result of
-    `DistinctKeys`.
+    """Distinct record keys, with the number of records and bytes of each.
+
+    `DistinctKeys.counted_keys` returns it.
 
     Attributes:
         data: uint8, the bytes of all keys.
@@ -346,7 +357,9 @@ class KeysCounted(NamedTuple):
 
 
 class DistinctKeys:
-    """Hash table that counts the records and bytes of each distinct key, in order of appearance.
+    """Hash table that counts the records and bytes of each distinct key.
+
+    The keys are returned in the order in which they first appeared.
 
     Args:
         sized: whether the caller gives the bytes of each key's records. Otherwise only the bytes
@@ -372,7 +385,10 @@ class DistinctKeys:
         return int(self._used[_KEYS])
 
     def remove_keys(self) -> None:
-        """Remove all counted keys from the hash table, but keep its allocated memory for reuse."""
+        """Remove all keys and their counts from the hash table.
+
+        The allocated memory is kept for the keys that are counted next.
+        """
         self._slots.fill(0)
         self._used[:2] = 0, _BEGIN
 
@@ -390,7 +406,9 @@ class DistinctKeys:
         times: _Longs | None = None,
         sizes: _Longs | None = None,
     ) -> None:
-        """Add the records of a batch of keys to the counts of the hash table.
+        """Count the records of a batch of keys in the hash table.
+
+        Keys that the table does not have yet are added.
 
         Args:
             data: uint8, the bytes of all keys.
@@ -439,9 +457,9 @@ class DistinctKeys:
             self._store = wider
 
     def counts_and_offsets(self) -> tuple[_Longs, _Longs]:
-        """Return the counts of each distinct key, and the offset of its entry in the hash table.
+        """Return the counts of each distinct key, and where the hash table stores its bytes.
 
-        The entry holds the key's bytes, see `keys_at`.
+        `keys_at` returns the bytes at these offsets.
 
         Returns:
             int64[n] offsets; int64[4, n] counts: length, hash (31 bits), records and bytes of each
@@ -452,10 +470,10 @@ class DistinctKeys:
         return places, heads
 
     def head_blocks(self, max_keys: int) -> Iterator[tuple[_Longs, _Longs]]:
-        """Yield the counts of the distinct keys in portions of at most ``max_keys`` keys, to save
-        memory.
+        """Yield the counts of the distinct keys in portions of at most ``max_keys`` keys.
 
-        Each portion has the two arrays of `counts_and_offsets`.
+        This needs less memory than all counts at once. Each portion has the two arrays that
+        `counts_and_offsets` returns.
         """
         place, left = _BEGIN, len(self)
         while left:
@@ -469,8 +487,9 @@ class DistinctKeys:
         return places, heads, int(behind)
 
     def keys_at(self, places: _Longs, lengths: _Longs) -> tuple[_Bytes, _Longs]:
-        """Return the bytes of some counted keys, concatenated, and the start of each (int64[n +
-        1]).
+        """Return the bytes of some counted keys, and the offset of each key in them.
+
+        The bytes are concatenated (uint8); the offsets are int64[n + 1].
 
         Args:
             places: offsets of the keys' entries in the table, from `counts_and_offsets`.
@@ -484,8 +503,9 @@ class DistinctKeys:
         return data[: int(starts[-1])], starts
 
     def counted_keys(self) -> KeysCounted:
-        """Return all distinct keys with their numbers of records and bytes, in order of
-        appearance.
+        """Return all distinct keys with the number of records and bytes of each.
+
+        They are in the order in which they first appeared.
         """
         places, heads = self.counts_and_offsets()
         data, starts = self.keys_at(places, heads[0])

@@ -62,16 +62,21 @@ Int64Array = NDArray[np.int64]
 
 
 class Draws(Protocol):
-    """Protocol of an immutable random number generator that draws signed 32-bit integers."""
+    """Protocol of a random number generator that draws signed 32-bit integers.
+
+    It is immutable: each draw also returns the generator for the next draw.
+    """
 
     def next_int(self) -> tuple[int, Draws]:
-        """Return the next random number, -2**31 <= x < 2**31, and the generator after it."""
+        """Return the next random number, from -2**31 to 2**31 - 1, and the generator for the next
+        draw.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class GivenDraws:
-    """Random number generator for tests, which draws the numbers of a given list.
+    """Random number generator that draws the numbers of a given list, for tests.
 
     >>> GivenDraws((7, -1)).next_int()[0]
     7
@@ -81,7 +86,7 @@ class GivenDraws:
     used: int = 0
 
     def next_int(self) -> tuple[int, GivenDraws]:
-        """Return the next number of the given list, and the generator after it.
+        """Return the next number of the list, and the generator for the next draw.
 
         Raises:
             InvalidConfigError: no number is left.
@@ -93,9 +98,9 @@ class GivenDraws:
 
 
 def create_draws(seed: int | Sequence[int]) -> Draws:
-    """Create a partitioner's random number generator from a seed or from given numbers.
+    """Create the random number generator of a partitioner.
 
-    An int is the seed of ``java.util.Random``; a list has the numbers to return.
+    An int is the seed of ``java.util.Random``. A list has the numbers to draw, one after the other.
 
     Raises:
         InvalidConfigError: the seed is neither an int nor a list of 32-bit numbers.
@@ -111,7 +116,8 @@ def create_draws(seed: int | Sequence[int]) -> Draws:
 
 
 def clear_sign_bit(number: int) -> int:
-    """Return a number without its sign bit, like Kafka's ``Utils.toPositive``.
+    """Make a 32-bit number non-negative by clearing its sign bit, like Kafka's
+    ``Utils.toPositive``.
 
     >>> clear_sign_bit(-1), clear_sign_bit(5)
     (2147483647, 5)
@@ -120,9 +126,9 @@ def clear_sign_bit(number: int) -> int:
 
 
 def draw_below(draws: Draws, bound: int) -> tuple[int, Draws]:
-    """Draw a number from 0 to ``bound`` - 1 with equal probabilities, as Go's ``Int31n`` does.
+    """Draw a random number from 0 to ``bound`` - 1, as Go's ``Int31n`` does.
 
-    ``draws`` is a random number generator. Return the number and the generator after it.
+    All numbers are equally likely. The generator for the next draw is returned too.
 
     >>> draw_below(GivenDraws((13,)), 10)[0]
     3
@@ -135,9 +141,10 @@ def draw_below(draws: Draws, bound: int) -> tuple[int, Draws]:
 
 
 def draw_fraction(draws: Draws) -> tuple[float, Draws]:
-    """Draw a random float, at least 0 and less than 1, from a random number generator.
+    """Draw a random float from 0 (inclusive) to 1 (exclusive).
 
-    Return the float and the generator after it.
+    The generator for the next draw is returned too. franz-go's adaptive partitioner needs such
+    numbers.
 
     >>> draw_fraction(GivenDraws((1 << 20, 0)))[0]
     0.5
@@ -149,10 +156,10 @@ def draw_fraction(draws: Draws) -> tuple[float, Draws]:
 
 
 def draw_from(pool: Sequence[int], draws: Draws) -> tuple[int, Draws]:
-    """Draw a random partition from ``pool`` as Java clients do, from a random number generator.
+    """Draw a random partition from ``pool``, as Java clients do.
 
-    The index is a non-negative random int modulo the size of the pool. Return the partition and the
-    generator after it.
+    The index is a random non-negative int modulo the size of the pool. The generator for the next
+    draw is returned too.
     """
     number, draws = draws.next_int()
     return pool[clear_sign_bit(number) % len(pool)], draws
@@ -167,7 +174,10 @@ _LEAST = 1 << 31
 
 
 def fold_hash(h: int, partitions: int, fold: Fold) -> int:
-    """Map a key's hash (0 to 2**32 - 1) to a partition number by the modulo rule of a client.
+    """Convert the hash of a key to a partition number, by the modulo rule of a client.
+
+    Clients differ in how they treat hashes with the sign bit, so equal hashes may give different
+    partitions.
 
     Args:
         h: the hash of the key.
@@ -189,9 +199,12 @@ def fold_hash(h: int, partitions: int, fold: Fold) -> int:
 
 
 def fold_all(hashes: UInt32Array, partitions: int, fold: Fold) -> None:
-    """Convert an array of key hashes to partition numbers in place, by a client's modulo rule.
+    """Convert an array of key hashes to partition numbers in place, by the modulo rule of a client.
 
-    ``partitions`` is the number of partitions; ``fold`` names the rule, see `fold_hash`.
+    Args:
+        hashes: uint32, hashes of the keys; receives the partitions.
+        partitions: number of partitions.
+        fold: name of the rule, see `fold_hash`.
     """
     n = np.uint32(partitions)
     if fold == "masked":
@@ -207,7 +220,8 @@ def fold_all(hashes: UInt32Array, partitions: int, fold: Fold) -> None:
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """Rule by which a Kafka client derives the partition from a record key: a hash, then a modulo.
+    """Rule by which a Kafka client derives a partition from a record key: a hash function, then a
+    modulo.
 
     Attributes:
         hash: hash function of the key's bytes.
@@ -221,7 +235,7 @@ class KeyRule:
     unkeyed: Unkeyed = "null"
 
     def of_key(self, key: bytes, partitions: int) -> int:
-        """Return the partition for one key of a topic with ``partitions`` partitions.
+        """Return the partition of one key, for a topic with the given number of partitions.
 
         >>> from partage.keys.hashing import MURMUR2
         >>> KeyRule(MURMUR2, "masked").of_key(b"foobar", 10)
@@ -230,8 +244,9 @@ class KeyRule:
         return fold_hash(self.hash.of_key(key), partitions, self.fold)
 
     def of_all(self, keys: KeyColumn, partitions: int) -> Int32Array:
-        """Return the partition for each key of a column (int32[n]); it is arbitrary for a null key.
+        """Return the partition of each key in a column (int32[n]).
 
+        It is arbitrary for a null key, unless the rule hashes null keys as empty ones.
         ``partitions`` is the topic's number of partitions.
         """
 
@@ -246,9 +261,10 @@ class KeyRule:
         return placed
 
     def left_over(self, keys: KeyColumn) -> NDArray[np.bool_] | None:
-        """Return a mask of the records without a usable key (bool[n]), or None if there are none.
+        """Return a mask of the records that the key does not place, such as records with a null
+        key.
 
-        These records, such as those with a null key, are placed round robin or at random.
+        They are placed round robin or at random instead. None if the key places all records.
         """
         if self.unkeyed == "nothing":
             return None
@@ -263,9 +279,9 @@ class KeyRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionerState:
-    """Immutable state of a client's partitioner for one topic, such as a round-robin counter.
+    """Immutable state of a partitioner for one topic, such as the counter of round robin.
 
-    Placing a record returns a new state for the next record.
+    Placing a record returns the state for the next record.
 
     Attributes:
         available: partitions with a leader, in the order of the metadata (not always sorted); None
@@ -277,8 +293,9 @@ class PartitionerState:
     draws: Draws = field(default_factory=lambda: create_draws(0))
 
     def choosable_partitions(self, partitions: int) -> Sequence[int]:
-        """Return the partitions that a client may choose: those with a leader, else all.
+        """Return the partitions among which a client chooses for records without a key.
 
+        They are the partitions with a leader, or all partitions if none has a leader.
         ``partitions`` is the topic's number of partitions.
 
         Raises:
@@ -298,7 +315,7 @@ S = TypeVar("S", bound=PartitionerState)
 
 
 class StateMachine(NamedTuple):
-    """Rule by which a client places records without a usable key, such as round robin or sticky.
+    """Rule by which a client places records without a key, for example round robin or sticky.
 
     Attributes:
         state: class of the rule's state.
@@ -313,7 +330,9 @@ class StateMachine(NamedTuple):
 
 
 def choose_random(state: S, sizes: Int64Array, partitions: int) -> tuple[Int32Array, S]:
-    """Draw a random partition for each record, from those with a leader if there are any.
+    """Draw a random partition for each record that has no key.
+
+    Only partitions with a leader are drawn, if there are any.
 
     Args:
         state: the partitioner's state, which has the random number generator.
@@ -334,9 +353,9 @@ random_partitions = StateMachine(PartitionerState, choose_random, "by chance")
 
 
 def check_batch_size(size: int, name: str = "batch_size") -> None:
-    """Raise an error if the batch size in a partitioner's state is less than 1.
+    """Raise an error if a batch size in a partitioner's settings is less than 1.
 
-    ``name`` is the name of the setting, for the message.
+    ``size`` is the value, ``name`` the name of the setting for the message.
 
     Raises:
         InvalidConfigError: it is smaller.
@@ -351,22 +370,28 @@ Explicit = Literal["first", "ignored", "only"]
 
 
 def whole_key(keys: KeyColumn) -> KeyColumn:
-    """Return the keys unchanged: most partitioners hash the whole key, not a part of it."""
+    """Return the keys unchanged.
+
+    Most partitioners hash the whole key. Some hash only a part, such as a windowed key without its
+    window.
+    """
     return keys
 
 
 def invalid_partition(partition: int, partitions: int) -> str:
-    """Return a generic error message for a record that names a partition which does not exist.
+    """Return the error message for a record that names a partition which the topic does not have.
 
-    ``partitions`` is the topic's number of partitions.
+    It is used for clients whose own message is unknown. ``partitions`` is the topic's number of
+    partitions.
     """
     return f"Invalid partition: {partition} of {partitions}"
 
 
 @dataclass(frozen=True, eq=False)
 class Partitioner:
-    """Description of a client's partitioner: the rule for records with a key, and the rule for
-    records without one.
+    """Description of a Kafka client's partitioner.
+
+    It has one rule for records with a key, and one for records without a key.
 
     Attributes:
         name: its name in `partition_for` and on the command line.
@@ -394,7 +419,9 @@ class Partitioner:
 
     @property
     def state_class(self) -> type[PartitionerState] | None:
-        """Class of the state that the partitioner keeps between records; None if it keeps none."""
+        """Class of the state that the partitioner keeps between records, or None if it
+        keeps none.
+        """
         return None if self.machine is None else self.machine.state
 
 

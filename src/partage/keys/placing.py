@@ -26,7 +26,10 @@ MOST_PARTITIONS = (1 << 31) - 1
 def start(
     partitioner: str, *, seed: int | Sequence[int] = 0, **settings: object
 ) -> PartitionerState:
-    """Create a partitioner's initial state for one topic, to be passed to `partition_for`.
+    """Create a partitioner's state for one topic before its first record.
+
+    A stateful partitioner, such as round robin, needs it: pass it to the first call of
+    `partition_for`.
 
     Args:
         partitioner: a name of `partitioners`.
@@ -57,7 +60,10 @@ def partition_for(
     topic: str = "topic",
     configs: Mapping[str, object] | None = None,
 ) -> Any:
-    """Return the partition that a client's partitioner chooses for each key.
+    """Return the partition of each key, as a Kafka client would choose it.
+
+    The default is Java's hash (murmur2). The key alone decides; records without a key get -1 unless
+    a state or a seed is given.
 
     Args:
         keys: bytes (one key); a list of bytes, text (as UTF-8) and None; a NumPy array of ``S``,

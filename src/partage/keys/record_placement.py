@@ -28,7 +28,9 @@ Int32Array = NDArray[np.int32]
 
 
 class Partitioned(NamedTuple):
-    """Result of placing records with a stateful partitioner: their partitions, and the new state.
+    """Partitions of some records, and the partitioner's state after them.
+
+    Pass the state to the next call, as a client's partitioner would remember it.
 
     Attributes:
         partition: int32[n], an array of NumPy, pandas, polars or Arrow, as the keys were.
@@ -49,10 +51,10 @@ def place_keys(
     explicit: Any = None,
     longest: int = LONGEST_KEY,
 ) -> Any:
-    """Return the partition that a given `Partitioner` chooses for each record.
+    """Return the partition that a partitioner chooses for each record.
 
-    `partition_for` documents the arguments. ``state`` is the partitioner's state from the records
-    before, ``longest`` the maximum length of a key.
+    `partition_for` calls this function, and documents the arguments. ``state`` is the partitioner's
+    state from the records before, ``longest`` the maximum length of a key.
 
     Returns:
         int32[n], or an array of the keys' library; with ``state`` a `Partitioned`.
@@ -93,9 +95,9 @@ def _check_state(one: Partitioner, state: PartitionerState | None) -> None:
 
 
 class _PlacementCall:
-    """Checked arguments of one call of `place_keys`, and the number of records placed so far.
+    """Checked arguments of one call of `place_keys`.
 
-    A column of keys in chunks is placed chunk by chunk.
+    A chunked column of keys is placed chunk by chunk; this object counts the records placed so far.
     """
 
     def __init__(
@@ -116,10 +118,11 @@ class _PlacementCall:
         self.done = 0
 
     def place_keys(self, keys: KeyColumn) -> tuple[Int32Array, NDArray[np.bool_] | None]:
-        """Choose the partition for each key of a column.
+        """Choose the partition for each key of a column or chunk.
 
-        Return the partitions (int32[n]), and a mask of the records without one; None if each has
-        one.
+        Returns:
+            The partitions (int32[n]), and a mask of the records that could not be placed; the mask is
+            None if there are none.
         """
         count = len(keys)
         named = self._named(count)
@@ -169,7 +172,7 @@ class _PlacementCall:
         return np.where(named == _NONE, -1, named).astype(np.int32)
 
     def check_lengths(self) -> None:
-        """Raise an error unless there is one size and one explicit partition for each record key.
+        """Check that the caller gave as many sizes and explicit partitions as record keys.
 
         Raises:
             InvalidKeysError: the numbers differ.
@@ -204,9 +207,9 @@ def _explicit(explicit: Any) -> NDArray[np.int64] | None:
 
 
 def with_leaders(state: PartitionerState, available: Sequence[int] | None) -> PartitionerState:
-    """Return a partitioner's state with another list of partitions that have a leader.
+    """Return a partitioner's state for a topic whose leaders have changed.
 
-    ``available`` is the list; None means that all partitions have a leader.
+    ``available`` lists the partitions that now have a leader; None means that all have one.
 
     >>> from partage.keys import start
     >>> with_leaders(start("java:0.8"), [2, 0]).available

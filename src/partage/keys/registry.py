@@ -18,7 +18,11 @@ __all__ = ["PartitionerRow", "by_key", "describe_partitioners", "find_partitione
 
 
 class PartitionerRow(NamedTuple):
-    """Row about one partitioner in the table that ``partage keys --list`` prints."""
+    """Row about one partitioner in the table that ``partage keys --list`` prints.
+
+    It has the name, a summary, the client release whose results it equals, and whether it uses the
+    key and keeps a state.
+    """
 
     name: str
     summary: str
@@ -28,7 +32,8 @@ class PartitionerRow(NamedTuple):
 
 
 def partitioners() -> tuple[str, ...]:
-    """Return the names that `partition_for` accepts: built-in partitioners, then plug-ins.
+    """Return the names that `partition_for` accepts: built-in partitioners, then installed
+    plug-ins.
 
     >>> partitioners()[:2]
     ('murmur2', 'java:0.8')
@@ -38,6 +43,8 @@ def partitioners() -> tuple[str, ...]:
 
 def by_key() -> tuple[str, ...]:
     """Return the names of the built-in partitioners that use a record's key.
+
+    Others, such as round robin, ignore it.
 
     >>> "java:roundrobin" in by_key(), "sarama:hash" in by_key()
     (False, True)
@@ -70,7 +77,9 @@ def find_partitioner(partitioner: object) -> Partitioner:
 
 
 def _is_class_path(name: str) -> bool:
-    """Return whether a partitioner's name is an import path such as ``package.module:Class``.
+    """Return whether a partitioner's name is the import path of a class, ``package.module:Class``.
+
+    Names of built-in partitioners, such as ``java:3.9``, may also have a colon.
 
     >>> _is_class_path("acme.keys:Mine"), _is_class_path("java:10"), _is_class_path("murmur2")
     (True, False, False)
@@ -82,9 +91,9 @@ def _is_class_path(name: str) -> bool:
 
 
 def describe_partitioners(extra: str | None = None) -> tuple[PartitionerRow, ...]:
-    """Return a row about each partitioner for the table that ``partage keys --list`` prints.
+    """Return the rows of the table of partitioners that ``partage keys --list`` prints.
 
-    A plug-in that cannot be loaded has the error as its summary.
+    If a plug-in cannot be loaded, its row has the error as summary.
 
     Args:
         extra: name of one more partitioner; a class ``package.module:Class`` gets its own row.

@@ -35,7 +35,9 @@ __all__ = [
 
 
 def string(key: str) -> bytes:
-    """Serialize text as Kafka's ``StringSerializer``: UTF-8, with ``?`` for a lone surrogate.
+    """Serialize text like Kafka's ``StringSerializer``, as UTF-8 bytes.
+
+    A lone surrogate, which UTF-8 does not have, becomes ``?``.
 
     >>> string("42")
     b'42'
@@ -51,7 +53,7 @@ def _packed(layout: str, key: float, name: str) -> bytes:
 
 
 def short(key: int) -> bytes:
-    """Serialize an int as Kafka's ``ShortSerializer``: 2 bytes, big-endian.
+    """Serialize an int like Kafka's ``ShortSerializer``: 2 bytes, big-endian.
 
     Raises:
         InvalidKeysError: the number does not fit.
@@ -60,7 +62,7 @@ def short(key: int) -> bytes:
 
 
 def int_(key: int) -> bytes:
-    """Serialize an int as Kafka's ``IntegerSerializer``: 4 bytes, big-endian.
+    """Serialize an int like Kafka's ``IntegerSerializer``: 4 bytes, big-endian.
 
     Raises:
         InvalidKeysError: the number does not fit.
@@ -72,7 +74,7 @@ def int_(key: int) -> bytes:
 
 
 def long_(key: int) -> bytes:
-    """Serialize an int as Kafka's ``LongSerializer``: 8 bytes, big-endian.
+    """Serialize an int like Kafka's ``LongSerializer``: 8 bytes, big-endian.
 
     Raises:
         InvalidKeysError: the number does not fit.
@@ -84,17 +86,20 @@ def long_(key: int) -> bytes:
 
 
 def float_(key: float) -> bytes:
-    """Serialize a number as Kafka's ``FloatSerializer``: 4 bytes of IEEE 754, big-endian."""
+    """Serialize a number like Kafka's ``FloatSerializer``: 4 bytes of IEEE 754, big-endian."""
     return _packed(">f", key, "a float")
 
 
 def double(key: float) -> bytes:
-    """Serialize a number as Kafka's ``DoubleSerializer``: 8 bytes of IEEE 754, big-endian."""
+    """Serialize a number like Kafka's ``DoubleSerializer``: 8 bytes of IEEE 754, big-endian."""
     return _packed(">d", key, "a double")
 
 
 def uuid_text(key: object) -> bytes:
-    """Serialize a UUID as Kafka's ``UUIDSerializer``: its text in lower case, not 16 bytes.
+    """Serialize a UUID like Kafka's ``UUIDSerializer``: as 36 characters of text in lower case.
+
+    Raises:
+        InvalidKeysError: the key is not a UUID.
 
     >>> uuid_text("0B7E3A52-9F3C-4E9C-8F4A-5B1D2C3E4F50")[:13]
     b'0b7e3a52-9f3c'
@@ -107,7 +112,10 @@ def uuid_text(key: object) -> bytes:
 
 
 def avro_long(key: int) -> bytes:
-    """Encode an Avro int or long: zigzag, then seven bits per byte, low bits first.
+    """Encode an int as Avro encodes int and long: zigzag, then seven bits per byte, low bits first.
+
+    Raises:
+        InvalidKeysError: the number does not fit into 64 bits.
 
     >>> avro_long(42).hex(), avro_long(-1).hex()
     ('54', '01')
@@ -122,7 +130,7 @@ def avro_long(key: int) -> bytes:
 
 
 def avro_string(key: str) -> bytes:
-    r"""Encode an Avro string: its length as an Avro long, then its UTF-8 bytes.
+    r"""Encode text as Avro encodes a string: its length as an Avro long, then its UTF-8 bytes.
 
     >>> avro_string("42")
     b'\x0442'
@@ -132,12 +140,14 @@ def avro_string(key: str) -> bytes:
 
 
 def registry_framed(payload: bytes, schema_id: int) -> bytes:
-    """Prepend the header of Confluent's schema registry to a payload: a zero byte and the schema
-    id.
+    """Prepend the header of Confluent's schema registry to a serialized key.
 
-    The id takes 4 bytes. Partitioners hash it as well, so equal keys with different ids are in
-    different partitions. Ids differ between subjects, between registries, and after a schema
-    change.
+    The header is a zero byte and the schema id (4 bytes). Partitioners hash it as well, so equal
+    keys with different ids are in different partitions. Ids differ between subjects, between
+    registries, and after a schema change.
+
+    Raises:
+        InvalidKeysError: the schema id does not fit into 31 bits.
 
     >>> registry_framed(avro_string("42"), 7).hex()
     '0000000007043432'
@@ -157,9 +167,13 @@ JSON_SPACINGS: Mapping[str, tuple[str, str]] = {
 
 
 def json_key(key: object, *, item: str = ",", colon: str = ":") -> bytes:
-    """Serialize a key as JSON; the fields keep their order.
+    """Serialize a key as JSON in UTF-8, with the object fields in the given order.
 
-    ``item`` is the separator between fields, ``colon`` that between name and value.
+    Spacing matters, because partitioners hash the bytes. ``item`` is the separator between fields,
+    ``colon`` the one between name and value.
+
+    Raises:
+        InvalidKeysError: the key cannot be expressed in JSON.
 
     >>> json_key({"id": 42}), json_key({"id": 42}, colon=": ")
     (b'{"id":42}', b'{"id": 42}')
@@ -171,9 +185,10 @@ def json_key(key: object, *, item: str = ",", colon: str = ":") -> bytes:
 
 
 def java_hash_of_long(key: int) -> int:
-    """Return Java's ``Long.hashCode`` of a key, by which the Scala producer 0.8 places a Long.
+    """Return the hash code of a Java ``Long`` (``Long.hashCode``, signed int32).
 
-    The hashCode of an Integer is its value.
+    Kafka's Scala producer 0.8 derives the partition of a Long key from it. The hash code of an
+    Integer is its value.
 
     >>> java_hash_of_long(2**32), java_hash_of_long(-1)
     (1, 0)
@@ -183,9 +198,10 @@ def java_hash_of_long(key: int) -> int:
 
 
 def serialize_by_all(key: int | str, *, schema_ids: tuple[int, int] = (1, 2)) -> dict[str, bytes]:
-    """Serialize one key with every Kafka serializer that accepts it.
+    """Serialize one key with every Kafka serializer that accepts it, to compare the bytes.
 
-    Return a dict from serializer name to bytes. ``schema_ids`` are schema registry ids to prepend.
+    The result is a dict from serializer name to bytes. ``schema_ids`` are ids of the schema
+    registry for the Avro serializers.
 
     >>> [name for name in serialize_by_all("a") if "Avro" in name]
     ['Avro string, schema 1', 'Avro string, schema 2']

@@ -17,7 +17,7 @@ _Longs = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Distribution of a topic's records over its partitions: the fullest, the emptiest, the spread.
+    """Distribution of a topic's records over its partitions, as a summary.
 
     Attributes:
         partitions: number of partitions.
@@ -42,7 +42,7 @@ class Load:
 
 
 def load_of(partition: _Longs, records: _Longs, partitions: int) -> Load:
-    """Summarize how a topic's records are distributed over its partitions.
+    """Summarize how evenly a topic's records are distributed over its partitions.
 
     Args:
         partition: int64[n], distinct partition numbers.
@@ -67,7 +67,7 @@ def load_of(partition: _Longs, records: _Longs, partitions: int) -> Load:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Number of record keys that change partition if a topic's partition count changes.
+    """Numbers of keys and records that change partition if a topic's partition count changes.
 
     Attributes:
         before, after: partition counts.
@@ -93,7 +93,10 @@ class Moves:
 def moves_of(
     placed: dict[int, NDArray[np.int32]], records: _Longs, changes: list[tuple[int, int]]
 ) -> list[Moves]:
-    """Count the keys and records that change partition under each change of the partition count.
+    """Count the keys and records that move to another partition if a topic's partition count
+    changes.
+
+    Several changes, such as 6 to 12 and 12 to 24, are counted at once.
 
     Args:
         placed: dict from partition count to the partition of each key (int32[k]).
@@ -151,8 +154,10 @@ def compare_counts(
     *,
     work: int,
 ) -> tuple[list[_Longs], _Longs]:
-    """Compare partition counts of a topic: the load of each partition, and the keys that would
-    move.
+    """Compare several partition counts for the same keys of a topic.
+
+    The result has the load of each partition at each count, and how many keys would move between
+    two counts.
 
     Args:
         partition: uint32[k], each key's partition at a common multiple of all ``counts``; modulo a

@@ -330,7 +330,7 @@ def _expect_no_overflow(
 ) -> None:
     """Raise an error if Java's int arithmetic in ``AdminUtils`` would overflow for these arguments.
 
-    Kafka returns arbitrary placements after an overflow, so Partage refuses to predict them.
+    Kafka returns arbitrary placements after an overflow, so they are not worth predicting.
 
     Args:
         brokers: number of brokers.

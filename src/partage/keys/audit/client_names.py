@@ -53,10 +53,10 @@ _TO_MURMUR2 = (
 
 
 def hash_name(partitioners: Collection[str]) -> str:
-    """Return the name of the hash function, such as CRC32, that equivalent partitioners use.
+    """Return the name of the hash function, such as CRC32, that some equivalent partitioners use.
 
-    Partitioners are equivalent if they place every key in the same partition. The result is the
-    first partitioner's name if the hash function has no known name.
+    Partitioners are equivalent if they place every key in the same partition. Without a known name,
+    the result is the name of the first partitioner.
 
     >>> hash_name(["librdkafka:consistent", "sarama:crc32"])
     'CRC32'
@@ -66,9 +66,9 @@ def hash_name(partitioners: Collection[str]) -> str:
 
 
 def clients_of(partitioners: Collection[str]) -> list[str]:
-    """Return the client libraries, such as Sarama, that have any of the given partitioners.
+    """Return the client libraries, such as Sarama, that have one of the given partitioners.
 
-    Libraries that use one of them by default come first.
+    Libraries that use it by default come before libraries that need a setting.
 
     >>> clients_of(["librdkafka:consistent_random", "sarama:crc32"])
     ['confluent-kafka', 'Sarama set to CRC32']
@@ -78,10 +78,14 @@ def clients_of(partitioners: Collection[str]) -> list[str]:
 
 
 def select_by_null_keys(clients: Sequence[str], keyless: str) -> list[str]:
-    """Select the client libraries that spread records without a key in the observed way.
+    """Select the client libraries that place records without a key in the observed way.
 
-    ``clients`` are the libraries; ``keyless`` is the observed way, such as "sticky"
-    (`NullKeys.behaviour`). If it matches no library, return all.
+    The observed way, such as "sticky", narrows down the libraries that may have written a topic. If
+    no library matches, all are returned.
+
+    Args:
+        clients: names of the libraries.
+        keyless: the observed way (`NullKeys.behaviour`).
 
     >>> select_by_null_keys(["Java", "kafka-python", "aiokafka"], "drawn for each record")
     ['kafka-python', 'aiokafka']
@@ -91,7 +95,7 @@ def select_by_null_keys(clients: Sequence[str], keyless: str) -> list[str]:
 
 
 def label_clients(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> str:
-    """Return a label for the client libraries that may have written a topic.
+    """Return a short label for the client libraries that may have written a topic.
 
     An example is "Java, kafka-python (murmur2)". Libraries that need a certain setting are only
     named if there are no others.
@@ -112,11 +116,11 @@ def label_clients(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> st
 
 
 def advise_settings(families: Iterable[Collection[str]]) -> str:
-    """Return advice on producer settings with which all clients place equal keys in equal
-    partitions.
+    """Return advice for producers whose topics cannot be joined: which partitioner to set in which
+    client.
 
-    ``families`` has, for each client that wrote to the topics, the equivalent partitioners that it
-    may have used.
+    With these settings all clients place equal keys in equal partitions. ``families`` has, for each
+    client that wrote to the topics, the equivalent partitioners that it may have used.
 
     >>> advice = advise_settings([["murmur2"], ["librdkafka:consistent_random", "sarama:crc32"]])
     >>> advice.split(" (")[0]

@@ -23,10 +23,10 @@ __all__ = [
 
 
 def log_chance(hits: int, tries: int, chance: float) -> float:
-    """Return the logarithm of an upper bound on the probability of many successes by chance.
+    """Return the logarithm of an upper bound on the probability that so many successes are chance.
 
     It is Chernoff's bound of a binomial tail: at least ``hits`` successes in ``tries`` independent
-    trials, each with probability ``chance``. It is never below the true probability.
+    trials, each with probability ``chance``. The bound is never below the true probability.
 
     >>> log_chance(5, 10, 0.5)
     0.0
@@ -49,9 +49,9 @@ _Longs = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyPairs:
-    """Distinct (key, partition) pairs of one topic, from which its partitioners are inferred.
+    """Distinct (key, partition) pairs of one topic, with the number and times of their records.
 
-    Each pair has the number and the times of its records.
+    An audit infers from them which partitioners wrote the topic.
 
     Attributes:
         keys: the serialized keys, none of them null.
@@ -91,9 +91,10 @@ class KeyPairs:
 
     @classmethod
     def from_rows(cls, records: Sequence[tuple[bytes, int] | tuple[bytes, int, int]]) -> KeyPairs:
-        """Collect the distinct (key, partition) pairs of a topic from its records, in any order.
+        """Collect the distinct (key, partition) pairs of a topic from its records.
 
-        A record is (key, partition) or (key, partition, timestamp in ms).
+        The records may be in any order. A record is (key, partition) or (key, partition, timestamp
+        in ms).
         """
         found: dict[tuple[bytes, int], list[int]] = {}
         for key, partition, *rest in records:
@@ -131,25 +132,30 @@ class KeyPart(Enum):
 
     @property
     def window_bytes(self) -> int:
-        """Number of bytes at the end of a Kafka Streams key (its window) that are not hashed."""
+        """Number of bytes at the end of a key, the window of Kafka Streams, that are not hashed.
+
+        It is 0 if the whole key is hashed.
+        """
         return self.value[0]
 
     @property
     def description(self) -> str:
-        """Description of the key bytes that a partitioner hashes, such as "the whole key"."""
+        """Text that says which bytes of the key a partitioner hashes, such as "the whole key"."""
         return self.value[1]
 
     def remove_window(self, keys: Sequence[bytes]) -> Sequence[bytes]:
-        """Remove the window from Kafka Streams keys; the rest is what a partitioner hashes.
+        """Remove the window of Kafka Streams from the end of each key.
 
-        The result is empty for a key that is too short.
+        A partitioner hashes only the rest. The rest is empty for a key that is too short.
         """
         return keys if not self.window_bytes else [key[: -self.window_bytes] for key in keys]
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionerFamily:
-    """Partitioners that place every key in the same partition.
+    """Group of client partitioners that place every key in the same partition.
+
+    Keys alone cannot tell which of them wrote a topic.
 
     Attributes:
         partitioners: names of the partitioners.
@@ -162,7 +168,7 @@ class PartitionerFamily:
 
     @property
     def name(self) -> str:
-        """Name of the family in results: the name of its first partitioner, such as "murmur2"."""
+        """Name of the family: the name of its first partitioner, such as "murmur2"."""
         # The hashed part of the key is added if that is not the whole key.
         first = self.partitioners[0]
         return first if self.part is KeyPart.WHOLE else f"{first}, {self.part.name.lower()}"
@@ -171,7 +177,9 @@ class PartitionerFamily:
 def group_equivalent_partitioners(
     names: Iterable[str], place_keys: Place, *, windowed: Sequence[str] = ()
 ) -> list[PartitionerFamily]:
-    """Group partitioners into families whose members place every test key in the same partition.
+    """Group partitioners that place every test key in the same partition.
+
+    Each group is a `PartitionerFamily`. The members cannot be told apart by the keys of a topic.
 
     Args:
         names: names of partitioners that decide by the key alone.
@@ -200,7 +208,10 @@ def group_equivalent_partitioners(
 
 
 def _fixed_test_keys() -> list[bytes]:
-    """Return record keys of 1 to 40 bytes, always the same, to compare client partitioners with."""
+    """Return record keys with which partitioners are compared, always the same.
+
+    The keys have 1 to 40 bytes.
+    """
     # Some keys have zeros and high bytes. No key is empty, because librdkafka's ``*_random``
     # partitioners treat an empty key as null.
     words = (np.arange(400, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(16)

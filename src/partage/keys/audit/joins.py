@@ -32,9 +32,10 @@ def _text(key: bytes) -> _Meaning:
 
 
 def _normalize_json(key: bytes) -> _Meaning:
-    """Normalize a JSON key: keys with equal JSON values give equal text.
+    """Convert a JSON key to text that is equal for equal JSON values.
 
-    Return None if the key is not a JSON string, object or array.
+    Spacing and the order of object fields are removed. None if the key is not a JSON string, object
+    or array.
     """
     if key[:1] not in b'"{[' or not key:
         return None
@@ -63,9 +64,10 @@ def _uuid(key: bytes) -> _Meaning:
 
 
 def _decode_registry_payload(key: bytes) -> _Meaning:
-    """Decode a record key that has Confluent's schema registry header; return None without header.
+    """Decode a record key that begins with the header of Confluent's schema registry.
 
-    An Avro string or long becomes text, any other payload hexadecimal digits.
+    An Avro string or long becomes text, any other payload hexadecimal digits. None if the key has
+    no such header.
     """
     if len(key) < 6 or key[0]:
         return None
@@ -80,7 +82,7 @@ def _decode_registry_payload(key: bytes) -> _Meaning:
 
 
 def _decode_zigzag(body: bytes) -> tuple[int, int]:
-    """Decode an Avro long (zigzag varint) at the start of some bytes.
+    """Decode the Avro long (a zigzag varint) with which some bytes begin.
 
     Returns:
         the number, and how many bytes it takes (0 if it is malformed).
@@ -105,9 +107,10 @@ READINGS: dict[str, Callable[[bytes], _Meaning]] = {
 
 
 def decode_keys(keys: Sequence[bytes], serializer: str) -> dict[str, bytes]:
-    r"""Decode keys with one serializer, to compare the keys of two topics.
+    r"""Decode the keys of a topic with one serializer, to compare them with the keys of another
+    topic.
 
-    Keys that the serializer cannot have written are left out.
+    Keys that this serializer cannot have written are left out.
 
     Args:
         keys: the serialized keys.
@@ -145,7 +148,8 @@ _MORE_THAN_CHANCE = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JoinSide:
-    """One of the two topics of a join: its partition count, its keys, and the partitioners it had.
+    """One of the two topics of a join: its partition count, its keys, and the partitioners that
+    wrote it.
 
     Attributes:
         topic: the topic's name.
@@ -162,8 +166,7 @@ class JoinSide:
     counted: bool = True
 
     def surely_differs(self, other_side: JoinSide) -> bool:
-        """Return whether this topic and the other topic of a join certainly have different
-        partition counts.
+        """Return whether the two topics of a join certainly have different partition counts.
 
         A count may be only a lower bound: "at least 8" differs from 4 but not from 12.
         """
@@ -177,7 +180,9 @@ class JoinSide:
 
 @dataclass(frozen=True, slots=True)
 class JoinProblem:
-    """Reason why a join of two topics misses matches: equal keys are in different partitions.
+    """Reason why a join of two topics misses matches, although both have the same keys.
+
+    In all cases, records with equal keys are in partitions with different numbers.
 
     Attributes:
         kind: ``partition counts``, ``partitioners``, ``serializers`` or ``keys apart`` (cause
@@ -198,9 +203,9 @@ class JoinProblem:
 def broken_joins(sides: Sequence[JoinSide]) -> list[JoinProblem]:
     """Return the reasons why joins between topics would miss matches.
 
-    A join needs equal keys in equal partitions. ``sides`` are the topics with their keys. The
-    result is empty if all can be joined. A pair of topics without a common key and with unknown
-    partitioners is not reported.
+    A join needs equal keys in equal partitions. The result is empty if no reason is found. A pair
+    of topics without a common key and with unknown partitioners is not reported. ``sides`` are the
+    topics with their keys.
 
     >>> seen = KeyPairs.from_rows([(b"k", 0)])
     >>> import numpy as np
@@ -246,10 +251,9 @@ def _partitions_by_key(pairs: KeyPairs) -> dict[bytes, tuple[int, ...]]:
 
 
 def _describe_different_writers(first: JoinSide, second: JoinSide) -> str | None:
-    """Describe in text how the partitioners that wrote the first and the second topic of a join
-    differ.
+    """Return text that says which partitioners wrote the first and the second topic of a join.
 
-    Return None if they agree or are unknown.
+    None if the partitioners are the same or unknown, so that they are not the problem.
     """
     sides = (first, second)
     found, found_2 = ({family.name for family in side.verdict.writer_families} for side in sides)
@@ -278,10 +282,10 @@ def _compare_serializers(
     placed_2: dict[bytes, tuple[int, ...]],
     common: int,
 ) -> Iterator[JoinProblem]:
-    """Report a join as broken if the producers of its topics serialize equal keys differently.
+    """Yield a problem if the producers of two topics serialize equal keys differently.
 
-    At most one problem is yielded. An example is 42 as text in one topic, and as 4-byte int in the
-    other.
+    An example is 42 as text in one topic, and as a 4-byte int in the other. At most one problem is
+    yielded.
 
     Args:
         topics: the names of the two topics.
@@ -314,7 +318,9 @@ def _compare_serializers(
 def _expected_by_chance(
     coinciding: list[tuple[bytes, bytes]], pairs: int, serializers: tuple[str, str]
 ) -> float:
-    """Return the expected number of keys that look equal in two topics only by chance.
+    """Return how many keys of two topics can be expected to look equal only by chance.
+
+    A few equal keys prove nothing if this number is similar.
 
     Args:
         coinciding: pairs of keys, one of each topic, with the same decoded value.

@@ -29,7 +29,7 @@ _OWN_TIME = 0.95
 
 @dataclass(frozen=True, slots=True)
 class NullKeys:
-    """Result of `null_keys`: how a producer spread the records without a key over partitions.
+    """Result of `null_keys`: how a producer chose the partitions of records without a key.
 
     Attributes:
         behaviour: one of ``sticky``, ``round robin`` (in any order of the partitions, by one
@@ -53,7 +53,10 @@ class NullKeys:
 def null_keys(
     partition: NDArray[np.int32], partitions: int, record_times: NDArray[np.int64] | None = None
 ) -> NullKeys:
-    """Classify how a producer spread records without a key: sticky, round robin, at random, etc.
+    """Classify how a producer chose the partitions of records without a key.
+
+    Kafka clients differ in this: for example sticky, round robin or random. The audit narrows down
+    the client by it.
 
     Args:
         partition: int32[n], the partition of each record.
@@ -83,9 +86,10 @@ def null_keys(
 def _partitions_in_known_order(
     partition: NDArray[np.int32], time_ms: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """Return the partitions of the records without a key whose order in time is certain.
+    """Return the partitions of those records without a key whose order is certain.
 
-    Records of the same millisecond have no known order, so one of them is selected.
+    The order of records with equal timestamps is unknown, so only one record of each millisecond is
+    used.
 
     Args:
         partition: partition of each record without a key, by time.

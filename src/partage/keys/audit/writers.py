@@ -44,10 +44,9 @@ _Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class WriterFamily:
-    """Equivalent client partitioners that probably wrote a Kafka topic, with the evidence for it.
+    """Equivalent client partitioners that probably wrote a topic, with the evidence for it.
 
-    They place every key in the same partition. They explain a (key, partition) pair if they would
-    place the key in that partition.
+    They explain a (key, partition) pair if they would place the key in that partition.
 
     Attributes:
         family: the equivalent partitioners.
@@ -97,13 +96,13 @@ class TopicVerdict:
 
     @property
     def writer_families(self) -> tuple[PartitionerFamily, ...]:
-        """Distinct families of equivalent partitioners that wrote the topic, in order of time."""
+        """Distinct groups of equivalent partitioners that wrote the topic, in order of time."""
         return tuple(dict.fromkeys(w.family for w in self.writers))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Candidate:
-    """Partitioners and a partition count with which a Kafka topic may have been written.
+    """Group of equivalent partitioners that may have written a topic, at one partition count.
 
     Attributes:
         placed: int32[n], the partition where the partitioners would place each observed key.
@@ -122,9 +121,9 @@ def infer_writers(
     families: Sequence[PartitionerFamily],
     place_keys: Place,
 ) -> TopicVerdict:
-    """Infer which client partitioners wrote a topic, from the partition of each key.
+    """Infer which client partitioners wrote a topic, from the partitions of its keys.
 
-    The result is the fewest families of equivalent partitioners that place the keys as observed.
+    The result is the smallest set of partitioners that explains the partitions of most keys.
 
     Args:
         observed_pairs: the observed distinct (key, partition) pairs of the topic.
@@ -182,7 +181,10 @@ def _evaluate_candidates(
 def _choose_writers(
     observed_pairs: KeyPairs, candidates: Sequence[_Candidate]
 ) -> list[tuple[_Candidate, float]]:
-    """Choose the fewest partitioners that place a topic's keys as observed (greedy set cover).
+    """Choose the fewest partitioners that place the keys of a topic as observed.
+
+    The algorithm is greedy set cover: the partitioner that explains most of the unexplained pairs
+    is chosen first.
 
     Args:
         observed_pairs: the observed (key, partition) pairs.
@@ -214,9 +216,10 @@ def _choose_writers(
 
 
 def _match_probability(candidate: _Candidate, observed_pairs: KeyPairs, pairs: _Bools) -> float:
-    """Return the probability that a wrong partitioner places a key as observed by chance.
+    """Return the probability that a wrong partitioner places a key in the observed partition by
+    chance.
 
-    For example, it is 1 / n for a good hash and n partitions.
+    It is about 1 / n for n partitions, and higher if most keys are in few partitions.
 
     Args:
         candidate: the wrong partitioner.
@@ -256,8 +259,9 @@ def _writer(
 
 
 def _time_range(observed_pairs: KeyPairs, pairs: _Bools, by_chance: float) -> tuple[int, int]:
-    """Return the times (ms) of the first and last record that a partitioner placed, without
-    outliers.
+    """Return the time range in which a partitioner wrote to a topic, without outliers.
+
+    The result is the times of its first and last record in ms.
 
     Args:
         observed_pairs: the observed (key, partition) pairs with times.
@@ -290,7 +294,7 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class SplitExample:
-    """Example of a key with records in several partitions, and the reason.
+    """Key with records in several partitions, as an example, and the reason for it.
 
     ``seen`` has one entry per partition: (partition, records, first and last time in ms UTC).
     """
@@ -302,7 +306,9 @@ class SplitExample:
 
 @dataclass(frozen=True, slots=True)
 class SplitKeys:
-    """Counts of a topic's keys whose records are in more than one partition, by the reason.
+    """Numbers of a topic's keys whose records are in more than one partition, by reason.
+
+    Such keys lose their order and cannot be joined.
 
     Attributes:
         keys: number of keys in more than one partition.
@@ -323,11 +329,13 @@ class SplitKeys:
 
 
 def split_keys(observed_pairs: KeyPairs, verdict: TopicVerdict) -> SplitKeys:
-    """Count a topic's keys with records in several partitions, by cause.
+    """Count a topic's keys that have records in several partitions, by reason.
 
-    A cause is a changed partition count, two different partitioners, or unexplained.
-    ``observed_pairs`` has the topic's (key, partition) pairs, ``verdict`` the partitioners that
-    `infer_writers` found.
+    A reason is a changed partition count or two different partitioners; other keys are unexplained.
+
+    Args:
+        observed_pairs: the topic's (key, partition) pairs.
+        verdict: the partitioners that `infer_writers` found.
 
     >>> import numpy as np
     >>> seen = KeyPairs.from_rows([(b"a", 0), (b"a", 1), (b"b", 0)])

@@ -33,7 +33,10 @@ _TABLES = (
 
 @cache
 def client_partitioners() -> dict[str, Partitioner]:
-    """Return all built-in client partitioners by name, in the order of the documentation."""
+    """Return the built-in partitioners of all client libraries, as a dict from name to partitioner.
+
+    They are in the order of the documentation.
+    """
     tables: list[tuple[Partitioner, ...]] = [
         getattr(import_module(f"partage.keys.clients.{module}"), table) for module, table in _TABLES
     ]
@@ -41,7 +44,7 @@ def client_partitioners() -> dict[str, Partitioner]:
 
 
 def find_named(name: str) -> Partitioner:
-    """Return the client partitioner with this name or Java class name.
+    """Return the built-in partitioner with a given name or Java class name.
 
     Raises:
         UnknownPartitionerError: no partitioner has the name; the error lists similar names.
@@ -59,14 +62,15 @@ def find_named(name: str) -> Partitioner:
 
 @cache
 def plugged_in() -> dict[str, EntryPoint]:
-    """Return the custom partitioners that installed packages offer: a dict from name to entry
-    point.
+    """Return the custom partitioners that installed packages offer as plug-ins.
+
+    The result is a dict from name to entry point. Nothing is imported yet.
     """
     return {one.name: one for one in entry_points(group=ENTRY_POINTS)}
 
 
 def load_plug_in(point: EntryPoint) -> object:
-    """Import the custom partitioner that a package's entry point names, and return it.
+    """Import a custom partitioner from an installed package's entry point, and return it.
 
     Raises:
         InvalidConfigError: the import fails; the error has the reason.

@@ -40,7 +40,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class _ClientDefaults:
-    """Properties that all partitioners of one Go client library share.
+    """Properties that all partitioners of one Go client, such as Sarama, have in common.
 
     Attributes:
         name: the client's name, which is the prefix of its partitioners' names.
@@ -66,7 +66,9 @@ class _ClientDefaults:
         aliases: tuple[str, ...] = (),
         is_manual: bool = False,
     ) -> Partitioner:
-        """Return the description of one partitioner of a Go client library, such as Sarama.
+        """Return the description of one partitioner of a Go client, such as Sarama.
+
+        What the arguments leave out is taken from the client's defaults.
 
         Args:
             name: its name without the client's prefix.
@@ -106,7 +108,7 @@ def _choose_random(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundRobinPosition(PartitionerState):
-    """State of Sarama's round-robin partitioner: the partition for the next record.
+    """State of Sarama's round-robin partitioner for one topic: the position of its next partition.
 
     Attributes:
         on: index of that partition among the partitions with a leader.
@@ -194,8 +196,9 @@ SARAMA = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StickyTopicPartitioner(PartitionerState):
-    """State of franz-go's ``stickyTopicPartitioner`` for one topic: its partition, and the open
-    batch.
+    """State of franz-go's sticky partitioner (``stickyTopicPartitioner``) for one topic.
+
+    It has the current partition and how full its batch is.
 
     Attributes:
         on: position of the current partition among those with a leader, -1 for none.
@@ -213,7 +216,9 @@ class StickyTopicPartitioner(PartitionerState):
 def _choose_sticky(
     state: StickyTopicPartitioner, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, StickyTopicPartitioner]:
-    """Choose each record's partition like the sticky partitioner of the Go client franz-go.
+    """Choose the partition of each record like the sticky partitioner of franz-go.
+
+    Records go to the same partition until its batch is full.
 
     Args:
         state: current partition and fill of its batch.
@@ -241,9 +246,10 @@ def _choose_sticky(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniformBytes(PartitionerState):
-    """State of franz-go's ``uniformBytesTopicPartitioner`` for one topic.
+    """State of franz-go's default partitioner (``uniformBytesTopicPartitioner``) for one topic.
 
-    It chooses another partition after a given number of bytes.
+    Records without a key go to the same partition until a number of bytes is reached, then to
+    another.
 
     Attributes:
         limit: bytes after which another partition is chosen.
@@ -261,10 +267,12 @@ class UniformBytes(PartitionerState):
 
 
 def draw_next_partition(state: UniformBytes, count: int) -> UniformBytes:
-    """Return the state after franz-go's uniform-bytes partitioner has drawn its next partition.
+    """Draw the next partition of franz-go's uniform-bytes partitioner, and return the new state.
+
+    If the partitioner is adaptive, partitions with longer queues are less likely.
 
     Args:
-        state: the state before; if it is adaptive, partitions with longer queues are less likely.
+        state: the state before the draw.
         count: number of partitions with a leader.
     """
     if not state.adaptive:

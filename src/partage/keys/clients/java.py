@@ -51,7 +51,7 @@ MURMUR2_MASKED = KeyRule(MURMUR2, "masked")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counter(PartitionerState):
-    """State of a Java producer's round-robin partitioner: a counter of the records without a key.
+    """State of round robin in a Java producer: a counter of the records without a key.
 
     Attributes:
         counter: the next value, an int32; None: a random start is drawn at the first record, as in
@@ -62,9 +62,9 @@ class Counter(PartitionerState):
 
 
 def _advance_counter(counter: int, steps: int) -> int:
-    """Return the value of a Java producer's round-robin counter after ``steps`` more records.
+    """Return the value of a round-robin counter after ``steps`` more records.
 
-    It overflows like a Java int.
+    It overflows like an int in Java.
 
     >>> _advance_counter(2**31 - 1, 1)
     -2147483648
@@ -89,7 +89,7 @@ def _choose_by_counter(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns(Counter):
-    """State of Java's ``RoundRobinPartitioner``: its counter, and the size of each open batch.
+    """State of Java's ``RoundRobinPartitioner``: its counter, and how full each open batch is.
 
     Attributes:
         counter: the next value.
@@ -108,7 +108,9 @@ class Turns(Counter):
 def _choose_round_robin(
     state: Turns, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, Counter]:
-    """Place records in partitions in turn, like Java's ``RoundRobinPartitioner``.
+    """Choose the partition of each record in turn, like Java's ``RoundRobinPartitioner``.
+
+    In producers 2.4 to 3.9, a record that needs a new batch skips a partition (KAFKA-9965).
 
     Args:
         state: the round-robin counter and open batches.
@@ -146,7 +148,9 @@ def _choose_round_robin(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StickyCache(PartitionerState):
-    """State of Java's ``StickyPartitionCache`` for one topic, and how full the current batch is.
+    """State of Java's sticky partitioner (``StickyPartitionCache``) for one topic.
+
+    It has the current partition and how full its batch is (KIP-480).
 
     Attributes:
         partition: the cached partition; None before the first record.
@@ -160,9 +164,10 @@ class StickyCache(PartitionerState):
 
 
 def sticky_partition(state: StickyCache, partitions: int) -> tuple[int, StickyCache]:
-    """Return a topic's sticky partition (drawn on the first call) and the new state.
+    """Return the partition to which a Java producer currently sends records without a key.
 
-    It equals ``StickyPartitionCache.partition``. ``partitions`` is the topic's partition count.
+    It is drawn on the first call. The new state is returned too. It equals
+    ``StickyPartitionCache.partition``. ``partitions`` is the topic's number of partitions.
     """
     if state.partition is not None:
         return state.partition, state
@@ -172,11 +177,15 @@ def sticky_partition(state: StickyCache, partitions: int) -> tuple[int, StickyCa
 def draw_sticky_partition(
     state: StickyCache, partitions: int, previous: int
 ) -> tuple[int, StickyCache]:
-    """Draw a topic's new sticky partition after a full batch; return it and the new state.
+    """Draw another sticky partition for a topic, because a batch is full; also return the new
+    state.
 
-    It equals ``StickyPartitionCache.nextPartition``. ``partitions`` is the topic's partition count,
-    and ``previous`` the partition of the full batch, which is not drawn again if several have a
-    leader.
+    It equals ``StickyPartitionCache.nextPartition``.
+
+    Args:
+        state: the state before the draw.
+        partitions: the topic's number of partitions.
+        previous: partition of the full batch; it is not drawn again if several have a leader.
 
     >>> from partage.keys.partitioner import GivenDraws
     >>> state = StickyCache(partition=1, draws=GivenDraws((4, 5)))
@@ -233,6 +242,9 @@ def _choose_cached(
 class Adaptive(PartitionerState):
     """State of Java's ``BuiltInPartitioner`` for one topic (KIP-794).
 
+    Records without a key stay in a partition for ``batch.size`` bytes. Partitions with long queues
+    are then chosen less often.
+
     Attributes:
         batch_size: the sticky size: ``batch.size``, at least 1.
         partition: the sticky partition; None before the first record.
@@ -254,11 +266,12 @@ def with_queues(
     ids: Sequence[int] = (),
     length: int | None = None,
 ) -> Adaptive:
-    """Return the state with new queue lengths: partitions with long queues are chosen less often.
+    """Return the partitioner's state with new lengths of the producer's queues.
 
-    It equals ``BuiltInPartitioner.updatePartitionLoadStats``. A partition's weight is the longest
-    queue minus its own, plus one. The state has no statistics if there are fewer than two
-    partitions, or if all queues are equally long and no partition was left out.
+    Partitions with long queues are then chosen less often (KIP-794). It equals
+    ``BuiltInPartitioner.updatePartitionLoadStats``. A partition's weight is the longest queue minus
+    its own, plus one. The state has no weights if there are fewer than two partitions, or if all
+    queues are equally long and no partition was left out.
 
     Args:
         state: state of the topic's partitioner.
@@ -286,10 +299,10 @@ def with_queues(
 
 
 def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
-    """Draw the next sticky partition of a Java producer; return it and the new state.
+    """Draw the partition to which a Java producer sends the next records without a key (KIP-794).
 
-    It equals ``BuiltInPartitioner.nextPartition``: partitions with longer queues are less likely.
-    ``partitions`` is the topic's partition count.
+    Partitions with longer queues are less likely. The new state is returned too. It equals
+    ``BuiltInPartitioner.nextPartition``. ``partitions`` is the topic's number of partitions.
     """
     if not state.table:
         # Without queue lengths, all available partitions are equally likely.
@@ -301,10 +314,12 @@ def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 
 
 def peek_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
-    """Return a topic's sticky partition (drawn on the first call) and the new state.
+    """Return the partition to which a Java producer currently sends records without a key
+    (KIP-794).
 
-    It equals ``BuiltInPartitioner.peekCurrentPartitionInfo``. ``partitions`` is the topic's
-    partition count.
+    It is drawn on the first call. The new state is returned too. It equals
+    ``BuiltInPartitioner.peekCurrentPartitionInfo``. ``partitions`` is the topic's number of
+    partitions.
     """
     if state.partition is not None:
         return state.partition, state
@@ -315,8 +330,7 @@ def peek_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 def count_appended_bytes(
     state: Adaptive, appended: int, partitions: int, *, switch: bool = True
 ) -> Adaptive:
-    """Add the bytes of a record to the sticky partition's batch, and draw a new partition if it is
-    full.
+    """Count the bytes of an appended record, and draw a new partition if enough bytes were sent.
 
     It equals ``BuiltInPartitioner.updatePartitionInfo``.
 
@@ -365,10 +379,10 @@ _WINDOW_START_BYTES = 8
 
 
 def without_window(keys: KeyColumn, tail: int = _WINDOW_START_BYTES) -> KeyColumn:
-    """Return windowed keys of Kafka Streams without the window, their last ``tail`` bytes.
+    """Remove the window from the keys of a windowed Kafka Streams topic.
 
-    Shorter keys become empty. Kafka's ``SessionWindowedSerializer`` appends 16 bytes: end and
-    start.
+    The window is the last ``tail`` bytes of a key: 8 for a time window, 16 for a session (end and
+    start). Shorter keys become empty.
     """
     starts = keys.starts.astype(np.int64)
     lengths = np.maximum(np.diff(starts) - tail, 0)
@@ -382,11 +396,14 @@ def without_window(keys: KeyColumn, tail: int = _WINDOW_START_BYTES) -> KeyColum
 
 
 def invalid_record_partition(partition: int, partitions: int) -> str:
-    """Return the error message of Java producers 0.8.2.2 and 0.9 for a partition that does not
+    """Return the error message of old Java producers for a record with a partition that does not
     exist.
 
-    A record named that partition; ``partitions`` is the topic's number of them. The unusual closing
-    bracket is in Kafka's message too.
+    It is the message of releases 0.8.2.2 and 0.9, with their unusual closing bracket.
+
+    Args:
+        partition: the partition that the record names.
+        partitions: the topic's number of partitions.
     """
     return (
         f"Invalid partition given with record: {partition} is not in the range [0...{partitions}]."

@@ -32,7 +32,8 @@ __all__ = ["LIBRDKAFKA", "Lingering"]
 class Lingering(PartitionerState):
     """State of librdkafka's random partitioners for records without a key.
 
-    Several records go to the same partition before another one is drawn.
+    Several records go to the same partition before another one is drawn, as in
+    ``sticky.partitioning.linger.ms``.
 
     Attributes:
         hold: number of records that go to a partition before another is drawn.

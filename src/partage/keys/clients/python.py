@@ -23,7 +23,9 @@ __all__ = ["PYTHON", "Pinned"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned(PartitionerState):
-    """State of kafka-python's ``StickyPartitioner`` for one topic: its current partition and batch.
+    """State of kafka-python's ``StickyPartitioner`` for one topic.
+
+    It has the current partition and how full its batch is.
 
     Attributes:
         partition: current partition of records with a null key; None before the first.

@@ -28,7 +28,7 @@ __all__ = ["SCALA", "SendCache", "forget_partition"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendCache(PartitionerState):
-    """State of Kafka's Scala producer for one topic: the partition of records without a key.
+    """State of Kafka's Scala producer (0.8) for one topic: the partition of records without a key.
 
     Kafka's name for it is ``sendPartitionPerTopicCache``.
 
@@ -40,11 +40,10 @@ class SendCache(PartitionerState):
 
 
 def forget_partition(state: SendCache) -> SendCache:
-    """Return the Scala producer's state after a metadata refresh, which forgets the current
-    partition.
+    """Return the Scala producer's state after a refresh of its metadata.
 
-    The producer refreshes its metadata every ``topic.metadata.refresh.interval.ms``, and then draws
-    another partition for records without a key.
+    The producer refreshes its metadata every ``topic.metadata.refresh.interval.ms``. Afterwards it
+    draws another partition for records without a key.
     """
     return replace(state, partition=None)
 
@@ -52,9 +51,9 @@ def forget_partition(state: SendCache) -> SendCache:
 def _choose_for_null_keys(
     state: SendCache, sizes: Int64Array, partitions: int, absolute: Callable[[int], int]
 ) -> tuple[Int32Array, SendCache]:
-    """Choose one random partition for all records without a key, like the Scala producer.
+    """Choose the partition of records without a key like Kafka's Scala producer.
 
-    It is drawn again after a metadata refresh.
+    All these records go to one random partition until the next metadata refresh.
 
     Args:
         state: the current partition, None after a refresh.

@@ -42,19 +42,20 @@ _GATHERED_AT_ONCE = 1 << 22
 
 
 class KeyHashKernel(Protocol):
-    """Protocol of a compiled kernel that hashes every key of a column."""
+    """Interface of a compiled function (kernel) that hashes every key of a column."""
 
     def is_worth_compiling(self, *, work: int) -> bool:
-        """Return whether hashing ``work`` bytes of keys takes longer than compiling this kernel.
+        """Return whether compiling this kernel takes less time than it saves.
 
-        Only then is the compiled kernel worth its compilation.
+        ``work`` is the number of bytes to hash. A small column of keys is hashed faster without
+        compilation.
         """
         ...
 
     def __call__(
         self, data: UInt8Array, starts: NDArray[np.int64], out: UInt32Array, /, *, work: int
     ) -> None:
-        """Hash each record key of a column and write the hashes to ``out`` (uint32[n]).
+        """Hash every record key of a column and write the hashes to ``out`` (uint32[n]).
 
         Args:
             data: the bytes of all keys.
@@ -67,7 +68,10 @@ class KeyHashKernel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Hash:
-    """A hash function for record keys, such as murmur2, in versions for one key and for many keys.
+    """Hash function for record keys, such as murmur2, with one implementation for each kind of
+    input.
+
+    A single key is hashed in plain Python, a column of keys by NumPy or a compiled kernel.
 
     Attributes:
         name: name of the hash.
@@ -109,7 +113,9 @@ def hash_all(
     starts: Starts,
     post_process: Callable[[UInt32Array], None] | None = None,
 ) -> UInt32Array:
-    """Hash every key of a column with the fastest available implementation; return uint32[n].
+    """Hash every key of a column with the fastest implementation for it.
+
+    The result is uint32[n], one hash for each key.
 
     Args:
         hash_: the hash function in all its implementations.
@@ -194,7 +200,9 @@ def _hash_by_numpy(
     lengths: NDArray[np.int64],
     out: UInt32Array,
 ) -> None:
-    """Hash each record key of a column with NumPy, without a compiled kernel.
+    """Hash every record key of a column with NumPy, without compiling a kernel.
+
+    The hashes are written to ``out``. It is used for small columns.
 
     Args:
         hash_: the hash function in all its implementations.

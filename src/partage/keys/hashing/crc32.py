@@ -16,7 +16,9 @@ _SLICES = 8
 
 
 def crc32(key: bytes) -> int:
-    """Return the CRC-32 checksum of one key, 0 <= h < 2**32.
+    """Return the CRC-32 checksum of one key, from 0 to 2**32 - 1.
+
+    librdkafka places keys by it.
 
     >>> hex(crc32(b"123456789"))
     '0xcbf43926'
@@ -51,7 +53,9 @@ def _of_rows(rows: UInt8Array) -> UInt32Array:
 
 @kernel("void(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], uint32[::1])")
 def _hash_each(data: UInt8Array, starts: Int64Array, tables: Int64Array, out: UInt32Array) -> None:
-    """Compute the CRC-32 of each key in a column, eight bytes in each step ("slicing by 8").
+    """Compute the CRC-32 checksum of each key in a column.
+
+    It processes eight bytes in each step, an algorithm known as "slicing by 8".
 
     Args:
         data: bytes of all keys.

@@ -21,7 +21,9 @@ _MASK = 0xFFFFFFFF
 
 
 def fnv1a(key: bytes) -> int:
-    """Return the FNV-1a hash of one key, 0 <= h < 2**32.
+    """Return the FNV-1a hash of one key (32 bits), from 0 to 2**32 - 1.
+
+    Sarama places keys by it.
 
     >>> hex(fnv1a(b"foobar"))
     '0xbf9cf968'

@@ -18,7 +18,9 @@ _MASK = 0xFFFFFFFF
 
 
 def java_bytes_hash(key: bytes) -> int:
-    """Return Java's ``Arrays.hashCode(byte[])`` of a key as an unsigned number, 0 <= h < 2**32.
+    """Return the hash code that Java's ``Arrays.hashCode(byte[])`` computes for a key.
+
+    It is returned as an unsigned number, from 0 to 2**32 - 1.
 
     >>> java_bytes_hash(bytes([0xFF])), java_bytes_hash(b"")
     (30, 1)
@@ -30,9 +32,10 @@ def java_bytes_hash(key: bytes) -> int:
 
 
 def java_string_hash(key: bytes | str) -> int:
-    r"""Return Java's ``String.hashCode`` of a key as an unsigned number, 0 <= h < 2**32.
+    r"""Return the hash code that Java's ``String.hashCode`` computes for a key.
 
-    The key is text, or bytes that are decoded as UTF-8.
+    It is returned as an unsigned number, from 0 to 2**32 - 1. The key is text, or bytes that are
+    decoded as UTF-8.
 
     Raises:
         InvalidKeysError: the bytes are not UTF-8, so they are no string.
@@ -87,7 +90,9 @@ def _each_bytes(data: UInt8Array, starts: Int64Array, out: UInt32Array) -> None:
 def _hash_ascii_strings(
     data: UInt8Array, starts: Int64Array, out: UInt32Array, known: UInt8Array
 ) -> None:
-    """Compute Java's ``String.hashCode`` of each ASCII key in a column.
+    """Compute the hash code of Java's ``String.hashCode`` for each ASCII key in a column.
+
+    Keys with other characters are only marked, because Java hashes UTF-16 units, not bytes.
 
     Args:
         data: bytes of all keys.
@@ -107,9 +112,9 @@ def _hash_ascii_strings(
 
 
 class _StringHasher(KeyHashKernel):
-    """Hasher of every key in a column, with the results of Java's ``String.hashCode``.
+    """Hash function for a column of keys, with the results of Java's ``String.hashCode``.
 
-    A compiled kernel hashes ASCII keys, Python code the others.
+    A compiled kernel hashes keys of ASCII characters, Python code hashes the others.
     """
 
     def is_worth_compiling(self, *, work: int) -> bool:

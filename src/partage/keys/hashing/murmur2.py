@@ -32,7 +32,9 @@ _WORDS = "Array(uint32, 1, 'C', readonly=True, aligned=False)"
 
 
 def murmur2(key: bytes) -> int:
-    """Return the murmur2 hash of one key, 0 <= h < 2**32. Java shows the same bits as a signed int.
+    """Return the murmur2 hash of one key, from 0 to 2**32 - 1, as Kafka's Java client computes it.
+
+    Java prints the same 32 bits as a signed int.
 
     >>> murmur2(b"foobar") - 2**32
     -790332482
@@ -52,7 +54,9 @@ def murmur2(key: bytes) -> int:
 
 
 def _words_and_tail(rows: UInt8Array) -> tuple[UInt32Array, UInt32Array]:
-    """Split keys of equal length into 4-byte words and remaining bytes, as murmur2 reads them.
+    """Split keys of equal length into 4-byte words and the bytes after the last whole word.
+
+    murmur2 reads a key in these two parts. ``rows`` has one key in each row (uint8[n, length]).
 
     Returns:
         uint32[words, n], and the last one to three bytes of each key as uint32[n].
@@ -141,7 +145,7 @@ def _of_16_bytes(words: UInt32Array, out: UInt32Array) -> None:
 
 @kernel(f"void({_WORDS}, int64, uint32[::1], uint32[::1])")
 def _hash_word_keys(words: UInt32Array, width: int, mixed: UInt32Array, out: UInt32Array) -> None:
-    """Compute the murmur2 hash of keys whose length is a multiple of four bytes.
+    """Compute the murmur2 hash of keys of equal length, a multiple of four bytes.
 
     Args:
         words: uint32, the keys as 4-byte words, one key after the other.
@@ -218,9 +222,13 @@ def _mix_word_at(h: int, data: UInt8Array, at: int) -> int:
 
 @kernel_helper
 def _finish_key(h: int, data: UInt8Array, at: int, end: int) -> int:
-    """Return the murmur2 hash of one key, given the hash ``h`` of its first bytes.
+    """Return the murmur2 hash of one key, whose first bytes are hashed already.
 
-    ``data[at:end]`` are the bytes that are still to be hashed.
+    Args:
+        h: hash of the key's first bytes.
+        data: bytes of all keys.
+        at: index of the first byte that is not yet hashed.
+        end: index after the key's last byte.
     """
     last = at + ((end - at) & ~3)
     while at < last:
