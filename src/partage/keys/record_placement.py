@@ -121,8 +121,8 @@ class _PlacementCall:
         """Choose the partition for each key of a column or chunk.
 
         Returns:
-            The partitions (int32[n]), and a mask of the records that could not be placed; the mask is
-            None if there are none.
+            The partitions (int32[n]), and a mask of the records that could not be placed; the
+            mask is None if there are none.
         """
         count = len(keys)
         named = self._named(count)
