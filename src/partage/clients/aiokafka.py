@@ -43,7 +43,10 @@ __all__ = ["AssignorError", "ClassInUseError", "MisusedAssignorError", "assignor
 
 
 class AssignorError(AssignorFailedError, KafkaError):  # type: ignore[misc]  # untyped
-    """Error that aiokafka passes to the program if the partition assignment strategy failed."""
+    """Error that aiokafka passes to the program if the assignment strategy raised an error.
+
+    It has the strategy, the group and its generation.
+    """
 
 
 class MisusedAssignorError(InvalidConfigError, KafkaError):  # type: ignore[misc]  # untyped
@@ -54,14 +57,17 @@ class MisusedAssignorError(InvalidConfigError, KafkaError):  # type: ignore[misc
 
 
 class ClassInUseError(MisusedAssignorError):
-    """Error that aiokafka passes to the program if two consumers use the same assignor class."""
+    """Error that aiokafka passes to the program if two consumers share one assignor class.
+
+    Call ``assignor`` once for each consumer.
+    """
 
 
 @reject_uncalled(MisusedAssignorError)
 def assignor(
     name: str, *, rack: str | None = None, eager: bool = False, **options: Any
 ) -> type[Assignor]:
-    """Create a partition assignor class for one aiokafka consumer from a strategy's name.
+    """Create a partition assignor class for one aiokafka consumer, from the name of a strategy.
 
     Pass it as ``partition_assignment_strategy=[assignor("sticky")]``. Each consumer needs a class
     of its own: aiokafka never creates an instance, so the class holds the state between rebalances.
@@ -88,10 +94,10 @@ def assignor(
 
 
 class _Meta(AssignorMeta):
-    """Metaclass of partition assignor classes for aiokafka, which reports wrong use as a clear
-    error.
+    """Metaclass of the assignor classes for aiokafka, which raises a clear error if they are
+    misused.
 
-    aiokafka passes this type of error on to the program.
+    The error is of a type that aiokafka passes on to the program.
     """
 
     misuse = MisusedAssignorError
@@ -112,7 +118,9 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> bytes:
-        """Return the consumer's subscription to ``topics`` for Kafka's JoinGroup request, as bytes.
+        """Return the subscription that the consumer sends in its JoinGroup request, as bytes.
+
+        ``topics`` are the subscribed topics.
 
         Raises:
             AssignorError: the strategy failed a moment ago. aiokafka joins again at once after an
@@ -132,9 +140,14 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def assign(cls, cluster: Any, members: Mapping[str, Any]) -> dict[str, Any]:
-        """Assign partitions to all group members, as the group leader; return them by member id.
+        """Assign partitions to all members of the group, as the group leader.
 
-        ``cluster`` is aiokafka's metadata; ``members`` maps member ids to subscriptions.
+        aiokafka calls it after the JoinGroup response. The result is a dict from member id to
+        assignment.
+
+        Args:
+            cluster: aiokafka's metadata of the cluster.
+            members: dict from member id to the member's subscription.
 
         Raises:
             AssignorError: the strategy raised; the error has the strategy, group and generation.
@@ -151,9 +164,10 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def on_assignment(cls, assignment: Any) -> None:
-        """Store the partitions that aiokafka's consumer was assigned, for its next subscription.
+        """Store the partitions that the consumer was assigned.
 
-        That subscription reports them as owned, in the order in which they were received.
+        aiokafka calls it after each rebalance. The next subscription reports these partitions as
+        owned.
         """
         call = cls._bound(find_caller(GroupCoordinator))
         generation = NO_GENERATION if call is None else int(call.local["generation"])

@@ -45,7 +45,7 @@ _LONGEST_PAUSE = 5.0
 
 
 class _CachedView(NamedTuple):
-    """Cluster metadata of the subscribed topics, cached until the Kafka client's metadata change.
+    """Cluster metadata of the subscribed topics, kept until the client receives new metadata.
 
     Attributes:
         table: the client's own table of partitions, by topic and number.
@@ -60,9 +60,9 @@ class _CachedView(NamedTuple):
 
 @dataclass
 class AssignorState:
-    """State of one consumer's partition assignor between rebalances, such as its last assignment.
+    """State that one consumer's assignor keeps between rebalances, such as its last assignment.
 
-    It belongs to an assignor class, because some client libraries never create an instance.
+    It belongs to the assignor class, because some client libraries never create an instance.
 
     Attributes:
         consumer: encoder of subscriptions and assignor, the same for all client libraries.
@@ -90,13 +90,13 @@ class AssignorState:
         return self.consumer.strategy.name
 
     def bind_to(self, coordinator: object) -> None:
-        """Reserve the assignor class for one consumer; raise an error if another consumer uses it.
+        """Reserve the assignor class for one consumer.
 
-        ``coordinator`` is the consumer's group coordinator object, which identifies it.
+        ``coordinator`` is the consumer's group coordinator object, which identifies the consumer.
 
         Raises:
-            InvalidConfigError: the class serves another consumer, even a closed one. The state of
-                one consumer must not be used by the next.
+            InvalidConfigError: another consumer uses the class, or used it. The state of one
+                consumer must not be used by the next.
         """
         if self._owner is None:
             self._owner = weakref.ref(coordinator)
@@ -105,8 +105,9 @@ class AssignorState:
             raise InvalidConfigError("partition_assignment_strategy", what, self.strategy_name)
 
     def rejoin_delay(self) -> float:
-        """Return the seconds to wait before the consumer joins its group again; 0 without a
-        failure.
+        """Return how many seconds the consumer must wait before it joins its group again.
+
+        It is 0 unless the strategy failed. The delay prevents a loop of failing rebalances.
         """
         return max(self._not_before - time.monotonic(), 0.0) if self.failures else 0.0
 
@@ -118,7 +119,9 @@ class AssignorState:
         group: str,
         generation: int,
     ) -> SyncGroupAssignments:
-        """Assign partitions to all group members, as the group leader, and log warnings.
+        """Assign partitions to all members of the group, as the group leader.
+
+        Warnings of the strategy are logged, and metrics are recorded.
 
         Args:
             members: the members in the order of the JoinGroup response.
@@ -164,10 +167,10 @@ class AssignorState:
         group_and_generation: tuple[str, int],
         error: type[AssignorFailedError],
     ) -> dict[str, bytes]:
-        """Assign partitions to all group members; return the assignments as bytes for Kafka's
+        """Assign partitions to all members of the group, and encode the assignments for Kafka's
         SyncGroup.
 
-        The result is a dict by member id.
+        The result is a dict from member id to bytes.
 
         Args:
             members: the members in the order of the JoinGroup response.
@@ -198,10 +201,10 @@ class AssignorState:
         replicas: Callable[[Any], Sequence[int]],
         racks: Mapping[int, str | None],
     ) -> ClusterView:
-        """Convert a Kafka client's metadata of the subscribed topics to Partage's form
-        (`ClusterView`).
+        """Convert the metadata of a Kafka client library to a `ClusterView`, which all libraries
+        share.
 
-        It has the replicas and racks of each partition. Unknown topics are left out.
+        The view has the replicas and racks of each partition. Topics without metadata are left out.
 
         Args:
             cluster: the client's ``ClusterMetadata``. Its private tables have the replicas; without
@@ -232,10 +235,13 @@ class AssignorState:
         return self._cached_view.view
 
     def _call_load_function(self, group: str) -> Mapping[Partition, float] | None:
-        """Call the user's function for partition loads (option ``weights``) with the group; return
-        the loads.
+        """Call the user's function (option ``weights``) and return the load of each partition.
 
-        The result is None if the function fails.
+        If there is no function, it fails or it returns an invalid load, the result is None. The
+        loads of the last assignment then stay in use.
+
+        Args:
+            group: the group id, for warnings.
         """
         # The weights of the last plan then stay in use, and a warning is logged. An error would
         # fail the rebalance, and the member would join again in a loop.
@@ -263,7 +269,9 @@ class AssignorState:
         generation: int,
         group: str,
     ) -> None:
-        """Store the partitions that this consumer was assigned, for its next subscription.
+        """Store the partitions that the consumer was assigned.
+
+        Its next subscription reports them as owned.
 
         Args:
             pairs: the assigned (topic, partition) pairs.
@@ -285,9 +293,9 @@ class AssignorState:
         self.is_led_by_broker = led_by_broker
 
     def measured_loads(self) -> Mapping[Partition, float]:
-        """Return the measured load of each partition that this consumer owns.
+        """Return the measured load of each partition that the consumer owns.
 
-        Partitions without a measurement are left out.
+        A partition without a measurement is left out.
         """
         return {} if self.sampler is None else self.sampler.partition_loads()
 
@@ -305,7 +313,8 @@ def _is_entry(partition: object, load: object) -> bool:
 def create_state(
     name: str, *, client: str, cooperative: bool, rack: str | None, eager: bool, **options: Any
 ) -> AssignorState:
-    """Create the state of a new partition assignor class for a Kafka client library.
+    """Create the state of a new assignor class from the arguments that the user passed to
+    ``assignor``.
 
     Args:
         name: name of the partition assignment strategy.
@@ -354,7 +363,7 @@ def create_state(
 
 
 def _check_arguments(name: object, rack: object) -> None:
-    """Check the types of the arguments of ``assignor``: a strategy or its name, and a rack.
+    """Check the types of the user's arguments of ``assignor``: the strategy's name and the rack.
 
     Raises:
         InvalidConfigError: an argument has another type.
@@ -377,7 +386,11 @@ def _wanted_weights(word: str) -> str:
 
 
 def _needs_cooperative_protocol(strategy: Strategy) -> bool:
-    """Return whether a strategy matches Kafka only under the cooperative rebalance protocol."""
+    """Return whether a strategy needs the cooperative rebalance protocol to assign as Kafka does.
+
+    Other cooperative strategies also work under the eager protocol, because their members send the
+    owned partitions in the user data.
+    """
     # Other cooperative strategies also work under the eager protocol: their members send the owned
     # partitions in the user data.
     if RebalanceProtocol.EAGER not in strategy.protocols:

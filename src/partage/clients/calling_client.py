@@ -41,7 +41,7 @@ _ASKED = frozenset({"name", "metadata", "assign", "on_assignment", "supported_pr
 
 
 class Call(NamedTuple):
-    """Method call on the Python call stack: the object and its local variables.
+    """Method call that was found on the Python call stack: the object and its local variables.
 
     Attributes:
         owner: the object whose method runs (``self``).
@@ -53,7 +53,10 @@ class Call(NamedTuple):
 
 
 def find_caller(*kinds: type) -> Call | None:
-    """Find the nearest method on the Python call stack that belongs to an object of given classes.
+    """Find the nearest method on the call stack whose object is of one of the given classes.
+
+    An assignor finds the client library's group coordinator in this way, because the library does
+    not pass it as an argument.
 
     Args:
         kinds: the classes, for example a client library's group coordinator.
@@ -75,17 +78,18 @@ def find_caller(*kinds: type) -> Call | None:
 
 
 class AssignorMeta(ABCMeta):
-    """Metaclass of partition assignor classes, which rejects a class where a list is expected.
+    """Metaclass of the assignor classes, which raises a clear error if a class is not put in a
+    list.
 
-    A client that iterates over such a class gets the error.
+    ``partition_assignment_strategy`` must be a list. A client that iterates over the class itself
+    gets the error.
     """
 
     #: The kind of error that the client passes on to its caller.
     misuse: type[InvalidConfigError] = InvalidConfigError
 
     def __iter__(cls) -> Iterator[Any]:
-        """Raise an error: a partition assignor class was passed where a list of classes is
-        expected.
+        """Raise an error, because the user passed an assignor class instead of a list of classes.
 
         Raises:
             InvalidConfigError: always.
@@ -95,7 +99,7 @@ class AssignorMeta(ABCMeta):
 
 
 class _AssignorFactory:
-    """Wrapper of the function ``assignor`` that raises a clear error if the user did not call it.
+    """Wrapper of the function ``assignor`` that raises a clear error if the user forgot to call it.
 
     A user may pass ``[assignor]`` to a client library instead of ``[assignor("sticky")]``. The
     client then uses the function like an assignor class.
@@ -106,7 +110,7 @@ class _AssignorFactory:
         update_wrapper(self, make)
 
     def __call__(self, *names: Any, **options: Any) -> Any:
-        """Create the partition assignor class that runs the named strategy.
+        """Create the partition assignor class for the named strategy.
 
         Raises:
             InvalidConfigError: no name is given, as when a client calls the factory itself.
@@ -133,9 +137,10 @@ class _AssignorFactory:
 def reject_uncalled(
     error: type[InvalidConfigError],
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Decorate the function ``assignor`` so that its use without a call raises ``error``.
+    """Decorate the function ``assignor`` so that it raises an error if the user forgot to call it.
 
-    Without a call means that a user passes ``[assignor]`` instead of ``[assignor("sticky")]``.
+    A user may pass ``[assignor]`` to a client library instead of ``[assignor("sticky")]``.
+    ``error`` is the class of the error.
     """
 
     def decorated(make: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -145,9 +150,10 @@ def reject_uncalled(
 
 
 def called_by(package: str) -> bool:
-    """Return whether code of a Python package called the present function.
+    """Return whether the current function was called from code of a given Python package.
 
-    Only the five nearest frames of the call stack are checked. ``package`` is the package's name.
+    Only the five nearest frames of the call stack are checked. An assignor detects by it that it is
+    used with the wrong client library.
 
     >>> called_by("kafka")
     False

@@ -48,7 +48,7 @@ log = get_logger(__name__)
 
 
 def assignor(strategy: str = "faust", *, seed: int | None = None) -> type[stock.PartitionAssignor]:
-    """Create a partition assignor class for Faust, for ``faust.App(..., PartitionAssignor=...)``.
+    """Create a partition assignor class for a Faust app, to be passed as ``PartitionAssignor``.
 
     Args:
         strategy: ``faust``, exact to faust-streaming 0.15.3, or ``faust:copartitioned``.
@@ -72,7 +72,7 @@ def assignor(strategy: str = "faust", *, seed: int | None = None) -> type[stock.
 
 
 class _FaustAssignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publishes no types
-    """Partition assignor of one Faust app that assigns by a Partage strategy."""
+    """Partition assignor of one Faust app, with a strategy of Partage instead of Faust's own."""
 
     strategy: Any = None
 
@@ -82,7 +82,9 @@ class _FaustAssignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust pu
         self._guard: CommitGuard | None = None
 
     def on_assignment(self, assignment: Any) -> None:
-        """Check the bytes of the assignment that the group leader sent, then pass it to Faust.
+        """Check the assignment that the group leader sent, then pass it to Faust.
+
+        Faust calls it after each rebalance.
 
         Raises:
             WireFormatError: the bytes are not an assignment of Faust, or too large.
@@ -112,8 +114,12 @@ class _FaustAssignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust pu
     ) -> dict[str, Any]:
         """Assign partitions to all workers of a Faust app, as the group leader.
 
-        ``cluster`` is Faust's metadata; ``member_metadata`` has the workers' subscriptions by
-        member id.
+        If the strategy raises an error, the error is logged and Faust's own assignor is used. The
+        result is a dict from member id to assignment.
+
+        Args:
+            cluster: Faust's metadata of the cluster.
+            member_metadata: dict from member id to the worker's subscription.
         """
         # If the strategy fails, the error is logged and Faust's own assignor is used: a worker
         # whose assignor raises an error would never continue. Faust calls this method inside its

@@ -39,9 +39,10 @@ _SECONDS_BETWEEN_CHECKS = 1.0
 
 
 class CommitGuard:
-    """Guard that keeps a Faust consumer from committing records that it never processed.
+    """Guard that prevents a Faust consumer from committing records that it never processed.
 
-    It stores the offsets that the consumer fetched and has not committed, by partition.
+    Faust may drop fetched records in a rebalance and then commit a later offset, so that they are
+    lost. The guard stores which offsets were fetched, and replaces some methods of the consumer.
 
     Args:
         consumer: Faust's ``app.consumer``, some of whose methods are replaced.
@@ -77,8 +78,9 @@ class CommitGuard:
         consumer.on_partitions_revoked = self._on_partitions_revoked
 
     def on_assignment(self) -> None:
-        """Forget all fetched offsets of the Faust consumer, because it was assigned partitions
-        anew.
+        """Forget all fetched offsets, because the Faust consumer was assigned new partitions.
+
+        The client resets its positions then, so old offsets have no meaning.
         """
         # The client resets its positions at a new assignment.
         self._assignments += 1
@@ -88,9 +90,9 @@ class CommitGuard:
         self._read_again_from.clear()
 
     async def _on_partitions_revoked(self, revoked: set[Any]) -> None:
-        """Store which offsets of the revoked partitions are processed but not committed.
+        """Store the offsets of the revoked partitions that are processed but not yet committed.
 
-        It is called before Faust revokes them.
+        Faust forgets them before its last commit.
         """
         for tp in revoked:
             self._processed[tp] |= self.consumer._acked_index[tp]
@@ -107,9 +109,9 @@ class CommitGuard:
         return records
 
     def _read_dropped_again(self) -> None:
-        """Read Kafka records again that Faust fetched but dropped without processing.
+        """Read those records again that Faust fetched but dropped without processing them.
 
-        This is checked at most once a second.
+        The check runs at most once a second.
         """
         now = self._now()
         if self._sought != self._assignments or now - self._checked < _SECONDS_BETWEEN_CHECKS:
@@ -123,10 +125,9 @@ class CommitGuard:
                 self._reread_if_dropped(tp, first, now)
 
     def _first_unprocessed(self, tp: Any) -> int | None:
-        """Return the lowest offset that Faust fetched from a partition but did not process, or
-        None.
+        """Return the lowest offset of a partition that Faust fetched but has not processed.
 
-        ``tp`` is the partition.
+        None if all fetched records are processed. ``tp`` is the partition.
         """
         # Offsets below the committed one are ignored.
         floor = self.consumer._committed_offset[tp] or 0
@@ -134,9 +135,9 @@ class CommitGuard:
         return min((offset for offset in waiting if offset >= floor), default=None)
 
     async def _perform_seek(self) -> None:
-        """Set Faust's reading position in each partition to the committed offset.
+        """Set the consumer's position in each partition to the committed offset.
 
-        Without a committed offset, it is set to the first fetched record.
+        If a partition has no committed offset, its position is set to the first fetched record.
         """
         assignment = self._assignments
         await self._original_perform_seek()
@@ -159,9 +160,10 @@ class CommitGuard:
             await self.consumer.seek(tp, min(fetched))
 
     def _new_offset(self, tp: Any) -> int | None:
-        """Return the offset up to which Faust may commit a partition; None if it may not commit.
+        """Return the offset up to which Faust may commit a partition, or None if it may not commit.
 
-        ``tp`` is the partition.
+        The offset is not beyond a record that was fetched but not processed. ``tp`` is the
+        partition.
         """
         # Records that are acknowledged out of order, after an unprocessed one, are not committed.
         if self._sought != self._assignments:
@@ -184,7 +186,9 @@ class CommitGuard:
         return offset
 
     def _reread_if_dropped(self, tp: Any, offset: int, now: float) -> None:
-        """Read a Kafka record once more if Faust dropped it without processing.
+        """Read one record again if Faust dropped it without processing it.
+
+        A record counts as dropped if it was fetched some seconds ago and is in no stream's queue.
 
         Args:
             tp: the record's partition.
@@ -219,9 +223,11 @@ class CommitGuard:
             await self.consumer.seek(tp, offset)
 
     def _is_in_a_stream(self, tp: Any, offset: int) -> bool:
-        """Return whether a Faust stream processes the record at an offset, or has it in its queue.
+        """Return whether a Faust stream still has a record in its queue, or processes it now.
 
-        ``tp`` is the record's partition.
+        Args:
+            tp: the record's partition.
+            offset: the record's offset.
         """
         channels = self.consumer.app.topics._tp_index.get(tp, ())
         queues = [channel._queue for channel in channels if channel._queue is not None]

@@ -46,14 +46,17 @@ _PROTOCOLS = getattr(abstract, "RebalanceProtocol", None)
 
 
 class AssignorError(AssignorFailedError, KafkaError):  # type: ignore[misc]  # kafka is untyped
-    """Error that kafka-python's ``poll()`` raises if the partition assignment strategy failed."""
+    """Error that kafka-python's ``poll()`` raises if the assignment strategy raised an error.
+
+    It has the strategy, the group and its generation.
+    """
 
 
 @reject_uncalled(InvalidConfigError)
 def assignor(
     name: str, *, rack: str | None = None, eager: bool = False, **options: Any
 ) -> type[Assignor]:
-    """Create a partition assignor class for one kafka-python consumer from a strategy's name.
+    """Create a partition assignor class for one kafka-python consumer, from the name of a strategy.
 
     Pass it as ``partition_assignment_strategy=[assignor("sticky")]``. Each consumer needs a class
     of its own, which holds the state between rebalances: kafka-python 2 never creates an instance.
@@ -85,10 +88,11 @@ def assignor(
 def cluster_look(
     topics: Iterable[str], *, seconds: float = 5.0, window: float = 60.0, **settings: Any
 ) -> ArrivalRates:
-    """Measure how many records per second arrive in each Kafka partition, in a background thread.
+    """Measure in a background thread how many records per second arrive in each partition.
 
-    Return a function for the option ``weights`` that returns these loads. The thread reads log end
-    offsets with a consumer of its own, which joins no group.
+    The result can be passed to ``assignor`` as option ``weights``, so that the group leader
+    balances partitions by load. The thread reads log end offsets with a consumer of its own, which
+    joins no group.
 
     Args:
         topics: the topics to measure.
@@ -130,9 +134,9 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def supported_protocols(cls) -> list[Any]:
-        """Return kafka-python's ids of the rebalance protocols that the strategy supports.
+        """Return the rebalance protocols that the strategy supports, the preferred one first.
 
-        The preferred one is first.
+        They are kafka-python's own constants; kafka-python 2 has none.
         """
         if _PROTOCOLS is None:
             return []
@@ -140,8 +144,10 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> bytes:
-        """Return the consumer's subscription to ``topics`` for Kafka's JoinGroup request, as
-        bytes.
+        """Return the subscription that the consumer sends in its JoinGroup request, as bytes.
+
+        If the strategy failed before, this method first waits, so that the group does not rebalance
+        in a loop. ``topics`` are the subscribed topics.
         """
         call = cls._bound(find_caller(ConsumerCoordinator))
         state = cls._state
@@ -162,10 +168,14 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def assign(cls, cluster: Any, members: Any) -> dict[str, Any]:
-        """Assign partitions to all group members, as the group leader; return them by member id.
+        """Assign partitions to all members of the group, as the group leader.
 
-        ``cluster`` is kafka-python's metadata; ``members`` are the members with their
-        subscriptions.
+        kafka-python calls it after the JoinGroup response. The result is a dict from member id to
+        assignment.
+
+        Args:
+            cluster: kafka-python's metadata of the cluster.
+            members: the members with their subscriptions.
 
         Raises:
             AssignorError: the strategy raised; the error has the strategy, group and generation.
@@ -181,9 +191,10 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def on_assignment(cls, assignment: Any, generation: int | None = None) -> None:
-        """Store the assignment (partitions) of kafka-python's consumer, in the order received.
+        """Store the partitions that the consumer was assigned.
 
-        ``generation`` is the group's generation.
+        kafka-python calls it after each rebalance. The next subscription reports these partitions
+        as owned. ``generation`` is the group's generation.
         """
         call = cls._bound(find_caller(ConsumerCoordinator))
         if generation is None:
@@ -196,9 +207,9 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def on_generation_assignment(cls, generation: int) -> None:
-        """Store the group generation of the consumer's last assignment.
+        """Store the generation of the group in which the consumer got its last assignment.
 
-        kafka-python 2 passes it only to sticky assignors.
+        kafka-python 2 calls it after ``on_assignment``, which does not get the generation.
         """
         cls._state.consumer.set_generation(generation)
 
@@ -220,9 +231,12 @@ def _group_of(coordinator: Any) -> tuple[str, int]:
 
 
 def _request_rejoin(coordinator: Any) -> None:
-    """Let a kafka-python consumer complete a join in progress by requesting another join.
+    """Request another join, so that a kafka-python consumer completes a join in progress.
 
-    ``coordinator`` is its group coordinator object.
+    Without it, releases 2.3 and 3.0 forget a join that ``poll()`` interrupted by a timeout.
+
+    Args:
+        coordinator: the consumer's group coordinator object.
     """
     # Without the request, versions 2.3 and 3.0 forget the join if `poll()` times out during it. The
     # consumer then stays outside its group (3.0) or keeps its old assignment (2.3). This happens if

@@ -50,7 +50,7 @@ _WINDOW = 60.0
 
 
 class LoadSampler:
-    """Background thread that measures the loads of the partitions that a Kafka consumer owns.
+    """Background thread that measures the load of each partition that a consumer owns.
 
     A load is the number of arriving records per second, or the lag in records.
 
@@ -74,10 +74,10 @@ class LoadSampler:
         self._thread: threading.Thread | None = None
 
     def start_sampling(self, read_offsets: Callable[[], Offsets | None]) -> None:
-        """Start the thread that measures partition loads.
+        """Start the thread that measures the loads of the consumer's partitions.
 
-        The thread calls ``read_offsets`` for the present offsets regularly, and ends when it
-        returns None.
+        The thread calls ``read_offsets`` every few seconds, and ends when the function returns
+        None.
         """
         if self._thread is None:
             name = "partage-sampler"
@@ -87,12 +87,12 @@ class LoadSampler:
             self._thread.start()
 
     def add_sample(self, offsets: Offsets, now: float) -> None:
-        """Add offsets of the consumer's partitions to the measurement of their loads.
+        """Add the current offsets of the consumer's partitions to the measurement of their loads.
 
-        Partitions without offsets are forgotten.
+        A partition that is missing in ``offsets`` is no longer measured.
 
         Args:
-            offsets: dict from partition to its offsets.
+            offsets: the consumer's positions, and the log end offsets, each by partition.
             now: time at which they were read, in seconds.
         """
         positions, ends = dict(offsets[0]), dict(offsets[1])
@@ -107,7 +107,10 @@ class LoadSampler:
                 self._samples.popleft()
 
     def partition_loads(self) -> dict[Partition, float]:
-        """Return the load of each partition: arriving records per second, or the lag in records."""
+        """Return the measured load of each partition.
+
+        A load is the number of arriving records per second, or the lag in records.
+        """
         with self._lock:
             if not self._samples:
                 return {}
@@ -138,9 +141,9 @@ class LoadSampler:
 
 
 class ArrivalRates:
-    """Measurement of how many records per second arrive in each Kafka partition, in a thread.
+    """Background measurement of how many records per second arrive in each partition.
 
-    The object can be passed as option ``weights`` of a strategy, which calls it.
+    It can be passed to ``assignor`` as option ``weights``, because a call returns the loads.
 
     Args:
         ends: function that returns log end offsets, called in the thread. If it raises an error, a
@@ -169,11 +172,14 @@ class ArrivalRates:
         self._thread.start()
 
     def __call__(self) -> Mapping[Partition, float]:
-        """Return the records per second of each partition; empty before the second measurement."""
+        """Return how many records per second arrive in each partition.
+
+        The dict is empty before the second measurement.
+        """
         return self._sampler.partition_loads()
 
     def close(self) -> None:
-        """Stop the thread that measures the records per second of partitions."""
+        """Stop the thread that measures the arrival rates."""
         self._ended.set()
 
     def __enter__(self) -> Self:

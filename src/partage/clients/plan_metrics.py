@@ -31,10 +31,12 @@ _FAILURES = "rebalances that failed because the strategy raised an error"
 
 
 class _Metrics(Protocol):
-    """Interface to a metrics library (Prometheus or OpenTelemetry) for partition assignors."""
+    """Interface to a metrics library, such as Prometheus, for the metrics of partition
+    assignors.
+    """
 
     def record_plan(self, labels: dict[str, str], seconds: float, measures: Measures) -> None:
-        """Publish the computing time and the quality of a group's assignment as metrics.
+        """Record in metrics how long an assignment took to compute and how good it is.
 
         Args:
             labels: labels of the metrics, such as the group.
@@ -43,14 +45,18 @@ class _Metrics(Protocol):
         """
 
     def record_failure(self, labels: dict[str, str]) -> None:
-        """Count one failed partition assignment in the metrics; ``labels`` name the group and
-        strategy.
+        """Count one failed assignment in the metrics.
+
+        Args:
+            labels: labels of the metric: the group and the strategy.
         """
 
 
 @dataclass(frozen=True)
 class _Instruments:
-    """Five metrics of a partition assignor, as objects of one metrics library."""
+    """The five metrics of a partition assignor, as objects of a metrics library such as
+    Prometheus.
+    """
 
     seconds: Any
     moved: Any
@@ -60,7 +66,9 @@ class _Instruments:
 
 
 class _PrometheusMetrics(_Instruments):
-    """Metrics of partition assignors in the default registry of prometheus_client."""
+    """Metrics of partition assignors in Prometheus (library prometheus_client, default
+    registry).
+    """
 
     def record_plan(self, labels: dict[str, str], seconds: float, measures: Measures) -> None:
         self.seconds.labels(**labels).observe(seconds)
@@ -86,10 +94,10 @@ class _OpenTelemetryMetrics(_Instruments):
 
 
 def record_plan(plan: Plan, problem: Problem, *, group: str, strategy: str, seconds: float) -> None:
-    """Publish the computing time and the quality of a group's assignment as metrics.
+    """Record in metrics how long an assignment took to compute and how good it is.
 
-    They go to each metrics library that the application has imported. An error in a library is
-    logged and does not fail the rebalance.
+    The metrics go to each metrics library that the application has imported. An error in a library
+    is logged and does not fail the rebalance.
 
     Args:
         plan: the assignment. Partitions that must be revoked first count for their next owner.
@@ -113,9 +121,10 @@ def record_plan(plan: Plan, problem: Problem, *, group: str, strategy: str, seco
 
 
 def record_failure(*, group: str, strategy: str) -> None:
-    """Count a failed partition assignment in the metrics libraries that the application uses.
+    """Count a failed assignment in the metrics of the application.
 
-    ``group`` and ``strategy`` are labels of the metric.
+    It goes to each metrics library that the application has imported. ``group`` and ``strategy``
+    are labels of the metric.
     """
     try:
         for one in _libraries():
@@ -125,8 +134,13 @@ def record_failure(*, group: str, strategy: str) -> None:
 
 
 def _group_with_owned_partitions(problem: Problem) -> Group:
-    """Return a problem's consumer group with the partitions that each member owned before the
-    rebalance.
+    """Return a consumer group with the partitions that each member owned before the rebalance.
+
+    Members that run the strategy ``sticky`` send them only in their user data, from where they are
+    copied.
+
+    Args:
+        problem: the assignment problem with the group.
     """
     # Members that run `sticky` send them only in their user data.
     if problem.sent_claims is None:
@@ -156,8 +170,9 @@ def _libraries() -> list[_Metrics]:
 
 @functools.cache
 def _register_prometheus_metrics(library: Any) -> _PrometheusMetrics:
-    """Register the metrics of partition assignors with the library prometheus_client, once per
-    process.
+    """Register the metrics of partition assignors with the library prometheus_client.
+
+    It happens once per process, because a second registration would be an error.
     """
     name = "partage_assignor_{}".format
     return _PrometheusMetrics(
@@ -171,8 +186,9 @@ def _register_prometheus_metrics(library: Any) -> _PrometheusMetrics:
 
 @functools.cache
 def _create_opentelemetry_metrics(library: Any) -> _OpenTelemetryMetrics:
-    """Create the metrics of partition assignors with the library OpenTelemetry, once per
-    process.
+    """Create the metrics of partition assignors with the library OpenTelemetry.
+
+    It happens once per process.
     """
     meter = library.get_meter("partage")
     name = "partage.assignor.{}".format

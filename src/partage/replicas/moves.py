@@ -66,7 +66,7 @@ class ReplicaMoves:
 
     @property
     def source_broker(self) -> NDArray[np.int32]:
-        """Broker that gives up a replica for each copy, as its index in the cluster (int32[n]).
+        """Broker that loses a replica through each copy, as its index in the cluster (int32[n]).
 
         It is -1 if the copy is an additional replica.
         """

@@ -37,10 +37,10 @@ Partition = tuple[str, int]
 def find_nonexistent_claims(
     members: Sequence[JoinedMember], view: ClusterView
 ) -> list[Partition | None]:
-    """Return each group member's first partition that it reports as owned although it does not
+    """Return for each group member the first partition that it reports as owned but that does not
     exist.
 
-    ``view`` is the cluster's metadata. The entry is None for a member without such a partition.
+    The entry is None for a member without such a partition. ``view`` is the cluster's metadata.
 
     Raises:
         InvalidProblemError: a partition number of the metadata is out of range.
@@ -59,7 +59,8 @@ def find_nonexistent_claims(
 
 
 def locate_claims(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, Int32Array]:
-    """Convert the partitions that members report as owned to two arrays: member and partition.
+    """Convert the partitions that members report as owned to arrays of member and partition
+    numbers.
 
     Args:
         claims: the reported partitions of each member, in the order of members.
@@ -84,10 +85,10 @@ def locate_claims(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, I
 def drop_impossible_claims(
     strategy: Strategy, joined: JoinedMember, nonexistent: Partition | None, generation: int
 ) -> tuple[JoinedMember, str | None]:
-    """Remove the partitions that a member reports as owned if its report cannot be true.
+    """Ignore the partitions that a group member reports as owned, if the report cannot be true.
 
-    It cannot be true if a partition does not exist, or if its generation is in the future. Return
-    the member, and a warning or None.
+    It cannot be true if a partition does not exist, or if it is from a future generation. The
+    result is the member, and a warning or None.
 
     Args:
         strategy: the strategy, which decides whether claims are in the user data.
@@ -137,7 +138,9 @@ def _newcomer(strategy: Strategy, one: JoinedMember) -> JoinedMember:
 
 @dataclass(frozen=True, slots=True)
 class LeaderPlan:
-    """Last assignment that this consumer computed as leader of its group.
+    """Last assignment that this consumer computed as the leader of its group.
+
+    The leader compares it with the partitions that members report as owned.
 
     Attributes:
         generation: the group's generation, -1 if unknown.
@@ -152,7 +155,9 @@ class LeaderPlan:
 def drop_refuted_claims(
     strategy: Strategy, members: Sequence[JoinedMember], last_plan: LeaderPlan | None
 ) -> tuple[list[JoinedMember], list[str]]:
-    """Remove partitions that members report as owned but that the last assignment gave to others.
+    """Ignore partitions that a group member reports as owned if another member was assigned them.
+
+    The leader knows this from its last assignment, and keeps only the report of the right owner.
 
     Args:
         strategy: the strategy, which decides how members report partitions.
@@ -205,9 +210,11 @@ def drop_refuted_claims(
 
 
 def _generation_of_claims(strategy: Strategy, joined: JoinedMember) -> int:
-    """Return the group generation in which a member owned the partitions that it reports.
+    """Return the generation in which a group member owned the partitions that it reports.
 
-    ``joined`` is the member; ``strategy`` decides where it reports the generation.
+    Args:
+        strategy: the strategy, which decides where members report the generation.
+        joined: the member.
     """
     if strategy.name == Sticky.name:
         return NO_GENERATION if joined.generation is None else joined.generation
@@ -227,8 +234,10 @@ def _with_claims(
 
 
 def _claimed_generation(member: Member) -> int:
-    """Return the generation in which a member of a cooperative group owned its reported
-    partitions.
+    """Return the generation in which a member of a cooperative group owned the partitions it
+    reports.
+
+    It is a field of the subscription, or in the user data of subscriptions of version 0 and 1.
     """
     # It is read from the subscription, or from the user data if the subscription's version is below
     # 2.

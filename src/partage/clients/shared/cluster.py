@@ -13,7 +13,9 @@ __all__ = ["ClusterView"]
 
 @dataclass(frozen=True)
 class ClusterView:
-    """Kafka cluster metadata of the subscribed topics, in a form independent of the client library.
+    """Metadata of the subscribed topics: replicas of each partition, and racks of the brokers.
+
+    It has the same form for all Kafka client libraries.
 
     Attributes:
         topics: dict from topic to a dict from partition number to the node ids of its replicas. A
@@ -29,7 +31,8 @@ class ClusterView:
     racks: Mapping[int, str | None] = field(default_factory=dict)
 
     def cluster(self) -> Cluster:
-        """Return the Kafka cluster (topics, partitions, racks) as input of an assignment strategy.
+        """Return the topics, partitions and racks as a `Cluster`, the input of an assignment
+        strategy.
 
         Topics without partitions are left out, as in Kafka.
 
@@ -44,8 +47,9 @@ class ClusterView:
         return Cluster.from_replicas(topics, self.racks)
 
     def has_partition(self, topic: str, number: int) -> bool:
-        """Return whether partition ``number`` of a Kafka topic exists; True for a topic without
-        metadata.
+        """Return whether a topic has the partition with this number.
+
+        It is True for a topic without metadata, because nothing is known about it.
         """
         partitions = self.topics.get(topic)
         return partitions is None or number in partitions

@@ -37,7 +37,7 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class SyncGroupAssignments:
-    """Assignments of all group members, which the group leader sends to Kafka with SyncGroup.
+    """Assignments of all group members, which the leader sends to the coordinator with SyncGroup.
 
     Attributes:
         sent: the assignment of each member, as bytes for SyncGroup.
@@ -93,8 +93,9 @@ class Consumer:
         generation: int | None = None,
         measured: Mapping[Partition, float] | None = None,
     ) -> bytes:
-        """Encode the subscription that the consumer sends when it joins its group (JoinGroup
-        request).
+        """Encode the subscription that the consumer sends in its JoinGroup request.
+
+        It has the topics, the owned partitions, and the strategy's user data.
 
         Args:
             topics: the subscribed topics.
@@ -127,8 +128,9 @@ class Consumer:
         )
 
     def decode_subscriptions(self, members: Sequence[Joined]) -> list[JoinedMember]:
-        """Decode the subscriptions of all group members that the leader gets in JoinGroup's
-        response.
+        """Decode the subscriptions of all group members.
+
+        The group leader receives them in the JoinGroup response.
         """
         return decode_members(self.strategy, members)
 
@@ -142,6 +144,8 @@ class Consumer:
         leader_loads: Mapping[Partition, float] | None = None,
     ) -> SyncGroupAssignments:
         """Assign partitions to all members of the consumer group, as its leader.
+
+        The result has the assignments as bytes for the SyncGroup request.
 
         Args:
             members: the members in the order of JoinGroup's response.
@@ -175,7 +179,9 @@ class Consumer:
     def store_assignment(
         self, pairs: Sequence[Partition], user_data: bytes | None, generation: int
     ) -> None:
-        """Store the partitions that this consumer was assigned.
+        """Store the partitions that the consumer was assigned.
+
+        Its next subscription reports them as owned, and the strategy may update its state.
 
         Args:
             pairs: the assigned (topic, partition) pairs.
@@ -197,16 +203,20 @@ class Consumer:
             self.loads.store_weights({} if extras is None else extras.held)
 
     def is_assigned_by_broker(self, user_data: bytes | None) -> bool:
-        """Return whether the broker, not a group leader, computed this consumer's assignment.
+        """Return whether the broker computed this consumer's assignment, instead of a group leader.
 
-        ``user_data`` are the bytes that came with the assignment.
+        This happens to classic members of a KIP-848 group. ``user_data`` are the bytes that came
+        with the assignment.
         """
         # This happens to classic members of a KIP-848 group: a leader that runs `optimal` marks the
         # assignment with a trailer, the broker does not.
         return self.strategy.name == Optimal.name and split_trailer(user_data)[1] is None
 
     def set_generation(self, generation: int) -> None:
-        """Set the group generation of this consumer's last assignment."""
+        """Set the generation of the group in which the consumer got its last assignment.
+
+        kafka-python 2 learns it only after the assignment.
+        """
         # kafka-python 2 only knows it after the assignment.
         if generation != self.generation:
             self.store_assignment(self.owned, self._along_with, generation)
@@ -272,7 +282,9 @@ class Consumer:
     def _user_data_of(
         self, plan: Plan, member: str, next_owned: Mapping[str, Sequence[Partition]]
     ) -> bytes | None:
-        """Return the user data that the group leader sends with one member's assignment.
+        """Return the user data that the leader sends to one member, together with its assignment.
+
+        It has the strategy's own bytes and the loads of the member's partitions.
 
         Args:
             plan: the assignment of all members.
@@ -300,7 +312,11 @@ def _revoked(plan: Plan, joined: Sequence[JoinedMember]) -> set[Partition]:
 
 
 def _is_own_strategy(strategy: Strategy) -> bool:
-    """Return whether a strategy exists only in Partage and uses members' previous partitions."""
+    """Return whether Kafka has no such strategy, and the strategy uses the members' owned
+    partitions.
+
+    Members then report their owned partitions in the user data.
+    """
     if getattr(strategy, "in_broker", False):
         return True
     return strategy.exact_to is None and RebalanceProtocol.COOPERATIVE in strategy.protocols

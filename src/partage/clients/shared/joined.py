@@ -28,7 +28,7 @@ NO_CLAIMS = Claims.from_owned(())
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Member of a consumer group as Kafka's JoinGroup response lists it for the group leader.
+    """Member of a consumer group, as Kafka's JoinGroup response lists it for the leader.
 
     ``metadata`` is its subscription, as bytes or decoded.
     """
@@ -38,8 +38,9 @@ class Joined:
     instance_id: str | None = None
 
     def subscription(self) -> ConsumerSubscription:
-        """Return the member's decoded subscription; one without topics if its bytes are
-        malformed.
+        """Return the decoded subscription of the member.
+
+        It has no topics if the bytes are malformed.
         """
         if not isinstance(self.metadata, bytes):
             return self.metadata
@@ -51,7 +52,7 @@ class Joined:
 
 @dataclass(slots=True)
 class JoinedMember:
-    """Member of a consumer group with its decoded subscription, as the group leader sees it.
+    """Member of a consumer group with its decoded subscription, as the group leader uses it.
 
     Attributes:
         member: the member as input of a strategy.
@@ -79,7 +80,8 @@ class _Subscription(NamedTuple):
 
 
 class _SplitUserData(NamedTuple):
-    """User data of a group member, split into the strategy's bytes and what Partage appends.
+    """User data of a group member in two parts: the strategy's bytes, and what Partage appends to
+    them.
 
     Attributes:
         user_data: the strategy's own bytes.
@@ -95,9 +97,11 @@ class _SplitUserData(NamedTuple):
 
 
 def decode_members(strategy: Strategy, joined: Sequence[Joined]) -> list[JoinedMember]:
-    """Decode the subscriptions of all group members in Kafka's JoinGroup response to the leader.
+    """Decode the subscriptions of all group members, as the group leader receives them.
 
-    ``strategy`` decides what is read from the user data; ``joined`` are the members.
+    Args:
+        strategy: the strategy, which decides what is read from the user data.
+        joined: the members in Kafka's JoinGroup response.
     """
     subscriptions = _subscriptions(joined)
     trailers = _trailers([sent.user_data for sent in subscriptions])

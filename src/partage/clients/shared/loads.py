@@ -22,7 +22,10 @@ Reported = tuple[Member, Mapping[Partition, float], Mapping[Partition, float]]
 
 @dataclass(slots=True)
 class Loads:
-    """Measured partition loads ("weights") that consumers pass on from rebalance to rebalance.
+    """Loads of partitions ("weights") that the consumers of a group remember between rebalances.
+
+    The leader sends them with each assignment, and members send them back when they join again. So
+    a new leader knows them too.
 
     Attributes:
         tolerance: least improvement that is worth a move, as a fraction of a mean member's load;
@@ -39,8 +42,9 @@ class Loads:
     weights: dict[Partition, float] = field(default_factory=dict)
 
     def store_weights(self, weights: Mapping[Partition, float]) -> None:
-        """Store the weights (partition loads) that the group leader sent with this consumer's
-        assignment.
+        """Store the loads of this consumer's partitions, which the leader sent with the assignment.
+
+        The consumer sends them back when it joins again.
         """
         self.held = dict(weights)
 
@@ -51,7 +55,10 @@ class Loads:
         leader_loads: Mapping[Partition, float],
         view: ClusterView,
     ) -> Strategy:
-        """Return a copy of the strategy that balances partitions by their measured loads.
+        """Return a copy of the strategy that balances partitions by their current loads.
+
+        Loads come from the members, each for the partitions that it owns, and from the leader's own
+        measurement. The latter takes precedence.
 
         Args:
             strategy: the strategy to copy.

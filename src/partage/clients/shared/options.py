@@ -15,7 +15,7 @@ _PER_TOPIC = ".<topic>"
 
 
 def configure_strategy(name: str, options: Mapping[str, Any]) -> Strategy:
-    """Create a partition assignment strategy from its name and options, such as ``priority=10``.
+    """Create an assignment strategy from its name and its options, such as ``priority=10``.
 
     An option is named by the last part of its setting: ``priority`` means
     ``assignment.consumer.priority``. ``priority_by_topic`` is a dict for the settings

@@ -179,7 +179,7 @@ def group_equivalent_partitioners(
 ) -> list[PartitionerFamily]:
     """Group partitioners that place every test key in the same partition.
 
-    Each group is a `PartitionerFamily`. The members cannot be told apart by the keys of a topic.
+    Each group is a `PartitionerFamily`. The members cannot be distinguished by the keys of a topic.
 
     Args:
         names: names of partitioners that decide by the key alone.
