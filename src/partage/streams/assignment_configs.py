@@ -77,10 +77,10 @@ class AssignmentConfigs:
         _check_tags(self.rack_aware_assignment_tags)
 
     def rack_aware_costs(self, traffic: int, non_overlap: int) -> tuple[int, int]:
-        """Return the traffic cost and the non-overlap cost of rack-aware task assignment.
+        """Return the two costs with which rack-aware task assignment weighs its goals.
 
-        The traffic cost is paid for a partition that is read from another rack. The non-overlap
-        cost is paid for a task that moves to another client.
+        The first is the cost of a partition that is read from another rack. The second is the cost
+        of a task that moves to another client (non-overlap).
 
         Args:
             traffic: traffic cost to use if the application configures none.
@@ -95,12 +95,11 @@ class AssignmentConfigs:
 
     @classmethod
     def from_config(cls, config: Mapping[str, object]) -> AssignmentConfigs:
-        """Build the task assignor's settings from a Kafka Streams configuration, such as
-        ``{"num.standby.replicas": "1"}``.
+        """Build the task assignor's settings from a Kafka Streams configuration.
 
-        Settings that the task assignor does not read are ignored.
-
-        Numbers may be given as text, and tags as a comma-separated list.
+        The configuration is a dict such as ``{"num.standby.replicas": "1"}``. Settings that the
+        task assignor does not read are ignored. Numbers may be given as text, and tags as a
+        comma-separated list.
 
         Raises:
             InvalidConfigError: Kafka's configuration definition rejects a value.

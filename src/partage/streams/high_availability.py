@@ -29,8 +29,7 @@ MayMove = Callable[[int, int], bool]
 def balance_over_threads(
     draft: DraftAssignment, *, standbys: bool = False, may_move: MayMove = lambda _source, _to: True
 ) -> None:
-    """Balance the tasks of Kafka Streams clients (application instances) by their number of
-    threads.
+    """Balance the number of tasks per stream thread over the clients (application instances).
 
     A client's load is its number of active and standby tasks per stream thread. A task moves to
     another client if that reduces the difference between their loads.
@@ -90,10 +89,10 @@ def _should_move(draft: DraftAssignment, source: int, destination: int) -> bool:
 
 @dataclass
 class TaskMovements:
-    """Temporary moves of Kafka Streams tasks to clients with up-to-date state (KIP-441).
+    """Temporary moves of tasks to clients with up-to-date state (KIP-441).
 
-    If a task's assigned client lags behind, the task runs on a caught-up client for now. The
-    assigned client gets a warm-up replica, and takes over the task after its state is restored.
+    If the client of a task has to restore state first, the task runs on a caught-up client for now.
+    The intended client gets a warm-up replica, and takes over the task when its state is restored.
 
     Attributes:
         problem: clients, tasks and settings of the rebalance.
@@ -126,11 +125,10 @@ class TaskMovements:
         self.load = np.array(self.draft.load)
 
     def move_actives(self) -> int:
-        """Move each active Kafka Streams task from a client that lags behind to one with up-to-date
-        state.
+        """Move each active task from a client that lags behind to a client with up-to-date state.
 
-        Within the limit of warm-up replicas, the client that lags gets one: a copy that restores
-        the task's state, so that the task can return later.
+        The client that lags behind gets a warm-up replica, as long as the limit allows. It restores
+        the task's state there, so that the task can return later.
 
         Returns:
             The number of moved tasks.
@@ -150,11 +148,12 @@ class TaskMovements:
         return len(wanted)
 
     def _move_active(self, task: int, destination: int, copies: list[int]) -> None:
-        """Run an active Streams task on another client until its destination has restored its
-        state.
+        """Let another client run an active task until its intended client has restored the state.
 
-        The destination is the task's client in the balanced assignment. ``copies`` are the clients
-        with a standby of the task.
+        Args:
+            task: number of the task.
+            destination: intended client, the one in the balanced assignment.
+            copies: clients with a standby of the task.
         """
         draft = self.draft
         standbys = [one for one in copies if self.caught_up[task, one]]
@@ -179,7 +178,7 @@ class TaskMovements:
         self._update_loads(source, destination)
 
     def move_standbys(self) -> int:
-        """Move each standby task from a lagging Kafka Streams client to a client that lags less.
+        """Move each standby task from a client that lags behind to a client that lags less.
 
         Returns:
             The number of moved tasks.
@@ -259,8 +258,7 @@ _COSTS = 10, 1
 
 
 class HighAvailability:
-    """Kafka Streams' default task assignor (KIP-441): it balances load and moves tasks only to
-    clients with up-to-date state.
+    """Kafka Streams' default task assignor (KIP-441): tasks run on clients with up-to-date state.
 
     Guarantees, in order of priority:
 
@@ -295,7 +293,7 @@ class HighAvailability:
     )
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign all tasks of a Kafka Streams application to its clients (application instances).
+        """Assign all tasks of a Kafka Streams application to its instances (clients).
 
         ``problem`` has the clients, tasks and lags. The result requests a probing rebalance
         (``probing``) if a task runs on another client until its intended client has restored the

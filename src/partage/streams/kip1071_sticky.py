@@ -27,7 +27,7 @@ ServerTask = tuple[str, int]
 
 @dataclass(frozen=True)
 class ServerSubtopology:
-    """Sub-topology of a Kafka streams group: its id, number of tasks, and if it has state.
+    """Sub-topology of a streams group: its id, its number of tasks, and whether it has state.
 
     It is an input of the group coordinator's task assignor (KIP-1071).
 
@@ -44,7 +44,7 @@ class ServerSubtopology:
 
 @dataclass(frozen=True)
 class ServerMember:
-    """Member of a Kafka streams group, with the tasks that it had before the rebalance.
+    """Member of a streams group, with the tasks that it had before the rebalance.
 
     It is an input of the group coordinator's task assignor (KIP-1071).
 
@@ -67,8 +67,7 @@ class ServerMember:
 
 @dataclass(frozen=True)
 class ServerPlan:
-    """Result of the group coordinator's task assignor (KIP-1071): tasks of each streams group
-    member.
+    """Tasks of each member of a streams group, as the group coordinator assigns them (KIP-1071).
 
     The two dicts map a member id to its active tasks and to its standby tasks. There are no warm-up
     tasks.
@@ -120,8 +119,7 @@ class ServerSticky:
         members: Sequence[ServerMember],
         configs: Mapping[str, str] | None = None,
     ) -> ServerPlan:
-        """Assign the tasks of all sub-topologies to the members of a Kafka streams group
-        (KIP-1071).
+        """Assign the tasks of all sub-topologies to the members of a streams group (KIP-1071).
 
         Args:
             subtopologies: sub-topologies in any order.
@@ -202,10 +200,10 @@ def _in_map_order(members: Sequence[ServerMember]) -> list[ServerMember]:
 
 
 class _Quota:
-    """Upper limit of the number of tasks that each streams group member may get.
+    """Upper limit of the number of tasks that a member of a streams group may get.
 
-    The limit is ceil(tasks to assign / members below the limit). It is computed again whenever a
-    member reaches it.
+    The limit is the number of tasks per member, rounded up. When a member reaches it, the member
+    and its tasks no longer count, and the limit is computed again for the others.
     """
 
     def __init__(self, tasks: int, members: int) -> None:
@@ -222,10 +220,9 @@ class _Quota:
 
 
 class _Process:
-    """Process that runs one or more members of a Kafka streams group, with the tasks of all of
-    them.
+    """Process with one or more members of a streams group, and the tasks of all of them.
 
-    Kafka's class is ``ProcessState``.
+    The members of a process share its local state. Kafka's class is ``ProcessState``.
     """
 
     def __init__(self, name: str) -> None:
@@ -265,8 +262,9 @@ class _Process:
 
 
 class _TargetDraft:
-    """Unfinished assignment of Kafka streams group tasks to members, used by the sticky task
-    assignor.
+    """Unfinished assignment of a streams group's tasks to its members.
+
+    The coordinator's sticky task assignor fills it step by step.
 
     Attributes:
         order: dict from sub-topology id to its rank in Java's string order.
@@ -385,10 +383,13 @@ class _TargetDraft:
         self.all_quota.reached(count)
 
     def _best_previous_standby(self, task: ServerTask, *, without_copy: bool) -> str | None:
-        """Return the least loaded member that already had a standby copy of a Streams task.
+        """Return the least loaded member among those that had a standby copy of a task.
 
-        With ``without_copy``, members of processes that have a copy of the task already are left
-        out. The result is None if no member is left.
+        None if there is no such member.
+
+        Args:
+            task: the task.
+            without_copy: whether to leave out members of processes that already have a copy.
         """
         best: str | None = None
         for member in self.previous_standby.get(task, ()):
@@ -472,7 +473,7 @@ class _TargetDraft:
 
 
 class _TargetDraft43(_TargetDraft):
-    """Unfinished assignment of streams group tasks to members by the rules of Kafka 4.3.
+    """Unfinished assignment of a streams group's tasks to its members, by the rules of Kafka 4.3.
 
     See `ServerSticky43` for the differences.
     """

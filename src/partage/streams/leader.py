@@ -46,14 +46,12 @@ def end_offset_sums(
     end_offsets: Mapping[TopicPartition, int] | None,
     committed: Mapping[TopicPartition, int | None] | None = None,
 ) -> dict[TaskId, int]:
-    """Return, for each stateful Kafka Streams task, the sum of the end offsets of its changelog
-    partitions.
+    """Return the sum of the end offsets of each task's changelog partitions.
 
-    The sum says how much state there is to restore. It is -3 (unknown) for all tasks if
-    ``end_offsets`` is None. A changelog that does not exist yet counts 0.
-
-    A changelog that is also a source topic ends at the group's committed offset, or at 0 if nothing
-    is committed. Sums are at most the largest int64.
+    The sum says how much state a client must restore for the task. It is -3 (unknown) for all tasks
+    if ``end_offsets`` is None. A changelog that does not exist yet counts 0. A changelog that is
+    also a source topic ends at the group's committed offset, or at 0 if nothing is committed. Sums
+    are at most the largest int64.
 
     Args:
         layout: tasks and internal topics of the application.
@@ -109,14 +107,12 @@ def task_lags(
     ends: Mapping[TaskId, int],
     offset_sums: Iterable[Mapping[TaskId, int]],
 ) -> NDArray[np.int64]:
-    """Return how many changelog offsets each Kafka Streams client's copy of a task's state is
-    behind.
+    """Return how many changelog offsets each client still has to restore for each task.
 
-    The result is int64[clients, tasks].
-
-    The lag is the task's end offset sum minus the client's offset sum. The sentinels -2 (fully
-    restored active task) and -3 (unknown) stay. The lag is the whole end offset sum if the client
-    reports no offset sum, or a larger one. Tasks without an end offset sum have lag 0.
+    The result is int64[clients, tasks]. The lag is the task's end offset sum minus the client's
+    offset sum. The sentinels -2 (fully restored active task) and -3 (unknown) stay. The lag is the
+    whole end offset sum if the client reports no offset sum, or a larger one. Tasks without an end
+    offset sum have lag 0.
 
     Args:
         tasks: the task of each column of the result.
@@ -164,8 +160,7 @@ _IGNORE_LAGS = (LegacySticky, PublicSticky)
 
 @dataclass(frozen=True)
 class StreamsApplication:
-    """Kafka Streams application as its group leader sees it: topology, settings, topics and
-    offsets.
+    """Kafka Streams application as the leader of its group sees it in a rebalance.
 
     Attributes:
         topology: sub-topologies with their source, sink and changelog topics.
@@ -186,7 +181,7 @@ class StreamsApplication:
 
 @dataclass(frozen=True)
 class StreamsGroupAssignment:
-    """Result of a rebalance of a Kafka Streams application: the assignment of every member.
+    """Result of a rebalance of a Kafka Streams application: the assignment of each member.
 
     Attributes:
         consumers: assignment of each member, by member id.
@@ -215,10 +210,10 @@ def compute_group_assignment(
     now_ms: int,
     assignor: TaskAssignor | None = None,
 ) -> StreamsGroupAssignment:
-    """Compute the tasks of every member of a Kafka Streams application, as its group leader does.
+    """Compute the assignment of each member of a Kafka Streams application.
 
-    A missing source topic, or a repartition topic whose partition count cannot be derived,
-    gives every member an error code.
+    It is what the group leader does in a rebalance. If a source topic is missing, or the partition
+    count of a repartition topic cannot be derived, every member gets an error code.
 
     Args:
         application: topology, settings and state of the cluster.
@@ -296,11 +291,16 @@ def _assign_clients(
     versions: tuple[int, int],
     probing_versions: bool,
 ) -> StreamsGroupAssignment:
-    """Assign the tasks of a Kafka Streams application to clients, then to their stream threads.
+    """Assign the tasks of an application to its instances (clients), then to their stream threads.
 
-    A client is an application instance with one or more stream threads. ``deadline`` is the
-    process id of the leader's client, and the time (ms) at which it starts a probing rebalance.
-    ``versions`` are the lowest version used and the latest that all members support.
+    Args:
+        application: topology, settings and state of the cluster.
+        clients: the instances with their stream threads.
+        layout: the tasks and the partitions that each reads.
+        assignor: the task assignor.
+        deadline: process id of the leader's client, and the time (ms) of its probing rebalance.
+        versions: lowest version used, and latest version that all members support.
+        probing_versions: whether a member has a version that the leader cannot read.
     """
     public = isinstance(assignor, PublicSticky)
     problem = _problem(application, clients, layout, public=public)

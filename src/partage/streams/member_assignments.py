@@ -44,7 +44,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ThreadTasks:
-    """Active and standby tasks of one stream thread (consumer) of a Kafka Streams application.
+    """Active and standby tasks of one stream thread of a Kafka Streams application.
 
     Tasks are numbers, in the order in which Kafka sends them.
     """
@@ -55,14 +55,14 @@ class ThreadTasks:
 
     @property
     def active_tasks(self) -> list[int]:
-        """Active Kafka Streams tasks of the stream thread, those with state first."""
+        """Active tasks of the stream thread: first those with state, then those without."""
         return self.stateful + self.stateless
 
 
 def assign_to_threads(
     plan: TaskPlan, client: int, reported: Mapping[str, Collection[int]]
 ) -> dict[str, ThreadTasks]:
-    """Divide the tasks of one Kafka Streams application instance (client) among its stream threads.
+    """Divide the tasks of one application instance (client) among its stream threads.
 
     A thread first gets tasks whose state it reported to have, as in Kafka's leader. The other tasks
     are assigned round-robin.
@@ -117,11 +117,15 @@ def _assign_pass(
     reported: Mapping[str, Sequence[int]],
     load: Mapping[str, int],
 ) -> dict[str, list[int]]:
-    """Divide tasks evenly among the stream threads (consumers) of a Kafka Streams instance.
+    """Divide tasks evenly among the stream threads of one application instance.
 
-    Each consumer first gets tasks that it reported, up to an equal share. The rest follows.
-    ``tasks`` are in the order of Kafka's heap, ``consumers`` in Java's string order; ``load`` has
-    their numbers of tasks from earlier passes.
+    Each thread first gets tasks whose state it reported, up to an equal share. The rest follows.
+
+    Args:
+        tasks: numbers of the tasks, in the order of Kafka's heap.
+        consumers: member ids of the threads, in Java's string order.
+        reported: tasks whose state each thread reported.
+        load: number of tasks that each thread has from earlier passes.
     """
     given: dict[str, list[int]] = {name: [] for name in consumers}
     if not tasks:
@@ -159,10 +163,16 @@ def _assign_rest(
     too_many: Mapping[int, str],
     assigned: dict[str, list[int]],
 ) -> None:
-    """Assign the Kafka Streams tasks that remain after every stream thread has an equal share.
+    """Assign the tasks that remain after every stream thread has an equal share.
 
-    A consumer (stream thread) that reported a task (``too_many``) gets it first; the consumers of
-    ``ring`` follow round-robin. ``assigned`` is changed in place.
+    Each thread gets at most one of them.
+
+    Args:
+        remaining_tasks: the tasks, as Kafka's priority queue.
+        ring: member ids of the threads that may get another task.
+        too_many: for tasks beyond a thread's share, the thread that reported their state; it comes
+            first.
+        assigned: tasks of each thread; changed in place.
     """
     if not len(remaining_tasks):
         return
@@ -179,9 +189,10 @@ def _assign_rest(
 
 
 def assign_in_turn(plan: TaskPlan, client: int, consumers: Sequence[str]) -> dict[str, ThreadTasks]:
-    """Divide the tasks of a Kafka Streams instance among its consumers round-robin, as before 2.4.
+    """Divide the tasks of an application instance among its stream threads round-robin.
 
-    Active tasks come first. The threads' previous tasks are ignored.
+    This is the rule before Kafka 2.4. Active tasks come first. The threads' previous tasks are
+    ignored.
 
     Args:
         plan: plan of the assignor of Kafka Streams 0.10.2 or 0.11.
@@ -209,7 +220,7 @@ Hosts = dict[tuple[str, int], tuple[TopicPartition, ...]]
 
 @dataclass(frozen=True)
 class StreamsMemberAssignment:
-    """Assignment of one Kafka Streams consumer: partitions, tasks, and the time to rebalance again.
+    """Assignment of one stream thread: its partitions, its tasks, and when to rebalance again.
 
     Kafka's classes are ``Assignment`` and ``AssignmentInfo``.
 
@@ -237,10 +248,13 @@ class StreamsMemberAssignment:
 def error_assignments(
     clients: Iterable[ClientGroup], code: int
 ) -> dict[str, StreamsMemberAssignment]:
-    """Return the assignment of each member of a Kafka Streams group after an error, by member id.
+    """Return the assignment that each member gets if the rebalance of the application failed.
 
-    It has no tasks. ``code`` is Kafka's number of the error, for example 1: a source topic is
-    missing. ``clients`` are the members, grouped by application instance.
+    It has an error code and no tasks. The result is a dict by member id.
+
+    Args:
+        clients: the members, grouped by application instance.
+        code: Kafka's number of the error, such as 1 if a source topic is missing.
     """
     return {
         name: StreamsMemberAssignment(error_code=code)
@@ -252,7 +266,7 @@ def error_assignments(
 def source_partitions_by_host(
     plan: TaskPlan, clients: Sequence[ClientGroup], layout: TopologyLayout
 ) -> tuple[Hosts, Hosts]:
-    """Return the source partitions that each Kafka Streams instance serves, by its host and port.
+    """Return the source partitions whose state each application instance serves, by host and port.
 
     Interactive queries use them to find the instance that has a key.
 
@@ -292,10 +306,10 @@ def member_assignments(
     deadline_ms: int | None,
     versions: tuple[int, int] = (LATEST_VERSION, LATEST_VERSION),
 ) -> dict[str, StreamsMemberAssignment]:
-    """Return the assignment of each stream thread (consumer) of one Kafka Streams instance.
+    """Return the assignment of each stream thread of one application instance (client).
 
-    The result is a dict by member id. A task whose partition another consumer still owns is held
-    back until that consumer revokes it.
+    The result is a dict by member id. A task whose partition another thread still owns is withheld
+    until that thread revokes it.
 
     Args:
         plan: tasks of each client.
@@ -398,7 +412,7 @@ def build_member(
     owned: Iterable[TopicPartition] = (),
     rack: str | None = None,
 ) -> StreamsMember:
-    """Build a Kafka Streams member from the subscription in its JoinGroup request.
+    """Build a `StreamsMember` from the subscription in the member's JoinGroup request.
 
     Args:
         name: member id of the consumer.
@@ -449,8 +463,7 @@ def assignment_info(
     hosts: Hosts | None = None,
     standby_hosts: Hosts | None = None,
 ) -> AssignmentInfo:
-    """Build the user data (Kafka's ``AssignmentInfo``) that the leader sends to one Streams
-    consumer.
+    """Build the user data (Kafka's ``AssignmentInfo``) that the leader sends to one stream thread.
 
     Args:
         assignment: assignment of the consumer; with an error code, all else is left out.
@@ -490,7 +503,8 @@ def _endpoint(name: str, text: str | None) -> tuple[str, int] | None:
 
 @dataclass(frozen=True)
 class NextRebalance:
-    """Time and subscription version with which a Kafka Streams member joins its group again.
+    """Time at which a stream thread joins its group again, and the subscription version it then
+    uses.
 
     Attributes:
         version: version of its next subscription.
@@ -509,10 +523,10 @@ def on_assignment(
     endpoint: tuple[str, int] | None = None,
     hosts: Collection[tuple[str, int]] = (),
 ) -> NextRebalance:
-    """Return when a Kafka Streams member must rejoin its group after it received an assignment.
+    """Return when a stream thread must join its group again after it received an assignment.
 
-    It rejoins at once if the version has changed, or if its own endpoint is missing among the hosts
-    (a static member with an old assignment). Otherwise the assignment has the time.
+    It joins again at once if the version has changed, or if its own endpoint is missing among the
+    hosts (a static member with an old assignment). Otherwise the assignment has the time.
 
     Args:
         assignment: assignment of the member, without an error code.

@@ -22,7 +22,10 @@ FUTURE_PROCESS = ProcessId(-1, -1)
 
 @dataclass(frozen=True)
 class StreamsMember:
-    """Stream thread (consumer) that joins a Kafka Streams group, with the data that it sends.
+    """Stream thread that joins the group of a Kafka Streams application, with the data that it
+    sends.
+
+    Each stream thread is one consumer, and therefore one member of the group.
 
     Attributes:
         id: member id of the consumer.
@@ -59,9 +62,9 @@ class StreamsMember:
 
 @dataclass
 class ClientGroup:
-    """Application instance of Kafka Streams with its stream threads (consumers).
+    """Instance of a Kafka Streams application, with its stream threads.
 
-    Kafka calls it a client (``ClientMetadata``).
+    Kafka calls an instance a client (``ClientMetadata``). Each stream thread is one consumer.
 
     Attributes:
         process: process id of the client.
@@ -79,7 +82,7 @@ class ClientGroup:
     offset_sums: dict[TaskId, int] = field(default_factory=dict)
 
     def add_member(self, member: StreamsMember) -> None:
-        """Add a member (stream thread) with its partitions and offsets to its application instance.
+        """Add a stream thread to its application instance, with its partitions and state.
 
         Raises:
             InvalidProblemError: the client has tasks with and without a topology's name. Kafka
@@ -98,26 +101,31 @@ class ClientGroup:
 
     @property
     def consumer_ids(self) -> list[str]:
-        """Member ids of the Kafka Streams instance's consumers, sorted as Java sorts strings."""
+        """Member ids of this application instance's stream threads, sorted as Java sorts
+        strings.
+        """
         return sorted((member.id for member in self.members), key=string_order_key)
 
     @property
     def client_tags(self) -> Mapping[str, str]:
-        """Client tags of the Kafka Streams instance, such as ``{"zone": "a"}`` (KIP-708).
+        """Client tags of this application instance, such as ``{"zone": "a"}`` (KIP-708).
 
-        They are taken from its first consumer.
+        They are those of its first stream thread, because all threads have the same.
         """
         return self.members[0].tags if self.readable else {}
 
     @property
     def query_endpoint(self) -> tuple[str, int] | None:
-        """Host and port of the Kafka Streams instance for interactive queries, from its first
-        consumer.
+        """Host and port at which this application instance serves interactive queries.
+
+        They are those of its first stream thread. None if no endpoint is configured.
         """
         return self.members[0].endpoint if self.readable else None
 
     def common_rack(self, *, of_first: bool) -> str | None:
-        """Return the rack that all consumers of the Kafka Streams instance share, or None.
+        """Return the rack of this application instance.
+
+        None if its stream threads are in different racks, or have no rack.
 
         Args:
             of_first: return the rack of the first consumer instead, as KIP-924 does.
@@ -126,9 +134,10 @@ class ClientGroup:
         return self.members[0].rack if of_first or len(racks) == 1 else None
 
     def previous_tasks(self, layout: TopologyLayout) -> tuple[list[TaskId], list[TaskId]]:
-        """Return the active and the standby tasks that a Kafka Streams instance had before the
+        """Return the active tasks and the standby tasks that this instance had before the
         rebalance.
 
+        They follow from the partitions that its threads own and from the state that they report.
         ``layout`` has the partitions that each task reads.
 
         Raises:
@@ -162,7 +171,7 @@ class ClientGroup:
 
 
 def group_by_client(members: Iterable[StreamsMember]) -> list[ClientGroup]:
-    """Group the members of a Kafka Streams group by application instance.
+    """Group the stream threads of a Kafka Streams application by application instance.
 
     The instances are in the order in which Kafka's leader reads them: a hash map by member id.
     Members with a version above 11 form one instance, of which only partitions and racks are known.

@@ -30,8 +30,7 @@ _LEAST_RUN = 8
 
 
 class ResidualNetwork(NamedTuple):
-    """Residual network of a minimum-cost flow problem (N nodes, E edges), stored as arrays of
-    edges.
+    """Residual network of a minimum-cost flow problem with N nodes and E edges, as arrays.
 
     Each given edge also has a reverse edge. Edges are sorted by (origin, end).
 
@@ -57,7 +56,8 @@ class ResidualNetwork(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Working arrays of a Bellman-Ford search for a cycle of negative cost in a flow network.
+    """Working arrays of the Bellman-Ford algorithm, which searches a flow network for negative
+    cycles.
 
     N is the number of nodes, E the number of edges with residual capacity.
 
@@ -84,7 +84,7 @@ class Search(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FlowGraph:
-    """Flow network with a current flow, which can be made maximal and then cheapest.
+    """Flow network with a current flow, for computing a maximum flow and a minimum-cost flow.
 
     The algorithms are those of Kafka Streams' rack-aware task assignor.
 
@@ -105,7 +105,9 @@ class FlowGraph:
         cost: Int64Array,
         flow: Int64Array,
     ) -> FlowGraph:
-        """Build a flow network from arrays that describe its n edges.
+        """Build a flow network from arrays that describe its edges.
+
+        There is one element for each of n edges.
 
         Args:
             origin: int64[n], node at which each edge begins. Nodes may have any numbers; only the
@@ -143,12 +145,16 @@ class FlowGraph:
         return cls(network, index[:edges].astype(np.int64))
 
     def flow_by_edge(self) -> Int64Array:
-        """Return the flow over each edge, in the order in which the edges were given."""
+        """Return the current flow over each edge, in the order in which the edges were given."""
         return self.network.flow[self.given]
 
     def maximise_flow(self) -> int:
-        """Increase the flow to a maximum flow from the first to the last node; return the
-        increase.
+        """Increase the flow until it is a maximum flow from the first node to the last one.
+
+        The algorithm is that of Edmonds and Karp.
+
+        Returns:
+            By how much the flow grew.
         """
         nodes = len(self.network.start) - 1
         parent, queue = np.zeros((2, nodes), np.int64)
@@ -156,8 +162,12 @@ class FlowGraph:
         return value
 
     def cancel_negative_cycles(self) -> int:
-        """Make the flow as cheap as possible; return the number of cancelled cycles of negative
-        cost.
+        """Make the flow as cheap as possible, by cancelling cycles of negative cost.
+
+        The algorithm is that of Klein.
+
+        Returns:
+            The number of cancelled cycles.
         """
         nodes, edges = len(self.network.start) - 1, len(self.network.end)
         sizes = [nodes] * 3 + [nodes + 1] + [edges] * 4
@@ -249,8 +259,12 @@ def _list_usable_edges(network: Any, search: Any) -> None:
 def _find_cycle(search: Any, least_run: Any) -> int:
     """Search a flow network for a cycle of negative cost with the Bellman-Ford algorithm.
 
-    The result is a node from which the cycle is found by following parents, -1 for no cycle. At
-    least ``least_run`` edges to consecutive nodes are compared all at once.
+    The result is a node that leads to the cycle through the parents of nodes, or -1 if there is no
+    cycle.
+
+    Args:
+        search: working arrays of the algorithm.
+        least_run: smallest number of edges to consecutive nodes that is compared at once.
     """
     distance, stale = search.distance, search.stale
     end, cost = search.end, search.cost

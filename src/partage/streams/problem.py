@@ -27,9 +27,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ClientState:
-    """Kafka Streams application instance before a rebalance: its threads, previous tasks and lags.
+    """Instance of a Kafka Streams application before a rebalance: its threads, tasks and lags.
 
-    Kafka's class is ``ClientState``.
+    Kafka calls an instance a client; the class is ``ClientState``.
 
     Attributes:
         process: process id of the application instance (a UUID).
@@ -85,7 +85,7 @@ def _is_int(value: object) -> bool:
 
 @dataclass(frozen=True)
 class PartitionRacks:
-    """Racks of the replicas of each partition that a Kafka Streams task reads (KIP-925).
+    """Racks in which the partitions of one Kafka Streams task have replicas (KIP-925).
 
     Attributes:
         source: for each source partition the racks of all its replicas; an empty set or None if a
@@ -208,7 +208,7 @@ class TaskProblem:
 
     @cached_property
     def stateless_tasks(self) -> list[int]:
-        """Numbers of the Streams tasks without a changelog, ascending."""
+        """Numbers of the tasks without a changelog, ascending."""
         stateful = set(self.stateful)
         return [task for task in range(len(self.tasks)) if task not in stateful]
 
@@ -225,10 +225,10 @@ class TaskProblem:
 
     @cached_property
     def changelog_lags(self) -> NDArray[np.int64]:
-        """Changelog offsets that each client is behind for each Kafka Streams task (int64[clients,
-        tasks]).
+        """Number of changelog offsets that each client still has to restore for each task.
 
-        Only the columns of stateful tasks have a meaning.
+        It is int64[clients, tasks]; -2 stands for a running task, -3 for an unknown lag. Only the
+        columns of stateful tasks have a meaning.
 
         Raises:
             InvalidProblemError: the lag of a stateful task is missing for a client, or a lag is
@@ -262,11 +262,16 @@ class TaskProblem:
 
     @cached_property
     def client_map_order(self) -> list[int]:
-        """Client numbers in the iteration order of a Java ``HashMap`` keyed by process id."""
+        """Client numbers in the order in which a Java ``HashMap`` iterates over the clients.
+
+        The map is keyed by process id.
+        """
         return self.client_hash_order(self.client_arrival)
 
     def client_hash_order(self, clients: Sequence[int], *, copied: bool = False) -> list[int]:
-        """Sort client numbers as a Java ``HashSet`` of the clients' process ids iterates over them.
+        """Sort client numbers in the order in which a Java ``HashSet`` iterates over the clients.
+
+        The set contains their process ids.
 
         Args:
             clients: client numbers in the order of insertion.
@@ -279,7 +284,9 @@ class TaskProblem:
         return [clients[place] for place in places]
 
     def task_hash_order(self, tasks: Sequence[int], *, copied: bool = False) -> list[int]:
-        """Sort task numbers as a Java ``HashSet`` of the Kafka Streams task ids iterates over them.
+        """Sort task numbers in the order in which a Java ``HashSet`` iterates over the tasks.
+
+        The set contains their task ids.
 
         Args:
             tasks: task numbers in the order of insertion.
@@ -304,8 +311,7 @@ class TaskProblem:
 
 
 class DraftAssignment:
-    """Unfinished assignment of Kafka Streams tasks to clients (application instances), with their
-    load.
+    """Unfinished assignment of tasks to clients (application instances), with the clients' loads.
 
     Attributes:
         active: active tasks of each client.
@@ -324,26 +330,32 @@ class DraftAssignment:
         self.load = [0.0] * clients
 
     def has_copy(self, client: int, task: int) -> bool:
-        """Return whether a Kafka Streams client already has a copy of a task, active or standby."""
+        """Return whether a client already has a copy of a task, active or standby."""
         return task in self.active[client] or task in self.standby[client]
 
     def assign_active(self, client: int, task: int) -> None:
-        """Assign an active Kafka Streams task to a client that has no copy of it."""
+        """Assign an active task to a client that has no copy of it, and update the client's
+        load.
+        """
         self.active[client].add(task)
         self._add_to_count(client, 1)
 
     def assign_standby(self, client: int, task: int) -> None:
-        """Assign a standby copy of a Kafka Streams task to a client that has no copy of it."""
+        """Assign a standby copy of a task to a client that has no copy of it, and update the
+        client's load.
+        """
         self.standby[client].add(task)
         self._add_to_count(client, 1)
 
     def unassign_standby(self, client: int, task: int) -> None:
-        """Take a standby copy of a Kafka Streams task from the client that has it."""
+        """Remove a standby copy of a task from the client that has it, and update the client's
+        load.
+        """
         self.standby[client].remove(task)
         self._add_to_count(client, -1)
 
     def move_task(self, tasks: list[set[int]], task: int, source: int, destination: int) -> None:
-        """Move a Kafka Streams task from one client to another that has no copy of it.
+        """Move one copy of a task, active or standby, to a client that has no copy of it.
 
         Args:
             tasks: the attribute ``active`` or ``standby`` of this object: which copy moves.
@@ -357,7 +369,8 @@ class DraftAssignment:
         self._add_to_count(destination, 1)
 
     def swap_roles(self, standby_at: int, active_at: int, task: int) -> None:
-        """Make a standby copy of a Kafka Streams task the active one, and the active one a standby.
+        """Swap the roles of two copies of a task: the standby becomes active, the active one a
+        standby.
 
         Args:
             standby_at: client with the standby copy, which becomes active.
@@ -412,7 +425,7 @@ class TaskPlan:
         in_turn: Iterable[tuple[int, ...]] = (),
         warnings: Iterable[str] = (),
     ) -> TaskPlan:
-        """Build the result of a Kafka Streams task assignor from a finished draft assignment.
+        """Build the result of a task assignor from a finished draft assignment.
 
         Args:
             problem: clients and tasks of the rebalance.
@@ -435,11 +448,17 @@ class TaskPlan:
         )
 
     def active_of(self, process: ProcessId) -> list[TaskId]:
-        """Return the active tasks of the Kafka Streams client with a process id, sorted."""
+        """Return the ids of a client's active tasks, sorted.
+
+        ``process`` is the process id of the client (application instance).
+        """
         return self._named(self.active, process)
 
     def standby_of(self, process: ProcessId) -> list[TaskId]:
-        """Return the standby tasks of the Kafka Streams client with a process id, sorted."""
+        """Return the ids of a client's standby tasks, sorted.
+
+        ``process`` is the process id of the client (application instance).
+        """
         return self._named(self.standby, process)
 
     def _named(self, rows: tuple[tuple[int, ...], ...], process: ProcessId) -> list[TaskId]:

@@ -29,10 +29,10 @@ Int64Array = NDArray[np.int64]
 
 
 def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
-    """Exchange Kafka Streams tasks between clients so that the total cost is minimal.
+    """Exchange tasks between clients so that the total cost is minimal.
 
-    Each client keeps its number of tasks. The method is minimum-cost flow; Kafka's name of this
-    strategy is ``min_traffic``.
+    Each client keeps its number of tasks. Kafka's name of this strategy is ``min_traffic``; the
+    algorithm is minimum-cost flow. The cost is traffic across racks plus moved tasks.
 
     Args:
         held: bool[tasks, clients], the current assignment; each task is on one client.
@@ -69,10 +69,10 @@ def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
 def balance_subtopology(
     held: NDArray[np.bool_], cost: Int64Array, groups: Sequence[Sequence[int]]
 ) -> list[int]:
-    """Spread the Kafka Streams tasks of each sub-topology evenly over clients, at minimal total
-    cost.
+    """Spread the tasks of each sub-topology evenly over clients, at minimal total cost.
 
-    The method is minimum-cost flow; Kafka's name of this strategy is ``balance_subtopology``.
+    Kafka's name of this strategy is ``balance_subtopology``; the algorithm is minimum-cost flow.
+    The cost is traffic across racks plus moved tasks.
 
     Args:
         held: bool[tasks, clients], the current assignment; each task is on one client.
@@ -143,9 +143,7 @@ _MOST_STANDBY_ROUNDS = 4
 
 
 class RackOptimizer:
-    """Exchange of Kafka Streams tasks between clients to read fewer partitions across racks.
-
-    Kafka's class is ``RackAwareTaskAssignor`` (KIP-925).
+    """Exchange of tasks between clients, so that fewer partitions are read across racks (KIP-925).
 
     A partition is read across racks if it has no replica in the client's rack. Each such partition
     of a task costs the traffic cost (source partitions for actives, changelogs for standbys). A
@@ -177,10 +175,10 @@ class RackOptimizer:
 
     @classmethod
     def for_legacy(cls, problem: TaskProblem) -> RackOptimizer | None:
-        """Create the rack optimizer that Kafka Streams' internal task assignors use.
+        """Create the optimizer as Kafka Streams' internal task assignors use it.
 
-        ``problem`` has the clients, tasks and racks. The result is None if Kafka would not consider
-        racks for them.
+        None if Kafka would not consider racks, for example because some are unknown. ``problem``
+        has the clients, tasks and racks.
         """
         if not legacy_racks_are_known(problem):
             return None
@@ -195,7 +193,7 @@ class RackOptimizer:
 
     @classmethod
     def for_public(cls, problem: TaskProblem, *, standbys: bool) -> RackOptimizer | None:
-        """Create the rack optimizer that Kafka Streams' ``TaskAssignmentUtils`` (KIP-924) use.
+        """Create the optimizer as the class ``TaskAssignmentUtils`` (KIP-924) uses it.
 
         Args:
             problem: clients, tasks and racks of the rebalance.
@@ -219,8 +217,7 @@ class RackOptimizer:
     def optimize_active(
         self, draft: DraftAssignment, tasks: Sequence[int], traffic: int, non_overlap: int
     ) -> None:
-        """Exchange active Kafka Streams tasks between clients to minimise reads across racks and
-        moves.
+        """Exchange active tasks between clients so that the cost of traffic and moves is minimal.
 
         Args:
             draft: unfinished assignment of tasks to clients; changed in place.
@@ -245,7 +242,7 @@ class RackOptimizer:
     def optimize_standby(
         self, draft: DraftAssignment, traffic: int, non_overlap: int, may_swap: MaySwap
     ) -> None:
-        """Exchange standby tasks between Kafka Streams clients in different racks while that lowers
+        """Exchange standby tasks between clients in different racks, as long as that lowers the
         cost.
 
         Args:
@@ -319,11 +316,14 @@ def _movable(draft: DraftAssignment, source: int, destination: int, may_swap: Ma
 
 
 def group_by_subtopology(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
-    """Group task numbers by sub-topology of the Kafka Streams application.
+    """Group tasks by sub-topology of the Kafka Streams application.
 
-    Groups are sorted by the number of the sub-topology, then by the name of the topology.
-    ``problem`` has the ids of the numbered tasks. A sub-topology without any of ``tasks`` has an
-    empty group.
+    Groups are sorted by the number of the sub-topology, then by the name of the topology. A
+    sub-topology without any of ``tasks`` has an empty group.
+
+    Args:
+        problem: the problem, which has the ids of the tasks.
+        tasks: numbers of the tasks to group.
     """
     every: dict[tuple[int, str], list[int]] = {}
     for task in problem.tasks:
@@ -337,10 +337,13 @@ def group_by_subtopology(problem: TaskProblem, tasks: Sequence[int]) -> list[lis
 
 
 def group_by_subtopology_number(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
-    """Group task numbers by the number of their sub-topology, such as 0 for the Streams task "0_3".
+    """Group tasks by the number of their sub-topology, such as 0 for the task ``0_3``.
 
-    ``problem`` has the ids of the numbered tasks. Named topologies share sub-topology numbers, and
-    therefore groups.
+    Named topologies share sub-topology numbers, and therefore groups.
+
+    Args:
+        problem: the problem, which has the ids of the tasks.
+        tasks: numbers of the tasks to group.
     """
     found: dict[int, list[int]] = {}
     for number in tasks:
@@ -352,7 +355,9 @@ def rack_misses(
     problem: TaskProblem,
     partitions: Callable[[PartitionRacks], Sequence[frozenset[str] | None]],
 ) -> NDArray[np.int64]:
-    """Count the partitions of each Kafka Streams task that have no replica in a client's rack.
+    """Count, for each task and client, the partitions that have no replica in the client's rack.
+
+    The client would read these partitions across racks.
 
     Args:
         problem: clients, tasks and settings of the rebalance.
@@ -377,7 +382,7 @@ def rack_misses(
 
 
 def legacy_racks_are_known(problem: TaskProblem) -> bool:
-    """Return whether Kafka Streams' internal task assignors would consider racks for this problem.
+    """Return whether Kafka Streams' internal task assignors would consider racks.
 
     They do so if a rack-aware strategy is set, and the racks of clients and partitions are known.
     """
@@ -398,9 +403,9 @@ def legacy_racks_are_known(problem: TaskProblem) -> bool:
 
 
 def public_racks_are_known(problem: TaskProblem, *, standbys: bool) -> bool:
-    """Return whether Kafka Streams' ``TaskAssignmentUtils`` (KIP-924) would consider racks here.
+    """Return whether the class ``TaskAssignmentUtils`` (KIP-924) would consider racks.
 
-    They do so if a rack-aware strategy and both costs are set, and all racks are known.
+    It does so if a rack-aware strategy and both costs are set, and all racks are known.
 
     Args:
         problem: clients, tasks and settings of the rebalance.

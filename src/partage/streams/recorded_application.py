@@ -41,7 +41,7 @@ _LONGEST_NAME = 200
 
 
 class ChangelogSize(NamedTuple):
-    """Size of one changelog partition of a recorded Kafka Streams application.
+    """Size of one changelog partition of a Kafka Streams application, measured in a capture.
 
     Attributes:
         records: number of its records.
@@ -56,7 +56,7 @@ class ChangelogSize(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordedSubtopology:
-    """Sub-topology of a recorded Kafka Streams application: its source, sink and changelog topics.
+    """Sub-topology of a Kafka Streams application that was reconstructed from a capture.
 
     Attributes:
         number: number of the sub-topology, the first part of its task ids.
@@ -78,7 +78,9 @@ class RecordedSubtopology:
 
 @dataclass(frozen=True)
 class RecordedClient:
-    """Instance of a recorded Kafka Streams application, with its stream threads and tasks.
+    """Instance of a Kafka Streams application that was reconstructed from a capture.
+
+    It has the stream threads and tasks of one moment.
 
     Attributes:
         name: its name in the file.
@@ -102,7 +104,7 @@ class RecordedClient:
 
 @dataclass(frozen=True)
 class RecordedApplication:
-    """Kafka Streams application at one moment, reconstructed from a recording of its cluster.
+    """Kafka Streams application at one moment, reconstructed from a capture of its cluster.
 
     Attributes:
         name: its ``application.id``.
@@ -130,19 +132,19 @@ class RecordedApplication:
 
     @property
     def default_assignor(self) -> str:
-        """Name of the task assignor that a recorded Kafka Streams application uses by default.
+        """Name of the task assignor that such an application uses if it configures none.
 
-        The records do not show the broker's release, so streams groups get the assignor of Kafka
+        The capture does not show the broker's release, so streams groups get the assignor of Kafka
         4.3.
         """
         return ServerSticky43.name if self.is_streams_group else "streams:high-availability"
 
 
 def select_typical_state(states: Iterable[tuple[int, int, int, _T]]) -> _T:
-    """Return a typical state from the history of a Kafka Streams application.
+    """Select one typical state from the history of a Kafka Streams application.
 
-    It is the newest state with the number of instances that the application had for the longest
-    time.
+    It is the newest state with the usual number of instances, which is the number that lasted
+    longest.
 
     Args:
         states: (first time, last time, number of instances, state) of each period, in order of
@@ -163,7 +165,7 @@ def select_typical_state(states: Iterable[tuple[int, int, int, _T]]) -> _T:
 
 
 def client_name(application: str, client_id: str, taken: Iterable[str]) -> str:
-    """Return a short, unique name for a Kafka Streams instance, from a stream thread's client id.
+    """Return a short, unique name for an application instance, from a stream thread's client id.
 
     Args:
         application: the ``application.id``.
@@ -183,7 +185,7 @@ def client_name(application: str, client_id: str, taken: Iterable[str]) -> str:
 
 
 def store_name(application: str, changelog: str) -> str:
-    """Return the name of a Kafka Streams state store, given the name of its changelog topic.
+    """Return the name of a state store, given the name of its changelog topic.
 
     A topic name that does not have Kafka's form ``<application>-<store>-changelog`` is returned
     unchanged.
@@ -198,7 +200,7 @@ def store_name(application: str, changelog: str) -> str:
 
 
 def describe_application(application: RecordedApplication) -> dict[str, Any]:
-    """Describe a recorded Kafka Streams application as input of `partage streams` (a JSON object).
+    """Return the JSON object that describes an application as input of ``partage streams``.
 
     The object contains an example to simulate: the client with the most state crashes, loses its
     disk, and returns after two minutes.
@@ -236,7 +238,7 @@ def describe_application(application: RecordedApplication) -> dict[str, Any]:
 
 
 def _check_describable(application: RecordedApplication) -> None:
-    """Check that the capture of an application has all data that a ``partage streams`` file needs.
+    """Check that the capture shows everything about an application that must be simulated.
 
     Raises:
         UnsupportedProblemError: data are missing; the message says which.
@@ -293,10 +295,9 @@ def _client(client: RecordedClient) -> dict[str, Any]:
 
 
 def _bytes_by_task(application: RecordedApplication) -> dict[str, int]:
-    """Return the size of each task's changelogs in a Kafka Streams application, in bytes by task
-    id.
+    """Return the size of each task's state in bytes, as a dict by task id.
 
-    A record of unknown size counts 100 bytes.
+    It is the size of the task's changelog partitions. A record of unknown size counts 100 bytes.
     """
     return {
         f"{one.number}_{p}": sum(
@@ -310,7 +311,7 @@ def _bytes_by_task(application: RecordedApplication) -> dict[str, int]:
 
 
 def _client_with_most_state(application: RecordedApplication) -> str:
-    """Return the name of the instance of a Kafka Streams application with the most state.
+    """Return the name of the application instance that has the most state to lose in a crash.
 
     State is counted in bytes of the changelogs of its active tasks.
     """
@@ -322,7 +323,7 @@ def _client_with_most_state(application: RecordedApplication) -> str:
 
 
 def _simulation_seconds(application: RecordedApplication) -> int:
-    """Return for how many seconds `partage streams` should simulate a recorded application.
+    """Return how many seconds of a recorded application ``partage streams`` should simulate.
 
     The time is at least an hour, and enough to restore the state of all tasks twice.
     """

@@ -29,7 +29,9 @@ __all__ = [
 
 
 class TaskAssignor(Protocol):
-    """Interface of a Kafka Streams task assignor, which assigns tasks to application instances.
+    """Interface of a Kafka Streams task assignor.
+
+    In each rebalance, it assigns the tasks of an application to its instances (clients).
 
     Attributes:
         name: begins with ``streams:``.
@@ -42,24 +44,24 @@ class TaskAssignor(Protocol):
     def exact_to(self) -> str | None: ...  # noqa: D102 - see Attributes
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign the tasks of a Kafka Streams application to its clients (application instances).
+        """Assign the tasks of a Kafka Streams application to its instances (clients).
 
-        ``problem`` has the clients, tasks and settings.
+        ``problem`` has the clients with their previous tasks, all tasks, and the settings.
         """
 
 
 @runtime_checkable
 class Kip441Proposal(TaskAssignor, Protocol):
-    """Interface of a Kafka Streams task assignor that decides itself when to improve an assignment.
+    """Interface of a task assignor that requests a rebalance when it can improve the assignment.
 
     The document of KIP-441 proposes this. Kafka instead starts probing rebalances at fixed
     intervals.
     """
 
     def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
-        """Return whether a rebalance would now improve a Kafka Streams assignment.
+        """Return whether a rebalance would now improve the assignment of tasks to clients.
 
-        That is so when clients have restored the state of tasks in the meantime.
+        It would if clients have restored the state of tasks in the meantime.
 
         Args:
             problem: clients and tasks, with the current lags.
@@ -67,8 +69,7 @@ class Kip441Proposal(TaskAssignor, Protocol):
         """
 
     def with_balance_factor(self, balance_factor: int) -> TaskAssignor:
-        """Return a copy of this Kafka Streams task assignor with another tolerance for uneven
-        loads.
+        """Return a copy of this task assignor that tolerates another difference between loads.
 
         Args:
             balance_factor: largest tolerated difference between clients' loads (KIP-441).
@@ -128,11 +129,12 @@ def _legacy_classes() -> tuple[Callable[[], TaskAssignor], ...]:
 
 
 def find_task_assignors() -> dict[str, TaskAssignor]:
-    """Return all task assignors of classic Kafka Streams groups by name, the default first.
+    """Return the task assignors for classic Kafka Streams groups, as a dict from name to assignor.
 
-    Not included are those of a later release, such as ``streams:sticky@4.4``, and the group
-    coordinator's (`partage.streams.kip1071_sticky.SERVER_ASSIGNORS`), whose input differs: members
-    instead of clients.
+    Kafka's default is first. Not included are those of a later release, such as
+    ``streams:sticky@4.4``, and the group coordinator's
+    (`partage.streams.kip1071_sticky.SERVER_ASSIGNORS`), which has another input: members instead of
+    clients.
 
     >>> list(find_task_assignors())[:2]
     ['streams:high-availability', 'streams:legacy-sticky']
@@ -142,11 +144,10 @@ def find_task_assignors() -> dict[str, TaskAssignor]:
 
 
 def find_assignor(name: str) -> TaskAssignor:
-    """Return the Kafka Streams task assignor with a name or a Java class name.
+    """Return the Kafka Streams task assignor with the given name or Java class name.
 
-    The prefix ``streams:`` of the name may be left out.
-
-    For the class ``StreamsPartitionAssignor`` it is Kafka's default, high availability.
+    The prefix ``streams:`` of a name may be left out. The class name ``StreamsPartitionAssignor``
+    stands for Kafka's default, high availability.
 
     Raises:
         UnknownStrategyError: no assignor has this name.
@@ -169,7 +170,9 @@ def find_assignor(name: str) -> TaskAssignor:
 
 
 def describe_task_assignors() -> list[TaskRow]:
-    """Return the rows about Kafka Streams task assignors that ``partage strategies`` prints.
+    """Return the rows of the table of Kafka Streams task assignors.
+
+    The command ``partage strategies`` prints them.
 
     >>> [row.name for row in describe_task_assignors()[-2:]]
     ['streams:server-sticky', 'streams:server-sticky@4.3']

@@ -21,7 +21,7 @@ Tag = tuple[str, str]
 
 
 class TagIndex:
-    """Client tags of all Kafka Streams clients, by client and by key (KIP-708).
+    """Client tags of all clients (application instances), by client and by tag key (KIP-708).
 
     An example of a tag is ``zone`` = "zone-a".
     """
@@ -35,10 +35,10 @@ class TagIndex:
                 self.values.setdefault(key, set()).add(value)
 
     def mark_used_tags(self, used: set[Tag], client: int, copies: int) -> None:
-        """Mark a client's tags as used, so that further copies of a Kafka Streams task go
-        elsewhere.
+        """Mark the tags of a client as used, because the client got a copy of a task.
 
-        Tags describe clients, for example (``zone``, "a"); see KIP-708.
+        Further copies of the task then go to clients with other tags, for example in another zone
+        (KIP-708).
 
         Args:
             used: tags (key, value) of clients with a copy of the task; changed in place.
@@ -56,7 +56,8 @@ class TagIndex:
                 used.add((key, value))
 
     def is_used(self, used: set[Tag], client: int) -> bool:
-        """Return whether a client shares a tag, such as its zone, with another copy of a task.
+        """Return whether a client shares a tag, such as its zone, with a client that has a copy of
+        a task.
 
         Args:
             used: tags (key, value) of the clients with a copy of the task, see `mark_used_tags`.
@@ -66,12 +67,12 @@ class TagIndex:
 
 
 class TagAwareStandbys:
-    """Placement of standby tasks that spreads the copies of a Kafka Streams task over zones
-    (KIP-708).
+    """Placement of standby tasks that spreads the copies of each task over client tags (KIP-708).
 
     A standby goes to the least loaded client that shares no configured tag with another copy of its
-    task. A tag key with fewer values than the task has copies is ignored. Standbys for which there
-    is no such client go to the least loaded clients at the end, in the order of a Java hash map.
+    task, so that the copies are in different zones, for example. A tag key with fewer values than
+    the task has copies is ignored. Standbys for which there is no such client go to the least
+    loaded clients at the end, in the order of a Java hash map.
 
     Exact to ``ClientTagAwareStandbyTaskAssignor`` 4.3.1.
 
@@ -91,7 +92,7 @@ class TagAwareStandbys:
         self._index = TagIndex(problem)
 
     def assign_standbys(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
-        """Assign standbys to Kafka Streams tasks that already have an active copy.
+        """Assign the configured number of standbys to each task that has an active copy.
 
         Args:
             draft: unfinished assignment of tasks to clients; changed in place.
@@ -109,7 +110,15 @@ class TagAwareStandbys:
 
     @staticmethod
     def _assign_by_load(draft: DraftAssignment, task: int, copies: int) -> None:
-        """Assign standbys of a Streams task to the least loaded clients, whatever their tags."""
+        """Assign standbys of one task to the least loaded clients, whatever their tags.
+
+        It is the last resort for standbys that could not be spread over tags.
+
+        Args:
+            draft: unfinished assignment of tasks to clients; changed in place.
+            task: number of the task.
+            copies: number of standbys to assign.
+        """
         for _ in range(copies):
             client = least_loaded(draft, lambda one: not draft.has_copy(one, task))
             if client is None:
@@ -117,7 +126,7 @@ class TagAwareStandbys:
             draft.assign_standby(client, task)
 
     def assign_standbys_of_task(self, draft: DraftAssignment, task: int, active_at: int) -> int:
-        """Assign standbys of a Kafka Streams task to clients in other zones than its other copies.
+        """Assign standbys of one task to clients whose tags differ from those of its other copies.
 
         Args:
             draft: unfinished assignment of tasks to clients; changed in place.
@@ -144,14 +153,14 @@ class TagAwareStandbys:
                 return left
 
     def may_balance(self, source: int, destination: int) -> bool:
-        """Return whether load balancing may move Kafka Streams standbys from one client to another.
+        """Return whether a step that balances loads may move standbys from one client to another.
 
         It may if the destination has all configured tags of the source (KIP-708).
         """
         return self._index.tags[source].items() <= self._index.tags[destination].items()
 
     def may_swap(self, draft: DraftAssignment, source: int, destination: int, task: int) -> bool:
-        """Return whether a standby may move to another client without worse spreading over zones.
+        """Return whether a standby may move to another client to save traffic across racks.
 
         The copies of the task must have at least as many distinct client tags after the move.
 
@@ -173,10 +182,13 @@ class TagAwareStandbys:
 
 
 def least_loaded(draft: DraftAssignment, eligible: Callable[[int], bool]) -> int | None:
-    """Return the eligible Kafka Streams client with the fewest tasks per thread, or None.
+    """Return the client with the fewest tasks per stream thread among the eligible ones.
 
-    Ties go to the client with the lowest number. ``draft`` has the loads of clients; ``eligible``
-    are numbers of clients.
+    Ties go to the client with the lowest number. None if no client is eligible.
+
+    Args:
+        draft: unfinished assignment, which has the loads of the clients.
+        eligible: function that returns whether a client may be chosen.
     """
     best, least = None, 0.0
     for client, load in enumerate(draft.load):
@@ -186,13 +198,13 @@ def least_loaded(draft: DraftAssignment, eligible: Callable[[int], bool]) -> int
 
 
 class StandbyPlacement(Protocol):
-    """Interface of a rule that places the standby copies of Kafka Streams tasks on clients.
+    """Interface of a rule that chooses the clients for the standby copies of tasks.
 
-    It also decides if later steps may move a standby.
+    It also decides whether later steps may move a standby.
     """
 
     def assign_standbys(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
-        """Assign the configured number of standbys to each Kafka Streams task.
+        """Assign the configured number of standbys to each task.
 
         Args:
             draft: unfinished assignment of tasks to clients; changed in place.
@@ -200,10 +212,12 @@ class StandbyPlacement(Protocol):
         """
 
     def may_balance(self, source: int, destination: int) -> bool:
-        """Return whether load balancing may move standbys from a source to a destination client."""
+        """Return whether a step that balances loads may move standbys from a source to a
+        destination client.
+        """
 
     def may_swap(self, draft: DraftAssignment, source: int, destination: int, task: int) -> bool:
-        """Return whether a standby task may move to another client to save cross-rack traffic.
+        """Return whether a standby may move to another client to save traffic across racks.
 
         Args:
             draft: assignment of Kafka Streams tasks to clients before the move.
@@ -214,8 +228,7 @@ class StandbyPlacement(Protocol):
 
 
 class DefaultStandbys:
-    """Placement of Kafka Streams standby tasks by load: each goes to the least loaded client
-    without a copy.
+    """Placement of standby tasks by load: each goes to the least loaded client without a copy.
 
     Ties go to the lower process id. Cost: O(log C) for each of T tasks times N standbys.
     Exact to ``DefaultStandbyTaskAssignor`` 4.3.1.
@@ -234,7 +247,7 @@ class DefaultStandbys:
         self._replicas = problem.settings.num_standby_replicas
 
     def assign_standbys(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
-        """Assign the configured number of standbys to each Kafka Streams task.
+        """Assign the configured number of standbys to each task.
 
         Args:
             draft: unfinished assignment of tasks to clients; changed in place.
@@ -258,9 +271,7 @@ class DefaultStandbys:
                 heapq.heappush(heap, entry)
 
     def may_balance(self, source: int, destination: int) -> bool:  # noqa: ARG002 - the interface
-        """Return True: without client tags, balancing may move a standby from any source to any
-        destination.
-        """
+        """Return True, because any standby may move if no client tags are configured."""
         return True
 
     def may_swap(
@@ -270,17 +281,15 @@ class DefaultStandbys:
         destination: int,  # noqa: ARG002 - the same
         task: int,  # noqa: ARG002 - the same
     ) -> bool:
-        """Return True for all arguments: without client tags, any standby may move between clients.
-
-        The purpose of such a move is to save cross-rack traffic.
-        """
+        """Return True, because any standby may move if no client tags are configured."""
         return True
 
 
 def placement_for(problem: TaskProblem) -> StandbyPlacement:
-    """Return the rule that places standby tasks: by client tags if configured, else by load.
+    """Return the rule that chooses clients for standby tasks: by client tags or by load.
 
-    ``problem`` has the clients' tags and the settings of the Kafka Streams application.
+    Client tags are used if the application configures them. ``problem`` has the clients and
+    settings.
     """
     if problem.settings.rack_aware_assignment_tags:
         return TagAwareStandbys(problem)
@@ -288,10 +297,9 @@ def placement_for(problem: TaskProblem) -> StandbyPlacement:
 
 
 def standby_shortage(replicas: int, clients: int) -> str | None:
-    """Return a warning if a Kafka Streams application has too few clients for its standbys, else
-    None.
+    """Return a warning if an application has too few clients (instances) for its standbys.
 
-    Each copy of a task, active or standby, needs its own client.
+    Each copy of a task, active or standby, needs its own client. None if there are enough clients.
 
     Args:
         replicas: configured number of standbys of each task.

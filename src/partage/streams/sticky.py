@@ -34,7 +34,7 @@ _HASH_BITS = 0xFFFFFFFF
 
 
 class TaskPairs:
-    """Pairs of Kafka Streams tasks that have been on one client together.
+    """Pairs of tasks that have been on one client together.
 
     Sticky task assignors prefer new pairs, so that a failed client's tasks spread over several
     others.
@@ -56,12 +56,11 @@ class TaskPairs:
         self._pairs: set[int] = set()
 
     def add_task(self, task: int, others: Iterable[int]) -> None:
-        """Record that a Kafka Streams task is on the same client as each task in ``others``."""
+        """Record that a task is on the same client as each task in ``others``."""
         self._pairs.update(self._pair(task, other) for other in others)
 
     def has_new(self, task: int, *others: Iterable[int]) -> bool:
-        """Return whether a Kafka Streams task would be with any of a client's tasks for the first
-        time.
+        """Return whether a task would be together with any of a client's tasks for the first time.
 
         Args:
             task: number of the task.
@@ -73,7 +72,7 @@ class TaskPairs:
 
     @property
     def has_all_pairs(self) -> bool:
-        """Return whether every two Kafka Streams tasks have already been on one client together."""
+        """Return whether every two tasks have already been on one client together."""
         return len(self._pairs) == self._most
 
     def _pair(self, task: int, other: int) -> int:
@@ -81,7 +80,7 @@ class TaskPairs:
 
 
 class StickyCore:
-    """Common steps of the sticky task assignors of Kafka Streams 0.11 to 4.3 (base class).
+    """Common base of the sticky task assignors of Kafka Streams 0.11 to 4.3.
 
     The assignors differ in the order in which they visit tasks, and in how they compare equal
     loads.
@@ -124,9 +123,12 @@ class StickyCore:
         in_order: Callable[[Iterable[TaskId]], list[TaskId]],
         hash_of: Callable[[TaskId], int],
     ) -> None:
-        """Find the clients that had the active copy and the standbys of each Streams task before.
+        """Find the clients that ran each task before the rebalance, and those that had a standby of
+        it.
 
-        ``in_order`` sorts a client's previous active tasks as Kafka visits them.
+        Args:
+            in_order: function that sorts a client's previous active tasks as Kafka visits them.
+            hash_of: function that returns the Java hash code of a task id.
         """
         number_of = self.problem.number_of
         ran: dict[TaskId, int] = {}
@@ -152,17 +154,13 @@ class StickyCore:
     # -- assigning -------------------------------------------------------------------------------
 
     def assign_active(self, task: int, client: int) -> None:
-        """Assign an active Kafka Streams task to a client, and record its pairs with other tasks
-        there.
-        """
+        """Assign an active task to a client, and record which other tasks are on that client."""
         self._add_pairs(task, client)
         self.draft.assign_active(client, task)
         self.given[client][0].append(task)
 
     def assign_standby(self, task: int, client: int) -> None:
-        """Assign a standby Kafka Streams task to a client, and record its pairs with other tasks
-        there.
-        """
+        """Assign a standby task to a client, and record which other tasks are on that client."""
         self._add_pairs(task, client)
         self.draft.assign_standby(client, task)
         self.given[client][1].append(task)
@@ -172,7 +170,7 @@ class StickyCore:
         self._pairs.add_task(task, self.draft.standby[client])
 
     def has_room(self, client: int) -> bool:
-        """Return whether a Kafka Streams client may keep another active task within its quota.
+        """Return whether a client may keep another active task within its quota.
 
         The quota grows with the client's number of threads.
         """
@@ -184,8 +182,7 @@ class StickyCore:
         return len(self.draft.active[client]) < most
 
     def assign_previous(self, tasks: Iterable[int], *, ignore_quota: bool = False) -> list[int]:
-        """Assign Kafka Streams tasks to the clients that ran them, or else to clients with a
-        standby.
+        """Assign tasks to the clients that ran them before, or else to clients that had a standby.
 
         Args:
             tasks: all tasks, in the order in which previous standbys are promoted.
@@ -212,8 +209,7 @@ class StickyCore:
         return remaining
 
     def assign_standbys(self, tasks: Iterable[int]) -> None:
-        """Assign the configured number of standbys of each Kafka Streams task to clients without a
-        copy.
+        """Assign the configured number of standbys of each task to clients without a copy of it.
 
         A task gets fewer if there are too few clients.
         """
@@ -231,7 +227,7 @@ class StickyCore:
     # -- choosing --------------------------------------------------------------------------------
 
     def best_client(self, task: int, among: Sequence[int]) -> int:
-        """Return the best of several clients for a Kafka Streams task.
+        """Choose the best of several clients for a task.
 
         It is the client that ran the task, else one with its standby, else the least loaded client.
 
@@ -266,8 +262,10 @@ class StickyCore:
         return self._least_loaded(task, [client for client in copied if client in within])
 
     def _should_balance(self, client: int) -> bool:
-        """Return whether a Kafka Streams client has a task for each thread while another is less
+        """Return whether a client has a task for each of its threads while another client is less
         loaded.
+
+        Sticky task assignors then choose another client than the previous one.
         """
         draft = self.draft
         if draft.count[client] < draft.capacity[client]:
@@ -341,7 +339,7 @@ class LegacySticky:
     )
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign all tasks of a Kafka Streams application to its clients (application instances).
+        """Assign all tasks of a Kafka Streams application to its instances (clients).
 
         ``problem`` has the clients, tasks and settings.
 
@@ -358,8 +356,13 @@ def _run_legacy_sticky(
 ) -> DraftAssignment:
     """Run the sticky task assignor of Kafka Streams before 2.6 (``StickyTaskAssignor``).
 
-    The result is the assignment of active and standby tasks to clients. With ``preserve``, all
-    active tasks stay on their clients, even if loads are uneven.
+    Args:
+        problem: clients, tasks and settings.
+        racks: optimizer for reads across racks; None if racks do not matter.
+        preserve: whether all active tasks stay on their clients, even if loads are uneven.
+
+    Returns:
+        The active and standby tasks of each client.
     """
     core = StickyCore(problem)
     draft = core.draft
@@ -399,7 +402,7 @@ class FallbackPrior:
     )
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign all tasks of a Kafka Streams application to its clients (application instances).
+        """Assign all tasks of a Kafka Streams application to its instances (clients).
 
         ``problem`` has the clients, tasks and settings. The result always requests a probing
         rebalance.
@@ -444,7 +447,7 @@ class PublicSticky:
     rounds_up = False
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign all tasks of a Kafka Streams application to its clients (application instances).
+        """Assign all tasks of a Kafka Streams application to its instances (clients).
 
         ``problem`` has the clients, tasks and settings.
 

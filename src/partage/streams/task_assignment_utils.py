@@ -26,7 +26,9 @@ __all__ = [
 
 
 class AssignmentError(Enum):
-    """Reasons for which Kafka Streams' leader rejects a task assignment (names of KIP-924)."""
+    """Reasons for which the leader of a Kafka Streams application rejects a task assignment
+    (KIP-924).
+    """
 
     NONE = "none"
     UNKNOWN_TASK_ID = "a task that does not exist"
@@ -39,9 +41,10 @@ class AssignmentError(Enum):
 def identity_assignment(
     problem: TaskProblem,
 ) -> dict[ProcessId, tuple[list[TaskId], list[TaskId]]]:
-    """Return the previous active and standby tasks of each Kafka Streams client, by process id.
+    """Return the tasks that each client had before the rebalance, as an assignment.
 
-    ``problem`` has the clients. Tasks that no longer exist are included.
+    The result is a dict from process id to the client's active tasks and standby tasks. Tasks that
+    no longer exist are included. ``problem`` has the clients.
 
     Source: ``TaskAssignmentUtils.identityAssignment`` 4.3.1.
 
@@ -64,11 +67,11 @@ def validate_task_assignment(
     problem: TaskProblem,
     assignment: Sequence[tuple[ProcessId, Sequence[TaskId], Sequence[TaskId]]],
 ) -> AssignmentError:
-    """Validate a Kafka Streams task assignment as Kafka's leader does; return the first error or
-    ``NONE``.
+    """Check a task assignment as the leader of a Kafka Streams application does.
 
-    The leader checks the entries, then the tasks, then the clients. It accepts an assignment that
-    lacks an active task. Source: ``TaskAssignmentUtils.validateTaskAssignment`` 4.3.1.
+    The result is the first error, or ``NONE``. The leader checks the entries, then the tasks, then
+    the clients. It accepts an assignment that lacks an active task. Source:
+    ``TaskAssignmentUtils.validateTaskAssignment`` 4.3.1.
 
     Args:
         problem: clients, tasks and settings of the rebalance.
@@ -103,13 +106,15 @@ def validate_task_assignment(
 
 
 def default_standby_task_assignment(problem: TaskProblem, draft: DraftAssignment) -> None:
-    """Assign the configured standbys of Kafka Streams tasks to clients, by client tags or by load.
+    """Assign the configured number of standbys of each task to clients (application instances).
 
-    ``problem`` has clients, tasks and settings; ``draft`` is the unfinished assignment, which is
-    changed. Tags are used if they are configured (KIP-708).
-
-    Tasks are visited in Java's hash order. As in Kafka, a task gets one standby even if
+    If client tags are configured (KIP-708), standbys are spread over tags, else by load. Tasks are
+    visited in Java's hash order. As in Kafka, a task gets one standby even if
     ``num.standby.replicas`` is 0, if tags are configured and a client with other tags exists.
+
+    Args:
+        problem: clients, tasks and settings.
+        draft: the unfinished assignment; changed in place.
 
     Source: ``TaskAssignmentUtils.defaultStandbyTaskAssignment`` 4.3.1.
 
@@ -129,9 +134,10 @@ def default_standby_task_assignment(problem: TaskProblem, draft: DraftAssignment
 
 
 def stateful_in_hash_order(problem: TaskProblem) -> list[int]:
-    """Return the numbers of a problem's tasks with a changelog in the order of a Java ``HashSet``.
+    """Return the tasks with a changelog in the order in which a Java ``HashSet`` iterates over
+    them.
 
-    Kafka Streams fills the set from the hash map of all tasks.
+    Kafka Streams fills the set from the hash map of all tasks. The result has task numbers.
 
     >>> from partage.streams import ClientState, ProcessId, TaskId, TaskProblem
     >>> tasks = [TaskId(0, n) for n in range(3)]
@@ -150,8 +156,7 @@ def optimize_rack_aware_active_tasks(
     *,
     costs: tuple[int, int] | None = None,
 ) -> None:
-    """Move active Kafka Streams tasks between clients so that fewer partitions are read across
-    racks.
+    """Move active tasks between clients so that fewer partitions are read across racks.
 
     This does nothing unless both rack-aware costs are configured, even if ``costs`` overrides them.
     In contrast to Kafka's internal assignors, changelog partitions cost as much as source
@@ -198,8 +203,7 @@ def optimize_rack_aware_standby_tasks(
     *,
     costs: tuple[int, int] | None = None,
 ) -> None:
-    """Exchange Kafka Streams standbys between clients so that fewer changelogs are read across
-    racks.
+    """Exchange standby tasks between clients so that fewer changelogs are read across racks.
 
     This does nothing unless both rack-aware costs are configured. In contrast to Kafka's internal
     assignors, the configured strategy decides how standbys are exchanged, pairs of clients are

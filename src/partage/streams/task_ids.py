@@ -29,9 +29,9 @@ def _int64(value: int) -> int:
 
 
 class TaskId(NamedTuple):
-    """Id of a Kafka Streams task, such as ``0_3``: sub-topology 0, partition 3.
+    """Id of a Kafka Streams task, such as ``0_3`` for sub-topology 0 and partition 3.
 
-    With named topologies the name comes first.
+    In applications with named topologies, the id begins with the name.
 
     >>> str(TaskId(0, 2)), str(TaskId(1, 0, "billing"))
     ('0_2', 'billing__1_0')
@@ -49,7 +49,7 @@ class TaskId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> TaskId:
-        """Parse the id of a Kafka Streams task from text, such as ``0_3``.
+        """Parse the id of a Kafka Streams task from text such as ``0_3``.
 
         Raises:
             InvalidProblemError: the text is not a task id, or a number is not an int32.
@@ -67,7 +67,9 @@ class TaskId(NamedTuple):
 
 
 class ProcessId(NamedTuple):
-    """Process id of a Kafka Streams client: a UUID as two signed int64, sorted as Java sorts UUIDs.
+    """Process id of a Kafka Streams application instance: a UUID, stored as two signed int64.
+
+    Ids are sorted as Java sorts UUIDs.
 
     >>> str(ProcessId(0, 1))
     '00000000-0000-0000-0000-000000000001'
@@ -84,7 +86,7 @@ class ProcessId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> ProcessId:
-        """Parse the process id of a Kafka Streams client from the text form of a UUID.
+        """Parse a process id from the text of a UUID.
 
         Raises:
             InvalidProblemError: the text is not a UUID.
@@ -96,21 +98,22 @@ class ProcessId(NamedTuple):
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> ProcessId:
-        """Build a Kafka Streams process id (a UUID) from 16 raw bytes, the most significant
-        first.
-        """
+        """Build a process id (a UUID) from its 16 bytes, the most significant first."""
         return cls(
             int.from_bytes(raw[:8], "big", signed=True), int.from_bytes(raw[8:], "big", signed=True)
         )
 
     @property
     def raw(self) -> bytes:
-        """Kafka Streams process id (a UUID) as 16 bytes, the most significant first."""
+        """The 16 bytes of the process id (a UUID), the most significant first."""
         return b"".join(half.to_bytes(8, "big", signed=True) for half in self)
 
 
 def early_task_hash(task: TaskId) -> int:
     """Return the hash code that a task id has in Kafka Streams 0.10 and 0.11 (signed int32).
+
+    It decides the order of tasks in the hash maps of these releases. Source: ``TaskId.hashCode``,
+    before topologies had names.
 
     Source: ``TaskId.hashCode``, before topologies had names.
 
@@ -124,7 +127,9 @@ def early_task_hash(task: TaskId) -> int:
 
 
 def process_hash(process: ProcessId) -> int:
-    """Return the hash code that a Kafka Streams process id has in Java (``UUID.hashCode``, int32).
+    """Return the hash code that Java computes for a process id (``UUID.hashCode``, signed int32).
+
+    It decides the order of clients in Kafka's hash maps.
 
     >>> process_hash(ProcessId(0, 7))
     7

@@ -28,9 +28,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Subtopology:
-    """Sub-topology of a Kafka Streams application: its source, sink and changelog topics.
+    """Sub-topology of a Kafka Streams application, with its source, sink and changelog topics.
 
-    It has connected processors that run as one task per partition (Kafka's ``TopicsInfo``).
+    It is a set of connected processors, which run as one task per partition. Kafka's class is
+    ``TopicsInfo``.
 
     Attributes:
         number: number of the sub-topology, the first part of its task ids.
@@ -67,22 +68,17 @@ class Subtopology:
 
     @property
     def has_state(self) -> bool:
-        """Return whether the Kafka Streams sub-topology has a state store (``isStateful`` of
-        KIP-924).
-        """
+        """True if the sub-topology has a state store (``isStateful`` of KIP-924)."""
         return bool(self.changelogs if self.stores is None else self.stores)
 
     @property
     def user_source_topics(self) -> tuple[str, ...]:
-        """Source topics of the Kafka Streams sub-topology that the user creates: all but
-        repartition topics.
-        """
+        """Source topics that the user must create: all but the repartition topics."""
         return tuple(topic for topic in self.sources if topic not in self.repartition)
 
 
 class Topology:
-    """Topology of a Kafka Streams application: its sub-topologies and the topics that it joins by
-    key.
+    """Topology of a Kafka Streams application: its sub-topologies and co-partitioned topics.
 
     Attributes:
         subtopologies: sub-topologies by (topology, number).
@@ -133,7 +129,7 @@ class Topology:
                     )
 
     def in_map_order(self, subtopologies: Iterable[Subtopology]) -> list[Subtopology]:
-        """Sort Kafka Streams sub-topologies in the iteration order of a Java ``HashMap``.
+        """Sort sub-topologies in the order in which a Java ``HashMap`` iterates over them.
 
         The map is keyed by sub-topology number and topology name.
         """
@@ -147,7 +143,8 @@ class Topology:
     def missing_sources(
         self, counts: Mapping[str, int]
     ) -> list[tuple[Subtopology, tuple[str, ...]]]:
-        """Return the Kafka Streams sub-topologies with missing source topics, and these topics.
+        """Return the sub-topologies with source topics that do not exist, together with these
+        topics.
 
         Topics that the application itself creates do not count.
 
@@ -166,7 +163,9 @@ class Topology:
 
 @dataclass(frozen=True)
 class TopologyLayout:
-    """Tasks and internal topics of a Kafka Streams topology, for given partition counts.
+    """Tasks of a Kafka Streams application, and the internal topics that it needs.
+
+    They follow from its topology and from the partition counts of a cluster's topics.
 
     Attributes:
         partitions_of: source partitions of each task, sorted; the tasks are in the order in
@@ -194,7 +193,8 @@ class TopologyLayout:
     def for_partition_counts(
         cls, topology: Topology, counts: Mapping[str, int], *, check_changelogs: bool = True
     ) -> TopologyLayout:
-        """Compute the tasks and internal topics of a Kafka Streams topology from partition counts.
+        """Compute the tasks and internal topics of an application from its topology and partition
+        counts.
 
         A sub-topology has as many tasks as its largest source topic has partitions. Its task with
         number p reads partition p of each source topic that has so many partitions, and owns
@@ -255,8 +255,7 @@ class TopologyLayout:
         return layout
 
     def check_counts(self, counts: Mapping[str, int]) -> None:
-        """Check that existing internal topics of a Kafka Streams application have the expected
-        partitions.
+        """Check that the internal topics that exist already have the expected number of partitions.
 
         ``counts`` has the partition count of each topic of the cluster.
 
@@ -267,8 +266,7 @@ class TopologyLayout:
 
     @cached_property
     def task_arrival(self) -> list[TaskId]:
-        """All Kafka Streams tasks in the order in which Kafka's leader passes them to the task
-        assignor.
+        """All tasks in the order in which Kafka's leader passes them to the task assignor.
 
         This is the iteration order of a Java ``HashMap``.
         """
@@ -276,7 +274,7 @@ class TopologyLayout:
 
     @cached_property
     def task_of(self) -> dict[TopicPartition, TaskId]:
-        """Kafka Streams task that reads each source partition, as a dict by (topic, partition)."""
+        """Task that reads each source partition, as a dict by (topic, partition)."""
         return {one: task for task in self.task_arrival for one in self.partitions_of[task]}
 
 
@@ -334,7 +332,7 @@ def repartition_counts(
     copartitioned: Iterable[frozenset[str]],
     counts: Mapping[str, int],
 ) -> dict[str, int]:
-    """Compute the partition count of each Kafka Streams repartition topic, as Kafka does.
+    """Compute the partition count of each repartition topic, as Kafka Streams does.
 
     A topic gets the largest partition count among the source topics of the sub-topologies that
     write it. Source topics whose count is not known yet are ignored if another one is known.
@@ -342,8 +340,8 @@ def repartition_counts(
     does not change.
 
     Kafka walks sub-topologies in the order of a hash over their topics' settings. This function
-    walks them in the order given. The counts can differ where a topic gets its count while
-    another source of the same writer has none (4 % of the random topologies of
+    walks them in the order given. The counts can differ where a topic gets its count while another
+    source of the same writer has none (4 % of the random topologies of
     ``tests/parity/test_streams_topics.py`` give another result in some order).
 
     Args:
@@ -430,10 +428,15 @@ def _external_count(topic: str, counts: Mapping[str, int]) -> int:
 def _enforce_copartitioning(
     topics: frozenset[str], derived: dict[str, int], fixed: set[str], counts: Mapping[str, int]
 ) -> None:
-    """Give the repartition topics of a co-partitioned set (topics joined by key) equal counts.
+    """Give the repartition topics that are joined by key equal partition counts.
 
-    ``derived``, the partition counts so far, is changed in place. Counts that the user has set
-    (``fixed``) and those of the cluster's topics stay.
+    A set of topics that are joined by key is called co-partitioned.
+
+    Args:
+        topics: the co-partitioned set.
+        derived: partition counts of the repartition topics so far; changed in place.
+        fixed: repartition topics whose counts the user has set, which do not change.
+        counts: partition counts of the cluster's topics, which do not change either.
     """
     internal = sorted(topic for topic in topics if topic in derived)
     external = sorted(topic for topic in topics if topic not in derived)
