@@ -18,9 +18,11 @@ __all__ = ["PlainStrategy", "RebalanceProtocol", "Setting", "Strategy"]
 
 
 class RebalanceProtocol(IntEnum):
-    """Protocol that decides when members revoke partitions in a rebalance (EAGER or COOPERATIVE).
+    """Protocol that decides when the members of a group revoke partitions in a rebalance.
 
-    Names and values are those of Kafka's enum ``RebalanceProtocol``.
+    With EAGER, members revoke all partitions before they join. With COOPERATIVE, they only revoke
+    partitions that move, and a follow-up rebalance assigns these. Names and values are those of
+    Kafka's enum ``RebalanceProtocol``.
     """
 
     EAGER = 0
@@ -80,7 +82,7 @@ class Strategy(Protocol):
     def configure(self, config: Mapping[str, object]) -> Strategy:
         """Return a copy of the assignor with the settings of a client's configuration.
 
-        Settings of other assignors are ignored, as in Kafka.
+        Settings of other assignors are ignored, as in Kafka. Most assignors have no settings.
 
         Args:
             config: values by setting name.
@@ -91,7 +93,10 @@ class Strategy(Protocol):
         ...
 
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes | None:
-        """Return the user data that a consumer sends when it joins its group; None sends none.
+        """Return the user data that a consumer sends when it joins its group.
+
+        Kafka's sticky assignor, for example, sends the partitions that the consumer owns. None
+        means that the consumer sends no user data.
 
         Args:
             topics: the subscribed topics.
@@ -123,7 +128,8 @@ class Strategy(Protocol):
     ) -> object:
         """Return the state that a consumer stores after a rebalance, until the next one.
 
-        It is passed as ``memory`` to the other methods. Most assignors store nothing.
+        It is passed as ``memory`` to the other methods, because assignors themselves have no state.
+        Most assignors store nothing.
 
         Args:
             assignment: the partitions that the consumer got.
@@ -161,7 +167,10 @@ class PlainStrategy:
         return f"<strategy {self.name}>"
 
     def configure(self, config: Mapping[str, object]) -> PlainStrategy:
-        """Return the assignor itself, since it has no settings; ``config`` has no effect."""
+        """Return the assignor itself, since it has no settings.
+
+        ``config`` is a client's configuration, which has no effect.
+        """
         return self
 
     def subscription_user_data(
@@ -169,9 +178,10 @@ class PlainStrategy:
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes | None:
-        """Return None: consumers with this assignor send no user data when they join.
+        """Return None, because consumers with this assignor send no user data when they join.
 
-        The arguments are those of `Strategy.subscription_user_data`.
+        Assignors that need user data override this method. The arguments are those of
+        `Strategy.subscription_user_data`.
         """
         return None
 
@@ -182,8 +192,9 @@ class PlainStrategy:
         generation: int,
         memory: object = None,
     ) -> object:
-        """Return None: consumers with this assignor store nothing between rebalances.
+        """Return None, because consumers with this assignor store nothing between rebalances.
 
-        The arguments are those of `Strategy.on_assignment`.
+        Assignors with state override this method. The arguments are those of
+        `Strategy.on_assignment`.
         """
         return None

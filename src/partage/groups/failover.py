@@ -71,6 +71,10 @@ class Priorities:
     """Failover priorities of one consumer: a general one, and exceptions for single topics.
 
     The subscriber with the highest priority gets all partitions of a topic.
+
+    Attributes:
+        general: priority for all topics without an exception, as an int32.
+        by_topic: dict from topic name to the consumer's priority for this topic.
     """
 
     general: int = DEFAULT_PRIORITY
@@ -80,7 +84,7 @@ class Priorities:
 def write_priorities(priorities: Priorities) -> bytes:
     r"""Encode a consumer's failover priorities as user data, which it sends when it joins.
 
-    The general priority is a big-endian int32; priorities for single topics follow in an extension.
+    The general priority is a big-endian int32; priorities for single topics follow as an extension.
 
     >>> write_priorities(Priorities(10))
     b'\x00\x00\x00\n'
@@ -94,9 +98,10 @@ def write_priorities(priorities: Priorities) -> bytes:
 
 
 def read_priorities(data: bytes | None) -> tuple[Priorities, str | None]:
-    r"""Decode a consumer's failover priorities from its user data.
+    r"""Decode a consumer's failover priorities from the user data that it sent when it joined.
 
-    Null or malformed data give the lowest priority.
+    A consumer whose user data is missing or malformed gets the lowest priority, so it never takes
+    over partitions by accident.
 
     Returns:
         The priorities, and the reason why the data is invalid, or None.
@@ -252,9 +257,10 @@ class Failover(PlainStrategy):
 
 
 class _Ranking:
-    """Members of a consumer group sorted by failover priority, highest first, per topic.
+    """Members of a consumer group, sorted by failover priority for each topic, highest first.
 
-    With equal priorities, the lower member id comes first.
+    With equal priorities, the lower member id comes first. The first subscriber gets all partitions
+    of a topic.
     """
 
     def __init__(self, problem: Problem, priorities: list[Priorities]) -> None:
@@ -285,9 +291,11 @@ class _Ranking:
 def _restore_owned_partitions(
     problem: Problem, topic_rows: TopicRows, ranking: _Ranking, owner: Int32Array
 ) -> None:
-    """Return partitions to the consumers that own them, because preemption is disabled.
+    """Give partitions back to the consumers that own them already, because preemption is disabled.
 
-    ``owner`` (int32[n], the owner of each partition) is changed in place.
+    Partitions that no consumer owns go to the owner of the topic's other partitions, else to the
+    subscriber with the highest priority. ``owner`` (int32[n], the owner of each partition) is
+    changed in place.
     """
     start, claimed = problem.claims
     claimants: dict[int, set[int]] = {}
@@ -312,10 +320,11 @@ def _restore_owned_partitions(
 
 
 def _current_owner(problem: Problem, ranked: list[int], claimants: set[int] | None) -> int:
-    """Return which consumer owns a partition now, if several report it as owned; -1 for none.
+    """Return the consumer that owns a partition now, although several may report it as owned.
 
-    It is the subscriber with the newest generation, then the first in ``ranked``, the subscribers
-    by descending priority.
+    The report with the newest generation counts. If generations are equal, the consumer that comes
+    first in ``ranked`` (the subscribers by descending priority) is the owner. The result is -1 if
+    no subscriber reports the partition.
     """
     if not claimants:
         return -1
@@ -358,9 +367,9 @@ def _unset_warning(members: Sequence[str], *, everyone: bool) -> str:
 
 
 def _parse_int32(setting: str, value: object) -> int:
-    """Parse the value of an int32 setting, such as 10 or "10".
+    """Parse the value of an int32 setting, given as a number or as text, such as 10 or "10".
 
-    Other values raise `InvalidConfigError`.
+    Other values raise `InvalidConfigError` with the name of the setting.
     """
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]{1,10}\s*", value):
         value = int(value)
@@ -373,7 +382,7 @@ def _parse_int32(setting: str, value: object) -> int:
 def _parse_switch(setting: str, value: object) -> bool:
     """Parse the value of a boolean setting, such as True or "FALSE".
 
-    Other values raise `InvalidConfigError`.
+    Other values raise `InvalidConfigError` with the name of the setting.
     """
     text = value.strip().lower() if isinstance(value, str) else value
     if text is True or text == "true":

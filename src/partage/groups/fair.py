@@ -81,10 +81,10 @@ def assign_fairly(problem: Problem, topics: Int32Array) -> tuple[TopicRows, Int3
 def _sort_most_constrained_first(
     problem: Problem, topics: Int32Array
 ) -> tuple[TopicRows, SubscriberSets]:
-    """Sort topics by number of subscribers (fewest first), then of partitions (most first).
+    """Sort topics so that those with the fewest subscribers come first.
 
-    The result has the partitions in this order of topics, and the subscribers of each topic. Equal
-    topics keep their order.
+    Of topics with equally many subscribers, those with more partitions come first. The result has
+    the partitions in this order of topics, and the subscribers of each topic.
     """
     subscribers = SubscriberSets.from_topics(problem, topics)
     counts = TopicRows.from_topics(problem, topics).partition_counts
@@ -96,10 +96,10 @@ def _sort_most_constrained_first(
 def _runs_of_topics(
     topic_rows: TopicRows, subscribers: SubscriberSets
 ) -> list[tuple[int, int, int]]:
-    """Group consecutive topics with equal subscribers, which are assigned like one large topic.
+    """Group consecutive topics that have the same subscribers, to assign them like one large topic.
 
-    The result has a triple for each group: first partition, last partition + 1, and set of
-    subscribers.
+    The result has a triple for each group: its first partition and the end of its partitions
+    (positions in ``topic_rows``), and the number of its set of subscribers.
     """
     if not len(topic_rows.topics):
         return []

@@ -29,7 +29,7 @@ DEFAULT_STRATEGIES = ("range", "cooperative-sticky")
 
 @dataclass(frozen=True)
 class Negotiation:
-    """Supported assignors of a group's members, from which Kafka's coordinator selects one.
+    """Assignors that the members of a group support, from which Kafka's coordinator selects one.
 
     Strategies are protocol names, such as "range"; a Java class name is replaced by the protocol
     name (`registry.protocol_name`). A name that a member lists twice counts once.
@@ -56,8 +56,8 @@ class Negotiation:
     ) -> Negotiation:
         """Return the group after a member has joined, or rejoined with other supported assignors.
 
-        The member must have the group's protocol type and support a strategy that all members
-        support. A group without members accepts any.
+        The member must have the group's protocol type and support an assignor that all members
+        support. The first member of a group is always accepted if it supports any.
 
         Args:
             member_id: id of the member that joins.
@@ -100,7 +100,8 @@ class Negotiation:
     def leave(self, member_id: str) -> Negotiation:
         """Return the group after a member has left.
 
-        ``member_id`` is the member; an unknown one changes nothing.
+        The assignors that only this member did not support become candidates again. An unknown
+        ``member_id`` changes nothing.
         """
         if member_id not in self.member_map.spread:
             return self
@@ -109,15 +110,18 @@ class Negotiation:
         return Negotiation(protocol_type, members, self.member_map.without_key(member_id))
 
     def candidates(self) -> tuple[str, ...]:
-        """Return the assignors that all group members support, in the first member's order."""
+        """Return the assignors that all group members support.
+
+        The coordinator selects one of them. They are in the first member's order of preference.
+        """
         lists = [names for _, names in self.members]
         return tuple(n for n in lists[0] if all(n in one for one in lists)) if lists else ()
 
     def votes(self) -> dict[str, int]:
-        """Count the members' votes for each assignor that all of them support.
+        """Count how many members vote for each assignor that all of them support.
 
-        Each member votes for the first such assignor in its own list. The dict is in the order of
-        first votes.
+        Each member votes for the first such assignor in its own list of preferences. The dict is in
+        the order of first votes, for example ``{"range": 2, "sticky": 1}``.
         """
         candidates = set(self.candidates())
         count: dict[str, int] = {}
@@ -129,7 +133,11 @@ class Negotiation:
 
     @property
     def selected(self) -> str | None:
-        """Assignor with the most votes, which the group uses; None for a group without members."""
+        """Assignor with the most votes, which the group uses; None for a group without members.
+
+        If several have equally many votes, the iteration order of the coordinator's Java
+        ``HashMap`` decides.
+        """
         votes = self.votes()
         names = list(votes)
         # Of strategies with equally many votes, the first in the iteration order of the
@@ -140,9 +148,10 @@ class Negotiation:
 
 
 def _expect_first_member(member_id: str, names: tuple[str, ...], protocol_type: str) -> None:
-    """Raise an error if a group's first member lacks a protocol type or supports no assignor.
+    """Raise an error if the first member of a group lacks a protocol type or supports no assignor.
 
-    The error is an `InconsistentGroupProtocolError`.
+    Kafka's coordinator rejects such a member with error 23. The error here is
+    `InconsistentGroupProtocolError`.
     """
     if not protocol_type:
         what = f"{member_id}, the group's first member, has an empty protocol type"
@@ -154,7 +163,7 @@ def _expect_first_member(member_id: str, names: tuple[str, ...], protocol_type: 
 
 @dataclass(frozen=True)
 class Negotiated:
-    """Assignor that the group coordinator selects, with the members' votes and the reason.
+    """Assignor that the coordinator selects for a consumer group, with the votes and the reason.
 
     Attributes:
         strategy: the protocol name that the coordinator selected.
@@ -226,7 +235,7 @@ def _explain_selection(
 def rebalance_protocol(strategies: Iterable[Strategy]) -> RebalanceProtocol:
     """Return the rebalance protocol of a consumer: the highest one that all its assignors support.
 
-    Kafka's default list, range and cooperative-sticky, therefore uses EAGER.
+    A consumer with Kafka's default list, range and cooperative-sticky, therefore uses EAGER.
 
     Raises:
         InvalidConfigError: there are no strategies, or they have no protocol in common.

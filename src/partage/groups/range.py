@@ -22,7 +22,10 @@ _ANYWHERE = -1
 def apply_racks(
     problem: Problem, topic_rows: TopicRows, subscribers: SubscriberSets, owner_index: Int32Array
 ) -> bool:
-    """Change ranges so that consumers get partitions with replicas on their rack (KIP-881).
+    """Change a range assignment so that consumers get partitions with replicas on their rack.
+
+    Each consumer keeps its number of partitions per topic, except that the extra ones of an uneven
+    division may go to others. The rules are those of Kafka's RangeAssignor (KIP-881).
 
     Args:
         problem: the consumer group and the cluster.
@@ -76,7 +79,8 @@ def _co_partitioned_topics(rows: TopicRows, subscribers: SubscriberSets) -> Iter
 class _PartitionRacks:
     """Racks of the replicas of each partition, as distinct (partition, rack) pairs.
 
-    A partition is an index into the array of all partitions (`TopicRows`).
+    The range assignor uses them to find partitions with a replica on a consumer's rack. A partition
+    is given by its position in the array of all partitions (`TopicRows`).
     """
 
     def __init__(self, problem: Problem, rows: TopicRows) -> None:
@@ -113,9 +117,10 @@ class _PartitionRacks:
         return meets & differs
 
     def partitions_by_rack(self, topic: int) -> dict[int, list[int]]:
-        """Return the partitions of a topic with a replica on each rack, e.g. {rack 0: [0, 2]}.
+        """Return the partitions of a topic that have a replica on each rack, e.g. ``{0: [0, 2]}``.
 
-        ``topic`` is the topic's position in `TopicRows`.
+        Racks are numbers; partitions are counted from the topic's first one. ``topic`` is the
+        topic's position in `TopicRows`.
         """
         first, last = self.rows.start[topic], self.rows.start[topic + 1]
         of_topic = slice(self.start[first], self.start[last])
@@ -151,7 +156,11 @@ def _distinct(keys: NDArray[np.int64], below: int) -> NDArray[np.int64]:
 
 
 class _Quotas:
-    """Numbers of partitions of one topic that each consumer may still get (range assignor)."""
+    """Number of partitions of one topic that each consumer may still get from the range assignor.
+
+    Each member's quota is the even share. If the division leaves a remainder, some members may get
+    one more.
+    """
 
     def __init__(self, members: int, partitions: int) -> None:
         self.quota, self.extra = divmod(partitions, members)
@@ -177,10 +186,10 @@ class _Quotas:
 def _assign_topic(
     quotas: _Quotas, racks: list[int], by_rack: dict[int, list[int]], partition_count: int
 ) -> list[int]:
-    """Assign a topic's partitions to consumers on the rack of a replica, up to their quotas.
+    """Assign partitions of one topic to consumers on the rack of a replica, up to their quotas.
 
-    ``by_rack`` has the partition numbers with a replica on each rack. The result is the member of
-    each partition, -1 for none; ``quotas`` are reduced.
+    The result is the member of each partition, -1 for a partition that stays unassigned here.
+    ``by_rack`` has the partition numbers with a replica on each rack; ``quotas`` are reduced.
     """
     owner = [-1] * partition_count
     by_rack = {**by_rack, _ANYWHERE: list(range(partition_count))}
@@ -206,10 +215,11 @@ def _assign_topic(
 def _assign_co_partitioned(
     quotas: _Quotas, racks: list[int], common_racks: list[list[int]], partition_count: int
 ) -> list[int]:
-    """Assign equal partition numbers of several topics to one consumer on a common rack.
+    """Assign equal partition numbers of several topics together, to a consumer on a common rack.
 
-    ``common_racks`` has for each partition number the racks with a replica in every topic. The
-    result is the member of each number, -1 for none; ``quotas`` are reduced.
+    For example, partition 3 of all these topics goes to one consumer whose rack has a replica of
+    each. ``common_racks`` has these racks for each partition number. The result is the member of
+    each number, -1 for none; ``quotas`` are reduced.
     """
     owner = [-1] * partition_count
     waiting: dict[int, list[int]] = defaultdict(list)
@@ -293,8 +303,9 @@ class Range(PlainStrategy):
 def _assign_runs(topic_rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
     """Divide each topic's partitions into consecutive ranges, one for each subscriber.
 
-    Racks are not considered. The result is the owner of each partition, as an index in the sort
-    order of members (int32[n]).
+    The first subscribers get one partition more if the division leaves a remainder. Racks are not
+    considered. The result is the owner of each partition, as a position in ``subscribers.order``
+    (int32[n]).
     """
     cut: dict[tuple[int, int], Int32Array] = {}
     pieces: list[Int32Array] = []

@@ -87,7 +87,7 @@ _BUILT_IN = {
 
 
 class StrategyRow(NamedTuple):
-    """Description of one partition assignor for the list that `partage strategies` prints.
+    """Description of one partition assignor, a row of the list that `partage strategies` prints.
 
     Attributes:
         name: name of the strategy.
@@ -112,6 +112,9 @@ class StrategyRow(NamedTuple):
 def strategies() -> tuple[str, ...]:
     """Return the names of all partition assignors: built-in ones, then plug-ins.
 
+    Plug-ins are found by the entry points of installed packages, in the group
+    ``partage.strategies``.
+
     >>> strategies()[:2]
     ('range', 'roundrobin')
     """
@@ -119,7 +122,9 @@ def strategies() -> tuple[str, ...]:
 
 
 def is_dialect(name: str) -> bool:
-    """Return whether a name means another client's assignor, such as "librdkafka:range".
+    """Return whether an assignor is that of another client library, such as "librdkafka:range".
+
+    Other Kafka clients have their own versions of Kafka's assignors, which differ in details.
 
     >>> is_dialect("librdkafka:range"), is_dialect("range")
     (True, False)
@@ -210,7 +215,9 @@ def _choose(
 
 
 def split_names(names: str) -> list[str]:
-    """Split text at commas into assignor names, as for Kafka's ``partition.assignment.strategy``.
+    """Split text at commas into the names of assignors, for example ``"range,sticky"``.
+
+    It is the form of Kafka's setting ``partition.assignment.strategy``.
 
     Raises:
         InvalidConfigError: there is no name before, between or after the commas.
@@ -225,7 +232,9 @@ def split_names(names: str) -> list[str]:
 
 
 def _names_in(value: object) -> list[str]:
-    """Return a value if it is a list of assignor names; raise an error otherwise.
+    """Check that a value is a list of assignor names, and return it as a list.
+
+    The message of the error says what the caller probably wanted to pass.
 
     Raises:
         InvalidConfigError: the value is not a list of names.
@@ -245,10 +254,10 @@ def _names_in(value: object) -> list[str]:
 
 
 def protocol_name(name: str) -> str:
-    """Return the name under which consumers list an assignor when they join, e.g. "range".
+    """Return the name by which consumers announce an assignor when they join a group.
 
-    ``name`` may be a Java class or a client's version such as `librdkafka:range`. An unknown name
-    is returned unchanged.
+    For example, "range" stands for Java's ``RangeAssignor`` and for `librdkafka:range`. An unknown
+    name is returned unchanged.
 
     >>> protocol_name("org.apache.kafka.clients.consumer.RangeAssignor")
     'range'
@@ -263,7 +272,9 @@ def protocol_name(name: str) -> str:
 
 
 def is_plug_in(strategy: Strategy) -> bool:
-    """Return whether a strategy is a plug-in of another package, which may raise any exception.
+    """Return whether an assignor comes from another installed package.
+
+    Such a plug-in may raise any exception, so callers wrap its calls in `plug_in_errors`.
 
     >>> is_plug_in(find("range"))
     False
@@ -273,7 +284,9 @@ def is_plug_in(strategy: Strategy) -> bool:
 
 @contextmanager
 def plug_in_errors(strategy: Strategy) -> Iterator[None]:
-    """Convert exceptions of a plug-in assignor inside a ``with`` block to `PluginFailedError`.
+    """Convert exceptions that a plug-in assignor raises in a ``with`` block to `PluginFailedError`.
+
+    The error names the plug-in, so users see that Partage itself did not fail.
 
     Args:
         strategy: the assignor that the block calls; a built-in one changes nothing.
@@ -292,7 +305,9 @@ def plug_in_errors(strategy: Strategy) -> Iterator[None]:
 
 
 def assign_with(strategy: Strategy, problem: Problem, memory: object = None) -> Assignment:
-    """Run an assignor on a consumer group; if it is a plug-in, check that it returns a plan.
+    """Run an assignor on a consumer group, and check the result of a plug-in.
+
+    A plug-in comes from another installed package; its exceptions become `PluginFailedError`.
 
     Args:
         strategy: the assignor to run.
@@ -312,7 +327,9 @@ def assign_with(strategy: Strategy, problem: Problem, memory: object = None) -> 
 
 
 def settings_of(strategy: Strategy) -> tuple[Setting, ...]:
-    """Return the settings that a strategy declares in its attribute ``options``.
+    """Return the settings of an assignor, as its attribute ``options`` declares them.
+
+    The result is empty for an assignor without that attribute.
 
     >>> settings_of(find("failover"))[0].key
     'assignment.consumer.priority'
@@ -344,7 +361,9 @@ def describe() -> tuple[StrategyRow, ...]:
 
 
 def describe_strategy(strategy: Strategy, name: str, source: str) -> StrategyRow:
-    """Build the description of an assignor for the list that `partage strategies` prints.
+    """Build the description of one assignor for the list that `partage strategies` prints.
+
+    The summary is the first line of the class's docstring.
 
     Args:
         strategy: the assignor to describe.
@@ -377,7 +396,9 @@ _BUILT_IN_PREFIXES = {name.partition(":")[0] for name in _BUILT_IN if ":" in nam
 
 
 def _is_class_path(name: str) -> bool:
-    """Return whether a name has the form ``package.module:Class``.
+    """Return whether a name is the path of a Python class, in the form ``package.module:Class``.
+
+    Names such as "server:range", whose first part is the prefix of built-in strategies, are not.
 
     >>> _is_class_path("acme.strategies:Mine"), _is_class_path("server:unifrom")
     (True, False)
@@ -388,7 +409,7 @@ def _is_class_path(name: str) -> bool:
 
 
 def _import_strategy(name: str) -> Strategy:
-    """Import the class that a path such as ``package.module:Class`` names; return an instance.
+    """Import an assignor from a path such as ``package.module:Class``, and return an instance.
 
     Raises:
         InvalidConfigError: the class cannot be loaded, or is not a strategy.
@@ -425,9 +446,10 @@ def _entry_points() -> dict[str, EntryPoint]:
 
 
 def _load_plug_in(point: EntryPoint, setting: str | None = None) -> Strategy:
-    """Load a plug-in from its entry point, and check that it is a partition assignor.
+    """Load a plug-in assignor from the entry point of its package, and check its attributes.
 
-    Otherwise `InvalidConfigError` is raised, which names the caller's argument ``setting``.
+    If it cannot be imported or is not an assignor, `InvalidConfigError` is raised. ``setting`` is
+    the name of the caller's argument in the message.
     """
     setting = setting or f"{ENTRY_POINTS}.{point.name}"
     try:
@@ -449,7 +471,11 @@ _STRATEGY_ATTRIBUTES = (
 
 
 def is_strategy(value: object) -> bool:
-    """Return whether a value has all attributes of a partition assignor (see `Strategy`)."""
+    """Return whether a value has all attributes of a partition assignor.
+
+    `Strategy` lists the attributes. Unlike ``isinstance``, this also accepts a wrapper that
+    forwards them.
+    """
     return not _missing_attributes(value)
 
 

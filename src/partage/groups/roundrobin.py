@@ -66,7 +66,8 @@ class RoundRobin(PlainStrategy):
 def _assign_in_turn(topic_rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
     """Assign partitions in turn to the members that subscribe to their topics.
 
-    The result is the member of each partition, in the order of ``topic_rows`` (int32[n]).
+    The turn continues from topic to topic and skips members that do not subscribe. The result is
+    the member of each partition, in the order of ``topic_rows`` (int32[n]).
     """
     if len(subscribers.sizes) == 1:
         nth: Int32Array = (

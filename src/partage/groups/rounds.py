@@ -70,7 +70,8 @@ _MOST_NAMED = 5
 class Join:
     """Event for `play`: members join the simulated consumer group, in the given order.
 
-    A member may already own partitions (`Member.owned`).
+    All members of one event join in the same rebalance. A member may already own partitions
+    (`Member.owned`).
 
     >>> Join(Member("c1", ["t"]))
     Join(c1)
@@ -88,6 +89,8 @@ class Join:
 class Leave:
     """Event for `play`: members leave the simulated consumer group, given by member id.
 
+    All members of one event leave before the same rebalance.
+
     >>> Leave("c1", "c2")
     Leave(c1, c2)
     """
@@ -101,7 +104,12 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Event for `play`: a member changes the topics to which it subscribes."""
+    """Event for `play`: a member changes the topics to which it subscribes.
+
+    Attributes:
+        id: the member's id.
+        topics: names of the topics to which it subscribes from now on.
+    """
 
     id: str
     topics: Sequence[str]
@@ -114,7 +122,11 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """Event for `play`: topics of the cluster are created, extended or deleted."""
+    """Event for `play`: topics of the cluster are created, extended or deleted.
+
+    Attributes:
+        cluster: the topics and partitions from now on.
+    """
 
     cluster: Cluster
 
@@ -156,29 +168,36 @@ class Round:
     def owner(self) -> dict[tuple[str, int], str]:
         """Consumer that owns each partition after the rebalance, by (topic, partition).
 
-        In share groups it is the first of several members.
+        In share groups, where several consumers read a partition, it is the first of them.
         """
         given = reversed(self.plan.to_pairs().items())
         return {p: member for member, pairs in given for p in pairs}
 
     @cached_property
     def moved(self) -> tuple[tuple[str, int], ...]:
-        """Partitions that changed or lost their owner in this rebalance, sorted."""
+        """Partitions that changed or lost their owner in this rebalance, sorted.
+
+        They are (topic, partition) pairs. Partitions that had no owner before are not included.
+        """
         return tuple(sorted(p for p, was in self.before.items() if self.owner.get(p) != was))
 
     @cached_property
     def unowned(self) -> tuple[tuple[str, int], ...]:
-        """Partitions of subscribed topics that no consumer owns after this rebalance, sorted."""
+        """Partitions of subscribed topics that no consumer owns after this rebalance, sorted.
+
+        They are (topic, partition) pairs. In a cooperative rebalance, moving partitions have no
+        owner until the follow-up.
+        """
         topics = Problem(self.group, self.cluster).subscribed_topics
         numbers = [p for t in topics.tolist() for p in _existing(self.cluster, t)]
         names = (self.cluster.index.name(p) for p in numbers)
         return tuple(sorted(name for name in names if name not in self.owner))
 
     def to_table_row(self) -> tuple[int, str, int, int, int, int]:
-        """Return one table row about the rebalance: its generation, its cause and four counts.
+        """Return a summary of the rebalance as a table row: generation, cause and four counts.
 
-        These are the numbers of members, of assigned partitions, of partitions with a new owner,
-        and of partitions without owner.
+        The counts are the numbers of members, of assigned partitions, of partitions with a new
+        owner, and of partitions without owner.
         """
         change = "follow-up" if self.change is None else str(self.change)
         given = len(self.plan.partition)
@@ -195,7 +214,10 @@ class Round:
 
 
 class Rounds(tuple[Round, ...]):
-    """Sequence of simulated rebalances (`Round`) that `play` returns; it prints as a table."""
+    """Sequence of simulated rebalances that `play` returns.
+
+    It is a tuple of `Round` objects that prints as a table, with one row for each rebalance.
+    """
 
     __slots__ = ()
     COLUMNS = ("generation", "change", "members", "partitions", "moved", "unowned")
@@ -269,12 +291,12 @@ def play(strategy: str | Strategy, cluster: Cluster, changes: Iterable[Change]) 
 
 
 def _expect_metadata(change: object) -> None:
-    """Raise an error if a change given to `play` is not a `Metadata` event.
+    """Raise an error if a value is not a `Metadata` event.
 
-    The caller has handled all other types of events.
+    It is the last check for the events of `play`, after all other types of events.
 
     Raises:
-        InvalidProblemError: the value is not an event.
+        InvalidProblemError: the value is no event at all.
     """
     if not isinstance(change, Metadata):
         what = "must be a Join, Leave, Subscribe or Metadata"
@@ -289,7 +311,14 @@ def _without_generation(memory: Any) -> object:
 
 @dataclass(slots=True)
 class _Consumer:
-    """Simulated consumer between two rebalances: owned partitions and its assignor's state."""
+    """Simulated consumer between two rebalances.
+
+    Attributes:
+        member: its id, subscription and settings.
+        owned: (topic, partition) pairs that it owns.
+        generation: the group generation in which it got them.
+        memory: state that its assignor stored after the last rebalance.
+    """
 
     member: Member
     owned: Pairs = ()
@@ -302,8 +331,9 @@ def _newest_claims(
 ) -> tuple[dict[tuple[str, int], str], tuple[str, ...]]:
     """Choose one owner for each partition that several simulated consumers report as owned.
 
-    The newest generation wins, then the consumer that joined first. The result has the owner's
-    member id by (topic, partition), and a warning if reports contradict.
+    The report with the newest generation wins, then the consumer that joined first. The result is a
+    dict from (topic, partition) to member id, and a warning if several consumers report a
+    partition.
     """
     newest: dict[tuple[str, int], str] = {}
     contested = set()
@@ -345,7 +375,9 @@ class GroupSimulation:
     warnings: list[str] = field(default_factory=list)
 
     def apply_change(self, change: Change) -> None:
-        """Apply a change, such as a joining member, and simulate the rebalances that it causes.
+        """Apply an event, such as a joining member, and simulate the rebalances that it causes.
+
+        The rebalances are appended to ``rounds``. An event that leaves the group empty causes none.
 
         Raises:
             InvalidProblemError: the value is not an event, or does not fit the group.
@@ -396,9 +428,10 @@ class GroupSimulation:
         return self._cooperative or bool(getattr(self.strategy, "in_broker", False))
 
     def _simulate_rebalance(self, change: Change | None) -> None:
-        """Simulate a rebalance and its cooperative follow-ups, until members revoke nothing.
+        """Simulate a rebalance and the follow-up rebalances of a cooperative group.
 
-        ``change`` is the event that causes it.
+        Follow-ups end when members have no partitions to revoke, or when the group's state repeats.
+        ``change`` is the event that causes the rebalance.
         """
         repeated = RepeatedState()
         for _ in range(_MOST_FOLLOW_UPS + 1):
@@ -416,7 +449,10 @@ class GroupSimulation:
         self._warn(f"{what} follow-up rebalances")
 
     def _cycle_state(self) -> object:
-        """Return members' partitions and stored states, to compare for endless follow-ups."""
+        """Return the members' partitions and stored states, to detect endless follow-up rebalances.
+
+        If this state occurs a second time, the follow-ups will repeat forever.
+        """
         # The generation is left out, because it grows with each rebalance.
         return [
             (member_id, one.owned, _without_generation(one.memory))
@@ -478,7 +514,12 @@ class GroupSimulation:
         previous_owner: dict[tuple[str, int], str],
         reason: str,
     ) -> None:
-        """Record a rebalance without a plan, because the assignor raised an error."""
+        """Record a rebalance without an assignment, because the assignor raised an error.
+
+        Members of an eager group then own nothing until the next rebalance; others keep their
+        partitions. ``reason`` is the message of the error, ``previous_owner`` the owner of each
+        partition before.
+        """
         for one, member in zip(self.consumers.values(), group, strict=True):
             one.owned = tuple(member.owned) if self._keeps_partitions else ()
         # Members keep what they own until the next rebalance. If several members report a
@@ -496,9 +537,11 @@ class GroupSimulation:
         )
 
     def _joining_member(self, consumer: _Consumer) -> Member:
-        """Return a consumer as a `Member` that joins: with owned partitions and user data.
+        """Return a simulated consumer as the `Member` that joins, with owned partitions and user
+        data.
 
-        Owned partitions of topics to which it no longer subscribes are left out.
+        A member of an eager group reports no partitions, because it has revoked them. Partitions of
+        topics to which it no longer subscribes are left out.
         """
         topics = set(consumer.member.topics)
         owned = [p for p in consumer.owned if p[0] in topics] if self._keeps_partitions else []

@@ -50,7 +50,7 @@ _FORMATS = {
 
 
 class GroupWithUserData(NamedTuple):
-    """Consumer group with the user data that one assignor's members would send, and warnings.
+    """Consumer group in which each member has the user data that an assignor needs.
 
     Attributes:
         group: the members, with user data in the assignor's format.
@@ -69,11 +69,11 @@ def add_user_data(
     sender: str | None = None,
     compared: bool = False,
 ) -> GroupWithUserData:
-    """Return a copy of the group in which members have the user data that an assignor needs.
+    """Return a copy of a consumer group with the user data that its members would send.
 
-    User data of other assignors are dropped. A member without user data gets the data that it would
-    send after it got its owned partitions. Nothing is added if members of the assignor send nothing
-    by default and have no settings.
+    Some assignors, such as Kafka's sticky one, read owned partitions from the user data that
+    members send when they join. A member without user data gets what it would send after it got its
+    owned partitions. User data of other assignors are dropped.
 
     Args:
         strategy: the assignor that will run.
@@ -118,9 +118,10 @@ def add_user_data(
 
 
 def _would_send_other_data(configured: Strategy, strategy: Strategy, member: Member) -> bool:
-    """Return whether the user data that a consumer sent contradicts its settings.
+    """Return whether a consumer's settings contradict the user data that it sent.
 
-    ``configured`` is the assignor with the consumer's settings, ``strategy`` the one without.
+    For example, its failover priority is 5 in its settings but 9 in its user data. ``configured``
+    is the assignor with the consumer's settings, ``strategy`` the one with default settings.
     """
     configured_data = configured.subscription_user_data(member.topics, None)
     default = strategy.subscription_user_data(member.topics, None)
@@ -137,9 +138,11 @@ def _ignored_config_warning(strategy: Strategy, member: Member) -> str:
 
 
 def memory_after_assignment(strategy: Strategy, member: Member, cluster: Cluster) -> object:
-    """Return the assignor's state of a consumer that was assigned the partitions that it owns.
+    """Return the state that a consumer's assignor stored when the consumer got its owned
+    partitions.
 
-    It is None if the consumer owns none, or if the assignor stores nothing.
+    Some assignors derive from it what the consumer sends when it joins again. The result is None if
+    the consumer owns no partitions, or if the assignor stores nothing.
 
     Args:
         strategy: the consumer's assignor.
@@ -158,7 +161,10 @@ def memory_after_assignment(strategy: Strategy, member: Member, cluster: Cluster
 
 
 def remembers_nothing(strategy: Strategy) -> bool:
-    """Return whether consumers with this assignor store nothing between rebalances."""
+    """Return whether consumers with this assignor store nothing between rebalances.
+
+    This is so if the assignor has the default method `PlainStrategy.on_assignment`.
+    """
     return getattr(type(strategy), "on_assignment", None) is PlainStrategy.on_assignment
 
 
@@ -168,7 +174,10 @@ def _sends_by_default(strategy: Strategy) -> bool:
 
 
 def without_foreign_data(strategy: Strategy, group: Group) -> Group:
-    r"""Return a copy of the group without user data if another assignor wrote them, else the group.
+    r"""Return a consumer group without user data if another assignor's members sent them.
+
+    The assignor could not read them. If the user data belong to the assignor, the group itself is
+    returned.
 
     Args:
         strategy: the assignor that will run.
@@ -184,14 +193,18 @@ def without_foreign_data(strategy: Strategy, group: Group) -> Group:
 
 
 def with_leader_settings(strategy: Strategy, group: Group) -> Strategy:
-    """Return the strategy with the settings of the group's leader, its first member."""
+    """Return an assignor with the settings of the group's leader, its first member.
+
+    The leader computes the assignment, so its settings apply to the whole group.
+    """
     return with_member_settings(strategy, group[0]) if len(group) else strategy
 
 
 def ineffective_config(strategies: Sequence[Strategy], group: Group) -> tuple[str, ...]:
-    """Return a warning for each ``assignment.*`` setting of a group's member that no strategy uses.
+    """Return a warning for each ``assignment.*`` setting of a member that no assignor uses.
 
-    Other settings are not checked, and nothing is checked if a strategy is a plug-in.
+    Usually the name of the setting is misspelt. Other settings are not checked, and nothing is
+    checked if an assignor is a plug-in.
 
     >>> group = Group([Member("c1", ["t"], config={"assignment.consumer.prio": 9})])
     >>> ineffective_config([registry.find("failover")], group)
@@ -219,7 +232,9 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def missing_topics(group: Group, cluster: Cluster) -> tuple[str, ...]:
-    """Return a warning for each topic that a group subscribes to but the cluster does not have.
+    """Return a warning for each topic to which a consumer subscribes but the cluster does not have.
+
+    Usually the name of the topic is misspelt.
 
     >>> group = Group([Member("c1", ["orders", "order"])])
     >>> missing_topics(group, Cluster.from_topics({"orders": 1}))
@@ -243,6 +258,8 @@ def missing_topics(group: Group, cluster: Cluster) -> tuple[str, ...]:
 
 def check_config(strategies: Sequence[Strategy], config: Mapping[str, object]) -> None:
     """Raise an error if a configuration has a setting that none of the assignors uses.
+
+    Settings for single members are errors, too, because only the leader uses this configuration.
 
     Args:
         strategies: the assignors.
@@ -277,7 +294,7 @@ def check_config(strategies: Sequence[Strategy], config: Mapping[str, object]) -
 def _unknown_setting_message(strategies: Sequence[Strategy], key: str) -> str:
     """Return the error message for an unknown setting, with the most similar known name.
 
-    ``key`` is the setting's name, ``strategies`` are the assignors whose settings are known.
+    ``strategies`` are the assignors whose settings are known, and ``key`` is the unknown name.
     """
     names = _listed([one.name for one in strategies])
     have = "has" if len(strategies) == 1 else "have"
@@ -300,9 +317,9 @@ def _settings(strategy: Strategy, key: str) -> list[Setting]:
 
 
 def with_member_settings(strategy: Strategy, member: Member) -> Strategy:
-    """Return the strategy with the settings in a member's own ``config``.
+    """Return an assignor with the settings in a member's own ``config``.
 
-    It is returned unchanged if the member has no such settings.
+    If the member has no settings of the assignor, the assignor is returned unchanged.
     """
     own = {key: value for key, value in member.config.items() if _settings(strategy, key)}
     silent = member.config and not registry.settings_of(strategy)
@@ -324,9 +341,10 @@ def _format_of(name: str) -> str | None:
 def _has_other_format(
     strategy: Strategy, group: Group, sender: str | None, *, compared: bool
 ) -> bool:
-    """Return whether a group's members sent user data in the format of another assignor.
+    """Return whether the members of a group sent user data in the format of another assignor.
 
-    ``sender`` names the assignor that the members used; None infers it from the bytes.
+    ``sender`` names the assignor that the members used; if it is None, the bytes are compared with
+    all known formats. With ``compared``, several assignors are compared (see `add_user_data`).
     """
     sent = [member for member in group if member.user_data is not None]
     own = _FORMATS.get(strategy.name)
@@ -356,7 +374,10 @@ def _contradict_as_generations(members: Iterable[Member]) -> bool:
 
 
 def _is_sticky(data: bytes) -> bool:
-    """Return whether bytes are complete user data of Kafka's sticky assignor (version 0 or 1)."""
+    """Return whether bytes are complete user data of Kafka's sticky assignor.
+
+    Version 0 has the owned partitions, version 1 also has their generation.
+    """
     if len(data) < 4:
         return False
     claims = decode_sticky_user_data(data)

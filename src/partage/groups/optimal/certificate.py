@@ -56,8 +56,9 @@ def certify_counts(
     costs: RackCosts | None,
     rack_costs: RackTable | None,
 ) -> Certificate:
-    """Prove that a plan is optimal in partition counts, rack cost and moves; return the proof.
+    """Prove that an assignment is optimal in partition counts, rack cost and moves.
 
+    The proof consists of dual values of the minimum-cost flow that found the assignment.
     `partage.judge.verify_certificate` verifies it without the solver.
 
     Args:
@@ -97,7 +98,10 @@ def certify_limited(
     rack_costs: RackTable | None,
     max_moves: int,
 ) -> Certificate:
-    """Prove that no plan with at most ``max_moves`` moves is more even; return the proof.
+    """Prove that no assignment with at most ``max_moves`` moved partitions is more even.
+
+    The proof consists of dual prices of the minimum-cost flow that found the assignment. Rack cost
+    and moves get lower bounds, too.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -150,10 +154,10 @@ def _add_topic_excess(
     measured: Mapping[str, float],
     bounds: Mapping[str, float],
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Add the criterion "topic excess", with lower bound 0, to a plan's measured values and bounds.
+    """Add the criterion "topic excess" to an assignment's measured values and lower bounds.
 
-    Topic excess says how much less evenly topics are spread over consumers than possible. Too large
-    problems leave the two dicts as they are.
+    Topic excess says how much less evenly topics are spread over consumers than possible; its lower
+    bound is 0. Both dicts remain unchanged if the problem is too large to compute it.
     """
     excess = topic_excess(canonical, owner)
     if excess is None:
@@ -171,9 +175,9 @@ def _by_member(canonical: CanonicalProblem, price: Int64Array) -> Int64Array:
 def _least_cost(
     canonical: CanonicalProblem, rack_costs: RackTable | None, plan: LimitedPlan, load: Int64Array
 ) -> int:
-    """Return a lower bound of the rack cost and moves of any plan with the same loads.
+    """Return a lower bound of the rack cost and moves of any assignment with the same loads.
 
-    It bounds rack weight * rack cost + move weight * moves, and follows from the dual prices of
+    It bounds rack weight * rack cost + move weight * moves. The proof uses the dual prices of
     ``plan``, in which members have ``load`` partitions (int64[M]).
     """
     claims, price = canonical.current_claims, plan.price
@@ -216,9 +220,10 @@ def certify_weights(
     together: Int64Array | None,
     max_moves: int | None,
 ) -> Certificate:
-    """Measure a plan of weighted partitions and prove lower bounds; return both as a certificate.
+    """Measure an assignment of weighted partitions, and prove lower bounds for its largest loads.
 
-    The measures are, for example, the largest load and the number of moves.
+    Balancing weights is NP-hard, so the assignment may be worse than the bounds. The certificate
+    says by how much at most.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -302,9 +307,11 @@ def _mark_eligible(canonical: CanonicalProblem, members: NDArray[np.bool_]) -> N
 
 
 def count_forced_moves(canonical: CanonicalProblem) -> int:
-    """Count the partitions that must move because no previous owner subscribes to their topic.
+    """Count the partitions that must move because no previous owner still subscribes to their
+    topic.
 
-    ``canonical`` is the problem, sorted independently of the join order.
+    A limit of moves cannot be lower than this number. ``canonical`` is the problem, sorted
+    independently of the join order.
     """
     claims = canonical.current_claims
     return int(np.count_nonzero(claims.owned & (claims.keeper == -1)))
@@ -335,9 +342,11 @@ def _by_topic(canonical: CanonicalProblem, together: Int64Array | None) -> Int64
 
 
 def owner_in_index_order(canonical: CanonicalProblem, owner: Int32Array) -> Int32Array:
-    """Convert the solver's result to the owner of each partition in index order (int32[P]).
+    """Convert the solver's result to the owner of each partition in the order of the index
+    (int32[P]).
 
-    Owners are positions in the consumer group, -1 for none.
+    The solver sorts members and partitions in its own order. In the result, owners are positions in
+    the consumer group, -1 for none.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -349,7 +358,9 @@ def owner_in_index_order(canonical: CanonicalProblem, owner: Int32Array) -> Int3
 
 
 def count_moves(canonical: CanonicalProblem, owner: Int32Array) -> int:
-    """Count the owned partitions that a plan assigns to a member that did not own them before.
+    """Count the partitions that an assignment moves away from their previous owner.
+
+    A previous owner is a member that reported the partition as owned when it joined.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -364,7 +375,10 @@ def count_moves(canonical: CanonicalProblem, owner: Int32Array) -> int:
 
 
 def sum_rack_cost(canonical: CanonicalProblem, rack_costs: RackTable, owner: Int32Array) -> int:
-    """Return a plan's total cost of consuming across racks, in integer units of ``rack_costs``.
+    """Return an assignment's total cost of consuming from other racks.
+
+    Without prices, it is the number of partitions whose consumer is on another rack than all
+    replicas; otherwise it is money in integer units.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.

@@ -54,7 +54,7 @@ _MOST_INTERLEAVED = 1 << 17
 class CountPlan:
     """Assignment with the most even partition counts, and dual values that prove it optimal.
 
-    Partitions and members are indices in canonical order, which does not depend on the join order.
+    Partitions and members are indices in an order that does not depend on the join order.
 
     Attributes:
         owner: int32[n], the owner of each of n partitions.
@@ -74,7 +74,8 @@ def balance_counts(
 ) -> CountPlan:
     """Assign partitions so that the consumers' partition counts are as even as possible.
 
-    Of all such assignments, the result has the least rack cost, then the fewest moves.
+    Of all such assignments, the result has the least rack cost, then the fewest moves. A
+    minimum-cost flow finds it.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -125,9 +126,9 @@ def balance_counts(
 class TransportArcs:
     """Arcs of the minimum-cost flow (transportation problem) from partitions to consumers.
 
-    A partition either stays with its previous owner, or goes to a group of equivalent members.
-    Equivalent partitions form a class. Partitions that several members may keep form separate
-    classes.
+    A partition either stays with its previous owner, or goes to a group of equivalent members. To
+    keep the flow small, equivalent partitions form a class. Partitions that several members may
+    keep form separate classes.
 
     Attributes:
         of_row: int64[n], class of each partition.
@@ -158,6 +159,9 @@ class TransportArcs:
         move_weight: int = 1,
     ) -> TransportArcs:
         """Build the arcs of the minimum-cost flow from partitions to members, with their costs.
+
+        The cost of an arc consists of rack cost and, unless the partition stays with its owner, the
+        cost of a move.
 
         Args:
             classes: classes of equivalent partitions, and groups of equivalent members.
@@ -195,10 +199,11 @@ class TransportArcs:
 def _add_contested_classes(
     classes: PartitionClasses, claims: NewestClaims
 ) -> tuple[Int64Array, Int64Array, list[tuple[int, tuple[int, ...]]]]:
-    """Put partitions that several members may keep into separate classes for the flow.
+    """Put partitions that several members report as owned into separate classes for the flow.
 
-    Other partitions stay in their class of equivalent partitions. The result has the class of each
-    partition, the original class of each class, and the (new class, members) pairs.
+    Each such member may keep the partition. Other partitions stay in their class of equivalent
+    partitions. The result has the class of each partition, the original class of each class, and
+    the (new class, members) pairs.
     """
     plain = len(classes.topic_class)
     base = list(range(plain))
@@ -223,8 +228,8 @@ def _eligible_pairs(
 ) -> tuple[Int64Array, Int64Array]:
     """Find the groups of members that subscribe to each class of equivalent partitions.
 
-    The result has the partition class and the member group of each pair, as two arrays sorted by
-    class.
+    The flow may send partitions of the class to these groups. The result has the partition class
+    and the member group of each pair, as two arrays sorted by class.
     """
     open_groups: list[list[int]] = [[] for _ in range(len(subscription_classes.size))]
     for g, b in enumerate(classes.member_class.tolist()):
@@ -248,7 +253,9 @@ def _eligible_pairs(
 
 
 def keep_partitions(owner: Int32Array, arcs: TransportArcs, stay_counts: Int64Array) -> None:
-    """Choose which partitions stay with their previous owner, as many as the flow decides.
+    """Choose which partitions stay with their previous owner; the flow has decided how many.
+
+    If an owner keeps only some of its equivalent partitions, it keeps the first ones.
 
     Args:
         owner: int32[n], owner of each partition, -1 for none; set for the partitions that stay.
@@ -289,6 +296,8 @@ def _keep_first(
 class AssignmentOrder:
     """Order in which partitions without an owner are assigned to the consumers.
 
+    It decides which member gets which of several equivalent partitions.
+
     Attributes:
         order: int64[n], partitions as indices in canonical order; None for ascending ones.
         in_blocks: whether a member gets all its partitions at once, so that consecutive ones stay
@@ -302,7 +311,10 @@ class AssignmentOrder:
     def for_problem(
         cls, canonical: CanonicalProblem, together: Int64Array | None
     ) -> AssignmentOrder:
-        """Determine the order of assignment: partitions by number, co-located ones together.
+        """Determine the order of assignment: by topic and number, or co-located partitions
+        together.
+
+        Co-located partitions have the same number in topics that belong together.
 
         Args:
             canonical: the problem, with members and partitions sorted independently of the join
@@ -332,7 +344,10 @@ def assign_remaining(
     group: Int64Array,
     member_flow: CheapestPlan,
 ) -> None:
-    """Assign the partitions without an owner, as many to each member as the flow decides.
+    """Assign the partitions without an owner; the flow has decided how many each member gets.
+
+    Members take turns, so that each topic is spread over several members, unless co-located
+    partitions must stay together.
 
     Args:
         owner: int32[n], owner of each partition, -1 for none; changed in place.
@@ -354,10 +369,10 @@ def assign_remaining(
 
 
 def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
-    """Return the group of members that gets each partition without an owner, taking turns.
+    """Return the group of members that gets each partition without an owner, in turns.
 
-    Turns ensure that no group gets all partitions of a topic. ``free`` is the number of partitions
-    on each arc of the minimum-cost flow from a partition class to a member group.
+    Groups take turns so that none gets all partitions of a topic. ``free`` is the number of
+    partitions that the flow sends on each arc from a partition class to a member group.
     """
     target = np.repeat(arcs.free_group, free)
     of = np.repeat(np.arange(len(free)), free)
@@ -376,7 +391,10 @@ def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
 def repeat_members(
     member: Int64Array, count: Int64Array, group: Int64Array, *, in_blocks: bool
 ) -> NDArray[np.int32]:
-    """List the member that gets each partition, given the number of partitions of each member.
+    """List the member that gets each partition, given how many partitions each member gets.
+
+    For example, members 5 and 6 with two partitions each give 5, 6, 5, 6, or 5, 5, 6, 6 with
+    ``in_blocks``.
 
     Args:
         member: int64[k], the members, sorted by group.
@@ -404,9 +422,10 @@ def _order(values: Int64Array, below: int) -> NDArray[np.intp]:
 
 
 def _assign_in_turn(canonical: CanonicalProblem) -> CountPlan:
-    """Return the most even assignment if all members are equivalent and own nothing.
+    """Return the most even assignment for a new group with equal subscriptions.
 
-    Members take turns in canonical order, which also spreads every topic evenly.
+    No member owns a partition yet and racks have no effect, so members take turns, which also
+    spreads every topic evenly.
     """
     members = canonical.member_count
     turn = np.arange(canonical.partition_count, dtype=np.int32) % np.int32(members)
@@ -420,9 +439,10 @@ def _balance_equivalent(
     subscription_classes: SubscriptionClasses,
     assignment_order: AssignmentOrder,
 ) -> CountPlan:
-    """Return the most even assignment if all partitions are equivalent, and all members.
+    """Return the most even assignment if all members have the same subscription.
 
-    No minimum-cost flow is needed then.
+    Owned partitions stay as far as the even loads allow. No minimum-cost flow is needed, because
+    all partitions are equivalent.
     """
     place = np.flatnonzero(subscription_classes.member >= 0)
     level = np.zeros(len(canonical.rows.topics), np.int64)
@@ -455,7 +475,9 @@ def _balance_equivalent(
 
 
 def release_excess(owner: Int32Array, counts: Int64Array, quota: Int64Array) -> None:
-    """Remove partitions from members that own more than their quota; each keeps its first ones.
+    """Remove partitions from members that own more than their quota.
+
+    Each member keeps its first partitions, in the order of the array.
 
     Args:
         owner: int32[n], owner of each partition; set to -1 for a removed one.

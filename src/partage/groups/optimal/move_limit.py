@@ -43,7 +43,7 @@ _MOST_ROUNDS = 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LimitedPlan:
-    """Best assignment with at most a given number of moves, and its proof of optimality.
+    """Best assignment within a limit of moved partitions, with its proof of optimality.
 
     Attributes:
         owner: int32[n], the owner of each partition, as the member's index in canonical order.
@@ -68,9 +68,10 @@ def balance_within_limit(
     together: Int64Array | None,
     max_moves: int,
 ) -> LimitedPlan:
-    """Assign partitions as evenly as possible with at most ``max_moves`` moves of owned partitions.
+    """Assign partitions as evenly as possible, if only a limited number of them may move.
 
-    Call it only if the best assignment without limit needs more moves.
+    It is slower than `balance_counts`, so it is only called if the most even assignment needs more
+    moves than the limit.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -130,8 +131,9 @@ def _minimise_rack_cost(
 ) -> tuple[TransportArcs, CheapestPlan, int, int]:
     """Find the flow from partitions to members with the least rack cost within a limit of moves.
 
-    A bisection finds the Lagrange multiplier (the weight of a move) that satisfies the limit. The
-    result has the arcs, the flow, the weight of rack cost and the weight of a move.
+    This is a Lagrangian relaxation: a bisection finds the weight of a move at which the flow
+    satisfies the limit. The result has the arcs, the flow, the weight of rack cost and the weight
+    of a move.
     """
     claims = canonical.current_claims
     owned = int(np.count_nonzero(claims.owned))
@@ -171,8 +173,8 @@ def _balance_equivalent(
 ) -> LimitedPlan:
     """Return the most even assignment within a limit of moves, for equal subscriptions.
 
-    No minimum-cost flow is needed: each move takes a partition from one of the most loaded members.
-    ``rack_weight`` is the weight of one unit of rack cost in the certificate.
+    Each move takes a partition from one of the most loaded members, so no minimum-cost flow is
+    needed. ``rack_weight`` is the weight of one unit of rack cost in the proof of optimality.
     """
     claims = canonical.current_claims
     place = np.flatnonzero(subscription_classes.member >= 0)

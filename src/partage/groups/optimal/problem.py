@@ -33,10 +33,10 @@ _NOBODY = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewestClaims:
-    """Members that may keep each partition: subscribers that report it, in the newest generation.
+    """Members that may keep each partition, because they reported it as owned when they joined.
 
-    Partitions ("rows") and members ("places") are indices in an order that does not depend on the
-    join order.
+    Only subscribers count, and of several reports the newest generation. Partitions ("rows") and
+    members ("places") are indices in an order that does not depend on the join order.
 
     Attributes:
         owned: bool[n], whether any member reports the row as owned, even one that may not keep it.
@@ -54,7 +54,7 @@ class NewestClaims:
 
 
 class CanonicalProblem:
-    """Input of the optimal assignor, sorted so that the plan does not depend on join order.
+    """Input of the optimal assignor, sorted so that the result does not depend on the join order.
 
     Members ("places") are sorted by instance id and member id, partitions ("rows") by topic name
     and number. Only partitions whose topic has subscribers are included.
@@ -100,42 +100,57 @@ class CanonicalProblem:
 
     @property
     def member_count(self) -> int:
-        """Number of members in the consumer group."""
+        """Number of members in the consumer group, including those without subscribed topics."""
         return len(self.order)
 
     @property
     def partition_count(self) -> int:
-        """Number of partitions whose topics have subscribers."""
+        """Number of partitions to assign: those whose topic has a subscriber."""
         return len(self.rows.partition)
 
     @property
     def topic(self) -> Int32Array:
-        """Topic of each partition, as an index of the topics sorted by name (int32[n])."""
+        """Topic of each partition, as a position among the topics sorted by name (int32[n]).
+
+        For example, ``[0, 0, 1]`` for a topic with two partitions and one with a single partition.
+        """
         return self.rows.topic_index
 
     @property
     def is_symmetric(self) -> bool:
-        """True if all members have the same subscription, and no member claims a partition."""
+        """True if all members have the same subscription and no member owns a partition.
+
+        The most even assignment is then simple: members take turns.
+        """
         group = self.problem.group
         return self._is_by_name and len(group.subscriptions) == 1 and not group.has_claims
 
     @cached_property
     def takes_part(self) -> NDArray[np.bool_]:
-        """Mask of the members that subscribe to at least one topic with partitions (bool[M])."""
+        """Mask of the members that subscribe to at least one topic with partitions (bool[M]).
+
+        Other members cannot own anything, so they do not count for balance.
+        """
         counts = self.rows.partition_counts
         part = np.array([bool(counts[topics].any()) for topics in self.topics_of], bool)
         return part[self.subscription] if self.member_count else np.zeros(0, bool)
 
     @cached_property
     def eligibility(self) -> Eligibility:
-        """Topics that each member may own, and each topic's number of partitions (solver input)."""
+        """Topics whose partitions each member may own, and each topic's number of partitions.
+
+        It is the input of the solver, which knows neither topic names nor member ids.
+        """
         start = np.cumsum([0, *map(len, self.topics_of)], dtype=np.int64)
         topic = np.concatenate([*self.topics_of, np.zeros(0, np.int64)])
         return Eligibility(self.rows.partition_counts, start, topic, self.subscription)
 
     @cached_property
     def classes(self) -> SubscriptionClasses:
-        """Topics grouped by equal subscribers, and members grouped by equal subscriptions."""
+        """Topics grouped by equal subscribers, and members grouped by equal subscriptions.
+
+        The solver balances these few classes instead of all topics and members.
+        """
         if self._is_by_name and len(self.problem.group.subscriptions) == 1:
             return cached_by_subscriptions(self.problem, _classes_of_one).with_members(
                 self.subscription
@@ -146,8 +161,8 @@ class CanonicalProblem:
     def least_sum_of_squares(self) -> int:
         """Smallest possible sum of squared partition counts over all (topic, member) pairs.
 
-        Evenly spread topics have it. For example, 3 partitions of a topic on 2 members give 2 * 2 +
-        1 * 1 = 5.
+        An assignment has this sum if it spreads every topic evenly over its subscribers. For
+        example, 3 partitions of a topic on 2 members give 2 * 2 + 1 * 1 = 5.
         """
         wants = np.zeros((len(self.topics_of), len(self.rows.topics)), bool)
         for s, mine in enumerate(self.topics_of):
@@ -159,6 +174,8 @@ class CanonicalProblem:
 
     def may_own(self, member: Int64Array, partition: Int64Array) -> NDArray[np.bool_]:
         """Return for each (member, partition) pair whether the member subscribes to the topic.
+
+        The pairs are given as two parallel arrays; the result is bool[n].
 
         Args:
             member: int64[n], the members of the pairs, as indices in canonical order.
@@ -181,9 +198,9 @@ class CanonicalProblem:
 
     @cached_property
     def current_claims(self) -> NewestClaims:
-        """Members that may keep each partition: subscribers that report it as owned.
+        """Members that may keep each partition: subscribers that reported it as owned.
 
-        Only the newest reported generation counts.
+        If several members reported a partition, only those with the newest generation count.
         """
         place, row = self.claimed_pairs
         owned = np.zeros(self.partition_count, bool)
@@ -219,10 +236,10 @@ class CanonicalProblem:
 
     @cached_property
     def former_owners(self) -> tuple[Int64Array, Int64Array]:
-        """Former owners: members that report a partition with an older generation than others do.
+        """Members that owned a partition before its last owner, as (partitions, members).
 
-        The result is two parallel arrays, partitions and members, as indices in canonical order;
-        newer generations come first.
+        They report the partition with an older generation than another member does. The two arrays
+        are parallel and have indices in canonical order; newer generations come first.
         """
         place, row = self.claimed_pairs
         if np.count_nonzero(self.current_claims.owned) == len(row):
@@ -237,7 +254,7 @@ class CanonicalProblem:
 
     @cached_property
     def claimed_pairs(self) -> tuple[Int64Array, Int64Array]:
-        """Partitions that members report as owned, as two parallel arrays: members and partitions.
+        """Partitions that members report as owned, as two parallel arrays (members, partitions).
 
         Both are indices in canonical order. Partitions that do not exist are left out.
         """
@@ -306,10 +323,11 @@ def _member_order(problem: Problem) -> Int32Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionClasses:
-    """Classes of equivalent partitions and groups of equivalent members, for a small flow problem.
+    """Classes of equivalent partitions and groups of equivalent members.
 
-    Partitions are equivalent if they have the same subscribers and rack costs, members if they have
-    the same subscription and rack costs. Previous owners do not matter.
+    They make the minimum-cost flow small. Partitions are equivalent if they have the same
+    subscribers and rack costs, members if they have the same subscription and rack costs. Previous
+    owners do not matter.
 
     Attributes:
         of_row: int64[n], class of each partition.
@@ -339,6 +357,8 @@ class PartitionClasses:
         racks: RackTable | None,
     ) -> PartitionClasses:
         """Group equivalent partitions into classes, and equivalent members into groups.
+
+        The minimum-cost flow then has one node for each class and group.
 
         Args:
             canonical: the problem, with members and partitions sorted independently of the join
@@ -382,8 +402,9 @@ def _merge_equal_costs(
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Merge equal rows and equal columns of the matrix of rack costs, to make it small.
 
-    ``profile`` is each partition's row (int64[n]), ``column_of_member`` each member's column
-    (int64[M]). The result has both for the merged matrix, and the matrix.
+    Partitions in one row and members in one column are equivalent. ``profile`` is each partition's
+    row (int64[n]), ``column_of_member`` each member's column (int64[M]). The result has both for
+    the merged matrix, and the matrix.
     """
     if not len(profile) or not len(column_of_member):
         return np.zeros_like(profile), np.zeros_like(column_of_member), np.zeros((1, 1), np.int64)
@@ -405,6 +426,8 @@ def _distinct_rows(table: Int64Array, used: Int64Array) -> tuple[Int64Array, Int
 
 def rank_values(values: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Replace each value by its rank among the distinct values, e.g. 30, 10, 30 by 1, 0, 1.
+
+    It is a faster `numpy.unique` with ``return_inverse`` if the range of values is small.
 
     Returns:
         The rank of each value, from 0, and the distinct values in ascending order.

@@ -75,7 +75,8 @@ class OptimalSettings:
     def with_config(self, config: Mapping[str, object]) -> OptimalSettings:
         """Return a copy of the settings, changed by those in a client's configuration.
 
-        ``config`` has values by setting name; settings of others are ignored.
+        ``config`` has values by setting name, such as ``assignment.optimal.max.moves``. Settings of
+        other assignors and of Kafka are ignored.
 
         Raises:
             InvalidConfigError: a value has the wrong type or range.
@@ -233,9 +234,10 @@ _MOST_UNITS = 1 << 36
 
 
 def expand_to_partitions(problem: Problem, values_by_topic: ByTopic) -> NDArray[np.float64]:
-    """Expand a per-topic setting to one value for each partition of the cluster (float64[P]).
+    """Expand a setting by topic to one value for each partition of the cluster (float64[P]).
 
-    Partitions without a value get the mean of the others.
+    An example is the setting of partition weights, such as ``{"orders": 5}``. Partitions without a
+    value get the mean of the others.
 
     Args:
         problem: the consumer group and the cluster.
@@ -257,8 +259,9 @@ def expand_to_partitions(problem: Problem, values_by_topic: ByTopic) -> NDArray[
 
 
 def input_warnings(problem: Problem, settings: OptimalSettings) -> tuple[str, ...]:
-    """Return warnings about settings for unknown topics or with a wrong number of values.
+    """Return warnings about settings that do not fit the topics of the cluster.
 
+    They name an unknown topic, or have a wrong number of values for a topic's partitions.
     ``problem`` is the consumer group and the cluster.
     """
     out: list[str] = []
@@ -288,7 +291,7 @@ def _unknown_topic(key: str, topic: str) -> str:
 def needs_loads(problem: Problem, settings: OptimalSettings) -> bool:
     """Return whether weighted loads must be balanced instead of numbers of partitions.
 
-    That is so if partitions have weights, or members have unequal shares or a capacity.
+    That is so if partitions have weights, or if members have unequal weights or a capacity.
 
     Args:
         problem: the consumer group and the cluster.
@@ -298,10 +301,10 @@ def needs_loads(problem: Problem, settings: OptimalSettings) -> bool:
 
 
 def rack_costs(problem: Problem, settings: OptimalSettings) -> RackCosts | None:
-    """Return the costs of consuming from another rack; None if racks have no effect.
+    """Return the costs of consuming from another rack, as the settings define them.
 
-    They have none if the settings disable them or no member has a rack. ``problem`` is the group
-    and the cluster.
+    The result is None if the settings disable rack awareness or if no member has a rack.
+    ``problem`` is the group and the cluster.
     """
     if not settings.racks or not problem.group.has_racks:
         return None
@@ -320,9 +323,10 @@ def rack_costs(problem: Problem, settings: OptimalSettings) -> RackCosts | None:
 def find_colocation_sets(
     canonical: CanonicalProblem, settings: OptimalSettings
 ) -> tuple[Int64Array, tuple[str, ...]]:
-    """Find the sets of co-located topics, whose equal partition numbers need the same owner.
+    """Find the sets of topics whose equal partition numbers should have the same owner.
 
-    The topics of a set must have the same partition numbers and the same subscribers.
+    Such topics are usually joined by the application. All topics of a set have the same partition
+    numbers and the same subscribers.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -368,9 +372,9 @@ def configured_by_loads(
     partitions: Mapping[str, int],
     tolerance: float | None,
 ) -> Strategy:
-    """Return a copy of the assignor that uses measured partition loads as partition weights.
+    """Return a copy of the assignor with measured loads as partition weights.
 
-    Partitions without a load get the mean of all.
+    Loads are, for example, bytes per second. Partitions without a load get the mean of all.
 
     Args:
         strategy: the assignor, with its other settings.

@@ -135,9 +135,11 @@ class Optimal(PlainStrategy):
         return replace(self, settings=self.settings.with_config(config))
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign all partitions optimally; partitions that must first be revoked get no owner yet.
+        """Assign all partitions optimally; those that other members must revoke first get no owner
+        yet.
 
-        The follow-up rebalance assigns those. If moves are limited, it moves nothing else.
+        The follow-up rebalance assigns them (KIP-429). If the number of moves is limited, the
+        follow-up moves nothing else.
 
         Args:
             problem: the consumer group and the cluster.
@@ -187,7 +189,11 @@ class Optimal(PlainStrategy):
     def _plan_within_limit(
         self, request: _OptimalRequest, max_moves: int, warnings: tuple[str, ...]
     ) -> Plan:
-        """Return the plan with the most even partition counts and at most ``max_moves`` moves."""
+        """Return the plan with the most even partition counts and at most ``max_moves`` moves.
+
+        If the exact solver would take too long, a local search finds the plan, and ``warnings`` say
+        so.
+        """
         canonical = request.canonical
         # An exact solver finds the plan. If that would take too long, a local search is used. The
         # search also tries to improve plans of up to 16 partitions that are not proven optimal.
@@ -201,7 +207,11 @@ class Optimal(PlainStrategy):
         return self._plan_by_loads(request, warnings)
 
     def _plan_by_loads(self, request: _OptimalRequest, warnings: tuple[str, ...]) -> Plan:
-        """Balance the weighted loads of members by local search; return the certified plan."""
+        """Balance the weighted loads of members by local search, and return the certified plan.
+
+        Members' weights and capacities count, too. A warning says if the search reached its limit
+        of work.
+        """
         canonical = request.canonical
         required = request.family if self.settings.together == "require" else None
         weight = expand_to_partitions(canonical.problem, self.settings.weights or {})
@@ -257,7 +267,8 @@ class _OptimalRequest:
 class Promises:
     """Chosen owners of partitions that other members must revoke first (KIP-429).
 
-    The follow-up rebalance assigns the partitions to them.
+    The plan's ``memory`` stores them, so that the follow-up rebalance gives the partitions to these
+    members.
 
     Attributes:
         destined: the new owner's member id by (topic, partition number).
@@ -283,9 +294,9 @@ def _unfinished_warning(proof: Certificate) -> str:
 
 
 def _build_first_plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
-    """Build the plan for the first of two cooperative rebalances, without the moving partitions.
+    """Build the plan of the first of two cooperative rebalances, without the partitions that move.
 
-    Their previous owners must revoke them first (KIP-429); the second rebalance assigns them to
+    Their previous owners must revoke them first (KIP-429). The second rebalance assigns them to
     ``owner`` (int32[n]), which the plan's memory stores.
     """
     problem, partition = canonical.problem, canonical.rows.partition
@@ -310,8 +321,8 @@ def _build_first_plan(canonical: CanonicalProblem, owner: Int32Array, **more: An
 def _promised_places(canonical: CanonicalProblem, memory: object) -> dict[int, int]:
     """Return the owners that the previous rebalance chose for partitions that had to be revoked.
 
-    The result is the owner by partition, as indices in canonical order, without members that left.
-    ``memory`` counts only if it is the previous plan's `Promises`.
+    The result is a dict from partition to owner, as indices in canonical order; members that left
+    are omitted. ``memory`` is the previous plan's `Promises`, otherwise the dict is empty.
     """
     if not isinstance(memory, Promises):
         return {}

@@ -47,7 +47,8 @@ def spread_topics(
 ) -> Int32Array:
     """Exchange owners of partitions so that each topic is spread more evenly over consumers.
 
-    Loads, rack cost and number of moves stay the same.
+    Loads, rack cost and the number of moves stay the same, because only equivalent partitions
+    change places.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -84,10 +85,10 @@ def _exchange_owners(
     partition_weights: NDArray[np.float64] | None,
     class_of: Int64Array,
 ) -> Int32Array:
-    """Exchange the owners of pairs of partitions while that spreads topics more evenly.
+    """Exchange the owners of pairs of partitions as long as topics become more evenly spread.
 
-    This is a 2-exchange local search on the owner of each partition (int32[n]). If the problem is
-    too large, ``owner`` is returned.
+    It is a 2-exchange local search on the owner of each partition (int32[n]). If the problem is too
+    large, ``owner`` is returned.
     """
     topics, members = len(canonical.rows.topics), canonical.member_count
     claims = canonical.current_claims
@@ -123,10 +124,10 @@ def _return_to_former(
     partition_weights: NDArray[np.float64] | None,
     class_of: Int64Array,
 ) -> Int32Array:
-    """Return partitions to former owners, in exchange for equivalent ones; return the new owners.
+    """Give partitions back to former owners, in exchange for equivalent partitions.
 
     A former owner reports a partition with an older generation than another member. Loads and the
-    number of moves do not change.
+    number of moves do not change. Return the new owners.
     """
     keeper: Int32Array = canonical.current_claims.keeper
     out: Int32Array = owner.copy()
@@ -152,7 +153,7 @@ def _trade_topics(
     partition_weights: NDArray[np.float64] | None,
     class_of: Int64Array,
 ) -> bool:
-    """Swap partitions of different topics between members if topics are then spread more evenly.
+    """Swap partitions of different topics between two members if both topics are then more even.
 
     Return whether any were swapped. ``owner`` (int32[n]) and ``counts``, the number of partitions
     by topic and member (int64[T, M]), are changed in place.
@@ -189,8 +190,8 @@ def _reassign_class(
 ) -> None:
     """Permute the owners of equivalent partitions so that topics are spread more evenly.
 
-    ``owner`` (int32[n]) and ``counts``, the number of partitions by topic and member (int64[T, M]),
-    are changed in place.
+    Each member keeps its number of these partitions. ``owner`` (int32[n]) and ``counts``, the
+    number of partitions by topic and member (int64[T, M]), are changed in place.
     """
     topic, mine = canonical.topic[partitions], owner[partitions]
     members, quota = np.unique(mine, return_counts=True)
@@ -226,10 +227,10 @@ def _reassign_class(
 def _swap_owners(
     canonical: CanonicalProblem, owner: Int32Array, counts: Int64Array, partitions: Int64Array
 ) -> None:
-    """Swap owners of pairs of partitions as long as topics are then spread more evenly.
+    """Swap the owners of pairs of partitions as long as topics are then spread more evenly.
 
-    ``owner`` (int32[n]) and ``counts``, the number of partitions by topic and member (int64[T, M]),
-    are changed in place.
+    Each swap is the best of the pairs compared. ``owner`` (int32[n]) and ``counts``, the number of
+    partitions by topic and member (int64[T, M]), are changed in place.
     """
     # Each swap must lower the sum of squared counts.
     topic = canonical.topic[partitions]
@@ -264,10 +265,11 @@ def _swap_owners(
 
 
 def topic_excess(canonical: CanonicalProblem, owner: Int32Array) -> int | None:
-    """Return how much less evenly than possible a plan spreads topics over consumers.
+    """Return how much less evenly than possible an assignment spreads topics over consumers.
 
-    It is half the difference between the sum of squared partition counts by (topic, member) and its
-    minimum.
+    It is 0 if each topic's partitions are spread as evenly as possible over its subscribers.
+    Precisely, it is half the difference between the sum of squared partition counts by (topic,
+    member) and its minimum.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -349,7 +351,10 @@ def spread_exactly(
 def _rows_of_equal_weight(
     canonical: CanonicalProblem, owner: Int32Array, partition_weights: NDArray[np.float64]
 ) -> Iterator[Int64Array]:
-    """Yield sets of partitions of equal weight, within which owners may be exchanged."""
+    """Yield sets of partitions of equal weight, within which owners may be exchanged.
+
+    Sets in which no exchange can improve anything are omitted.
+    """
     _, number, count = np.unique(partition_weights, return_inverse=True, return_counts=True)
     number = number.reshape(-1)
     rows = np.flatnonzero(count[number] > 1)
@@ -373,10 +378,11 @@ def _cancel_cycles(
     partitions: Int64Array | None,
     budget: int,
 ) -> int:
-    """Exchange partitions along cycles of negative cost until topics are spread most evenly.
+    """Exchange partitions between members along cycles of negative cost in a flow network.
 
-    ``owner`` (int32[n]) is changed in place. At most ``budget`` arcs of the network are visited;
-    the remaining budget is returned. Nothing changes if the network is too large.
+    When no such cycle is left, topics are spread as evenly as possible. ``owner`` (int32[n]) is
+    changed in place, unless the network is too large. At most ``budget`` arcs of the network are
+    visited; the remaining budget is returned.
     """
     items = _PartitionItems.of(canonical, classes, partitions)
     if 2 * (items.count + len(items.topics)) * canonical.member_count > _MOST_ARCS:
@@ -396,9 +402,10 @@ def _cancel_cycles(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PartitionItems:
-    """Equivalent partitions of one topic, grouped by equal rack costs and previous owners.
+    """Sets of equivalent partitions of one topic, with equal rack costs and previous owners.
 
-    Each set is called an item. A "row" is a partition as an index in canonical order.
+    Each set, called an item, is a node of the flow network that spreads topics. A "row" is a
+    partition as an index in canonical order.
 
     Attributes:
         of_row: int64[n], the item of each row; -1 for rows that keep their owner.
@@ -459,7 +466,8 @@ class _PartitionItems:
     def may_keep(self, members: int) -> NDArray[np.bool_]:
         """Return which members may keep the partitions of each item (bool[I, M]).
 
-        An item is a set of equivalent partitions; ``members`` is the number M of members.
+        These are the previous owners. An item is a set of equivalent partitions; ``members`` is the
+        number M of members.
         """
         out = np.zeros((self.count, members), bool)
         single = np.flatnonzero((self.claimant >= 0) & (self.claimant < members))
@@ -472,8 +480,8 @@ class _PartitionItems:
 class _ResidualNetwork:
     """Residual network of the minimum-cost flow that spreads topics evenly over members.
 
-    A cycle of negative cost in it is an exchange that improves the plan. Its nodes are sets of
-    equivalent partitions (items), then (topic, member) pairs, then members.
+    A cycle of negative cost in it is an exchange of partitions that improves the assignment. Its
+    nodes are sets of equivalent partitions (items), then (topic, member) pairs, then members.
 
     Attributes:
         owner: int32[n], the plan: the owner of each partition; changed in place.
@@ -526,7 +534,8 @@ class _ResidualNetwork:
     def negative_cycles(self) -> tuple[list[Int64Array], int]:
         """Find disjoint cycles of negative cost in the network by the Bellman-Ford algorithm.
 
-        The result has each cycle as its nodes in order, and the number of arcs visited.
+        Each cycle is an exchange of partitions that improves the assignment. The result has the
+        cycles, as arrays of nodes, and the number of arcs visited.
         """
         tail, head, cost = self._arcs()
         distance = np.zeros(self.nodes, np.int64)
@@ -559,7 +568,7 @@ class _ResidualNetwork:
         return np.concatenate(tail), np.concatenate(head), np.concatenate(each)
 
     def exchange_along_cycle(self, cycle: Int64Array) -> None:
-        """Exchange partitions between members along a cycle of the network, and update it.
+        """Exchange partitions between members along a cycle of the network, and update the network.
 
         ``cycle`` has the nodes in order. For each set of partitions on it, one partition goes to
         the next member on the cycle.

@@ -38,7 +38,9 @@ _EXACT = 1 << 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shares:
-    """Desired share of the total load and capacity of each member of a consumer group.
+    """Desired share of the total load, and capacity, of each member of a consumer group.
+
+    The load of a member is the sum of the weights of its partitions.
 
     Attributes:
         speed: float64[M], the member's weight, to which its share is proportional; 1 for members of
@@ -55,7 +57,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightPlan:
-    """Assignment with the most even weighted loads that the search found.
+    """Assignment with the most even weighted loads that the local search found.
 
     Attributes:
         owner: int32[n], owner of each partition; partitions and owners are indices in canonical
@@ -70,9 +72,10 @@ class WeightPlan:
 
 
 def scale_to_integers(weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Multiply weights by a power of two that makes them integers; return them and the factor.
+    """Multiply weights by a power of two that makes them integers.
 
-    The factor is 1.0 if the weights are integers already.
+    Sums of integers are exact, so loads can be compared without rounding errors. Return the new
+    weights and the factor, which is 1.0 if the weights are integers already.
 
     >>> scale_to_integers(np.array([1.0, 2.0]))[1]
     1.0
@@ -86,6 +89,8 @@ def scale_to_integers(weight: NDArray[np.float64]) -> tuple[NDArray[np.float64],
 
 def member_shares(canonical: CanonicalProblem, scale: float) -> Shares:
     """Return each member's desired share of the total load, and its capacity.
+
+    They come from the members' own weight and capacity. A member of weight 0 should own nothing.
 
     Args:
         canonical: the problem, whose order of members the result has.
@@ -110,7 +115,10 @@ def balance_weights(
     most_moves: float,
     tolerance: float,
 ) -> WeightPlan:
-    """Balance the members' weighted loads by local search, within a limit of moves.
+    """Balance the members' weighted loads by local search, within a limit of moved partitions.
+
+    The search starts from the owned partitions. Small problems of up to 16 partitions are then
+    solved exactly.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -192,10 +200,11 @@ def _are_counts(weighted: WeightedProblem) -> bool:
 def _largest_bound(
     plan: WeightedPlan, weighted: WeightedProblem, draining: NDArray[np.bool_]
 ) -> float:
-    """Return a lower bound of the largest relative load of any plan within the limit of moves.
+    """Return a lower bound of the largest relative load, for any assignment within the limit of
+    moves.
 
-    A relative load is a load divided by the member's weight. Members of weight 0 (``draining``,
-    bool[M]) do not count.
+    A relative load is a load divided by the member's weight. The search stops when it reaches the
+    bound. Members of weight 0 (``draining``, bool[M]) do not count.
     """
     items = plan.items
     unavoidable = int(items.owned.sum()) - sum(
@@ -213,9 +222,11 @@ def _largest_bound(
 def _compare_small_plans(
     canonical: CanonicalProblem, owner: Int32Array, plan: WeightedPlan
 ) -> Int32Array:
-    """Find the plan that spreads topics most evenly, with the same loads, rack cost and moves.
+    """Find the assignment that spreads topics most evenly, with the same loads, rack cost and
+    moves.
 
-    Only plans of at most 16 partitions are compared; otherwise ``owner`` is returned.
+    All assignments of at most 16 partitions are compared by branch and bound; for larger problems
+    ``owner`` is returned.
     """
     moved = bool((canonical.current_claims.keeper != owner).any())
     if not moved or len(canonical.former_owners[0]) or not topic_excess(canonical, owner):
@@ -247,7 +258,7 @@ def _fractional_shares(
 
 
 def _number_owner_sets(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Array:
-    """Number the sets of partitions that must have the same owner; return each partition's number.
+    """Number the sets of partitions that must have the same owner (int64[n]).
 
     A set has the partitions with the same number in co-located topics. Any other partition is a set
     by itself.
@@ -273,9 +284,9 @@ def _rack_costs(
     item_of_partition: Int64Array,
     item_count: int,
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return the costs of consuming across racks by set of partitions and by rack.
+    """Return the rack costs of sets of partitions that must have the same owner.
 
-    Partitions of a set (an item) must have the same owner. The result has the column of each
+    The cost of a set (an item) is the sum over its partitions. The result has the column of each
     member, the cost matrix, and the row of each item.
     """
     if racks is None:
@@ -293,10 +304,11 @@ def _rack_costs(
 def _count_owned_by_item(
     canonical: CanonicalProblem, item_of_partition: Int64Array, item_count: int
 ) -> tuple[Int64Array, dict[int, dict[int, int]]]:
-    """Count the owned partitions in each set of partitions that must share an owner (item).
+    """Count the owned partitions in each set of partitions that must have the same owner.
 
-    The result has the number of owned partitions of each item, and for each item the number of its
-    partitions that each previous owner may keep.
+    The search needs the numbers to count moves. The result has the number of owned partitions of
+    each set (item), and for each item the number of its partitions that each previous owner may
+    keep.
     """
     claims = canonical.current_claims
     owned = np.bincount(item_of_partition[claims.owned], minlength=item_count).astype(np.int64)

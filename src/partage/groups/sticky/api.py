@@ -88,7 +88,10 @@ class Sticky(PlainStrategy):
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes | None:
-        """Encode a consumer's last partitions and its generation as user data, sent when it joins.
+        """Encode the partitions that a consumer owned last, and their generation, as user data.
+
+        The consumer sends them when it joins its group, so that the leader can leave partitions
+        where they are.
 
         Args:
             topics: the subscribed topics, which have no effect.
@@ -109,7 +112,10 @@ class Sticky(PlainStrategy):
         generation: int,
         memory: object = None,
     ) -> StickyMemory:
-        """Return a consumer's new partitions and generation, to store until the next rebalance.
+        """Return the state that a consumer stores until the next rebalance.
+
+        It consists of the consumer's new partitions and their generation, which it reports when it
+        joins again.
 
         Args:
             assignment: the partitions that the consumer just got.
@@ -122,6 +128,9 @@ class Sticky(PlainStrategy):
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign the partitions of all subscribed topics to the members of a consumer group.
+
+        Loads are even, and as few partitions as possible change their owner. The members' user data
+        say which partitions they owned.
 
         Args:
             problem: the consumer group and the cluster.
@@ -136,7 +145,10 @@ class Sticky(PlainStrategy):
         return decision.to_plan(sticky, memory=before.with_generation(highest))
 
     def decide_owners(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
-        """Assign all partitions by Kafka's sticky algorithm; return arrays, not a plan.
+        """Run Kafka's sticky algorithm and return its result as arrays.
+
+        `assign` converts such a result to a plan. Simulations of many rebalances use the arrays,
+        because that is faster.
 
         Args:
             sticky: members, topics and partitions of the rebalance.
@@ -185,9 +197,10 @@ class CooperativeSticky(PlainStrategy):
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes:
-        """Encode the generation of a consumer's last assignment as user data, sent when it joins.
+        """Encode the generation of a consumer's last assignment as user data.
 
-        The subscription itself lists the owned partitions.
+        The consumer sends it when it joins its group. The owned partitions are a field of the
+        subscription, so the user data need not repeat them.
 
         Args:
             topics: the subscribed topics, which have no effect.
@@ -203,9 +216,10 @@ class CooperativeSticky(PlainStrategy):
         generation: int,
         memory: object = None,
     ) -> StickyMemory:
-        """Return the generation of a consumer's assignment, to store until the next rebalance.
+        """Return the state that a consumer stores until the next rebalance: the group's generation.
 
-        The partitions are not stored, because subscriptions list them.
+        Partitions are not stored, because a cooperative consumer reports what it owns when it
+        joins.
 
         Args:
             assignment: the partitions that the consumer just got, which have no effect.
@@ -217,9 +231,11 @@ class CooperativeSticky(PlainStrategy):
         return StickyMemory(before.max_generation, before.partitions, generation)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign all partitions; those that must first be revoked get no owner yet (KIP-429).
+        """Assign all partitions, but leave those without owner that another member must revoke
+        first.
 
-        The next rebalance assigns them.
+        The old owner revokes them and rejoins, and the next rebalance assigns them (KIP-429). They
+        are the plan's ``withheld`` partitions.
 
         Args:
             problem: the consumer group and the cluster.
@@ -245,7 +261,10 @@ class CooperativeSticky(PlainStrategy):
         )
 
     def decide_owners(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
-        """Assign all partitions by Kafka's cooperative sticky algorithm; return arrays, not a plan.
+        """Run Kafka's cooperative sticky algorithm and return its result as arrays.
+
+        Partitions that another member must revoke first have no owner. `assign` converts such a
+        result to a plan; simulations of many rebalances use the arrays, because that is faster.
 
         Args:
             sticky: members, topics and partitions of the rebalance.
@@ -299,7 +318,8 @@ def _decide(
 def _find_changed_owners(sticky: StickyProblem, decision: Decision) -> Transfers:
     """Find the partitions that change their owner in a cooperative rebalance, and the new owners.
 
-    The old owner must revoke them before the new owner gets them (KIP-429).
+    The old owner must revoke them first (KIP-429), so the assignor leaves them without owner until
+    the next rebalance.
     """
     # The constrained algorithm records them (``partitionsTransferringOwnership``). Otherwise they
     # are found by comparison with the owned partitions.
@@ -319,9 +339,10 @@ def _find_transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
 def _find_transfers_of_duplicates(
     sticky: StickyProblem, decision: Decision, member: Int32Array, slot: Int32Array
 ) -> Transfers:
-    """Find the partitions that change their owner, if some partitions have two new owners.
+    """Find the partitions that change their owner, if the result has some partitions twice.
 
-    ``member`` and ``slot`` (int32[n]) are the current owners and their partitions.
+    Kafka assigns a partition twice if members report partitions that do not exist. ``member`` and
+    ``slot`` (int32[n]) are the current owners and their partitions.
     """
     have = set(zip(member.tolist(), slot.tolist(), strict=True))
     start, given = decision.start.tolist(), decision.slot.tolist()
@@ -348,7 +369,9 @@ def _without_transfers(decision: Decision, transfers: Transfers) -> Decision:
 
 @dataclass(frozen=True, slots=True)
 class StickyMemory:
-    """State of a sticky assignor between rebalances.
+    """State that a sticky assignor keeps between rebalances.
+
+    In Kafka, these are fields of the assignor's instance.
 
     Attributes:
         max_generation: the highest generation that any member reported in any call of ``assign``.
@@ -367,7 +390,9 @@ class StickyMemory:
 
     @classmethod
     def check_memory(cls, memory: object) -> StickyMemory:
-        """Check that ``memory`` is a sticky assignor's state; None gives an empty state.
+        """Return the stored state of a sticky assignor, after checking its type.
+
+        None, which stands for a consumer before its first rebalance, gives an empty state.
 
         Raises:
             InvalidConfigError: another assignor stored the state.
@@ -379,7 +404,10 @@ class StickyMemory:
         return memory
 
     def with_generation(self, highest: int) -> StickyMemory:
-        """Return the stored state with another highest generation."""
+        """Return the stored state with another highest generation.
+
+        It is called after each rebalance, with the highest generation that members reported.
+        """
         if highest == self.max_generation:
             return self
         return StickyMemory(highest, self.partitions, self.generation)

@@ -48,8 +48,8 @@ _NONE = np.zeros(0, np.int32)
 class ClaimedSlots:
     """Partitions that a group's consumers report as owned, each with the reported generation.
 
-    An entry is one reported partition of one member; a "slot" is a partition's index in the
-    problem. Topics that do not exist or have no subscribers are left out.
+    Partitions are given by their index in the problem ("slot"). Each entry is one reported
+    partition of one member. Topics that do not exist or have no subscribers are left out.
 
     Attributes:
         member: int32[n], the member of each entry. Members are in the order of the leader's map.
@@ -75,9 +75,10 @@ def sends_user_data(problem: Problem) -> bool:
 
 
 def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
-    """Decode the owned partitions that consumers with the sticky assignor report in user data.
+    """Decode the owned partitions that consumers with Kafka's sticky assignor report in user data.
 
-    ``sticky`` has the members, topics and partitions of the rebalance.
+    ``sticky`` has the members, topics and partitions of the rebalance. Large groups are decoded by
+    a Numba-compiled function.
     """
     group = sticky.problem.group
     sent: Sequence[tuple[Claims, int | None]] | None = sticky.problem.sent_claims
@@ -97,9 +98,10 @@ def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
 
 
 def decode_user_data(user_data: Sequence[bytes | None]) -> list[tuple[Claims, int | None]]:
-    """Decode owned partitions and generation from the user data of each consumer.
+    """Decode each consumer's owned partitions and their generation from its user data.
 
-    The generation is None if the data has none. The format is that of Kafka's ``StickyAssignor``.
+    The format is that of Kafka's ``StickyAssignor``. Its older version has no generation, which is
+    None then.
 
     Args:
         user_data: the user data of each consumer as sent.
@@ -119,9 +121,10 @@ def decode_user_data(user_data: Sequence[bytes | None]) -> list[tuple[Claims, in
 
 
 def claims_of_owned(sticky: StickyProblem) -> ClaimedSlots:
-    """Return the owned partitions in the subscriptions of ``CooperativeStickyAssignor`` consumers.
+    """Return the owned partitions that consumers with the cooperative-sticky assignor report.
 
-    ``sticky`` has the members, topics and partitions of the rebalance.
+    They are a field of the subscription that a consumer sends when it joins. ``sticky`` has the
+    members, topics and partitions of the rebalance.
     """
     generation = [_cooperative_generation(member) for member in sticky.problem.group.members]
     return _to_slots(sticky, _owned(sticky), _as_arrays(generation))
@@ -129,6 +132,9 @@ def claims_of_owned(sticky: StickyProblem) -> ClaimedSlots:
 
 def owned_slots(sticky: StickyProblem, slots: PartitionSlots) -> tuple[Int32Array, Int32Array]:
     """Return the owned partitions that consumers list in their subscriptions, with their owners.
+
+    The cooperative assignor compares them with the new owners, to find partitions that must be
+    revoked first.
 
     Args:
         sticky: members, topics and partitions of the rebalance.
@@ -150,7 +156,11 @@ def owned_slots(sticky: StickyProblem, slots: PartitionSlots) -> tuple[Int32Arra
 
 
 def _cooperative_generation(member: Member) -> int | None:
-    """Return the generation that a cooperative-sticky member reports, None if it reports none."""
+    """Return the generation in which a cooperative-sticky member got its owned partitions.
+
+    It is the subscription's generation field (KIP-792), or else the first four bytes of the user
+    data. The result is None if the member reports no generation.
+    """
     # The subscription's field counts (KIP-792), else the first 4 bytes of the user data.
     if member.generation >= 0:
         return member.generation
@@ -214,8 +224,9 @@ NO_OWNER = -1
 class ResolvedClaims:
     """Owner of each partition after conflicting reports of the group's consumers are resolved.
 
-    A claim is a partition that a member reports as owned. There are n claims and S partitions,
-    which include claimed ones that do not exist.
+    Two consumers report the same partition, for example, if one of them missed a rebalance. A claim
+    is one reported partition. There are n claims and S partitions, which include claimed ones that
+    do not exist.
 
     Attributes:
         owner: int32[S], owner of each partition, -1 for none.
@@ -232,11 +243,11 @@ class ResolvedClaims:
 
 
 def has_equal_subscriptions(sticky: StickyProblem) -> bool:
-    """Return whether all members subscribe to the same topics, by the rule of Kafka's class.
+    """Return whether all members subscribe to the same topics, as Kafka's class decides it.
 
-    If so, Kafka's sticky assignors use their faster constrained algorithm. A subscription that
-    repeats a name is never considered equal. Members without topics are ignored before the first
-    member with topics (Q1 in docs/quirks.md).
+    If so, Kafka's sticky assignors use a faster algorithm. A subscription that repeats a name is
+    never considered equal. Members without topics are ignored before the first member with topics
+    (Q1 in docs/quirks.md).
     """
     group = sticky.problem.group
     if len(group.subscriptions) == 1 and len(group) > 1:
@@ -257,7 +268,8 @@ def has_equal_subscriptions(sticky: StickyProblem) -> bool:
 def resolve_claims(sticky: StickyProblem, claimed: ClaimedSlots) -> ResolvedClaims:
     """Choose one owner for each partition that several consumers report as owned.
 
-    The newest generation wins; with equal generations, the partition has no owner.
+    The report with the newest generation wins. If the newest generations are equal, the partition
+    has no owner.
 
     Args:
         sticky: members, topics and partitions of the rebalance.
@@ -296,7 +308,9 @@ def read_group_user_data(
     tuple[tuple[Int32Array, Int32Array, Int32Array], tuple[NDArray[np.int64], NDArray[np.bool_]]]
     | None
 ):
-    """Decode the owned partitions from all consumers' user data by one compiled kernel.
+    """Decode the owned partitions in all consumers' user data with a Numba-compiled function.
+
+    It is much faster for large groups than decoding one consumer after the other.
 
     Args:
         sticky: members, topics and partitions of the rebalance.

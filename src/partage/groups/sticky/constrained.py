@@ -39,7 +39,7 @@ _NO_TRANSFERS = Transfers(_NO_MEMBERS, _NO_MEMBERS)
 
 @dataclass(slots=True)
 class Quota:
-    """Numbers of partitions that members may keep if all members have equal subscriptions.
+    """Numbers of partitions that members should have if all subscriptions are equal.
 
     For 8 partitions and 3 members, two members get 3 partitions and one gets 2.
 
@@ -65,7 +65,9 @@ def assign_constrained(
 ) -> Decision:
     """Assign all partitions by Kafka's sticky algorithm for groups with equal subscriptions.
 
-    It is Kafka's ``ConstrainedAssignmentBuilder``.
+    Members keep owned partitions up to their quota. The others go to members on a replica's rack,
+    then round robin to members below their quota. Kafka's class is
+    ``ConstrainedAssignmentBuilder``.
 
     Args:
         sticky: members, topics and partitions of the rebalance.
@@ -107,9 +109,10 @@ def assign_constrained(
 
 
 def assign_in_turn(sticky: StickyProblem, slots: PartitionSlots) -> Decision:
-    """Assign partitions round robin, as Kafka does if no member owns any and none has a rack.
+    """Assign partitions round robin, as Kafka's sticky assignors do for a new group.
 
-    Members take turns in the order of their ids.
+    In such a group no member owns a partition, and none has a rack. Members take turns in the order
+    of their ids.
 
     Args:
         sticky: members, topics and partitions of the rebalance.
@@ -131,10 +134,11 @@ def assign_in_turn(sticky: StickyProblem, slots: PartitionSlots) -> Decision:
 
 
 def _drop_invalid_owners(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, Int32Array]:
-    """Remove owners of partitions that two members report, or that are on another rack (KIP-881).
+    """Remove owners that must not keep their partition, before the sticky algorithm assigns it.
 
-    The result has the owner of each of S partitions, and the former owner of each partition
-    removed because of racks (int32[S] each, -1 for none).
+    These are owners on a rack without replica (KIP-881), and owners of partitions that two members
+    report with one generation. The result has the owner of each of S partitions, and the former
+    owner of each partition removed because of racks (int32[S] each, -1 for none).
     """
     owner = owned.owner
     if not owned.any_claim:
@@ -153,10 +157,10 @@ def _drop_invalid_owners(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Arra
 def _keep_claims(
     sticky: StickyProblem, owner: Int32Array, quota: Quota, *, any_claim: bool
 ) -> Int32Array:
-    """Compute how many owned partitions each member may keep (int32[M]).
+    """Return how many of its owned partitions each member may keep (int32[M]).
 
-    This is step 1 of Kafka's algorithm for equal subscriptions. The members of ``quota`` that are
-    below their quota are set.
+    A member keeps at most its quota. The lists of members below their quota are set in ``quota``.
+    This is step 1 of Kafka's algorithm for equal subscriptions.
     """
     group, members = sticky.problem.group, sticky.members
     size = np.zeros(members, np.int32)
@@ -180,7 +184,7 @@ def _keep_claims(
 def unassigned_slots(slots: PartitionSlots, owner: Int32Array, *, keeps_any: bool) -> Int32Array:
     """Return the partitions without an owner, sorted by topic and partition number.
 
-    This is step 2 of Kafka's algorithm for equal subscriptions.
+    The sticky algorithm then assigns them. This is step 2 for groups with equal subscriptions.
 
     Args:
         slots: the numbering of partitions.
@@ -205,10 +209,10 @@ def unassigned_slots(slots: PartitionSlots, owner: Int32Array, *, keeps_any: boo
 
 
 def _assign_rest(remaining_count: int, quota: Quota, member_sizes: NDArray[np.int64]) -> Int32Array:
-    """Assign the remaining partitions to members below their quota, in round-robin order.
+    """Assign the remaining partitions round robin to members below their quota.
 
-    This is step 6 of Kafka's algorithm for equal subscriptions; steps before it assign partitions
-    by rack. The result is the member of each remaining partition.
+    Steps before this one assign partitions by rack. This is the last step of Kafka's algorithm for
+    equal subscriptions. The result is the member of each remaining partition.
     """
     rounds, by_lack = _rounds(quota.under, quota.low - member_sizes[quota.under])
     # Members below the low quota take turns until each has reached it. Then members that may have
@@ -244,9 +248,10 @@ def _rounds(members: Int32Array, lack: NDArray[np.int64]) -> tuple[Int32Array, I
 def _find_transfers(
     assigned: Transfers, previous_owner: Int32Array, disputed: NDArray[np.bool_] | None
 ) -> Transfers:
-    """Find the new partitions that another member must revoke first, with their new owners.
+    """Find the newly assigned partitions that another member must revoke first.
 
-    ``disputed`` (bool[S]) marks the partitions that two members report with one generation.
+    The result also has their new owners. ``disputed`` (bool[S]) marks the partitions that two
+    members report with one generation; they always count.
     """
     if disputed is None and previous_owner.max(initial=NO_OWNER) == NO_OWNER:
         return _NO_TRANSFERS
@@ -266,7 +271,8 @@ def assign_by_rack(
 ) -> tuple[Int32Array, Int32Array, Int32Array]:
     """Assign partitions to consumers on the rack of a replica, as far as quotas allow (KIP-881).
 
-    This is step 5 of Kafka's sticky algorithm for equal subscriptions.
+    Such consumers can fetch from a close replica. This is step 5 of Kafka's sticky algorithm for
+    equal subscriptions.
 
     Args:
         free: int32[n], the unassigned partitions.
@@ -326,9 +332,9 @@ def assign_by_rack(
 
 
 def _group_by_rack(rack: Int32Array, width: int) -> tuple[Int32Array, Int32Array]:
-    """List the members on each rack, as offsets and members in compressed rows (CSR).
+    """List the members on each rack, as offsets and members (compressed rows, CSR).
 
-    Members with rack -1 have no rack and are left out.
+    Members with rack -1 have no rack and are left out. ``width`` is the number of racks.
     """
     order = np.argsort(rack, kind="stable")
     start = np.searchsorted(rack[order], np.arange(width + 1)).astype(np.int32)
@@ -338,8 +344,8 @@ def _group_by_rack(rack: Int32Array, width: int) -> tuple[Int32Array, Int32Array
 class MemberLists:
     """Builder of each consumer's list of partitions, for groups with equal subscriptions.
 
-    `keep_owned_partitions` adds the partitions that stay with their owner, `build_lists` adds the
-    new ones.
+    `keep_owned_partitions` adds the partitions that stay with their owner, then `build_lists` adds
+    the new ones. The order within the lists is that of Kafka's class.
 
     Args:
         members: number of consumers.
@@ -352,7 +358,9 @@ class MemberLists:
     def keep_owned_partitions(
         self, slots: PartitionSlots, owner: Int32Array, keep: Int32Array, previous_owner: Int32Array
     ) -> None:
-        """Let each member keep a given number of owned partitions; revoke its other ones.
+        """Let each member keep some of its owned partitions, and revoke the others.
+
+        Members keep those with the lowest partition numbers.
 
         Args:
             slots: the numbering of partitions; the lowest partition numbers stay first, then by
@@ -387,6 +395,8 @@ class MemberLists:
         self, keep: Int32Array, new_partitions: Transfers
     ) -> tuple[Int32Array, Int32Array]:
         """Return each member's final list of partitions: kept ones, then newly assigned ones.
+
+        Call `keep_owned_partitions` first.
 
         Args:
             keep: int32[M], number of partitions that each member keeps.

@@ -29,7 +29,9 @@ Made = TypeVar("Made", bound=Assignment)
 
 @dataclass(frozen=True, eq=False)
 class Transfers:
-    """Partitions that get a new owner in a rebalance, and these owners, as two parallel arrays.
+    """Partitions that get a new owner in a rebalance, with these owners, as two parallel arrays.
+
+    In a cooperative rebalance, the old owners must revoke these partitions first.
 
     Attributes:
         slot: int32[n], the partitions, as indices of `StickyProblem`.
@@ -42,10 +44,10 @@ class Transfers:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """Result of a sticky algorithm: the list of partitions of each member, as arrays.
+    """Result of a sticky algorithm: each member's list of partitions, as arrays.
 
-    The partitions may include reported ones that do not exist. `to_plan` converts the result to a
-    plan of existing partitions.
+    Partitions are given by their index in the problem ("slot"), and may include reported ones that
+    do not exist. `to_plan` converts the result to a plan of existing partitions.
 
     Attributes:
         start: int32[M + 1], where each member's list begins, in join order (compressed rows, CSR).
@@ -65,13 +67,16 @@ class Decision:
 
     @property
     def member_of_partition(self) -> Int32Array:
-        """Member that gets each assigned partition, parallel to ``slot`` (int32[n])."""
+        """Member that gets each assigned partition (int32[n]).
+
+        The array is parallel to ``slot``, which has the partitions member after member.
+        """
         return np.repeat(np.arange(len(self.start) - 1, dtype=np.int32), np.diff(self.start))
 
     def without_partitions(self, removed: NDArray[np.bool_]) -> Decision:
-        """Return a copy of the assignment without some partitions.
+        """Return a copy of the assignment in which some partitions have no owner.
 
-        ``removed`` (bool[n]) marks the assigned partitions to leave out.
+        ``removed`` (bool[n]) marks these partitions in the array ``slot``.
         """
         start = np.zeros(len(self.start), np.int32)
         sizes = np.bincount(self.member_of_partition[~removed], minlength=len(start) - 1)
@@ -79,10 +84,10 @@ class Decision:
         return replace(self, start=start, slot=self.slot[~removed])
 
     def to_pairs(self, sticky: StickyProblem) -> dict[str, list[tuple[str, int]]]:
-        """Return the partitions by member id, e.g. {"c1": [("orders", 0), ("orders", 3)]}.
+        """Return each member's partitions, such as ``{"c1": [("orders", 0), ("orders", 3)]}``.
 
-        Reported partitions that do not exist are included. ``sticky`` has the rebalance's members
-        and partitions.
+        Reported partitions that do not exist are included. ``sticky`` has the members and
+        partitions of the rebalance.
         """
         names = [sticky.problem.index.topics[t] for t in sticky.topics.tolist()]
         topic, number = self.slots.topic.tolist(), self.slots.number.tolist()
@@ -92,7 +97,10 @@ class Decision:
         return {m: named[start[i] : start[i + 1]] for i, m in enumerate(ids)}
 
     def to_plan(self, sticky: StickyProblem, **more: Any) -> Plan:
-        """Convert the assignment to a plan, with a warning if Kafka's class would loop forever.
+        """Convert the arrays of a sticky algorithm to a plan with topics and member ids.
+
+        The plan has a warning if Kafka's class would loop forever on this input. Reported
+        partitions that do not exist are in ``plan.unresolved``.
 
         Args:
             sticky: members, topics and partitions of the rebalance.
@@ -149,7 +157,10 @@ class Decision:
 def must_revoke_first(
     previous_owner: Int32Array, owned: Int32Array, owner: Int32Array
 ) -> NDArray[np.bool_]:
-    """Return which partitions must be revoked before the new owner gets them (bool[P]).
+    """Return which partitions must be revoked before their new owner gets them (bool[P]).
+
+    These are the partitions that other members own at present. A cooperative assignor leaves them
+    without owner until the next rebalance.
 
     Args:
         previous_owner: int32[n], previous owners, -1 for a member that left.
@@ -166,7 +177,10 @@ def must_revoke_first(
 
 
 class StickyAssignorError(UnsupportedProblemError):
-    """Raised for an input on which Kafka's sticky assignor throws, or gives a partition two owners.
+    """Raised if Kafka's sticky assignor would throw an exception, or give a partition two owners.
+
+    Kafka's class has such defects for some inputs, for example if members report partitions that do
+    not exist (docs/quirks.md).
 
     Attributes:
         java_exception: simple class name of Java's exception; None if the class returns an

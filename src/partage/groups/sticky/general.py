@@ -57,7 +57,8 @@ def assign_general(
 ) -> Decision:
     """Assign all partitions by Kafka's sticky algorithm for groups with different subscriptions.
 
-    It is Kafka's ``GeneralAssignmentBuilder``.
+    Members keep valid owned partitions. The others go to the least loaded subscriber, then
+    partitions move one by one until loads are even. Kafka's class is ``GeneralAssignmentBuilder``.
 
     Args:
         sticky: members, topics and partitions of the rebalance.
@@ -83,9 +84,9 @@ def assign_general(
 
 
 def _assign_and_balance(inputs: GeneralProblem) -> Decision:
-    """Assign all partitions, then move some until members' loads are as even as Kafka makes them.
+    """Assign all partitions, then move some of them until members' loads are as even as in Kafka.
 
-    ``inputs`` has the valid reports of owned partitions, and the unassigned partitions.
+    ``inputs`` has the members' owned partitions that are valid, and the unassigned partitions.
     """
     balancing = ArrayBalancer(inputs)
     balancing.assign_unassigned()
@@ -105,9 +106,9 @@ def _assign_and_balance(inputs: GeneralProblem) -> Decision:
 
 
 class ArrayBalancer:
-    """One run of Kafka's sticky algorithm for different subscriptions, on arrays.
+    """One run of Kafka's sticky algorithm for groups with different subscriptions, on arrays.
 
-    Call `assign_unassigned`, then `balance_loads`.
+    Call `assign_unassigned`, then `balance_loads`; the attributes have the result.
 
     Attributes:
         owner: int32[S], the owner of each of S partitions, -1 for none.
@@ -149,9 +150,10 @@ class ArrayBalancer:
         self._pass_over(free, filling=True)
 
     def balance_loads(self, *, watch: bool = False) -> None:
-        """Move partitions one by one from members with many partitions to subscribers with fewer.
+        """Move partitions one by one to subscribers with fewer partitions, until no move helps.
 
-        If Kafka's class would loop forever on this input, the attribute `loop` describes it.
+        The order of the moves is that of Kafka's class. If that class would loop forever on this
+        input, the attribute `loop` describes the loop.
 
         Args:
             watch: whether to remember the most even valid assignment after any move. In case of an
@@ -180,9 +182,11 @@ class ArrayBalancer:
             self.owner, self.seq, self.size = owner, seq, size
 
     def _move_until_even(self, slots: Int32Array) -> bool:
-        """Try to move each given partition until no attempt succeeds; return whether any moved.
+        """Try to move each given partition, and repeat this until no partition moves any more.
 
-        ``slots`` are the partitions (int32[n]), in the order of the attempts.
+        ``slots`` are the partitions (int32[n]), in the order of the attempts. Return whether any
+        partition moved. The loop also ends if an earlier state recurs, because Kafka's class would
+        then never return.
         """
         moved_at_all, repeated = False, RepeatedState()
         while self._pass_over(slots):
@@ -219,8 +223,8 @@ class ArrayBalancer:
     def _pass_over(self, slots: Int32Array, *, filling: bool = False, racks: bool = False) -> bool:
         """Try once to move each given partition to a less loaded member; return whether any moved.
 
-        With ``filling``, partitions are assigned instead of moved. With ``racks``, only members on
-        the rack of a replica are allowed.
+        With ``filling``, the partitions have no owner yet and are assigned. With ``racks``, only
+        members on the rack of a replica can get them.
         """
         queue, inputs, state = self._queue, self._inputs, self._state
         known = inputs.claimed.slots
@@ -268,9 +272,10 @@ class ArrayBalancer:
         return bool(self._inputs.subscriptions.is_subscribed(self.owner[assigned], topic).all())
 
     def _raise_null_pointer(self, slot: int) -> None:
-        """Raise `StickyAssignorError` if Kafka's class throws a NullPointerException.
+        """Raise `StickyAssignorError` if Kafka's class would throw a NullPointerException now.
 
-        ``slot`` is the partition that it would move then.
+        ``slot`` is the partition that the class would move. It throws if the partition's previous
+        owner can neither lose nor get partitions (Q2 in docs/quirks.md).
         """
         # Kafka's class throws if the previous owner can neither lose nor get partitions, because
         # such a member is no longer in its queue of members by load (Q2 in docs/quirks.md).
@@ -283,9 +288,9 @@ class ArrayBalancer:
         return bool(size.max(initial=0) - size.min(initial=1 << 40) <= 1)
 
     def _is_balanced(self) -> bool:
-        """Return whether no member could take a partition from a more loaded one.
+        """Return whether no member could take a partition from a member with at least two more.
 
-        This is Kafka's ``isBalanced``.
+        It is the method ``isBalanced`` of Kafka's class, which ends the balancing.
         """
         # Only called if a partition may go to a member that does not subscribe to its topic. In
         # other cases a possible move already proves that the group is not balanced.
@@ -319,7 +324,10 @@ class ArrayBalancer:
 
 
 class _BestAssignment:
-    """Most even assignment so far during Kafka's balancing, to which later moves are undone.
+    """Most even valid assignment that Kafka's balancing has visited so far.
+
+    If Kafka's class would loop forever, the balancing undoes all later moves and returns this
+    assignment.
 
     Args:
         owner: int32[S], owner of each partition before the first move.
@@ -348,13 +356,13 @@ class _BestAssignment:
 
 
 class MemberQueue:
-    r"""Priority queue that finds a topic's least loaded subscriber (Kafka's ``TreeSet``).
+    r"""Priority queue that finds the subscriber of a topic with the fewest partitions.
 
-    Members with the same subscription and rack form a cell, which has a tournament tree of keys. A
-    member's key is ``partitions * members + rank of its id``, so the least key belongs to the least
-    loaded member. The root of a tree is the least key of its cell. A topic's first subscriber is
-    the least root of the cells that subscribe to it. A change of a key updates one path from leaf
-    to root.
+    Kafka's class sorts all members in a ``TreeSet``. Here members with the same subscription and
+    rack form a cell, which has a tournament tree of keys. A member's key is ``partitions * members
+    + rank of its id``, so the least key belongs to the least loaded member. A topic's first
+    subscriber is the least root of the cells that subscribe to it. A change of a key updates one
+    path from leaf to root.
 
     For members a, b, c (ranks 0, 1, 2) of one cell with 4, 2, 2 partitions the keys are 12, 7, 8,
     and the tree of the cell is (offsets in brackets)::
@@ -397,8 +405,8 @@ def _build_trees(
 ) -> tuple[NDArray[np.int64], Int32Array, NDArray[np.int64]]:
     """Build the tournament trees in which `MemberQueue` finds the least loaded subscriber.
 
-    Members with the same subscription and rack form a cell, which has one tree. The result has the
-    offset of each tree, the offset of each member's leaf, and the keys of all trees.
+    There is one tree for each set of members with the same subscription and rack (a cell). The
+    result has the offset of each tree, the offset of each member's leaf, and the keys of all trees.
     """
     members = len(cell_of)
     count = np.bincount(cell_of)
@@ -423,9 +431,10 @@ def _build_trees(
 def _cells_by_topic(
     inputs: GeneralProblem, subscription: Int32Array
 ) -> tuple[Int32Array, Int32Array]:
-    """List the cells that subscribe to each topic, as offsets and cells (CSR).
+    """List the sets of members that subscribe to each topic, as offsets and sets (CSR).
 
-    A cell is the set of members with the same subscription and rack.
+    Such a set ("cell") has the members with one subscription and one rack, which all subscribe to
+    the topic.
     """
     subscriptions = inputs.subscriptions
     sizes = np.diff(subscriptions.start)[subscription]

@@ -24,8 +24,8 @@ __all__ = ["GeneralProblem", "build_general_problem", "find_fixed_members", "nul
 class GeneralProblem:
     """Input of Kafka's sticky algorithm for groups with different subscriptions.
 
-    A claim is a partition that a member reports as owned. There are S partitions: the T existing
-    ones, then claimed ones that do not exist.
+    A claim is a partition that a member reports as owned. Partitions have indices ("slots"): first
+    the T existing ones, then claimed ones that do not exist, S in all.
 
     Attributes:
         sticky: members, topics and partitions of the rebalance.
@@ -52,9 +52,9 @@ class GeneralProblem:
     previous: Int32Array
 
     def partition_names(self, slots: Int32Array | NDArray[np.intp]) -> tuple[str, ...]:
-        """Return the names of partitions as "topic-number", e.g. ("orders-0", "orders-3").
+        """Return the names of partitions as "topic-number", such as ``("orders-0", "orders-3")``.
 
-        ``slots`` are the partitions, as indices of this problem.
+        ``slots`` are the partitions' indices in this problem. Warnings and errors use these names.
         """
         numbering, topics = self.claimed.slots, self.sticky.problem.index.topics
         return tuple(
@@ -72,8 +72,9 @@ def build_general_problem(
 ) -> GeneralProblem:
     """Build the input of Kafka's sticky algorithm for groups with different subscriptions.
 
-    Invalid claims are dropped, and unassigned partitions are listed. A claim is a partition that a
-    member reports as owned.
+    A claim is a partition that a member reports as owned. Claims are dropped if the member no
+    longer subscribes to the topic, or if no replica is on its rack. Then the unassigned partitions
+    are listed.
 
     Args:
         sticky: members, topics and partitions of the rebalance.
@@ -132,10 +133,10 @@ def _unassigned(
 
 
 def _find_previous_owners(claimed: ClaimedSlots, max_generation: int) -> Int32Array:
-    """Find the member that owned each partition in an earlier generation, -1 for none (int32[S]).
+    """Find the member that owned each partition in an earlier generation (int32[S], -1 for none).
 
-    Kafka's sticky algorithm prefers to return the partition to this member. Only reports of
-    generations before ``max_generation`` count.
+    Kafka's sticky algorithm prefers to give the partition back to this member. Only reports of
+    generations before ``max_generation`` count; the newest one wins.
     """
     out = np.full(claimed.slots.count, -1, np.int32)
     # Of several, the newest generation counts, then the first member. Reports without generation
@@ -156,6 +157,9 @@ def find_fixed_members(
 ) -> NDArray[np.bool_]:
     """Return which members can neither lose nor get partitions while loads are balanced (bool[M]).
 
+    Such a member is the only subscriber of all its partitions and already has all that it
+    subscribes to. Kafka's algorithm leaves it aside.
+
     Args:
         inputs: the input of the sticky algorithm.
         member_sizes: int64[M], number of partitions of each member.
@@ -171,7 +175,7 @@ def find_fixed_members(
 def null_pointer_error(inputs: GeneralProblem, slot: int) -> StickyAssignorError:
     """Return the error for an input on which Kafka's class throws a NullPointerException.
 
-    It throws if a member reports a partition with an older generation, but no longer subscribes to
+    It does so if a member reports a partition of an older generation but no longer subscribes to
     its topic (Q2 in docs/quirks.md).
 
     Args:

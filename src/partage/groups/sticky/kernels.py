@@ -44,14 +44,12 @@ _MIN_TREE_TABLE = 64
 
 
 class SlotArrays(NamedTuple):
-    """Topic and replica racks of each partition as arrays for compiled kernels.
-
-    A slot is a partition's index in the problem.
+    """Topic and replica racks of each partition ("slot"), as arrays for Numba-compiled functions.
 
     Attributes:
-        topic: int32[S], topic of each slot.
-        rack_start: int32[S + 1], offset of each slot's first rack (compressed rows, CSR).
-        rack: int32, racks of the slots' replicas.
+        topic: int32[S], topic of each partition.
+        rack_start: int32[S + 1], where each partition's racks begin in ``rack`` (CSR).
+        rack: int32, racks of the partitions' replicas.
     """
 
     topic: Int32s
@@ -60,7 +58,7 @@ class SlotArrays(NamedTuple):
 
 
 class DraftArrays(NamedTuple):
-    """Assignment under construction in a sticky assignor, as arrays that kernels change in place.
+    """Assignment under construction in a sticky assignor, as arrays that are changed in place.
 
     Attributes:
         owner: int32[S], owner of each of S partitions, -1 for none.
@@ -80,9 +78,11 @@ class DraftArrays(NamedTuple):
 
 
 class QueueArrays(NamedTuple):
-    """Arrays of the priority queue of members by load, for compiled kernels (`MemberQueue`).
+    """Arrays of the priority queue that finds the member with the fewest partitions
+    (`MemberQueue`).
 
-    A cell has the members with one subscription and one rack; its tree finds the least loaded.
+    Members with the same subscription and rack form a cell, whose tree finds its least loaded
+    member.
 
     Attributes:
         cell_start: int32[K + 1], index of each topic's first cell in ``cell`` (CSR).
@@ -110,11 +110,10 @@ class QueueArrays(NamedTuple):
 
 
 class MovementArrays(NamedTuple):
-    """Record of the partitions that moved, as arrays (Kafka's ``PartitionMovements``).
+    """Partitions that moved in this rebalance so far, as arrays (Kafka's ``PartitionMovements``).
 
     Attributes:
-        net: int32[5, S], the recorded move of each partition: source, target, and its links in a
-            set.
+        net: int32[5, S], each partition's move: source, target, and its links in a set.
         sets: int32[SET_ROWS, ...], sets of moves by topic, source and target member.
         hashed: int64[K], Java's hash of each topic.
         number: int32[S], partition number of each partition.
@@ -142,10 +141,10 @@ def _update_key(queue, m, key):
 
 @kernel_helper
 def _first_key(topic, slot, racks, slots, queue):
-    """Return the queue key of a topic's subscriber with the fewest partitions, -1 for none.
+    """Return the queue key of the subscriber of a topic with the fewest partitions, -1 for none.
 
-    With ``racks``, only members without a rack or on the rack of a replica of ``slot`` count. A key
-    is the number of partitions times the number of members, plus the member's rank (`QueueArrays`).
+    The key is the member's number of partitions times the number of members, plus its rank. With
+    ``racks``, only members on the rack of a replica of ``slot``, or without a rack, count.
     """
     best = -1
     for j in range(queue.cell_start[topic], queue.cell_start[topic + 1]):
@@ -166,9 +165,7 @@ def _first_key(topic, slot, racks, slots, queue):
 
 @kernel_helper
 def _bucket_of_partition(movements, topic, slot, bucket_count):
-    """Return the bucket of a partition (``slot``) in a ``HashMap`` with ``bucket_count``
-    buckets.
-    """
+    """Return the bucket of a partition in a Java ``HashMap``, which decides the iteration order."""
     h = (31 * (31 + movements.number[slot]) + movements.hashed[topic]) & 0xFFFFFFFF
     return (h ^ (h >> 16)) & (bucket_count - 1)
 
@@ -212,7 +209,7 @@ def _remove(movements, state, topic, slot):
 
 @kernel_helper
 def _add_movement(movements, state, topic, slot, source, target):
-    """Record in ``movements`` that partition ``slot`` moved from ``source`` to ``target``."""
+    """Record that partition ``slot`` of ``topic`` moved from member ``source`` to ``target``."""
     net, sets = movements.net, movements.sets
     s = _find(sets, topic, source, target)
     if s < 0:
@@ -247,10 +244,11 @@ def _add_movement(movements, state, topic, slot, source, target):
 
 @kernel_helper
 def _partition_to_move(movements, topic, slot, owner, target):
-    """Return a partition of ``topic`` that can move back to member ``target``, else ``slot``.
+    """Return a partition of ``topic`` to move to member ``target``, preferably one that came from
+    it.
 
-    It can move back if it moved from ``target`` to ``owner`` before; the first in Java's order is
-    taken (Kafka's ``getTheActualPartitionToBeMoved``).
+    A partition that moved from ``target`` to ``owner`` before moves back instead of ``slot``: the
+    first in Java's order (Kafka's ``getTheActualPartitionToBeMoved``).
     """
     net, sets = movements.net, movements.sets
     source = net[FROM, slot] if net[TO, slot] >= 0 else owner
@@ -269,7 +267,10 @@ def _partition_to_move(movements, topic, slot, owner, target):
 
 @kernel_helper
 def _record_move(movements, state, topic, slot, owner, target):
-    """Record in ``movements`` that partition ``slot`` moves from ``owner`` to ``target``."""
+    """Record that partition ``slot`` now moves from member ``owner`` to member ``target``.
+
+    If it has moved before, both moves become one, or none if it is back at its first owner.
+    """
     source = owner
     if movements.net[TO, slot] >= 0:
         source = movements.net[FROM, slot]
@@ -287,10 +288,10 @@ def _record_move(movements, state, topic, slot, owner, target):
 def assign_or_move_each(order, at, filling, racks, slots, draft, queue, movements):
     """Move each listed partition to a member with fewer partitions, if that evens out the loads.
 
-    ``order`` has the partitions; the pass begins at its index ``at`` and returns the index where it
-    stopped. With ``filling`` it assigns partitions instead of moving them; with ``racks`` only to
-    members on the rack of a replica. ``slots``, ``draft``, ``queue`` and ``movements`` are the
-    arrays of the assignment.
+    The partitions are ``order[at:]``; the result is the index where the pass stopped. With
+    ``filling``, partitions without an owner are assigned; with ``racks``, only members on the rack
+    of a replica can get them. ``slots``, ``draft``, ``queue`` and ``movements`` are the arrays of
+    the assignment.
     """
     owner, size, state, stamp = draft.owner, draft.size, draft.state, queue.stamp
     members, topic = len(queue.rank), -1
@@ -341,9 +342,10 @@ def assign_or_move_each(order, at, filling, racks, slots, draft, queue, movement
 
 @kernel_helper
 def _next_row(after, row):
-    """Return the first row from ``row`` on that is not removed from a union-find structure.
+    """Return the first row, from ``row`` on, that has not been removed from a list.
 
-    ``after`` has a later row for each removed row, and the row itself for others.
+    ``after`` is a union-find structure: a later row for each removed row, the row itself for
+    others.
     """
     root = row
     while after[root] != root:
@@ -374,8 +376,8 @@ class UnderQuota(NamedTuple):
         full: bool[U], whether a member has reached the quota; updated.
         rack_start: int32[R + 1], index of each rack's first entry in ``position`` (CSR).
         position: int32, by rack the indexes of its members in ``member``, ascending.
-        after: int32, union-find structure over the entries of ``position``, with one more row per
-            rack: the next row whose member is below the quota.
+        after: int32, union-find structure over ``position``, with one more row per rack: the next
+            row whose member is below the quota.
     """
 
     member: Int32s
@@ -386,7 +388,7 @@ class UnderQuota(NamedTuple):
 
 
 class WaitingMembers(NamedTuple):
-    """Members that may get one more partition than the minimum: one FIFO queue per rack.
+    """Members that may get one partition more than the quota: one FIFO queue for each rack.
 
     Attributes:
         queue: int32, members by rack; the entries from ``head`` to ``tail`` of a rack wait.
@@ -403,10 +405,11 @@ class WaitingMembers(NamedTuple):
 
 @kernel_helper
 def _next_under(slot, place, slots, under):
-    """Return the next member below its quota on the rack of a replica of partition ``slot``.
+    """Return the next member below its quota that is on the rack of a replica of partition
+    ``slot``.
 
     The cyclic search begins at index ``place`` of ``under.member``. The result is the member's row
-    in ``under.after`` and its index in ``under.member``; -1, -1 without one.
+    in ``under.after`` and its index in ``under.member``, or (-1, -1).
     """
     ahead, behind = -1, -1
     best, first = -1, -1
@@ -446,10 +449,9 @@ def assign_on_racks(free, slots, member_rack, under, waiting, size, out, numbers
     """Assign partitions to consumers on the rack of a replica, as far as quotas allow.
 
     ``free`` has the partitions, ``size`` each member's number so far. ``out`` gets each partition's
-    member, -1 for none; the result is the number of members above the low quota. ``numbers`` are:
-    low quota, high quota, how many members may reach the high quota, how many have reached it, and
-    how many wait for one more partition. ``under`` and ``waiting`` list the members that may get
-    more.
+    member, -1 for none; ``under`` and ``waiting`` list the members that may get more. ``numbers``
+    are: low quota, high quota, how many members may reach the high quota, how many have, and how
+    many wait for one more partition. Return the number of members above the low quota.
     """
     low, high, extra = numbers[0], numbers[1], numbers[2]
     over, clock, place = numbers[3], numbers[4], 0
@@ -489,7 +491,7 @@ def assign_on_racks(free, slots, member_rack, under, waiting, size, out, numbers
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int32[::1])")
 def keep_up_to_quota(order, owner, at, end, out, previous_owner):
-    """Let each member keep its owned partitions up to a maximum, and revoke the rest.
+    """Let each member keep its owned partitions up to a maximum number, and revoke the others.
 
     ``order`` has the partitions, ``owner`` their owners. Kept ones of member m go to ``out`` from
     ``at[m]`` to ``end[m]``. Revoked ones get owner -1, and the old one in ``previous_owner``.
@@ -509,10 +511,10 @@ def keep_up_to_quota(order, owner, at, end, out, previous_owner):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
 def append_to_lists(slot, member, at, out):
-    """Append each new partition to the list of its owner, a section of the array ``out``.
+    """Append newly assigned partitions to the lists of their owners, which are sections of ``out``.
 
-    ``slot`` has the partitions and ``member`` their owners; ``at[m]`` is where the list of member m
-    continues in ``out``, and is advanced.
+    The list of member m continues at ``out[at[m]]``, and ``at[m]`` is advanced. Partition
+    ``slot[i]`` goes to ``member[i]``.
     """
     for i in range(len(slot)):
         m = member[i]
@@ -577,7 +579,7 @@ def _same_bytes(data, at, names, begin, size):
 
 
 class EncodedNames(NamedTuple):
-    """Names of the known topics as UTF-8 bytes, with a hash table to find them.
+    """Names of the subscribed topics as UTF-8 bytes, with a hash table to find them.
 
     Attributes:
         data: uint8, the names as UTF-8, one after the other.
@@ -594,7 +596,7 @@ class EncodedNames(NamedTuple):
 
 
 class ClaimColumns(NamedTuple):
-    """Output arrays of `read_claims`: reported partitions of all members, one after another.
+    """Output arrays of `read_claims`: the partitions that members report, one after the other.
 
     Attributes:
         topic: int32, topic of each reported partition (claim).
@@ -634,7 +636,7 @@ def _find_topic(data, at, size, names):
 
 @kernel("void(EncodedNames)", EncodedNames)
 def hash_names(names):
-    """Fill the empty hash table of topic ``names``, which `read_claims` uses."""
+    """Enter the topic ``names`` into their hash table, so that `read_claims` can find them."""
     start, table = names.start, names.table
     mask = len(table) - 1
     for k in range(len(start) - 1):
@@ -648,10 +650,10 @@ def hash_names(names):
 
 @kernel("int64(uint8[::1], int64[::1], EncodedNames, ClaimColumns)", EncodedNames, ClaimColumns)
 def read_claims(data, start, names, claims):
-    """Decode the owned partitions in the user data of all sticky members; return their number.
+    """Decode the owned partitions in the user data of all members with the sticky assignor.
 
-    ``start`` has the offset of each member's bytes in ``data``. The results go to ``claims``;
-    topics that are not among ``names`` are left out.
+    ``start`` has the offset of each member's bytes in ``data``. Partitions are written to
+    ``claims``; unknown topics (not in ``names``) are left out. Return the number of partitions.
     """
     after, topic, number = names.after, claims.topic, claims.number
     total = 0

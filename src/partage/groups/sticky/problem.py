@@ -33,8 +33,8 @@ _NO_KEYS = np.zeros(0, np.int64)
 class PartitionSlots:
     """Numbering of partitions by array indices ("slots") for the sticky assignors.
 
-    Existing partitions come first, by (topic, number), then foreign ones: partitions that do not
-    exist, but that a member reports as owned, or that Kafka expects because it numbers a topic's
+    Existing partitions come first, sorted by topic and number. Then follow partitions that do not
+    exist, but that a member reports as owned or that Kafka expects because it numbers a topic's
     partitions from 0. Kafka assigns them, too (Q26 in docs/quirks.md).
 
     Args:
@@ -54,18 +54,28 @@ class PartitionSlots:
 
     @property
     def all_partitions_exist(self) -> bool:
-        """True if every numbered partition exists in the cluster."""
+        """True if every numbered partition exists in the cluster.
+
+        This is the usual case. Otherwise a member reports a partition that does not exist, or a
+        topic's partition numbers have gaps.
+        """
         return self.count == self.real
 
     @cached_property
     def topic(self) -> Int32Array:
-        """Topic of each numbered partition, as an index of ``StickyProblem.topics`` (int32[S])."""
+        """Topic of each numbered partition, as an index of ``StickyProblem.topics`` (int32[S]).
+
+        Partitions that do not exist are included.
+        """
         foreign = (self._foreign >> 32).astype(np.int32)
         return np.concatenate([self._sticky.topic, foreign]) if len(foreign) else self._sticky.topic
 
     @cached_property
     def number(self) -> Int32Array:
-        """Kafka's partition number of each numbered partition (int32[S])."""
+        """Kafka's partition number of each numbered partition (int32[S]).
+
+        Partitions that do not exist are included.
+        """
         if not len(self._foreign):
             return self._sticky.number
         foreign = ((self._foreign & 0xFFFFFFFF) - _HALF).astype(np.int32)
@@ -73,12 +83,19 @@ class PartitionSlots:
 
     @cached_property
     def sort_keys(self) -> NDArray[np.int64]:
-        """Sort key of each partition, for an order by topic, then partition number (int64[S])."""
+        """Sort key of each partition, for an order by topic, then by partition number (int64[S]).
+
+        `keys_of` defines the keys.
+        """
         return keys_of(self.topic, self.number)
 
     @cached_property
     def search_order(self) -> Int32Array:
-        """Partitions in the order in which Kafka's class looks for unassigned ones (int32[T])."""
+        """Partitions in the order in which Kafka's class looks for unassigned ones (int32[T]).
+
+        Kafka numbers a topic's partitions from 0 up to their count, so the order has partitions
+        that do not exist if the numbers have gaps.
+        """
         # Kafka numbers a topic's partitions from 0 to their count. If partition numbers have no
         # gaps, these are the existing partitions in order.
         if self._sticky.counted:
@@ -89,17 +106,20 @@ class PartitionSlots:
 
     @cached_property
     def by_number(self) -> Int32Array:
-        """Indices of all partitions, sorted by partition number, then topic (int32[S])."""
+        """Indices of all partitions, sorted by partition number, then by topic (int32[S]).
+
+        Members keep their owned partitions in this order.
+        """
         if not self.all_partitions_exist:
             return np.lexsort((self.topic, self.number)).astype(np.int32)
         return self._sticky.layout.by_number
 
 
 class SlotLayout:
-    """Numbering of a group's existing partitions by topic and partition number, as arrays.
+    """Arrays that number the partitions of a group's subscribed topics, sorted by topic and number.
 
-    It is cached for groups with the same subscriptions. Its attributes are among those of
-    `StickyProblem`.
+    They are cached, because most rebalances change neither the subscriptions nor the cluster.
+    `StickyProblem` has the same attributes and documents them.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -111,14 +131,17 @@ class SlotLayout:
 
     @cached_property
     def number(self) -> Int32Array:
-        """Kafka's partition number of each existing partition (int32[T])."""
+        """Kafka's partition number of each existing partition (int32[T]).
+
+        The array is sorted by topic, then by number.
+        """
         return self.rank_in_topic if self.counted else self.index.number_of[self.dense]
 
     @cached_property
     def rank_in_topic(self) -> Int32Array:
-        """Rank of each existing partition within its topic, from 0 (int32[T]).
+        """Position of each existing partition within its topic, counted from 0 (int32[T]).
 
-        It differs from the partition number if the numbers of a topic have holes.
+        It equals the partition number unless the numbers of the topic have gaps.
         """
         nth = np.arange(len(self.dense), dtype=np.int32)
         nth -= np.repeat(self.start[:-1], self.counts)
@@ -126,18 +149,27 @@ class SlotLayout:
 
     @cached_property
     def topic(self) -> Int32Array:
-        """Topic of each existing partition, as an index of ``topics`` (int32[T])."""
+        """Topic of each existing partition, as an index of ``topics`` (int32[T]).
+
+        For example, ``[0, 0, 1]`` for a topic with two partitions and one with a single partition.
+        """
         return np.repeat(np.arange(len(self.topics), dtype=np.int32), self.counts)
 
     @cached_property
     def topic_by_name(self) -> dict[str, int]:
-        """Index of each topic in the array ``topics``, by topic name."""
+        """Index of each topic in the array ``topics``, by topic name.
+
+        Members name topics when they subscribe or report owned partitions; the arrays need indices.
+        """
         names = self.index.topics
         return {names[t]: k for k, t in enumerate(self.topics.tolist())}
 
     @cached_property
     def by_number(self) -> Int32Array:
-        """Indices of the existing partitions, sorted by partition number, then topic (int32[T])."""
+        """Indices of the existing partitions, sorted by partition number, then by topic (int32[T]).
+
+        Members keep their owned partitions in this order.
+        """
         # Existing slots are in topic order already, and NumPy sorts 16-bit keys by radix.
         if self.counted and (self.counts == self.counts[:1]).all():
             topics = len(self.counts)
@@ -152,7 +184,7 @@ class SlotLayout:
 class StickyProblem:
     """Input of the sticky assignors: members, topics and numbered partitions of a rebalance.
 
-    A slot is the index of a partition, sorted by topic and partition number.
+    A "slot" is the index of a partition in arrays sorted by topic and partition number.
 
     Attributes:
         problem: the group and the cluster.
@@ -179,48 +211,68 @@ class StickyProblem:
 
     @property
     def number(self) -> Int32Array:
-        """Kafka's partition number of each existing partition (int32[T])."""
+        """Kafka's partition number of each existing partition (int32[T]).
+
+        The array is sorted by topic, then by number.
+        """
         return self.layout.number
 
     @property
     def rank_in_topic(self) -> Int32Array:
-        """Rank of each existing partition within its topic, from 0 (int32[T]).
+        """Position of each existing partition within its topic, counted from 0 (int32[T]).
 
-        It differs from the partition number if the numbers of a topic have holes.
+        It equals the partition number unless the numbers of the topic have gaps.
         """
         return self.layout.rank_in_topic
 
     @property
     def topic(self) -> Int32Array:
-        """Topic of each existing partition, as an index of ``topics`` (int32[T])."""
+        """Topic of each existing partition, as an index of ``topics`` (int32[T]).
+
+        For example, ``[0, 0, 1]`` for a topic with two partitions and one with a single partition.
+        """
         return self.layout.topic
 
     @property
     def topic_by_name(self) -> dict[str, int]:
-        """Index of each topic in the array ``topics``, by topic name."""
+        """Index of each topic in the array ``topics``, by topic name.
+
+        Members name topics when they subscribe or report owned partitions; the arrays need indices.
+        """
         return self.layout.topic_by_name
 
     @property
     def members_in_map_order(self) -> list[int]:
-        """Group members in the iteration order of the leader's Java map of subscriptions."""
+        """Positions of the members in the order in which Kafka's leader iterates over them.
+
+        It is the order of the leader's Java map from member id to subscription.
+        """
         return self.problem.group.members_in_map_order
 
     @property
     def member_hash_codes(self) -> list[int]:
-        """Java's ``String.hashCode`` of each member id."""
+        """Java's ``String.hashCode`` of each member id, in join order.
+
+        Java's hash maps derive the iteration order of members from it.
+        """
         return self.problem.group.id_hashes
 
     @property
     def members_in_assignment_order(self) -> list[int]:
-        """Group members in the iteration order of Kafka's map ``currentAssignment``."""
+        """Positions of the members in the iteration order of Kafka's map ``currentAssignment``.
+
+        It is the assignor's own map from member to partitions, whose order can differ from
+        `members_in_map_order`.
+        """
         return self.problem.group.members_in_refilled_map_order
 
     def find_slots(
         self, topic: Int32Array, number: Int32Array
     ) -> tuple[Int32Array, PartitionSlots]:
-        """Convert (topic, partition number) pairs to partition indices (slots).
+        """Convert (topic, partition number) pairs to partition indices ("slots").
 
-        Pairs that do not exist in the cluster get new indices.
+        Pairs that do not exist in the cluster get new indices, because Kafka's sticky assignors
+        process them, too.
 
         Args:
             topic: int32[n], index of each pair's topic.
@@ -281,7 +333,8 @@ def _lay_out(problem: Problem) -> tuple[Int32Array, Int32Array, Int32Array]:
 def keys_of(topic: Int32Array, number: Int32Array) -> NDArray[np.int64]:
     """Combine each (topic, partition number) pair into one integer that sorts like the pair.
 
-    Both arrays are int32[n], the result int64[n].
+    Sorting or searching such integers is faster than sorting by two columns. Both arguments are
+    int32[n], the result is int64[n].
     """
     return (topic.astype(np.int64) << 32) | (number.astype(np.int64) + _HALF)
 
@@ -289,7 +342,7 @@ def keys_of(topic: Int32Array, number: Int32Array) -> NDArray[np.int64]:
 class Subscriptions:
     """Topics to which each consumer of a group subscribes, as arrays for the sticky algorithm.
 
-    A topic that a member lists twice counts twice.
+    As in Kafka's class, a topic that a member lists twice counts twice.
 
     Attributes:
         listed: known topics of each distinct subscription in the order sent, with repetitions.
@@ -329,7 +382,7 @@ class Subscriptions:
     def topics_with_several_subscribers(self) -> NDArray[np.bool_]:
         """Mask of the topics with two or more subscribers (bool[K] for K topics).
 
-        Only partitions of such topics can move between members.
+        Only the partitions of such topics can move between members.
         """
         # A member that lists a topic twice counts twice.
         return self.entries >= 2
@@ -342,7 +395,7 @@ class Subscriptions:
     def is_subscribed(self, member: Int32Array, topic: Int32Array) -> NDArray[np.bool_]:
         """Return for each (member, topic) pair whether the member subscribes to the topic.
 
-        Both arrays are int32[n], the result bool[n].
+        The pairs are given as two parallel arrays, both int32[n]. The result is bool[n].
         """
         if not len(self._keys):
             return np.zeros(len(member), bool)
@@ -359,6 +412,8 @@ Numbers = TypeVar("Numbers", bound=np.integer[Any])
 def distinct_values(values: NDArray[Numbers]) -> NDArray[Numbers]:
     """Return the distinct values of an array in ascending order.
 
+    It is a faster `numpy.unique`.
+
     >>> distinct_values(np.array([3, 1, 3])).tolist()
     [1, 3]
     """
@@ -371,9 +426,9 @@ def distinct_values(values: NDArray[Numbers]) -> NDArray[Numbers]:
 
 
 def distinct_with_index(values: NDArray[Numbers]) -> tuple[NDArray[Numbers], NDArray[np.int32]]:
-    """Return the distinct values of an array in ascending order, and each value's index in it.
+    """Return the distinct values of an array in ascending order, and each value's position there.
 
-    It is a faster ``np.unique`` with ``return_inverse``.
+    It is a faster `numpy.unique` with ``return_inverse``.
 
     >>> [part.tolist() for part in distinct_with_index(np.array([30, 10, 30]))]
     [[10, 30], [1, 0, 1]]
@@ -383,7 +438,9 @@ def distinct_with_index(values: NDArray[Numbers]) -> tuple[NDArray[Numbers], NDA
 
 
 class Racks:
-    """Racks of consumers and of each partition's replicas, for rack-aware plans (KIP-881).
+    """Racks of consumers and of each partition's replicas, for rack-aware assignment (KIP-881).
+
+    The sticky assignors prefer consumers that are on the rack of a replica.
 
     Attributes:
         any_member: whether a member has a rack.
@@ -400,9 +457,10 @@ class Racks:
 
     @property
     def of_member(self) -> Int32Array:
-        """Rack of each member, -1 for none (int32[M]).
+        """Rack of each member (int32[M]), -1 for a member without rack.
 
-        Racks are numbered as in `Problem.member_rack`.
+        Racks are numbered as in `Problem.member_rack`, which also has -2 for a rack without
+        brokers.
         """
         return self._sticky.problem.member_rack
 
@@ -419,12 +477,19 @@ class Racks:
 
     @property
     def start(self) -> Int32Array:
-        """Index in the array ``rack`` at which each partition's racks begin (int32[S + 1])."""
+        """Index in the array ``rack`` at which each partition's racks begin (int32[S + 1]).
+
+        The racks of partition ``p`` are ``rack[start[p]:start[p + 1]]``.
+        """
         return self._csr[0]
 
     @property
     def rack(self) -> Int32Array:
-        """Racks of the replicas of all partitions, each rack once per partition (int32)."""
+        """Racks of the replicas of all partitions, one partition after the other (int32).
+
+        Each rack occurs once per partition. ``start`` has the position of each partition's first
+        rack.
+        """
         return self._csr[1]
 
     @property
@@ -432,9 +497,10 @@ class Racks:
         return max(len(self._sticky.problem.cluster.rack_names), 1)
 
     def _racks_matter(self) -> bool:
-        """Return whether racks affect the result of Kafka's sticky assignors.
+        """Return whether racks can affect the result of Kafka's sticky assignors.
 
-        They do if a member shares a rack with a replica, and partitions have different racks.
+        They can if a member shares a rack with a replica, and if not all partitions have replicas
+        on the same racks.
         """
         has_replica = np.zeros(self._width, bool)
         has_replica[self.rack] = True
@@ -446,7 +512,7 @@ class Racks:
 
     @cached_property
     def consumers_on_replica_racks(self) -> NDArray[np.int64]:
-        """Number of consumers on the racks of the replicas of each partition (int64[S]).
+        """Number of consumers on the racks of each partition's replicas (int64[S]).
 
         Kafka assigns the partitions with the fewest such consumers first.
         """
@@ -459,7 +525,8 @@ class Racks:
     def is_on_other_rack(self, member: Int32Array, slot: Int32Array) -> NDArray[np.bool_]:
         """Return for each (member, partition) pair whether no replica is on the member's rack.
 
-        It is False for members without a rack, and for all pairs if racks do not matter.
+        A member must not keep such a partition (KIP-881). The result is False for members without a
+        rack, and for all pairs if racks have no effect.
 
         Args:
             member: int32[n], the member of each pair.

@@ -27,8 +27,9 @@ __all__ = ["ListBalancer", "OwnerMap", "PartitionMovements"]
 class ListBalancer:
     """One run of Kafka's sticky algorithm on Python lists, for reports of missing partitions.
 
-    It follows Kafka's class step by step, because partitions that members report but that do not
-    exist may get two owners. `assign_and_balance` returns the result.
+    If members report partitions that do not exist, Kafka's class may give partitions two owners.
+    This class follows it step by step; `ArrayBalancer` is faster, but needs one owner per
+    partition. `assign_and_balance` returns the result.
 
     Args:
         inputs: valid claims and unassigned partitions of the group.
@@ -75,7 +76,10 @@ class ListBalancer:
         self._movements = PartitionMovements(names, self._topic, slots.number.tolist())
 
     def assign_and_balance(self) -> Decision:
-        """Assign the unassigned partitions, balance the members' loads and return the result."""
+        """Assign the unassigned partitions, balance the members' loads, and return the result.
+
+        A balancing that does not make the loads more even is undone, as in Kafka's class.
+        """
         fresh = self._queue[-1][0] == 0
         self._assign_unassigned()
         every = [s for s in self._inputs.every.tolist() if self._shared[self._topic[s]]]
@@ -112,9 +116,10 @@ class ListBalancer:
             self._assign_partition(s, by_rack=False)
 
     def _assign_partition(self, slot: int, *, by_rack: bool) -> bool:
-        """Assign partition ``slot`` to its least loaded subscriber; return False if none exists.
+        """Assign partition ``slot`` to the subscriber of its topic with the fewest partitions.
 
-        With ``by_rack`` only subscribers without a rack or on the rack of a replica count.
+        With ``by_rack``, only subscribers without a rack or on the rack of a replica count. Return
+        False if there is no such subscriber.
         """
         for m in self._in_queue(self._topic[slot]):
             rack = self._rack[m]
@@ -128,9 +133,11 @@ class ListBalancer:
         return False
 
     def _move_until_even(self, slots: list[int]) -> bool:
-        """Try to move each given partition until no attempt succeeds; return whether any moved.
+        """Try to move each given partition, and repeat this until no partition moves any more.
 
-        ``slots`` are the partitions, in the order of the attempts.
+        ``slots`` are the partitions, in the order of the attempts. Return whether any partition
+        moved. The loop also ends if an earlier state recurs, because Kafka's class would then never
+        return.
         """
         moved_at_all, repeated = False, RepeatedState()
         while self._pass(slots):
@@ -201,7 +208,11 @@ class ListBalancer:
         return None
 
     def _move_partition(self, slot: int, new_owner: int) -> int:
-        """Move a partition, or another one of its topic back; return the one that was moved."""
+        """Move a partition to a member with fewer partitions; return the partition that was moved.
+
+        Like Kafka's class, it may move another partition of the same topic instead, to undo an
+        earlier move.
+        """
         # Kafka may move another partition of the topic back to the target instead.
         slot = self._movements.partition_to_move(slot, self._holder[slot], new_owner)
         holder = self._holder[slot]
@@ -217,9 +228,9 @@ class ListBalancer:
         return slot
 
     def _is_balanced(self) -> bool:
-        """Return whether no member could take a partition from a more loaded one.
+        """Return whether no member could take a partition from a member with at least two more.
 
-        This is Kafka's ``isBalanced``.
+        It is the method ``isBalanced`` of Kafka's class, which ends the balancing.
         """
         if not self._queue:
             what = "every member has all that it can get, but a partition still moves"
@@ -269,14 +280,20 @@ class ListBalancer:
 
 
 class _JavaHashSet:
-    """Model of a Java ``HashSet`` of partitions, for its iteration order."""
+    """Model of a Java ``HashSet`` of partitions, to find its first element in iteration order.
+
+    Kafka's class moves this partition back.
+    """
 
     def __init__(self) -> None:
         self.hashes: dict[int, int] = {}
         self.table = 16
 
     def add_slot(self, slot: int, hashed: int) -> None:
-        """Add partition ``slot`` to the modelled set; ``hashed`` is its Java hash code."""
+        """Add a partition to the modelled Java ``HashSet``, and enlarge the table as Java does.
+
+        ``slot`` is the partition's index, ``hashed`` its Java hash code.
+        """
         self.hashes[slot] = hashed
         # The table grows as Java's does and never shrinks.
         while True:
@@ -290,16 +307,20 @@ class _JavaHashSet:
             self.table *= 2
 
     def first_slot(self) -> int:
-        """Return the first partition in the iteration order of the Java ``HashSet``."""
+        """Return the first partition in the iteration order of the modelled Java ``HashSet``.
+
+        It is the one in the lowest bucket; within a bucket, the one that was added first.
+        """
         spread = [(h & 0xFFFFFFFF) >> 16 ^ (h & 0xFFFFFFFF) for h in self.hashes.values()]
         buckets = [one & (self.table - 1) for one in spread]
         return list(self.hashes)[buckets.index(min(buckets))]
 
 
 class PartitionMovements:
-    """Record of partition moves between members so far (Kafka's ``PartitionMovements``).
+    """Partitions that moved between members in this rebalance (Kafka's ``PartitionMovements``).
 
-    It finds moves to reverse, so that fewer partitions change their owner.
+    Kafka uses it to move a partition back instead of moving another one, so that fewer partitions
+    change their owner.
 
     Args:
         names: topic names.
@@ -314,8 +335,10 @@ class PartitionMovements:
         self._sets: dict[tuple[int, int, int], _JavaHashSet] = {}
 
     def record_move(self, slot: int, old_owner: int, new_owner: int) -> None:
-        """Record that partition ``slot`` moves from member ``old_owner`` to member
-        ``new_owner``.
+        """Record that partition ``slot`` moves from member ``old_owner`` to member ``new_owner``.
+
+        If it has moved before, both moves become one; a partition that is back at its first owner
+        counts as not moved.
         """
         k = self._topic[slot]
         if slot in self._net:
@@ -333,11 +356,11 @@ class PartitionMovements:
         self._sets.setdefault((k, old_owner, new_owner), _JavaHashSet()).add_slot(slot, hashed)
 
     def partition_to_move(self, slot: int, old_owner: int, new_owner: int) -> int:
-        """Return a partition that can move back to member ``new_owner``, else the partition
-        ``slot``.
+        """Return the partition to move to member ``new_owner``, preferably one that came from it.
 
-        It is one of the same topic that moved from ``new_owner`` to ``old_owner`` before; moving it
-        back undoes one move (Kafka's ``getTheActualPartitionToBeMoved``).
+        Instead of ``slot``, a partition of the same topic that moved from ``new_owner`` to
+        ``old_owner`` before moves back, so one move less remains (Kafka's
+        ``getTheActualPartitionToBeMoved``).
         """
         if slot in self._net:
             old_owner = self._net[slot][0]
@@ -345,16 +368,19 @@ class PartitionMovements:
         return slot if opposite is None else opposite.first_slot()
 
     def comparable_state(self) -> object:
-        """Return all recorded moves as one comparable value, for the detection of endless loops."""
+        """Return all recorded moves as one comparable value.
+
+        Equal values in different iterations help to detect an endless loop of Kafka's class.
+        """
         sets = {key: (one.table, list(one.hashes)) for key, one in self._sets.items()}
         return dict(self._net), sets
 
 
 class OwnerMap:
-    """Model of Kafka's map from member to partitions (``currentAssignment``), for its order.
+    """Model of the Java map from member to partitions in Kafka's class, for its iteration order.
 
-    The order decides the owner of a partition that Kafka assigns twice: the last one in the map
-    (Q26 in docs/quirks.md).
+    The order decides which owner of a partition counts that Kafka assigns twice: the last one in
+    the map (``currentAssignment``; Q26 in docs/quirks.md).
 
     Attributes:
         order: the present members in iteration order.
@@ -372,9 +398,10 @@ class OwnerMap:
         self.order = self._table.iteration_order()
 
     def remove_fixed(self, fixed: Collection[int]) -> None:
-        """Remove members from the modelled map that can neither lose nor get a partition.
+        """Remove members that can neither lose nor get a partition from the modelled Java map.
 
-        ``fixed`` are these members.
+        ``fixed`` are these members. Kafka removes them before it balances loads, which can change
+        the order of the other members.
         """
         if fixed:
             visit = self._sticky.members_in_map_order
@@ -389,13 +416,20 @@ class OwnerMap:
         self._copy = self.order
 
     def restore_copy(self) -> None:
-        """Refill the modelled map from its copy, as Kafka does when it undoes partition moves."""
+        """Refill the modelled Java map from its copy, as Kafka's class does when it undoes its
+        moves.
+
+        The iteration order can change, because keys are inserted in another order.
+        """
         self._table.clear()
         for m in self._filled(self._copy, DEFAULT_TABLE).iteration_order():
             self._table.put(m)
 
     def add_fixed(self) -> None:
-        """Add the members again that `remove_fixed` removed from the modelled map."""
+        """Add the members that `remove_fixed` removed to the modelled Java map again.
+
+        Kafka's class does this at the end, after it has balanced the loads.
+        """
         for m in self._aside:
             self._table.put(m)
         self.order = self._table.iteration_order()

@@ -33,9 +33,10 @@ def unassigned_along_walk(
     claims: tuple[Int32Array, Int32Array],
     sort_key: NDArray[np.int64],
 ) -> Int32Array:
-    """Return the partitions that Kafka's class regards as unassigned, if some reports are invalid.
+    """Return the partitions that Kafka's class treats as unassigned, if some reports are invalid.
 
-    A report is invalid if its partition does not exist. Partitions are slots of the problem.
+    A report is invalid if a member says that it owns a partition that does not exist. Kafka then
+    treats some owned partitions as unassigned, too (Q26 in docs/quirks.md).
 
     Args:
         sticky: the problem, which has the iteration order of members.
