@@ -220,7 +220,7 @@ def certify_weights(
     together: Int64Array | None,
     max_moves: int | None,
 ) -> Certificate:
-    """Measure an assignment of weighted partitions, and prove lower bounds for its largest loads.
+    """Measure an assignment of weighted partitions, and prove lower bounds of its loads.
 
     Balancing weights is NP-hard, so the assignment may be worse than the bounds. The certificate
     says by how much at most.

@@ -439,10 +439,10 @@ def _balance_equivalent(
     subscription_classes: SubscriptionClasses,
     assignment_order: AssignmentOrder,
 ) -> CountPlan:
-    """Return the most even assignment if all members have the same subscription.
+    """Return the most even assignment for a group in which all members are equivalent.
 
-    Owned partitions stay as far as the even loads allow. No minimum-cost flow is needed, because
-    all partitions are equivalent.
+    They have the same subscription and the same rack costs, so no minimum-cost flow is needed.
+    Owned partitions stay as far as the even loads allow.
     """
     place = np.flatnonzero(subscription_classes.member >= 0)
     level = np.zeros(len(canonical.rows.topics), np.int64)

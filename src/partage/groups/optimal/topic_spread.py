@@ -47,8 +47,8 @@ def spread_topics(
 ) -> Int32Array:
     """Exchange owners of partitions so that each topic is spread more evenly over consumers.
 
-    Loads, rack cost and the number of moves stay the same, because only equivalent partitions
-    change places.
+    It is the last step of the optimal assignor: loads, rack cost and the number of moves stay the
+    same.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -153,7 +153,8 @@ def _trade_topics(
     partition_weights: NDArray[np.float64] | None,
     class_of: Int64Array,
 ) -> bool:
-    """Swap partitions of different topics between two members if both topics are then more even.
+    """Swap partitions of different topics between two members if topics are then spread more
+    evenly.
 
     Return whether any were swapped. ``owner`` (int32[n]) and ``counts``, the number of partitions
     by topic and member (int64[T, M]), are changed in place.

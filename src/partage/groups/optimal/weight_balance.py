@@ -203,8 +203,8 @@ def _largest_bound(
     """Return a lower bound of the largest relative load, for any assignment within the limit of
     moves.
 
-    A relative load is a load divided by the member's weight. The search stops when it reaches the
-    bound. Members of weight 0 (``draining``, bool[M]) do not count.
+    A relative load is a load divided by the member's weight. The tabu search looks for no load
+    below the bound. Members of weight 0 (``draining``, bool[M]) do not count.
     """
     items = plan.items
     unavoidable = int(items.owned.sum()) - sum(
@@ -225,8 +225,8 @@ def _compare_small_plans(
     """Find the assignment that spreads topics most evenly, with the same loads, rack cost and
     moves.
 
-    All assignments of at most 16 partitions are compared by branch and bound; for larger problems
-    ``owner`` is returned.
+    It is found by branch and bound if there are at most 16 partitions. Otherwise, or if nothing can
+    be improved, ``owner`` is returned.
     """
     moved = bool((canonical.current_claims.keeper != owner).any())
     if not moved or len(canonical.former_owners[0]) or not topic_excess(canonical, owner):
