@@ -61,13 +61,12 @@ _SMALLEST_RECORD = 7
 
 
 class ChecksumError(WireFormatError):
-    """Error for a record batch whose bytes are damaged: its CRC-32C checksum does not match
-    them.
-    """
+    """Error for a record batch whose bytes are damaged: they do not match its CRC-32C checksum."""
 
 
 class OldMagicError(UnsupportedVersionError):
-    """Error for a message in a format older than Kafka 0.11 (magic 0 or 1).
+    """Error for a message in a record format that is not supported: older than Kafka 0.11 (magic 0
+    or 1).
 
     ``size`` is its number of bytes.
 
@@ -122,7 +121,8 @@ class Batch:
 def batch_at(
     data: bytes | memoryview, position: int = 0, *, crc32c: Callable[[bytes], int] | None = None
 ) -> Batch | None:
-    """Parse the record batch at a position in a log's bytes; return None if it is incomplete.
+    """Parse the record batch that begins at a position in a log's bytes; return None if it is
+    incomplete.
 
     A Fetch response and a copied segment may end within a batch, so that is no error.
 
@@ -192,9 +192,10 @@ def _batch(data: bytes, crc32c: Callable[[bytes], int] | None) -> Batch:
 def batches_of(
     data: bytes | memoryview, *, crc32c: Callable[[bytes], int] | None = None
 ) -> Iterator[Batch]:
-    """Yield the complete record batches in the data of a Fetch response or of a log segment.
+    """Yield the complete record batches in a Fetch response or a log segment.
 
-    ``crc32c`` computes the checksum of bytes; None skips the check.
+    ``crc32c`` is a function that computes the checksum of bytes; None skips the check. An
+    incomplete batch at the end is ignored.
 
     Raises:
         WireFormatError: as `batch_at`.
@@ -209,10 +210,10 @@ def batches_of(
 
 
 def offset_after_batch(data: bytes | memoryview, offset: int) -> int | None:
-    """Return the offset from which a reader can continue after a damaged record batch.
+    """Return the offset at which a reader can continue after a damaged record batch.
 
     It is the offset after the first batch in ``data`` that ends at ``offset`` or later. Only
-    headers are read. The result is None if the header is damaged too.
+    headers are read. The result is None if a header is damaged too.
 
     >>> offset_after_batch(b"", 0) is None
     True
@@ -251,7 +252,10 @@ _VARINT_BITS, _VARLONG_BITS = 35, 70
 
 
 class LogRecord(NamedTuple):
-    """Record of a Kafka log with its absolute offset and time; its headers are left out."""
+    """A record of a Kafka log, with its absolute offset and timestamp.
+
+    Record headers are not decoded.
+    """
 
     offset: int
     timestamp_ms: int
@@ -261,7 +265,7 @@ class LogRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Decoded control record of a log, such as the COMMIT or ABORT marker of a transaction.
+    """A decoded control record of a log, such as the COMMIT or ABORT marker of a transaction.
 
     Attributes:
         type: a name of `CONTROL_TYPES`; UNKNOWN for a type of a later version of Kafka.
@@ -275,7 +279,7 @@ class Marker:
 
 
 def records_of(batch: Batch, data: bytes | None = None) -> Iterator[LogRecord]:
-    """Parse and yield the records of a record batch, in log order.
+    """Parse the records of a record batch and yield them in log order.
 
     Args:
         batch: header of the batch; a control batch has one record.
@@ -312,9 +316,10 @@ def records_of(batch: Batch, data: bytes | None = None) -> Iterator[LogRecord]:
 def _parse_record(
     data: bytes, position: int, stop: int
 ) -> tuple[int, int, bytes | None, bytes | None]:
-    """Parse one record of a Kafka record batch, from index ``position`` to ``stop`` - 1.
+    """Parse one record of a Kafka record batch.
 
-    The result is time and offset (both relative to the batch), key and value.
+    The record is at the bytes ``data[position:stop]``. The result is its timestamp and offset (both
+    relative to the batch), its key and its value. Headers are checked but not returned.
     """
     ms, position = _decode_varint(data, position + 1, stop, _VARLONG_BITS)
     delta, position = _decode_varint(data, position, stop, _VARINT_BITS)
@@ -335,9 +340,10 @@ def _parse_record(
 
 
 def _decode_varint(data: bytes, position: int, end: int, most_bits: int) -> tuple[int, int]:
-    """Decode a zigzag varint of a Kafka record; return its value and the index after it.
+    """Decode a zigzag varint of a Kafka record; return its value and the index of the next byte.
 
-    It has at most ``most_bits`` bits, and ends before index ``end``.
+    The bytes ``data[position:end]`` may be read. A varint of more than ``most_bits`` bits raises an
+    error.
     """
     # A varint has at most ``most_bits // 7`` bytes; a longer one raises an error.
     if position < end:

@@ -36,7 +36,7 @@ Write = Callable[[ByteWriter, Any], None]
 
 
 class Codec(NamedTuple):
-    """Pair of functions that decode and encode one type of field in Kafka's messages.
+    """A pair of functions that decode and encode one type of field in Kafka messages.
 
     Their errors name the field within that type; the caller adds the message version.
     """
@@ -46,9 +46,10 @@ class Codec(NamedTuple):
 
 
 class _MessageLayout(NamedTuple):
-    """Layout of one version of a Kafka message, from which its decoder and encoder are built.
+    """The settings from which the decoder and encoder of one message version are built.
 
-    ``replaced`` maps a type, such as ``[]TaskId``, to the caller's codec for it.
+    ``flexible`` says whether the version has compact lengths and tagged fields. ``replaced`` maps a
+    type, such as ``[]TaskId``, to the caller's codec for it.
     """
 
     name: str
@@ -73,7 +74,7 @@ _BULK = {"int8": ("b", 1), "int16": ("h", 2), "int32": ("i", 4)}
 
 
 def decode(message: Message, reader: ByteReader, *, version: int, path: str = "") -> dict[str, Any]:
-    r"""Decode a Kafka message body at the reader's position to a dict from field name to value.
+    r"""Decode the body of a Kafka message to a dict from field name to value.
 
     Args:
         message: layout of the message.
@@ -129,7 +130,7 @@ def encode(message: Message, values: Mapping[str, Any], *, version: int, path: s
 
 @lru_cache(maxsize=256)
 def message_codec(message: Message, version: int) -> Codec:
-    """Return the decoder and encoder for one version of a Kafka message.
+    """Return the decoder and encoder for one version of a Kafka message; they are cached.
 
     It is built once and cached.
 
@@ -143,26 +144,26 @@ def message_codec(message: Message, version: int) -> Codec:
 
 
 def codec_with_replacements(message: Message, version: int, replaced: Mapping[str, Codec]) -> Codec:
-    """Return a codec of a Kafka message in which the caller's codecs replace those of some types.
+    """Build the codec of a Kafka message, with special codecs for some of its field types.
 
-    ``replaced`` maps a type, such as ``[]TaskId``, to its codec, which may decode large arrays to
-    NumPy arrays.
+    ``replaced`` maps a type, such as ``[]TaskId``, to its codec. For example, such a codec can
+    decode a large array to NumPy arrays instead of a tuple.
     """
     layout = _MessageLayout(message.name, version, version in message.flexible, replaced)
     return _struct_codec(message.fields, layout)
 
 
 def set_location(error: WireFormatError, field: str, version: int) -> None:
-    """Add the path of the enclosing field and the message version to a decoding error, in place.
+    """Add the location to a decoding error: the path of the enclosing field, and the message
+    version.
 
-    The caller raises the error again.
+    The error is changed in place; the caller raises it again.
     """
     error.field, error.version = join_path(field, error.field), version
 
 
 def join_path(outer: str, inner: str) -> str:
-    """Join the outer and the inner part of a field path, such as ``members`` and ``id``, with a
-    dot.
+    """Join two parts of a field path with a dot, such as ``members`` and ``id``.
 
     >>> join_path("members", "[2].clientId"), join_path("value", ""), join_path("a", "b")
     ('members[2].clientId', 'value', 'a.b')
@@ -248,9 +249,10 @@ def _struct_writer(
 def _names_checker(
     fields: tuple[Field, ...], layout: _MessageLayout
 ) -> Callable[[ByteWriter, Mapping[str, Any]], None]:
-    """Return a function that rejects fields which a message version cannot encode.
+    """Return a function that checks the field names of a dict before it is encoded.
 
-    These are unknown fields, and fields of other versions unless they have their default.
+    It raises an error for unknown fields, and for fields of other message versions unless they have
+    their default value.
     """
     known = {f.name for f in fields} | {UNKNOWN_TAGS}
     absent = [
@@ -327,7 +329,8 @@ def _flexible_codec(
 def _tags_reader(known: _Tagged) -> Callable[[ByteReader, dict[str, Any]], None]:
     """Return a function that decodes the tagged fields at the end of a Kafka message or struct.
 
-    ``known`` has the codec of each known tag.
+    ``known`` has the name, codec and default value of each known tag. Unknown tags are kept as
+    bytes. A field with its default value is left out of the result.
     """
 
     # As in Kafka, known tags are decoded by their type, and their encoded size is ignored. A field
@@ -418,10 +421,11 @@ def _check_unknown(writer: ByteWriter, unknown: Any, known: _Tagged) -> None:
 def _length_writer(
     fixed: Write, *, flexible: bool, nullable: bool
 ) -> Callable[[ByteWriter, int | None], None]:
-    """Return a function that encodes the length of a string or array in a Kafka message.
+    """Return a function that encodes the length of a string, byte array or array in a Kafka
+    message.
 
-    A ``flexible`` length is a compact varint; otherwise ``fixed`` writes an integer of fixed
-    width. Only a ``nullable`` length may be None.
+    In ``flexible`` versions the length is a varint, otherwise ``fixed`` writes it as an integer of
+    fixed width. The length of a null value is None, which only ``nullable`` fields may have.
     """
 
     def write(writer: ByteWriter, length: int | None) -> None:

@@ -58,7 +58,7 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True)
 class ConsumerSubscription:
-    """Decoded subscription of a group member, which its consumer sends to the leader when it joins.
+    """The decoded subscription of a group member, which its consumer sends when it joins.
 
     Attributes:
         topics: the subscribed topics.
@@ -79,9 +79,10 @@ class ConsumerSubscription:
 
 @dataclass(frozen=True)
 class ConsumerAssignment:
-    """Decoded assignment of a group member, with partitions in the leader's order.
+    """The decoded assignment of a group member, which the group's leader sends.
 
-    Duplicates are kept.
+    ``partitions`` are (topic, partition) pairs in the leader's order; duplicates are kept.
+    ``user_data`` are the assignment strategy's own bytes.
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -109,7 +110,7 @@ def _unsupported(message: Message, version: int) -> UnsupportedVersionError:
 
 
 def read_embedded(message: Message, data: bytes, *, version: int | None = None) -> Embedded:
-    r"""Decode a member's subscription or assignment to a dict of raw fields, with its version.
+    r"""Decode a member's subscription or assignment to its version and a dict of raw fields.
 
     Args:
         message: layout of the subscription or assignment.
@@ -143,7 +144,8 @@ def read_embedded(message: Message, data: bytes, *, version: int | None = None) 
 
 
 def read_recorded_subscription(data: bytes) -> Embedded:
-    r"""Decode a subscription from a group's log record to raw fields, also one of a Faust worker.
+    r"""Decode a subscription from a record of ``__consumer_offsets``; accept those of Faust workers
+    too.
 
     Faust writes version 4 into the header, followed by the fields of version 0. Such bytes end with
     the user data, where Kafka's layout continues with owned partitions. `decode_subscription`
@@ -171,7 +173,7 @@ def read_recorded_subscription(data: bytes) -> Embedded:
 
 
 def decode_subscription(data: bytes, *, version: int | None = None) -> ConsumerSubscription:
-    r"""Decode the bytes of a group member's subscription.
+    r"""Decode the bytes of a group member's subscription (consumer protocol, versions 0 to 3).
 
     ``version`` is needed only for bytes without a header. A negative generation and an empty rack
     become None, as in Kafka.
@@ -195,7 +197,7 @@ def decode_subscription(data: bytes, *, version: int | None = None) -> ConsumerS
 
 
 def decode_assignment(data: bytes, *, version: int | None = None) -> ConsumerAssignment:
-    r"""Decode the bytes of a group member's assignment.
+    r"""Decode the bytes of a group member's assignment (consumer protocol, versions 0 to 3).
 
     ``version`` is needed only for bytes without a header.
 
@@ -220,8 +222,7 @@ def encode_subscription(
 ) -> bytes:
     r"""Encode a group member's subscription, byte for byte as Kafka's Java consumer does.
 
-    Topics are sorted. Owned partitions are sorted and grouped by topic. Fields that the ``version``
-    lacks are dropped.
+    Topics and owned partitions are sorted. Fields that the ``version`` lacks are left out.
 
     Args:
         topics: the subscribed topics.
@@ -260,7 +261,7 @@ def encode_assignment(
     user_data: bytes | None = None,
     version: int = HIGHEST_VERSION,
 ) -> bytes:
-    r"""Encode a group member's assignment, as the group's leader does.
+    r"""Encode a group member's assignment, as the leader of a classic group sends it.
 
     Topics are in order of first use. The partitions of a topic keep their order.
 
@@ -310,7 +311,8 @@ _MOST_CACHED_CLAIMS = 64
 
 
 class StickyClaims(NamedTuple):
-    """Partitions that a member with Kafka's sticky assignor owned, and their generation.
+    """The partitions that a member with Kafka's sticky assignor reports as owned, and their
+    generation.
 
     ``generation`` is None if the user data have no generation, and -1 if they are damaged.
     """
@@ -322,7 +324,8 @@ class StickyClaims(NamedTuple):
 def encode_sticky_user_data(
     partitions: Iterable[tuple[str, int]], generation: int = NO_GENERATION, *, version: int = 1
 ) -> bytes:
-    r"""Encode the user data of Kafka's `StickyAssignor`: owned partitions and their generation.
+    r"""Encode the user data that Kafka's `StickyAssignor` sends: owned partitions and their
+    generation.
 
     ``partitions`` are (topic, partition) pairs. Version 0 has no generation.
 
@@ -355,7 +358,8 @@ def _sticky_topics(claims: Sequence[TopicPartition]) -> list[dict[str, Any]]:
 
 
 def decode_sticky_user_data(data: bytes | None) -> StickyClaims:
-    r"""Decode the user data of Kafka's `StickyAssignor`: owned partitions and their generation.
+    r"""Decode the user data that Kafka's `StickyAssignor` sends: owned partitions and their
+    generation.
 
     Like Kafka's class it never raises an error. Null and empty data mean no owned partitions and no
     generation. Data that fits neither version means no owned partitions, and generation -1.

@@ -26,7 +26,10 @@ __all__ = [
 
 
 class TruncatedError(WireFormatError):
-    """Error for bytes that end in the middle of a number, of fixed width or a varint."""
+    """Error for bytes that end in the middle of a number.
+
+    The number is an integer of fixed width or a varint.
+    """
 
 
 class LengthError(WireFormatError):
@@ -38,18 +41,20 @@ class LengthError(WireFormatError):
 
 
 class UnsupportedVersionError(WireFormatError):
-    """Error for a message version that the message's layout does not have."""
+    """Error for a message version that Kafka's definition of the message does not have."""
 
 
 class EncodingError(WireFormatError):
-    """Error for a value that cannot be encoded in the message's layout.
+    """Error for a value that cannot be encoded, such as a string in an integer field.
 
     ``offset`` is the number of bytes written before it.
     """
 
 
 class UnknownRecordTypeError(WireFormatError):
-    """Error for a record of ``__consumer_offsets`` whose type Kafka 4.3.1 does not know.
+    """Error for a record type of ``__consumer_offsets`` that Kafka 4.3.1 does not know.
+
+    Kafka's loader skips such a record.
 
     >>> UnknownRecordTypeError(9).type
     9
@@ -61,8 +66,9 @@ class UnknownRecordTypeError(WireFormatError):
 
 
 class UnknownRecordVersionError(WireFormatError):
-    """Error for a ``__consumer_offsets`` record with a value version that Kafka 4.3.1 does not
-    know.
+    """Error for a value version of a ``__consumer_offsets`` record that Kafka 4.3.1 does not know.
+
+    Kafka's loader fails on such a record.
 
     >>> error = UnknownRecordVersionError(3, 1)
     >>> error.type, error.version

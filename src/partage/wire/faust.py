@@ -49,7 +49,9 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class FaustMetadata:
-    """Decoded user data of a Faust worker's subscription or assignment.
+    """The decoded user data of a worker of the Faust library: its partitions and its address.
+
+    Workers send it with a subscription, and receive it with an assignment.
 
     Attributes:
         actives: dict from topic to numbers of the worker's active partitions.
@@ -72,7 +74,9 @@ class FaustMetadata:
 
 
 def write_faust_subscription(metadata: FaustMetadata) -> bytes:
-    """Encode the metadata of a Faust worker's subscription, with the bytes of Faust without orjson.
+    """Encode the user data that a Faust worker sends when it joins its group (JSON).
+
+    The bytes equal those of Faust without the package orjson.
 
     >>> write_faust_subscription(FaustMetadata({"t": [0]}))[:47]
     b'{"assignment":{"actives":{"t":[0]},"standbys":{'
@@ -88,7 +92,7 @@ def write_faust_subscription(metadata: FaustMetadata) -> bytes:
 
 
 def write_faust_assignment(metadata: FaustMetadata) -> bytes:
-    """Encode the metadata of a Faust worker's assignment as zlib-compressed JSON.
+    """Encode the user data that a Faust leader sends to a worker (JSON compressed with zlib).
 
     >>> read_faust_assignment(write_faust_assignment(FaustMetadata({"t": [3]}))).actives
     {'t': [3]}
@@ -97,7 +101,7 @@ def write_faust_assignment(metadata: FaustMetadata) -> bytes:
 
 
 def read_faust_assignment(data: bytes) -> FaustMetadata:
-    """Decode the user data of a Faust worker's assignment.
+    """Decode the user data that a Faust leader sent to a worker (JSON compressed with zlib).
 
     Raises:
         WireFormatError: the bytes are not a zlib stream, decompress to more than
@@ -118,7 +122,7 @@ def read_faust_assignment(data: bytes) -> FaustMetadata:
 
 
 def read_faust_subscription(data: bytes) -> FaustMetadata:
-    """Decode the user data of a Faust worker's subscription.
+    """Decode the user data that a Faust worker sent when it joined its group (JSON).
 
     Raises:
         WireFormatError: the bytes are not UTF-8 JSON of this structure; ``field`` is the path in

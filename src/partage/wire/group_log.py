@@ -82,7 +82,7 @@ _VALUE_READERS: dict[tuple[int, int], Callable[[ByteReader], dict[str, Any]]] = 
 
 
 class DecodedRecord(NamedTuple):
-    """A decoded record of the topic ``__consumer_offsets``.
+    """A decoded record of the topic ``__consumer_offsets``, such as an offset commit.
 
     Attributes:
         type: the name of the record type.
@@ -100,7 +100,8 @@ class DecodedRecord(NamedTuple):
 
 
 def record_type(key: bytes | None) -> int:
-    r"""Return the record type number at the start of the key of a ``__consumer_offsets`` record.
+    r"""Return the number of the record type with which the key of a ``__consumer_offsets`` record
+    begins.
 
     Raises:
         TruncatedError: the key is null, or has fewer than two bytes.
@@ -119,7 +120,7 @@ def _missing_type(key: bytes | None) -> TruncatedError:
 
 
 def decode_key(key: bytes | None) -> tuple[int, dict[str, Any]]:
-    r"""Decode the key of a ``__consumer_offsets`` record to its record type and a dict of fields.
+    r"""Decode the key of a ``__consumer_offsets`` record to its type number and a dict of fields.
 
     Raises:
         UnknownRecordTypeError: Kafka 4.3.1 knows no such type.
@@ -142,7 +143,8 @@ def decode_key(key: bytes | None) -> tuple[int, dict[str, Any]]:
 
 
 def decode_value(number: int, value: bytes) -> tuple[int, dict[str, Any]]:
-    r"""Decode the value of a ``__consumer_offsets`` record to its version and a dict of fields.
+    r"""Decode the value of a ``__consumer_offsets`` record to its version number and a dict of
+    fields.
 
     Args:
         number: number of the record type, with which the record's key begins.
@@ -170,9 +172,9 @@ def decode_value(number: int, value: bytes) -> tuple[int, dict[str, Any]]:
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> DecodedRecord:
-    r"""Decode the key and the value of a ``__consumer_offsets`` record.
+    r"""Decode a record of ``__consumer_offsets`` from the bytes of its key and value.
 
-    A null ``value`` is a tombstone.
+    The value is None for a tombstone.
 
     Raises:
         UnknownRecordTypeError: Kafka's loader skips such a record.
@@ -196,7 +198,7 @@ def encode_record(
     version: int | None = None,
     value: Mapping[str, Any] | None = None,
 ) -> tuple[bytes, bytes | None]:
-    r"""Encode a ``__consumer_offsets`` record to the bytes of its key and value.
+    r"""Encode a record of ``__consumer_offsets`` to the bytes of its key and value.
 
     Args:
         number: number of the record type.

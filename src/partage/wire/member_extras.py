@@ -38,7 +38,7 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True)
 class Extras:
-    """Trailer that Partage's assignor appends to a strategy's user data in a subscription.
+    """Data that Partage's assignors append to a member's user data when it joins.
 
     The group's leader learns from it which partitions the member owned, and their loads.
 
@@ -56,9 +56,10 @@ class Extras:
 
 
 def append_trailer(data: bytes | None, extras: Extras) -> bytes:
-    """Append Partage's trailer (owned partitions and loads) to a strategy's own user data.
+    """Append Partage's own data (owned partitions and loads) to the user data of a member's
+    subscription.
 
-    ``data`` are the strategy's bytes, ``extras`` the content of the trailer.
+    ``data`` are the assignment strategy's own bytes, ``extras`` the data to append.
 
     Raises:
         EncodingError: a name or a number does not fit.
@@ -87,9 +88,9 @@ def append_trailer(data: bytes | None, extras: Extras) -> bytes:
 
 
 def split_trailer(data: bytes | None) -> tuple[bytes | None, Extras | None]:
-    """Split user data of a group member into the strategy's own bytes and Partage's trailer.
+    """Split a member's user data into the strategy's own bytes and the data that Partage appended.
 
-    The trailer is None if the user data has no valid one.
+    The second part is None if there is no valid one.
 
     >>> split_trailer(b"no trailer"), split_trailer(b"PTG1"), split_trailer(None)
     ((b'no trailer', None), (b'PTG1', None), (None, None))
@@ -108,7 +109,9 @@ def split_trailer(data: bytes | None) -> tuple[bytes | None, Extras | None]:
 
 
 def trailer_start(data: bytes | None) -> int:
-    """Return the index at which Partage's trailer begins in a member's user data, -1 without one.
+    """Return the index at which the data that Partage appended begins in a member's user data.
+
+    The result is -1 if nothing was appended.
 
     >>> trailer_start(append_trailer(b"own", Extras())), trailer_start(b"own")
     (3, -1)

@@ -34,9 +34,10 @@ METADATA_RECORDS = {
 
 
 class MetadataRecord(NamedTuple):
-    """Decoded record of the topic ``__cluster_metadata``, with a dict of its fields.
+    """A decoded record of the KRaft metadata log ``__cluster_metadata``.
 
-    For a record type that is not decoded, ``type`` is "" and ``value`` is empty.
+    ``value`` is a dict of its fields. Only records of brokers, topics, partitions and transactions
+    are decoded. For the others ``type`` is "" and ``value`` is empty.
     """
 
     type: str
@@ -46,7 +47,7 @@ class MetadataRecord(NamedTuple):
 
 
 def decode_metadata_record(value: bytes | None) -> MetadataRecord:
-    r"""Decode the value of a ``__cluster_metadata`` record, which describes a broker or topic.
+    r"""Decode the value of a record of the KRaft metadata log ``__cluster_metadata``.
 
     Raises:
         UnsupportedVersionError: Kafka 4.3.1 knows no such frame, or no such version of the record.

@@ -37,7 +37,7 @@ _INT64 = Struct(">q")
 
 
 class ByteReader:
-    r"""Cursor that decodes Kafka's primitive types from bytes; each method advances it.
+    r"""Reader that decodes Kafka's primitive types from bytes; each method moves it forward.
 
     ``position`` and ``end`` are byte offsets in ``data``. Methods raise `TruncatedError` or
     `LengthError` with the offset at which the value begins. The caller adds the field's name to the
@@ -57,7 +57,7 @@ class ByteReader:
 
     @property
     def remaining_bytes(self) -> int:
-        """Number of bytes that the reader has not read yet."""
+        """Number of bytes that have not been read yet."""
         return self.end - self.position
 
     # The caller raises the errors that these two return: one frame less in each traceback.
@@ -122,7 +122,10 @@ class ByteReader:
         return uuid_text(self.data[start : start + 16])
 
     def read_varint(self) -> int:
-        """Read an unsigned varint; a large value wraps to a negative 32-bit integer, as in Java."""
+        """Read an unsigned varint of at most five bytes, as a 32-bit integer.
+
+        A value of 2**31 or more wraps to a negative number, as in Java.
+        """
         start = place = self.position
         value = shift = 0
         while True:
@@ -179,8 +182,8 @@ class ByteReader:
         return length
 
     def check_array_length(self, length: int) -> int:
-        """Raise an error if too few bytes are left for ``length`` array elements; else return
-        ``length``.
+        """Check that enough bytes are left for an array of ``length`` elements, and return the
+        length.
 
         Like Kafka, it assumes at least one byte per element, whatever the size of the elements.
 
@@ -217,7 +220,8 @@ class ByteReader:
             raise LengthError(str(error), offset=start, field="") from None
 
     def read_utf16(self) -> str | None:
-        r"""Read an int32 count and that many UTF-16 code units; a count of 0 or less means None.
+        r"""Read a string of UTF-16 code units after its length (int32); return None for a length of
+        0 or less.
 
         >>> ByteReader(b"\0\0\0\1\0a").read_utf16(), ByteReader(bytes(4)).read_utf16()
         ('a', None)
@@ -229,7 +233,7 @@ class ByteReader:
 
 
 class ByteWriter:
-    r"""Growing buffer of encoded bytes, to which each method appends a value of a Kafka type.
+    r"""Buffer to which each method appends a value of a Kafka type.
 
     Methods raise `EncodingError` with an empty ``field`` for a value that does not fit.
 
@@ -244,7 +248,7 @@ class ByteWriter:
         self.buffer = bytearray()
 
     def raise_encoding_error(self, what: str) -> NoReturn:
-        """Raise an `EncodingError` for a value that cannot be written; ``what`` is the reason.
+        """Raise an `EncodingError` for a value that cannot be encoded; ``what`` is the reason.
 
         Raises:
             EncodingError: always, with the current offset.
@@ -293,11 +297,11 @@ class ByteWriter:
         self.buffer.append(value)
 
     def raw(self, data: bytes) -> None:
-        """Append bytes unchanged."""
+        """Append bytes unchanged, without a length."""
         self.buffer += data
 
     def encode_utf8(self, value: object) -> bytes:
-        """Return the UTF-8 bytes of a string, after a check that Kafka allows it.
+        """Return a string as UTF-8 bytes, after checking that Kafka allows its length.
 
         Raises:
             EncodingError: the value is not a string, or longer than Kafka allows.
@@ -310,7 +314,10 @@ class ByteWriter:
         return data
 
     def write_string(self, value: object) -> None:
-        """Append a string after its int16 length; null is an error."""
+        """Append a string as its length (int16) and its UTF-8 bytes.
+
+        Null is an error.
+        """
         data = self.encode_utf8(value)
         self.write_int16(len(data))
         self.buffer += data
@@ -331,8 +338,10 @@ class ByteWriter:
         self.buffer += data
 
     def write_utf16(self, value: str | None) -> None:
-        r"""Append a string as its number of UTF-16 code units (int32) and the units; None is like
-        "".
+        r"""Append a string as Java's ``writeChars`` does, after its length in UTF-16 code units
+        (int32).
+
+        None is written like an empty string.
 
         >>> writer = ByteWriter()
         >>> writer.write_utf16("a"); bytes(writer.buffer)

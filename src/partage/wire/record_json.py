@@ -43,7 +43,7 @@ CONSUMER = "consumer"
 
 
 def plain_json(value: Any) -> Any:
-    r"""Convert decoded values to types that JSON has: bytes to base64 text, tuples to lists.
+    r"""Convert decoded Kafka messages to JSON types: bytes to base64 text, tuples to lists.
 
     Unknown tagged fields are left out.
 
@@ -60,7 +60,7 @@ def plain_json(value: Any) -> Any:
 
 
 def to_json(record: DecodedRecord, **place: Any) -> dict[str, Any]:
-    r"""Convert a decoded ``__consumer_offsets`` record to the JSON that `partage decode` prints.
+    r"""Convert a decoded record of ``__consumer_offsets`` to the JSON that `partage decode` prints.
 
     Args:
         record: the decoded record.
@@ -158,10 +158,10 @@ def _embedded(message: Message, data: bytes) -> dict[str, Any]:
 
 
 def subscription_json(data: bytes | None) -> dict[str, Any] | None:
-    r"""Decode the user data of a Streams member's subscription (``SubscriptionInfo``) to JSON.
+    r"""Decode the user data of a Kafka Streams member's subscription to a JSON object.
 
-    Return None for null. Damaged bytes give an object with ``error``. For a version above 11, only
-    the two version fields can be decoded.
+    The user data is Kafka's ``SubscriptionInfo``. Return None for null. Damaged bytes give an
+    object with ``error``. For a version above 11, only the two version fields can be decoded.
 
     >>> subscription_json(b"\0\0\0\x0c\0\0\0\x0d")
     {'version': 12, 'latestSupportedVersion': 13}
@@ -170,9 +170,10 @@ def subscription_json(data: bytes | None) -> dict[str, Any] | None:
 
 
 def assignment_json(data: bytes | None) -> dict[str, Any] | None:
-    r"""Decode the user data of a Streams member's assignment (``AssignmentInfo``) to JSON.
+    r"""Decode the user data of a Kafka Streams member's assignment to a JSON object.
 
-    Return None for null. Damaged bytes give an object with ``error``.
+    The user data is Kafka's ``AssignmentInfo``. Return None for null. Damaged bytes give an object
+    with ``error``.
 
     >>> assignment_json(b"\0\0\0\1\0\0\0\1\0\0\0\0\0\0\0\2\0\0\0\0")
     {'version': 1, 'activeTasks': ['0_2'], 'standbyTasks': []}

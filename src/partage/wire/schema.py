@@ -44,7 +44,10 @@ _ZERO: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Versions:
-    """Range of message versions with both ends included; it is empty if ``lowest > highest``."""
+    """A range of message versions, such as 2 to 4, with both ends included.
+
+    The range is empty if ``lowest`` is above ``highest``.
+    """
 
     lowest: int
     highest: int
@@ -73,7 +76,7 @@ def parse_versions(text: str) -> Versions:
 
 @dataclass(frozen=True, eq=False)
 class Field:
-    """Field of a Kafka message, as Kafka's message definition declares it.
+    """A field of a Kafka message, as Kafka's JSON message definition declares it.
 
     Attributes:
         name: the name in decoded values and in Kafka's JSON; its first letter is lower case.
@@ -101,7 +104,7 @@ class Field:
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """Layout of a Kafka message in all its versions, from Kafka's message definition.
+    """The layout of a Kafka message in all its versions, from Kafka's JSON message definition.
 
     Attributes:
         name: Kafka's name of the message.
@@ -122,7 +125,7 @@ class Message:
 
 
 def parse_message(document: Mapping[str, Any]) -> Message:
-    """Parse a Kafka message definition from its JSON document.
+    """Convert Kafka's JSON definition of a message to a `Message` object.
 
     Raises:
         LookupError: a field's type is neither a type of Kafka nor declared in the document.
@@ -164,7 +167,7 @@ def _parse_fields(
 
 
 def default_value(field: Field, version: int) -> Any:
-    """Return the value that a field of a Kafka message gets if the bytes do not have it.
+    """Return the default of a field of a Kafka message, which applies if the bytes lack the field.
 
     ``version`` is the message version, which decides the fields of a struct.
 

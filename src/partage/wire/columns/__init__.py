@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class BinaryColumn:
-    """Column of byte strings that are stored in one buffer, as in Arrow.
+    """A column of byte strings that are stored in one buffer, like a binary array of Arrow.
 
     Attributes:
         data: the bytes of all rows (uint8).
@@ -42,7 +42,7 @@ class BinaryColumn:
 
     @staticmethod
     def from_rows(rows: Sequence[bytes | None]) -> BinaryColumn:
-        """Build a column from Python byte strings (``rows``); None becomes a null row."""
+        """Build a column from a list of Python byte strings; None becomes a null row."""
         lengths = np.fromiter((len(row or b"") for row in rows), np.int64, len(rows))
         start = np.concatenate(([0], np.cumsum(lengths)))
         data = np.frombuffer(b"".join(row or b"" for row in rows), np.uint8)
@@ -54,8 +54,7 @@ class BinaryColumn:
     def from_buffers(
         buffers: Sequence[Any], *, length: int, offset: int = 0, large: bool = False
     ) -> BinaryColumn:
-        """Build a column on the buffers of an Arrow array; they are not copied, except validity
-        bits.
+        """Build a column from the buffers of an Arrow array, without copying its byte strings.
 
         Args:
             buffers: validity, offsets and data, as the array's ``buffers()`` returns them.
@@ -90,15 +89,16 @@ class BinaryColumn:
         return np.ones(len(self), bool) if self.valid is None else self.valid
 
     def byte_bounds(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Return where the byte strings of some rows begin and end in the buffer (two int64
-        arrays).
+        """Return where the byte strings of some rows begin and end in the buffer.
+
+        ``rows`` are row numbers (int64[n]); the result is two int64[n].
         """
         return self.start[rows].astype(np.int64), self.start[rows + 1].astype(np.int64)
 
 
 @dataclass(frozen=True)
 class CodedColumn:
-    """Dictionary-encoded column of byte strings: distinct strings, and an index for each row.
+    """A dictionary-encoded column of byte strings: distinct strings, and an index for each row.
 
     ``names`` has the strings. ``code`` has the index of each row's string, -1 for null (int32[n]).
     Strings may repeat or be unused, but none is null.

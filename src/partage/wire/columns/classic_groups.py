@@ -49,7 +49,7 @@ _STEPS_SAVED_A_RECORD = 200
 
 
 def are_kernels_faster(*, rows: int) -> bool:
-    """Return whether compiled code decodes ``rows`` consumer group records faster than Python does.
+    """Return whether compiled code would decode ``rows`` group records faster than Python code.
 
     Loading the compiled code takes time, which only pays for many records.
     """
@@ -59,7 +59,7 @@ def are_kernels_faster(*, rows: int) -> bool:
 
 @dataclass(frozen=True)
 class DistinctStrings:
-    """Distinct strings of encoded Kafka records, which are decoded when they are first used.
+    """The distinct strings of many encoded Kafka records, each decoded when it is first used.
 
     The code of a string is its index, by which other columns refer to it.
 
@@ -80,13 +80,13 @@ class DistinctStrings:
         return self.data.data, self.positions.tolist()
 
     def raw_bytes(self, code: int) -> bytes:
-        """Return the undecoded bytes of the string with index ``code``."""
+        """Return the bytes of the string with index ``code``, without decoding them."""
         data, positions = self._bounds
         at, size = positions[code]
         return bytes(data[at : at + size])
 
     def decoded_text(self, code: int) -> str:
-        """Return the string with index ``code``, decoded from UTF-8 as in Java.
+        """Decode the string with index ``code`` from UTF-8, as Java does, and return it.
 
         Repeated calls return the same object.
         """
@@ -98,7 +98,7 @@ class DistinctStrings:
 
 @dataclass(frozen=True)
 class MemberPayloads:
-    """Distinct subscriptions (or assignments) of classic consumer groups' members, as columns.
+    """The distinct subscriptions (or assignments) of classic groups' members, decoded to arrays.
 
     Attributes:
         sent: the encoded bytes of each subscription.
@@ -118,7 +118,7 @@ class MemberPayloads:
     numbers: NDArray[np.int32]
 
     def column_of_field(self, field: str) -> Ints:
-        """Return one field of all member subscriptions or assignments, such as ``version``.
+        """Return one field, such as ``version``, of all subscriptions or assignments (int64[n]).
 
         `PAYLOAD` lists the names of the fields.
         """
@@ -128,7 +128,7 @@ class MemberPayloads:
 
 @dataclass(frozen=True)
 class ClassicColumns:
-    """Decoded GROUP_METADATA records (states of classic consumer groups), as columns.
+    """Decoded states of classic consumer groups (GROUP_METADATA records), as arrays.
 
     Attributes:
         records: fixed fields of each decoded record, columns as in `RECORD` (int64).
@@ -155,7 +155,7 @@ class ClassicColumns:
         return len(self.records)
 
     def column_of_field(self, field: str) -> Ints:
-        """Return one field of all consumer group records, such as ``generation``.
+        """Return one field of all group records, such as ``generation`` (int64[n]).
 
         `RECORD` lists the names of the fields.
         """
@@ -164,7 +164,7 @@ class ClassicColumns:
 
 
 def classic_columns(values: BinaryColumn, rows: Ints) -> Iterator[ClassicColumns]:
-    r"""Decode records of classic consumer groups (GROUP_METADATA); yield `ClassicColumns` in
+    r"""Decode the states of classic consumer groups (GROUP_METADATA records), and yield them in
     batches.
 
     ``values`` is the column of the records' values, ``rows`` the rows to decode, none of which may

@@ -72,7 +72,7 @@ _LONGEST_TEXT = 0x7FFF
 
 
 class GroupSource(NamedTuple):
-    """Column of encoded consumer group records that the compiled function `read_groups` decodes.
+    """Input of the compiled `read_groups`: a column of encoded consumer group records.
 
     Attributes:
         data: the bytes of the column.
@@ -86,7 +86,7 @@ class GroupSource(NamedTuple):
 
 
 class GroupTables(NamedTuple):
-    """Tables of decoded consumer groups and members, which the compiled `read_groups` fills.
+    """Output of the compiled `read_groups`: tables of decoded consumer groups and their members.
 
     Attributes:
         texts: the distinct strings.
@@ -112,7 +112,7 @@ class GroupTables(NamedTuple):
 
 
 class PayloadSource(NamedTuple):
-    """Encoded subscriptions or assignments of group members, which `read_payloads` decodes.
+    """Input of the compiled `read_payloads`: encoded subscriptions or assignments of group members.
 
     Attributes:
         data: the bytes of a column.
@@ -126,7 +126,7 @@ class PayloadSource(NamedTuple):
 
 
 class PayloadTables(NamedTuple):
-    """Tables of decoded member subscriptions or assignments, which `read_payloads` fills.
+    """Output of the compiled `read_payloads`: tables of decoded subscriptions or assignments.
 
     Attributes:
         names: the distinct topic names.
@@ -362,6 +362,8 @@ def _read_record(data, at, end, tables):
 def read_groups(source, first, tables):
     """Decode records of classic consumer groups into tables, until a table is full.
 
+    The caller then enlarges the table and calls the function again.
+
     Args:
         source: a column with the records' encoded values (GROUP_METADATA).
         first: index of the row to begin with.
@@ -529,7 +531,9 @@ def _read_payload(data, at, end, is_subscription, payload, tables):
     PayloadTables,
 )
 def read_payloads(source, is_subscription, first, tables):
-    """Decode the subscriptions or assignments of group members into tables, until a table is full.
+    """Decode subscriptions or assignments of group members into tables, until a table is full.
+
+    The caller then enlarges the table and calls the function again.
 
     Args:
         source: the encoded subscriptions or assignments.

@@ -51,7 +51,7 @@ UNREAD = -3
 
 
 class CommitSource(NamedTuple):
-    """Encoded keys and values of Kafka records, which the compiled `read_commits` decodes.
+    """Input of the compiled `read_commits`: the encoded keys and values of Kafka records.
 
     Attributes:
         key_data: bytes of the keys, or of a dictionary's distinct keys.
@@ -73,7 +73,7 @@ class CommitSource(NamedTuple):
 
 
 class CommitTable(NamedTuple):
-    """Decoded offset commits of consumer groups, which the compiled `read_commits` fills in.
+    """Output of the compiled `read_commits`: decoded offset commits of consumer groups.
 
     Attributes:
         short, middle, long: fields of 16, 32 and 64 bits, one row per field; `SHORT`, `MIDDLE` and
@@ -194,7 +194,9 @@ def _is_full(keys, pairs, ids):
     CommitSource, NameHashTable, CommitTable,
 )  # fmt: skip
 def read_commits(source, row, keys, key_columns, pairs, ids, table):
-    """Decode offset commits of consumer groups into a table, until a hash table must grow.
+    """Decode offset commits of consumer groups into a table, until a hash table is full.
+
+    The caller then enlarges the hash table and calls the function again.
 
     Args:
         source: the key and value columns.

@@ -42,7 +42,7 @@ _STEPS_A_ROW = 170
 
 @dataclass(frozen=True)
 class OffsetCommits:
-    """Decoded offset commits of consumer groups as columns, in the order of their rows.
+    """Decoded offset commits of consumer groups: one array per field, one element per commit.
 
     Attributes:
         row: the commit's row in the input columns.
@@ -86,10 +86,9 @@ class OffsetCommits:
         return len(self.row)
 
     def commit_metadata(self, commit: int) -> str:
-        """Return the metadata text that a client attached to an offset commit, which is usually
-        empty.
+        """Return the metadata string that a client attached to an offset commit.
 
-        ``commit`` is the commit's index in these columns.
+        It is mostly empty. ``commit`` is the commit's index in these columns.
         """
         if commit in self._odd:
             return str((self._odd[commit].value or {}).get("metadata", ""))
@@ -97,9 +96,10 @@ class OffsetCommits:
         return decode_utf8(self._values[at : at + length].tobytes()) if length > 0 else ""
 
     def decode_record(self, commit: int) -> DecodedRecord:
-        """Return one offset commit as a `DecodedRecord`, like `group_log.decode_record`.
+        """Return one offset commit as a `DecodedRecord`, as if it had been decoded alone.
 
-        ``commit`` is the commit's index in these columns.
+        ``commit`` is the commit's index in these columns. The result equals that of
+        `group_log.decode_record`.
         """
         if commit in self._odd:
             return self._odd[commit]
@@ -126,7 +126,8 @@ class OffsetCommits:
 
 
 def decode_offset_commits(keys: BinaryColumn | CodedColumn, values: BinaryColumn) -> OffsetCommits:
-    r"""Decode the offset commits of ``__consumer_offsets`` from a key column and a value column.
+    r"""Decode the offset commits of ``__consumer_offsets`` from a column of keys and a column of
+    values.
 
     Keys of a dictionary-encoded column are decoded only once. Damaged rows raise no error: they are
     in ``errors``. Rows of other record types are in ``others``.
@@ -146,7 +147,9 @@ def decode_offset_commits(keys: BinaryColumn | CodedColumn, values: BinaryColumn
 
 
 class _PlainCommits(NamedTuple):
-    """Decoded offset commits of consumer groups, with group and topic names still as bytes.
+    """Decoded offset commits whose group and topic names are still bytes.
+
+    Compiled code has produced them, without a Python object for each.
 
     Attributes:
         columns: the columns of `OffsetCommits` by name; ``pair`` is an index into ``pairs``, and
@@ -223,9 +226,9 @@ def _kernel_column(column: BinaryColumn) -> tuple[NDArray[Any], NDArray[Any], ND
 
 
 class _CommitsBuilder:
-    """Builder of decoded offset commits, which adds names and the commits that need Python code.
+    """Builder that completes the offset commits which compiled code has decoded.
 
-    Compiled code cannot decode these commits.
+    It decodes the names, and the commits that compiled code cannot decode.
     """
 
     def __init__(

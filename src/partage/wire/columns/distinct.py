@@ -48,9 +48,9 @@ _STEPS_A_NAME = 8
 
 
 class NameHashTable(NamedTuple):
-    """Hash table of distinct byte strings, which numbers them 0, 1 and so on.
+    """Hash table that numbers distinct byte strings 0, 1 and so on.
 
-    A string's number is its code.
+    A string's number is called its code. Compiled code uses this tuple of arrays.
 
     Attributes:
         slots: the code at each hash index, -1 for none; the length is a power of two.
@@ -117,7 +117,10 @@ def _mix(out, word):
 
 @kernel_helper
 def hash_of(data, at, stop):
-    """Return a 62-bit hash of the bytes ``data[at:stop]``."""
+    """Return a 62-bit hash of the bytes ``data[at:stop]``.
+
+    The hash is the same in compiled and interpreted code.
+    """
     size = stop - at
     out = size
     # Four independent partial hashes, which a processor computes in parallel.
@@ -145,7 +148,10 @@ def hash_of(data, at, stop):
 
 @kernel_helper
 def same_bytes(data, at, other, size):
-    """Return whether ``data[at:at + size]`` and ``data[other:other + size]`` are equal."""
+    """Return whether two byte strings in one array are equal.
+
+    They are ``data[at:at + size]`` and ``data[other:other + size]``.
+    """
     done = 0
     while done + 8 <= size:
         if int64_at(data, at + done) != int64_at(data, other + done):
@@ -162,9 +168,9 @@ def same_bytes(data, at, other, size):
 
 @inline_piece
 def find_or_add(data, at, stop, names):
-    """Return the number of the byte string ``data[at:stop]`` in a hash table of distinct strings.
+    """Return the number of a byte string in a hash table of distinct strings; add it if it is new.
 
-    A string that is new in the table ``names`` is added and gets the next number.
+    The string is ``data[at:stop]``, the table is ``names``. A new string gets the next number.
     """
     slots, table = names.slots, names.table
     size = stop - at
@@ -186,9 +192,9 @@ def find_or_add(data, at, stop, names):
 
 @inline_piece
 def is_string(data, at, stop, names, code):
-    """Return whether ``data[at:stop]`` is the byte string number ``code`` of a hash table.
+    """Return whether a byte string is the one with number ``code`` in a hash table.
 
-    ``names`` is the table. The result is False for code -1.
+    The string is ``data[at:stop]``, the table is ``names``. The result is False for code -1.
     """
     size = stop - at
     if code < 0 or names.table[code, 2] != size:
@@ -198,9 +204,11 @@ def is_string(data, at, stop, names, code):
 
 @inline_piece
 def find_or_add_likely(data, at, stop, names, like):
-    """Return the number of the byte string ``data[at:stop]`` in a hash table; add it if it is new.
+    """Return the number of a byte string in a hash table like `find_or_add`, but try one number
+    first.
 
-    It is faster than `find_or_add` if the string is the expected one.
+    It is faster than `find_or_add` if the string is the expected one, because comparing takes less
+    time than hashing.
 
     Args:
         data: bytes that have the string.
@@ -215,15 +223,16 @@ def find_or_add_likely(data, at, stop, names, like):
 
 @inline_piece
 def is_half_full(names, more):
-    """Return whether a hash table (``names``) would be half full after ``more`` strings are
-    added.
+    """Return whether a hash table would be half full after some strings are added.
+
+    The table must be enlarged then. ``names`` is the table, ``more`` the number of strings to add.
     """
     return 2 * (names.used[0] + more) >= len(names.slots)
 
 
 @kernel("void(int64[:, ::1], int64, int32[::1])")
 def fill_slots(table, count, slots):
-    """Insert byte strings into the empty index of a hash table, after the index was enlarged.
+    """Rebuild the index of a hash table of byte strings, after the index was enlarged.
 
     Args:
         table: hash, offset and size of each string.
@@ -240,6 +249,8 @@ def fill_slots(table, count, slots):
 class NameTable:
     """Growing hash table of distinct byte strings, which compiled code fills.
 
+    Compiled code cannot enlarge it: it stops when the table is full, and the caller enlarges it.
+
     Args:
         expected: approximate number of strings; the table grows if there are more.
     """
@@ -253,7 +264,7 @@ class NameTable:
         return int(self.names.used[0])
 
     def enlarge(self) -> None:
-        """Enlarge the hash table to four times its capacity."""
+        """Enlarge the hash table to about four times its capacity; strings keep their numbers."""
         count = max(len(self), 16)
         slots = np.full(1 << (8 * count - 1).bit_length(), -1, np.int32)
         more = np.empty((len(slots) // 2 + 1, 3), np.int64)
@@ -262,27 +273,30 @@ class NameTable:
         self.names = NameHashTable(slots, more, self.names.used)
 
     def is_full(self, reserve: int) -> bool:
-        """Return whether the hash table must grow before ``reserve`` byte strings are added."""
+        """Return whether the hash table must be enlarged before ``reserve`` more strings
+        are added.
+        """
         return bool(is_half_full(self.names, reserve))
 
     def names_in_code_order(self, data: Bytes) -> list[bytes]:
-        """Return all byte strings of the table in the order of their codes.
+        """Return all byte strings of the table in the order of their numbers.
 
         ``data`` are the bytes that were searched.
         """
         return [data[at : at + n].tobytes() for at, n in self.name_positions().tolist()]
 
     def name_positions(self) -> NDArray[np.int64]:
-        """Return the offset and the size of each byte string of the hash table (int64[n, 2]).
+        """Return where each string of the table is in the searched bytes: offset and size (int64[n,
+        2]).
 
-        Offsets are indices into the bytes that were searched. The result is a copy.
+        The result is a copy.
         """
         positions: NDArray[np.int64] = self.names.table[: len(self), 1:].copy()
         return positions
 
 
 def read_only(array: NDArray[Any], kind: type[np.generic]) -> NDArray[Any]:
-    """Return an array as a read-only, contiguous array of the type that compiled code needs.
+    """Convert an array to a read-only, contiguous array of a type, as compiled code needs it.
 
     It is copied only if it has another type or layout.
 

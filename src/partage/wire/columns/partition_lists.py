@@ -49,7 +49,8 @@ _NULL = b"\xff\xff\xff\xff"
 
 
 class PartitionList(NamedTuple):
-    """A group member's list of topic partitions as arrays, in the encoded order, with duplicates.
+    """A list of topic partitions of one group member, as arrays in the encoded order, with
+    duplicates.
 
     Attributes:
         names: the distinct topics of all members' lists.
@@ -65,10 +66,10 @@ class PartitionList(NamedTuple):
 
 
 def read_partition_lists(payloads: Sequence[bytes]) -> list[PartitionList | None]:
-    r"""Decode the list of topic partitions at the beginning of each member's payload.
+    r"""Decode the list of topic partitions with which each of several byte strings begins.
 
-    ``payloads`` are the encoded bytes of each member. The result is None for a payload that the
-    generic decoder must decode: damaged ones, and all if that decoder is faster (few members with
+    ``payloads`` are the bytes of each member of a group. The result is None for bytes that the
+    general decoder must decode: damaged ones, and all if that decoder is faster (few members with
     many topics each).
 
     >>> lists = read_partition_lists([b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\7!"] * 6 + [b"\0\0\0\1"])
@@ -147,7 +148,7 @@ def read_pairs(  # noqa: PLR0917 - kernels take arrays by position
     number: Int32s,
     ends: Int64Rows,
 ) -> None:
-    """Decode the topic partition lists of many consumer group members, in compiled code.
+    """Decode the topic partition lists of many group members, in compiled code.
 
     Args:
         data: all encoded lists, one after the other.
@@ -188,10 +189,17 @@ def read_pairs(  # noqa: PLR0917 - kernels take arrays by position
 def _find_pairs(
     data: bytes, int32: NDArray[np.int32], at: Ints, end: Ints, count: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Find the topic names in the encoded partition lists of many consumer group members.
+    """Find where topic names are in the encoded partition lists of many group members.
 
-    ``int32`` is the 32-bit integer at each byte of ``data``. The result has first byte and end of
-    each topic name, and the end of each list (-1 for a damaged one).
+    The result has the first byte and the end of each topic name, and the end of each list (-1 for a
+    damaged one).
+
+    Args:
+        data: the bytes of all lists.
+        int32: the 32-bit integer at each byte of ``data``.
+        at: position of the first topic of each list.
+        end: end of the bytes that each list may use.
+        count: number of topics in each list.
     """
     # Step k reads the k-th topic of every list that has so many topics. Sorted by length, these
     # lists come first.
@@ -223,7 +231,7 @@ def _find_pairs(
 
 
 class _ConsecutiveNumbers(dict[bytes, int]):
-    """Dict that gives each new byte string the next number (0, 1, ...)."""
+    """A dict that numbers byte strings 0, 1, ... in the order of their first lookup."""
 
     def __missing__(self, key: bytes) -> int:
         number = self[key] = len(self)
@@ -249,9 +257,9 @@ def encode_assignments(
     number: Int32s,
     user_data: Sequence[bytes | None],
 ) -> list[bytes]:
-    r"""Encode the assignments of all members of a group from arrays.
+    r"""Encode the assignments of all members of a group at once, from arrays.
 
-    The bytes equal those of `encode_assignment`.
+    The bytes equal those of `encode_assignment` for each member.
 
     Args:
         names: distinct topic names.
@@ -347,7 +355,7 @@ def write_pairs(  # noqa: PLR0917 - kernels take arrays by position
     out: Bytes,
     ends: Int64Rows,
 ) -> None:
-    """Encode the partition lists of all members of a consumer group, in compiled code.
+    """Encode the topic partition lists of all members of a group, in compiled code.
 
     Args:
         start: int32[M + 1], index of each member's first partition.
@@ -410,9 +418,10 @@ def _nullable(data: bytes | None) -> bytes:
 
 
 def _group_by_first_use(key: Ints) -> tuple[NDArray[np.intp], Ints, Ints]:
-    """Return the indices that group equal integers of ``key``, in order of their first occurrence.
+    """Group equal integers, in the order of their first occurrence.
 
-    Return also the first index and the size of each group.
+    The result has the indices that sort ``key`` in this way, and the first index and the size of
+    each group in the sorted order.
     """
     order = np.argsort(key, kind="stable")
     first, size = _runs(key[order])

@@ -29,7 +29,7 @@ _NO_LOADS = bytes(4)
 
 
 class SubscriptionColumns(NamedTuple):
-    """A group member's decoded subscription, with its owned partitions as arrays.
+    """The decoded subscription of a group member, with its owned partitions as arrays.
 
     Attributes:
         topics: the subscribed topics; members with equal topics share one tuple.
@@ -47,16 +47,14 @@ class SubscriptionColumns(NamedTuple):
 
 
 class TrailerColumns(NamedTuple):
-    """User data of a consumer's subscription, split into the strategy's bytes and Partage's
-    trailer.
+    """User data of a member's subscription, split into the strategy's bytes and Partage's addition.
 
-    Partage appends the trailer to user data (see `partage.wire.member_extras`).
+    Partage's members append the partitions that they owned (see `partage.wire.member_extras`).
 
     Attributes:
         user_data: the assignment strategy's own bytes.
-        claims: the partitions that the member reports as owned before it revoked all for the
-            rejoin.
-        generation: the generation of the claims.
+        claims: the partitions that the member owned before it revoked all to rejoin.
+        generation: the generation in which it owned them.
     """
 
     user_data: bytes | None
@@ -65,7 +63,11 @@ class TrailerColumns(NamedTuple):
 
 
 class _SubscriptionPrefix(NamedTuple):
-    """Encoded version and topics of a consumer's subscription, with the decoded topics."""
+    """The beginning of an encoded subscription (version and topics), with the decoded topics.
+
+    Members of a group often subscribe to the same topics, so that these bytes need to be decoded
+    only once.
+    """
 
     # Members of a group often have the same topics, so these bytes are decoded once.
     data: bytes
@@ -74,7 +76,7 @@ class _SubscriptionPrefix(NamedTuple):
 
 
 class _SubscriptionHead(NamedTuple):
-    """Version, topics and user data of a consumer's subscription, decoded.
+    """The decoded version, topics and user data of a member's subscription.
 
     ``end`` is the byte offset of the owned partitions, which come next.
     """
@@ -88,8 +90,8 @@ class _SubscriptionHead(NamedTuple):
 def decode_subscriptions(metadata: Sequence[bytes]) -> list[SubscriptionColumns | None]:
     r"""Decode the subscriptions of all members of a consumer group at once.
 
-    ``metadata`` are the encoded subscriptions. The result has None for each subscription that only
-    the general decoder can decode.
+    It is faster than decoding them one by one. ``metadata`` are the encoded subscriptions. The
+    result has None for each subscription that only the general decoder can decode.
 
     >>> sent = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\1\0\1t\0\0\0\1\0\0\0\7"
     >>> decode_subscriptions([sent] * 6)[5].owned.number.tolist()
@@ -106,9 +108,10 @@ def decode_subscriptions(metadata: Sequence[bytes]) -> list[SubscriptionColumns 
 
 
 def _read_head(data: bytes, prefixes: list[_SubscriptionPrefix]) -> _SubscriptionHead | None:
-    """Decode version, topics and user data of a consumer's subscription; return None if damaged.
+    """Decode the version, topics and user data of a member's subscription; return None if damaged.
 
-    Topics in ``prefixes``, those of recent subscriptions, are not decoded again.
+    ``prefixes`` are the decoded beginnings of recent subscriptions. Equal topics are looked up
+    there and not decoded again.
     """
     prefix = next((one for one in prefixes if data.startswith(one.data)), None)
     if prefix is None:
@@ -162,10 +165,10 @@ def _with_tail(
 
 
 def split_user_data(user_data: Sequence[bytes]) -> list[TrailerColumns | None]:
-    r"""Split each member's user data into the strategy's own bytes and the trailer of Partage.
+    r"""Split the user data of several members into the strategy's own bytes and Partage's addition.
 
-    The trailer has the partitions that the member owned. The result is None for user data without a
-    trailer, or with measured loads in it.
+    Partage's members append the partitions that they owned. The result is None for user data
+    without such an addition, or with measured loads in it.
 
     >>> from partage.wire.member_extras import Extras, append_trailer
     >>> data = append_trailer(b"own", Extras((("t", 7),), 4))
@@ -188,10 +191,9 @@ def split_user_data(user_data: Sequence[bytes]) -> list[TrailerColumns | None]:
 
 
 def decode_sticky_claims(user_data: Sequence[bytes]) -> list[tuple[PartitionList, int] | None]:
-    r"""Decode the owned partitions and the generation that Kafka's sticky assignor sends as user
-    data.
+    r"""Decode the owned partitions and generations that members send to Kafka's sticky assignor.
 
-    There is one result for each member's ``user_data``; it is None for other formats.
+    ``user_data`` are the bytes of each member. The result is None for bytes of another format.
 
     >>> claims, generation = decode_sticky_claims([b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\2\0\0\0\5"] * 6)[5]
     >>> claims.number.tolist(), generation

@@ -44,7 +44,9 @@ _UNNAMED = -1
 
 @dataclass(frozen=True, eq=False)
 class TaskArrays:
-    """List of Kafka Streams tasks as arrays, in the encoded order and with duplicates.
+    """A list of Kafka Streams tasks as arrays, in the encoded order and with duplicates.
+
+    A task has a sub-topology number and a partition number.
 
     Attributes:
         subtopology: sub-topology number of each task (int32[n]).
@@ -64,7 +66,7 @@ class TaskArrays:
 
     @classmethod
     def from_tasks(cls, tasks: Iterable[tuple[int, int] | TaskKey]) -> TaskArrays:
-        """Build the task arrays from tuples (sub-topology, partition) or (..., topology name).
+        """Build the arrays from task tuples: (sub-topology, partition) or (..., topology name).
 
         Raises:
             EncodingError: an element is not a task of int32 numbers with a string or None as name.
@@ -81,8 +83,8 @@ class TaskArrays:
         return builder.build_tasks()
 
     def without_empty_names(self) -> TaskArrays:
-        """Return the tasks with no topology name instead of an empty one, as in Kafka's
-        ``TaskId``.
+        """Return the tasks with None instead of an empty topology name, as Kafka's ``TaskId`` has
+        it.
         """
         return TaskArrays.from_tasks(self) if "" in self.topologies else self
 
@@ -116,7 +118,7 @@ class TaskArrays:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of the task arrays in bytes."""
+        """Memory that the arrays use, in bytes."""
         named = 0 if self.topology is None else self.topology.nbytes
         return self.subtopology.nbytes + self.partition.nbytes + named
 
@@ -131,7 +133,7 @@ class TaskArrays:
         return packed[order], order
 
     def last_index(self, task: tuple[int, int] | TaskKey) -> int | None:
-        """Return the last index at which a task occurs in the list; None if it does not occur.
+        """Return the last index of a task in the list, or None if the list does not have it.
 
         >>> TaskArrays.from_tasks([(0, 2), (0, 3), (0, 2)]).last_index((0, 2))
         2
@@ -148,14 +150,21 @@ class TaskArrays:
 
 
 class TasksBuilder:
-    """Builder of a `TaskArrays` object, to which tasks are added one by one."""
+    """Builder of a `TaskArrays` object, to which tasks are added one by one.
+
+    It grows compact arrays and needs no Python object for each task.
+    """
 
     def __init__(self) -> None:
         self._subtopology, self._partition, self._topology = array("i"), array("i"), array("i")
         self._names: dict[str, int] = {}
 
     def add_task(self, subtopology: int, partition: int, name: str | None) -> None:
-        """Append one Kafka Streams task, given its sub-topology, partition and topology name."""
+        """Append one Kafka Streams task to the list.
+
+        ``subtopology`` and ``partition`` are its numbers. ``name`` is the name of its topology, or
+        None.
+        """
         self._subtopology.append(subtopology)
         self._partition.append(partition)
         code = _UNNAMED if name is None else self._names.setdefault(name, len(self._names))
@@ -178,7 +187,7 @@ def _fail_on_task(task: object, index: int) -> NoReturn:
 
 @dataclass(frozen=True, eq=False)
 class TaskValues:
-    """An integer value for each Kafka Streams task of a list, such as its offset sum or lag.
+    """An integer for each Kafka Streams task of a list, such as its offset sum or lag.
 
     ``value`` has one element for each of ``tasks`` (int64[n]). If a task occurs twice, lookups
     return its last value.
@@ -195,7 +204,7 @@ class TaskValues:
     def from_mapping(
         cls, values: Mapping[tuple[int, int], int] | Mapping[TaskKey, int] | TaskValues
     ) -> TaskValues:
-        """Build the arrays from a mapping of tasks to int64 values, in the mapping's order.
+        """Build the arrays from a dict of task to int64, in the order of the dict.
 
         Raises:
             EncodingError: a value is not an int64, or a key is not a task.
@@ -236,26 +245,31 @@ class TaskValues:
         return value
 
     def get(self, task: tuple[int, int] | TaskKey) -> int | None:
-        """Return the last value of a task, None if the list does not have it."""
+        """Return the value of a task, or None if the list does not have it.
+
+        If the task occurs twice, its last value is returned.
+        """
         index = self.tasks.last_index(task)
         return None if index is None else int(self.value[index])
 
     def to_dict(self) -> dict[TaskKey, int]:
-        """Return a dict from task to its last value, like the map that Kafka builds."""
+        """Return a dict from task to its value, like the map that Kafka builds.
+
+        If a task occurs twice, its last value counts.
+        """
         return dict(self)
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of the task and value arrays in bytes."""
+        """Memory that the task and value arrays use, in bytes."""
         return self.tasks.memory_bytes + self.value.nbytes
 
 
 def merge_unnamed(values: Mapping[Any, Value]) -> Mapping[Any, Value]:
-    """Replace empty topology names of tasks by None, and merge the entries of tasks that become
-    equal.
+    """Replace empty topology names of tasks by None in a dict, and merge entries that become equal.
 
-    Kafka's ``TaskId`` does not distinguish an empty name from no name. ``values`` and the result
-    are dicts by task. A merged entry has the position of the first and the value of the last entry.
+    Kafka's ``TaskId`` does not distinguish an empty name from no name. The keys are tasks. A merged
+    entry has the position of the first and the value of the last entry.
 
     >>> merge_unnamed({(0, 1): 5, (0, 2): 6, (0, 1, ""): 7})
     {(0, 1, None): 7, (0, 2, None): 6}
@@ -278,7 +292,8 @@ def task_order_key(task: TaskKey) -> tuple[bytes, int, int]:
 
 
 def task_hash(task: TaskKey) -> int:
-    """Return the hash code of a task id in Java (``TaskId.hashCode`` of 4.3.1), a signed int32.
+    """Return the hash code that Java computes for a Streams task id (``TaskId.hashCode``), an
+    int32.
 
     >>> task_hash((0, 0, None)), task_hash((1, 2, None))
     (29791, 30814)
@@ -291,8 +306,7 @@ def task_hash(task: TaskKey) -> int:
 def tasks_in_hash_order(
     tasks: Iterable[Task], *, copied: bool = False, hash_of: Callable[[Task], int] = task_hash
 ) -> list[Task]:
-    """Return distinct tasks in the iteration order of a Java ``HashMap`` or ``HashSet`` of their
-    ids.
+    """Return distinct Streams tasks in the iteration order of a Java ``HashMap`` or ``HashSet``.
 
     Args:
         tasks: the tasks in the order of insertion.
@@ -322,7 +336,9 @@ def tasks_in_hash_order(
 
 @dataclass(frozen=True, eq=False)
 class PartitionLists:
-    """Lists of topic partitions of several tasks or hosts, as arrays in the encoded order.
+    """Several lists of topic partitions, such as one per Streams task, stored in common arrays.
+
+    The partitions of a list have the encoded order.
 
     Attributes:
         start: index of each list's first partition, and the total (int32[lists + 1]).
@@ -385,22 +401,22 @@ class PartitionLists:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of the arrays in bytes."""
+        """Memory that the arrays use, in bytes."""
         return self.start.nbytes + self.topic.nbytes + self.partition.nbytes
 
 
 class PartitionListsBuilder:
-    """Builder of a `PartitionLists` object, to which partitions are added list by list."""
+    """Builder of a `PartitionLists` object, to which partitions are added list by list.
+
+    `end_list` ends a list; later partitions belong to the next one.
+    """
 
     def __init__(self) -> None:
         self._start, self._topic, self._partition = array("i", [0]), array("i"), array("i")
         self._names: dict[str, int] = {}
 
     def add_partition(self, topic: str, partition: int) -> None:
-        """Append a partition to the current list.
-
-        ``topic`` is an index into the topic names that are later passed to `build_lists`.
-        """
+        """Append a partition to the current list, given the name of its topic."""
         self._partition.append(partition)
         self._topic.append(self._names.setdefault(topic, len(self._names)))
 
@@ -417,7 +433,7 @@ class PartitionListsBuilder:
         self._start.append(len(self._partition))
 
     def build_lists(self, topics: tuple[str, ...] | None = None) -> PartitionLists:
-        """Return all completed lists of partitions as arrays.
+        """Return all lists that were ended with `end_list`, as arrays.
 
         ``topics`` are the names to which the indices of `add_rows` refer.
         """
@@ -431,7 +447,9 @@ class PartitionListsBuilder:
 
 @dataclass(frozen=True)
 class HostPartitions:
-    """End points (host and port) of a Kafka Streams application, each with its partitions.
+    """The end points (host and port) of a Kafka Streams application, each with its partitions.
+
+    Kafka Streams uses them to find the client that has a key (interactive queries).
 
     >>> HostPartitions.from_endpoints([(("h", 80), [("t", 1)])]).to_dict()
     {('h', 80): (('t', 1),)}
@@ -444,7 +462,7 @@ class HostPartitions:
     def from_endpoints(
         cls, hosts: Iterable[tuple[Host, Iterable[TopicPartition]]]
     ) -> HostPartitions:
-        """Build the list of hosts from pairs of an end point (host, port) and its partitions.
+        """Build the object from pairs of an end point (host, port) and its partitions.
 
         Raises:
             EncodingError: an element of a list is not a partition.

@@ -83,7 +83,7 @@ Dictionary = tuple[tuple[int, str], ...]
 
 @dataclass(frozen=True)
 class AssignmentInfo:
-    """Decoded user data of a Kafka Streams member's assignment, sent by the group's leader.
+    """The decoded user data of a Kafka Streams member's assignment, sent by the group's leader.
 
     Lists have the encoded order.
 
@@ -132,7 +132,7 @@ class AssignmentInfo:
         error_code: int = 0,
         next_rebalance_ms: int = NEVER_MS,
     ) -> AssignmentInfo:
-        """Build the user data of a Streams member's assignment from dicts and lists.
+        """Create the user data of a Streams member's assignment from Python dicts and lists.
 
         Args:
             version: version of the message.
@@ -168,7 +168,8 @@ class AssignmentInfo:
 
     @property
     def error_name(self) -> str:
-        """Name of the error code in the message; ``UNKNOWN`` for a code that Kafka lacks.
+        """Name of the error code, such as ``ASSIGNMENT_ERROR``; ``UNKNOWN`` for a code that Kafka
+        lacks.
 
         >>> AssignmentInfo(error_code=3).error_name
         'ASSIGNMENT_ERROR'
@@ -185,7 +186,7 @@ class AssignmentInfo:
     def partition_tasks(
         self, partitions: Sequence[TopicPartition]
     ) -> list[tuple[TopicPartition, TaskKey]]:
-        """Return pairs of an assigned partition and the Streams task that reads it.
+        """Return each assigned partition together with the Streams task that reads it.
 
         ``partitions`` are those of the assignment that has this user data, in any order.
 
@@ -224,7 +225,10 @@ _ATTRIBUTES = {
 
 
 class _InfoReader(ByteReader):
-    """Reader of a Kafka Streams assignment that remembers topic names for later references."""
+    """Byte reader that remembers the topic names of a Kafka Streams assignment.
+
+    Partitions later in the message refer to these names by index.
+    """
 
     __slots__ = ("dictionary",)
     dictionary: Dictionary
@@ -394,7 +398,7 @@ def _read_hosts(reader: _InfoReader, *, indexed: bool) -> HostPartitions:
 
 
 class _TopicIndex:
-    """Topic names of a Kafka Streams message, by the index that its partition lists use.
+    """Topic names of a Kafka Streams message by index, to which its partition lists refer.
 
     It decodes whole lists of partitions at once.
     """

@@ -61,10 +61,9 @@ FIRST_NAMED_VERSION = 10
 
 
 class TaskGroups(NamedTuple):
-    """Groups of consecutive Kafka Streams tasks with one sub-topology, for subscription versions 7
-    to 9.
+    """How the tasks in a Streams subscription of versions 7 to 9 are grouped by sub-topology.
 
-    These versions encode the tasks' offset sums group by group.
+    These versions encode offset sums group by group; tasks of a group are consecutive.
 
     Attributes:
         subtopology: number of each group's sub-topology.
@@ -87,10 +86,10 @@ _UNNAMED_SUM = np.dtype(
 
 
 def tasks_codec(version: int) -> Codec:
-    r"""Return the decoder and encoder of a list of Kafka Streams tasks in a message version.
+    r"""Return the decoder and encoder of a list of Kafka Streams tasks for a message version.
 
-    A list is a count (int32), then two int32 per task. From version 10 on each task ends with its
-    topology's name.
+    The encoded list is a count (int32), then two int32 per task. From version 10 on each task ends
+    with its topology's name.
 
     >>> list(tasks_codec(1).read(ByteReader(b"\0\0\0\1\0\0\0\0\0\0\0\2")))
     [(0, 2, None)]
@@ -100,16 +99,17 @@ def tasks_codec(version: int) -> Codec:
 
 
 def offset_sums_codec(version: int) -> Codec:
-    """Return the decoder and encoder of a list of Streams tasks with offset sums (`GroupedSums`).
+    """Return the decoder and encoder of a list of Streams tasks with their offset sums.
 
-    Tasks are grouped by sub-topology up to ``version`` 9 of the message, and are a flat list later.
+    Up to ``version`` 9 of the message the tasks are grouped by sub-topology; later they are a flat
+    list. The decoded value is a `GroupedSums`.
     """
     read = _read_grouped_sums if version < FIRST_NAMED_VERSION else _read_named_sums
     return Codec(read, partial(_write_offset_sums, version=version))
 
 
 def check_names(writer: ByteWriter, tasks: TaskArrays, version: int) -> None:
-    """Raise an error if a Kafka Streams task has a topology name that the version cannot encode.
+    """Raise an error if tasks have topology names that the message version cannot encode.
 
     Versions below 10 have no names; Kafka raises a TaskAssignmentException. ``writer`` has the
     offset for the error.
@@ -126,9 +126,13 @@ def _read_count(reader: ByteReader) -> int:
 
 
 def _read_rows(reader: ByteReader, layout: np.dtype[np.void], count: int) -> NDArray[np.void]:
-    """Decode many entries of fixed size of a Kafka Streams message at once, as a structured array.
+    """Decode many entries of fixed size at once, as a NumPy structured array.
 
-    ``layout`` is the NumPy type of an entry. Missing bytes raise `TruncatedError`.
+    ``layout`` is the NumPy type of an entry. If bytes are missing, the error has the offset of the
+    first incomplete number.
+
+    Raises:
+        TruncatedError: fewer bytes are left than ``count`` entries need.
     """
     # The error has the offset of the first incomplete number.
     whole = reader.remaining_bytes // layout.itemsize
@@ -144,10 +148,10 @@ def _read_rows(reader: ByteReader, layout: np.dtype[np.void], count: int) -> NDA
 def _read_unnamed_tasks(
     reader: ByteReader, layout: np.dtype[np.void], count: int, name_length: str
 ) -> NDArray[np.void] | None:
-    """Decode many Kafka Streams tasks at once, or return None if a task has a topology name.
+    """Decode many Kafka Streams tasks at once, if none of them has a topology name.
 
-    ``layout`` is the NumPy type of an encoded task, in which ``name_length`` is the length of the
-    name. The reader does not advance if the result is None.
+    Otherwise return None, and do not move the reader. ``layout`` is the NumPy type of an encoded
+    task, whose field ``name_length`` is the length of the name.
     """
     if count * layout.itemsize > reader.remaining_bytes:
         return None  # bytes are missing
@@ -290,7 +294,7 @@ _FIRST_WITH_SUMS = 7
 
 @dataclass(frozen=True)
 class SubscriptionInfo:
-    """Decoded user data of a Kafka Streams member's subscription, which it sends when it joins.
+    """The decoded user data of a Kafka Streams member's subscription, which it sends when it joins.
 
     A field that the version does not have keeps its default. A null string decodes like an empty
     one, except for topology names.
@@ -341,7 +345,7 @@ class SubscriptionInfo:
         error_code: int = 0,
         tags: Mapping[str, str] | None = None,
     ) -> SubscriptionInfo:
-        """Build the user data of a Streams member's subscription, as Kafka's constructor does.
+        """Create the user data of a Streams member's subscription, as Kafka's constructor does.
 
         Args:
             process: the client's id, 16 bytes.
@@ -392,10 +396,10 @@ class SubscriptionInfo:
         )
 
     def is_future(self, latest: int = LATEST_VERSION) -> bool:
-        """Return whether the message is too new for a reader that supports versions up to
-        ``latest``.
+        """Return whether the message's version is later than ``latest``.
 
-        Such a reader can decode only the two version fields.
+        A reader that supports versions up to ``latest`` can then decode only the two version
+        fields.
         """
         return self.version > latest
 
@@ -430,7 +434,7 @@ class SubscriptionInfo:
         return TaskValues.from_mapping(sums | dict.fromkeys(self.standby, UNKNOWN_OFFSET_SUM))
 
     def previous_tasks(self) -> set[TaskKey]:
-        """Return the Kafka Streams tasks that the member ran before this rebalance."""
+        """Return the Streams tasks that the member ran as active tasks before this rebalance."""
         if self.version < _FIRST_WITH_SUMS:
             return set(self.previous)
         return {
@@ -455,9 +459,11 @@ def _path(field: str) -> str:
 
 
 def _check_versions(version: int, latest: int) -> None:
-    """Raise an error unless a subscription's version is from 1 to the sender's latest version.
+    """Raise an error unless a subscription's version is valid: from 1 to its sender's latest
+    version.
 
-    ``latest`` is the latest version that the sender supports.
+    ``latest`` is the latest version that the sender supports. Only messages of version 1 and 2 may
+    lack it.
     """
     # Only messages of version 1 and 2 may have no latest version.
     if latest == UNKNOWN_VERSION:
@@ -481,9 +487,10 @@ def _divide_by_role(sums: TaskValues) -> tuple[TaskArrays, TaskArrays]:
 
 
 def _group_by_subtopology(sums: TaskValues) -> TaskValues:
-    """Sort Kafka Streams offset sums by sub-topology, in the order of Java's hash map.
+    """Sort the offset sums of Streams tasks by sub-topology, in the order of Java's hash map.
 
-    The tasks of a sub-topology keep their order.
+    Kafka's encoder has this order, so that the bytes are equal. The tasks of a sub-topology keep
+    their order.
     """
     groups: dict[int, dict[TaskKey, int]] = {}
     calls = 0
@@ -524,7 +531,7 @@ def _codec(version: int) -> Codec:
 
 
 def decode_subscription_info(data: bytes, *, latest: int = LATEST_VERSION) -> SubscriptionInfo:
-    r"""Decode the user data of a Kafka Streams member's subscription.
+    r"""Decode the user data that a Kafka Streams member sends with its subscription.
 
     Args:
         data: the bytes; those after the message are counted in ``trailing``.
@@ -571,7 +578,9 @@ def _decode(reader: ByteReader, version: int) -> SubscriptionInfo:
 
 
 def encode_subscription_info(info: SubscriptionInfo) -> bytes:
-    r"""Encode the user data of a Kafka Streams member's subscription; every list keeps its order.
+    r"""Encode the user data that a Kafka Streams member sends with its subscription.
+
+    Every list keeps its order.
 
     Raises:
         UnsupportedVersionError: the version is above 11, or the versions contradict each other.

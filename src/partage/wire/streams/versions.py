@@ -48,7 +48,9 @@ SHUTDOWN_REQUESTED = 4
 
 @dataclass(frozen=True)
 class GroupVersions:
-    """The user data versions that a Streams group's leader derives from its members' subscriptions.
+    """The user data versions on which the leader of a Kafka Streams group decides (KIP-268).
+
+    It derives them from the versions in the members' subscriptions.
 
     Attributes:
         used: the lowest version that any member used, at most the leader's latest; the leader
@@ -68,8 +70,8 @@ class GroupVersions:
     def is_version_probe(self) -> bool:
         """Return whether this rebalance is a version probe (KIP-268).
 
-        In a version probe, a member's version is too new for the leader, which replies without
-        error code.
+        In a version probe, a member's version is too new for the leader. The leader replies with
+        the latest version that all members support, so that the member can rejoin with that one.
         """
         return bool(self.future) and not self.error_code
 
@@ -77,7 +79,7 @@ class GroupVersions:
 def group_versions(
     members: Iterable[SubscriptionInfo], *, latest: int = LATEST_VERSION
 ) -> GroupVersions:
-    """Derive the user data versions of a Streams group from its members' subscriptions.
+    """Decide which user data version the leader of a Streams group uses, from all subscriptions.
 
     Args:
         members: the decoded subscriptions.
@@ -99,7 +101,8 @@ def group_versions(
 def group_versions_from_tuples(
     members: Iterable[tuple[int, int, bool]], *, latest: int = LATEST_VERSION
 ) -> GroupVersions:
-    """Derive the user data versions of a Streams group from its members' versions.
+    """Decide which user data version the leader of a Streams group uses, from the members'
+    versions.
 
     Args:
         members: tuples (version, latest supported version, whether the member requests shutdown).
@@ -129,7 +132,7 @@ def group_versions_from_tuples(
 
 @dataclass(frozen=True)
 class NextVersion:
-    """The user data version that a Streams member uses next, and whether it rejoins at once.
+    """The user data version that a Kafka Streams member uses next, and whether it rejoins at once.
 
     Attributes:
         version: the version of its next subscription.
@@ -143,7 +146,8 @@ class NextVersion:
 
 
 def next_version(answer: AssignmentInfo, *, used: int, latest: int = LATEST_VERSION) -> NextVersion:
-    """Return the user data version that a Streams member uses after the leader's reply.
+    """Decide which user data version a Kafka Streams member uses after the leader's reply
+    (KIP-268).
 
     Args:
         answer: the leader's reply, as the member decoded it.
