@@ -246,6 +246,12 @@ class UnreadTracker:
             if len(departed) == len({m.id for m in members}) == 1 and not has_survivor:
                 start = uniform_instant(start.mean, at)  # the joining member came between
             missed = self._probability_of_miss(owner, pairs, begun.mean)
+            if owner in self.state.newly_stalled:
+                # It last polled before ``begun`` by its max.poll.interval.ms. A poll after the
+                # assignment shows that the member received it.
+                received = min(self.state.reads[owner].values(), default=at)
+                last_poll = begun.earliest - self.state.polls.get(owner, 0)
+                missed = 0.0 if last_poll >= received else missed
             self._stop(pairs, start, at, missed=missed)
 
     def _find_missed_assignments(
