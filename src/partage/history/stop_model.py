@@ -59,6 +59,8 @@ COORDINATOR_HEARTBEAT_MS, _COORDINATOR_HEARTBEATS = 5_000, 6
 #: Prior probability that a departed member sent LeaveGroup and did not die, if no commit shows
 #: which.
 _LEAVES = 0.7
+#: The same if the cause of the rebalance is that its session timeout expired (`causes`).
+_LEAVES_BEFORE_EXPIRY = 0.3
 #: Default of group.initial.rebalance.delay.ms: how long an empty classic group waits for members.
 INITIAL_DELAY_MS = 3_000
 #: Probability that a revocation has a commit beside it, if the group's members commit when they
@@ -377,6 +379,7 @@ def departure_time(
     *,
     poll_ms: float = 0.0,
     static: bool = False,
+    is_evicted: bool = False,
 ) -> Instant:
     """Estimate when a member that left its group, or died, stopped consuming.
 
@@ -387,14 +390,16 @@ def departure_time(
         heartbeat_ms: its heartbeat interval.
         poll_ms: its max.poll.interval.ms; a live member leaves after that time. 0 if unknown.
         static: whether it has an instance id; a static member sends no LeaveGroup.
+        is_evicted: whether the cause of the rebalance is that its session timeout expired.
     """
     # A member that left stopped when the rebalance began. A member that died stopped a session
     # timeout earlier, within one heartbeat interval. The result mixes both times by their
     # probabilities (Bayes' rule), given the time of the last commit.
     died = uniform_instant(begun.earliest - session_ms, begun.latest - session_ms + heartbeat_ms)
     last, interval = commits.last_ms, commits.interval_ms
+    leaves = _LEAVES_BEFORE_EXPIRY if is_evicted else _LEAVES
     if last is None:
-        return died if static else mix_instants(_LEAVES, begun, died)
+        return died if static else mix_instants(leaves, begun, died)
     alive = uniform_instant(last, last + interval)
     idle = _IDLE / (_LONG_IDLE * interval)
     at_close = 0.0
@@ -414,8 +419,8 @@ def departure_time(
         is_prompt = static and last >= died.earliest - _LONGEST_LATENCY_MS
         died = died.limit_to_range(last, last + interval)
         died = commits.estimate_stop(died) if is_prompt else died
-    weight = _LEAVES * (stalled if static else at_close + later + stalled)
-    return mix_instants(weight / (weight + (1 - _LEAVES) * likely_died), left, died)
+    weight = leaves * (stalled if static else at_close + later + stalled)
+    return mix_instants(weight / (weight + (1 - leaves) * likely_died), left, died)
 
 
 def _coincidence_density(instant: Instant, other_instant: Instant) -> float:

@@ -235,13 +235,14 @@ class UnreadTracker:
             newest = max((c for c in commits if c is not None), default=begun.earliest)
             begun = uniform_instant(min(newest, begun.earliest), at)
         instances, clients = {m.instance for m in members} - {None}, {_client(m) for m in members}
+        evicted = {c.member for c in generation.causes if c.kind == "expiry"}
         for owner, pairs in departed.items():
             client = self.state.clients.get(owner)
             is_replaced = client is not None and client[2] in instances
             start = (
                 self._estimate_absence(owner, pairs, at, is_same=client in clients)
                 if is_replaced
-                else self._departure(owner, pairs, begun)
+                else self._departure(owner, pairs, begun, is_evicted=owner in evicted)
             )
             if len(departed) == len({m.id for m in members}) == 1 and not has_survivor:
                 start = uniform_instant(start.mean, at)  # the joining member came between
@@ -661,7 +662,13 @@ class UnreadTracker:
         return miss_probability(self._commits_of(owner, pairs), since, until_ms)
 
     def _departure(
-        self, owner: str, pairs: list[_Pair], begun: Instant, *, classic: bool = True
+        self,
+        owner: str,
+        pairs: list[_Pair],
+        begun: Instant,
+        *,
+        classic: bool = True,
+        is_evicted: bool = False,
     ) -> Instant:
         state, session = self.state, self._session_ms(owner)
         heartbeat = heartbeat_interval(session, classic=classic)
@@ -672,6 +679,7 @@ class UnreadTracker:
             heartbeat,
             poll_ms=state.polls.get(owner, 0),
             static=state.static.get(owner, False),
+            is_evicted=is_evicted,
         )
 
 
