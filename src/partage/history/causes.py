@@ -445,7 +445,8 @@ class CauseFinder:
         is_background = library == LIBRDKAFKA or not is_classic
         from_poll = silence - limit + (usual // 2 if is_background else 0)
         early = usual if is_background else heartbeat if member.instance is not None else 0
-        if is_classic and generation.timestamp_ms - began_ms > timeout:
+        waited = is_classic and generation.timestamp_ms - began_ms > timeout
+        if waited and member.instance is None:
             early = usual + heartbeat  # it did not leave: the rebalance waited for it
         late = usual + heartbeat + _LATE_COMMIT_MS
         if abs(from_poll) < from_expiry and -early - _LATE_COMMIT_MS <= from_poll <= late:
