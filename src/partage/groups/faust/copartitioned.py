@@ -72,6 +72,9 @@ class FaustCopartitioned(FaustStrategy):
     ) -> list[CopartitionedAssignment]:
         """Choose the active and standby members of each partition of copartitioned topics.
 
+        A minimum-cost flow chooses the active members; standbys are then spread evenly. Partitions
+        with the same number go to the same member.
+
         Args:
             topics: topics with equal partition counts and subscribers, which are assigned together.
             metadata: what each member reported about its previous partitions.
@@ -111,9 +114,10 @@ _INFINITE = 2**62
 
 
 class _Penalties(NamedTuple):
-    """Costs in the minimum-cost flow that assigns active Faust partitions, one for each aim.
+    """Costs in the minimum-cost flow that chooses the active member of each Faust partition.
 
-    A cost outweighs all costs of less important aims; a move costs 1.
+    There is one cost for each aim of the assignment. A cost outweighs all costs of less important
+    aims; a move costs 1.
 
     Attributes:
         cold_start: for a partition on a member without a copy.
@@ -190,7 +194,7 @@ def assign_actives(previous: PreviousCopies, members: int) -> list[int]:
 
 
 def _initial_owners(previous: PreviousCopies, members: int) -> list[int]:
-    """Choose a first owner of each partition, from which the minimum-cost flow starts.
+    """Choose a first active member of each partition, from which the minimum-cost flow starts.
 
     It is the previous owner, else the least loaded member with a standby, else the least loaded
     member.
@@ -211,7 +215,8 @@ def _initial_owners(previous: PreviousCopies, members: int) -> list[int]:
 def _assignment_costs(previous: PreviousCopies, members: int, penalties: _Penalties) -> Costs:
     """Return the cost of assigning each partition to each member (int64[partitions, members]).
 
-    The members' loads cost extra, see `_Penalties`.
+    For example, a member without a copy of the partition costs more than a standby. `_Penalties`
+    explains the costs; those of the members' loads are not included.
     """
     pairs = list(zip(previous.owner, previous.standbys, strict=True))
     costs = np.full((len(previous.owner), members), penalties.cold_start + 1, np.int64)
@@ -232,7 +237,9 @@ def _assignment_costs(previous: PreviousCopies, members: int, penalties: _Penalt
 
 
 class _MinimumCostFlow:
-    """Minimum-cost flow that moves Faust partitions between members by successive shortest paths.
+    """Minimum-cost flow that moves Faust partitions between members until the total cost is least.
+
+    The algorithm is that of successive shortest paths, see `assign_actives`.
 
     Attributes:
         _owner: the active member of each partition.
@@ -257,7 +264,10 @@ class _MinimumCostFlow:
             self._update_moves(member)
 
     def augment_until_optimal(self) -> None:
-        """Move partitions along shortest augmenting paths until no path lowers the total cost."""
+        """Move partitions along shortest augmenting paths until no path lowers the total cost.
+
+        On a path of members, each member passes one partition to the next.
+        """
         while (path := self._shortest_path()) is not None:
             moves = [(int(self._move_partition[a, b]), a, b) for a, b in pairwise(path)]
             for p, source, target in moves:
@@ -268,7 +278,11 @@ class _MinimumCostFlow:
                 self._update_moves(member)
 
     def _update_moves(self, member: int) -> None:
-        """Find the member's cheapest partition to move to each other member, and store its cost."""
+        """Find the partition that each other member could get from a member at the least cost.
+
+        The costs are stored for the search of shortest paths. It is called whenever the partitions
+        of ``member`` have changed.
+        """
         owned = self._owned[member]
         self._move_cost[member] = _INFINITE
         if owned:
@@ -279,10 +293,10 @@ class _MinimumCostFlow:
         self._move_cost[member, member] = _INFINITE
 
     def _shortest_path(self) -> list[int] | None:
-        """Return the path of members along which moving partitions lowers the cost most, or None.
+        """Return the path of members along which moving partitions lowers the total cost most.
 
-        Each member on the path passes one partition to the next; None means that no path is
-        cheaper.
+        Each member on the path passes one partition to the next. The result is None if no path
+        lowers the cost.
         """
         load = np.array([len(owned) for owned in self._owned])
         distance = np.where(load > 0, -self._load_cost(load), _INFINITE)
@@ -337,13 +351,13 @@ class SplitMix64:
         self._state = seed & _MASK
 
     def next_number(self) -> int:
-        """Return the next random 64-bit number."""
+        """Return the next random 64-bit number, an int from 0 to 2**64 - 1."""
         return int(self.next_numbers(1)[0])
 
     def next_numbers(self, count: int) -> NDArray[np.uint64]:
-        """Return the next ``count`` random 64-bit numbers as an array.
+        """Return the next ``count`` random 64-bit numbers as an array (uint64).
 
-        The generator's state is a counter, so they are computed at once.
+        It gives the same numbers as repeated calls of `next_number`, but computes them at once.
 
         >>> SplitMix64(7).next_numbers(1).tolist() == [SplitMix64(7).next_number()]
         True
@@ -357,7 +371,10 @@ class SplitMix64:
         return numbers
 
     def shuffle_items(self, items: Sequence[_Item]) -> list[_Item]:
-        """Return the items of a list in random order."""
+        """Return the items of a list in random order.
+
+        The order depends only on the seed and on the numbers drawn before.
+        """
         order = np.argsort(self.next_numbers(len(items)), kind="stable")
         return [items[i] for i in order.tolist()]
 
@@ -369,7 +386,7 @@ def place_standbys(
     replicas: int,
     generator: SplitMix64,
 ) -> list[set[int]]:
-    """Choose the standbys of each partition so that any failed member's load spreads evenly.
+    """Choose the standbys of each partition, so that any failed member's load is shared evenly.
 
     The members' totals of active and standby partitions are even too, as far as that allows.
     Existing standbys stay if this does not make the placement less even.
@@ -398,6 +415,8 @@ def place_standbys(
 class _StandbyPlacement:
     """Standbys of Faust partitions placed so far, with the counts that keep them even.
 
+    A standby keeps a copy of a partition's table and takes over if the active member fails.
+
     Attributes:
         standbys: the members with a standby of each partition.
         _count: int64[M, M], the number of standbys of one member's (row) partitions on another
@@ -424,9 +443,10 @@ class _StandbyPlacement:
         self._existing: list[set[int]] = [set() for _ in owner]
 
     def keep_existing(self, previous: PreviousCopies, replicas: int) -> None:
-        """Make members that already have a copy of a partition its standbys.
+        """Let members that already have a copy of a partition be its standbys.
 
-        Each partition has at most ``replicas`` standbys.
+        Each partition gets at most ``replicas`` standbys. If more members have a copy, those are
+        chosen that spread standbys most evenly.
         """
         for p in self._order:
             # If more members have a copy, those are kept that spread standbys most evenly.
@@ -435,7 +455,11 @@ class _StandbyPlacement:
             self._existing[p] = set(self.standbys[p])
 
     def add_missing(self, replicas: int) -> None:
-        """Add standbys on the best members until each partition has ``replicas`` of them."""
+        """Add standbys until each partition has ``replicas`` of them.
+
+        The best member for a standby has the fewest standbys of the same active member, then the
+        fewest partitions in all.
+        """
         is_candidate = np.ones(self._members, np.bool_)
         for p in self._order:
             missing = replicas - len(self.standbys[p])
@@ -448,7 +472,8 @@ class _StandbyPlacement:
     def balance_by_owner(self) -> None:
         """Spread the standbys of each member's active partitions evenly over the other members.
 
-        Their counts then differ by at most one.
+        The other members' counts then differ by at most one, so they would share the load evenly if
+        the member failed.
         """
         for owner in range(self._members):
             count = self._count[owner]
@@ -461,17 +486,17 @@ class _StandbyPlacement:
     def balance_totals(self) -> None:
         """Move standbys from members with many partitions to members with few.
 
-        Active and standby partitions both count. The standbys of one member's active partitions
+        Active and standby partitions both count. The standbys of each member's active partitions
         stay spread evenly over the other members.
         """
         while (exchange := self._find_exchange()) is not None:
             self._move_standby(*exchange)
 
     def _find_exchange(self) -> tuple[int, int, int] | None:
-        """Find a standby to move from a member with more partitions to one with fewer.
+        """Find a standby that can move from a member with more partitions to one with fewer.
 
         The result has the active member of the standby's partition, the standby's member and its
-        new member; None if no such move exists.
+        new member. It is None if no such move exists.
         """
         total = self._total
         order = np.argsort(total, kind="stable")
@@ -491,9 +516,10 @@ class _StandbyPlacement:
     def _best_members(
         self, partition: int, candidates: NDArray[np.intp], max_members: int
     ) -> list[int]:
-        """Return the best members for standbys of a partition, the best first.
+        """Return the best members for standbys of a partition, the best one first.
 
-        At most ``max_members`` of the members ``candidates`` (int64[n]) are returned.
+        The best one has the fewest standbys of the same active member, then the fewest partitions
+        in all. At most ``max_members`` of the members ``candidates`` (int64[n]) are returned.
         """
         owner = self._owner[partition]
         keys = (
@@ -510,7 +536,10 @@ class _StandbyPlacement:
         self._total[members] += 1
 
     def _move_standby(self, owner: int, old_member: int, new_member: int) -> None:
-        """Move a standby of one of the active partitions of ``owner`` to another member."""
+        """Move a standby of an active partition of member ``owner`` to another member.
+
+        Of several such standbys, one that has no copy of the data yet is preferred.
+        """
         movable = [
             p for p in self._owned[owner]
             if old_member in self.standbys[p] and new_member not in self.standbys[p]

@@ -59,9 +59,10 @@ class CopartitionedTopics(NamedTuple):
 def find_copartitioned_topics(
     problem: Problem,
 ) -> tuple[list[CopartitionedTopics], tuple[str, ...]]:
-    """Group subscribed topics with equal partition counts and subscribers.
+    """Group subscribed topics with equal partition counts and equal subscribers.
 
-    ``problem`` is the consumer group and the cluster.
+    Faust assigns the topics of such a group together, so that joins find matching partitions on one
+    member. ``problem`` is the consumer group and the cluster.
 
     Returns:
         The groups of topics, smaller partition counts first, and the subscribed topics that do not
@@ -97,10 +98,11 @@ def find_copartitioned_topics(
 
 
 def read_metadata(problem: Problem) -> tuple[list[FaustMetadata], tuple[str, ...]]:
-    """Decode the Faust metadata of each member: active and standby partitions that it had before.
+    """Decode the Faust metadata that each member sent when it joined.
 
-    ``problem`` is the consumer group and the cluster. A member without user data is taken to have
-    had the owned partitions in its subscription.
+    It has the active and standby partitions that the member had before. A member without user data
+    is treated as if it had sent its owned partitions. ``problem`` is the consumer group and the
+    cluster.
 
     Returns:
         The metadata of each member, and warnings.
@@ -126,6 +128,8 @@ def _read_member(member: Member) -> FaustMetadata:
 def partitions_by_topic(pairs: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     """Group (topic, partition number) pairs by topic, as a dict of lists of numbers.
 
+    It is the form of Faust's metadata.
+
     >>> partitions_by_topic([("t", 1), ("s", 0), ("t", 0)])
     {'t': [1, 0], 's': [0]}
     """
@@ -136,9 +140,10 @@ def partitions_by_topic(pairs: Iterable[tuple[str, int]]) -> dict[str, list[int]
 
 
 class PreviousCopies(NamedTuple):
-    """Previous active member and standbys of each partition of copartitioned Faust topics.
+    """Members that had a copy of each partition before the rebalance: the active one, and standbys.
 
-    Members are indices of `CopartitionedTopics.members`. Members that left are not among them.
+    A partition here stands for all copartitioned topics. Members are indices of
+    `CopartitionedTopics.members`. Members that left are not among them.
 
     Attributes:
         owner: the active member, -1 for none.
@@ -152,7 +157,7 @@ class PreviousCopies(NamedTuple):
 def find_previous_owners(
     topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
 ) -> PreviousCopies:
-    """Determine the previous active member and standbys of each partition from members' reports.
+    """Find the previous active member and standbys of each partition in the members' reports.
 
     If several members report a partition as active, the owner is the one that reports it for most
     topics, then the one that joined first. Unknown partition numbers are ignored.
@@ -197,7 +202,10 @@ def collect_warnings(
     without_partitions: Sequence[str],
     settings: FaustSettings,
 ) -> tuple[str, ...]:
-    """Return warnings about a Faust group: missing topics, wrong changelogs, too few members.
+    """Return warnings about topics and settings that Faust would silently accept.
+
+    Examples are missing topics, changelogs without a subscriber or with another partition count
+    than their source, and too few members for the standbys.
 
     Args:
         problem: the consumer group and the cluster.

@@ -22,7 +22,10 @@ ByTopic = dict[str, list[int]]
 
 @dataclass(slots=True)
 class CopartitionedAssignment:
-    """Active and standby partition numbers of one Faust member, valid for several topics.
+    """Active and standby partition numbers of one Faust member, for several topics at once.
+
+    The topics are copartitioned: they have equal partition counts and are assigned together. Faust
+    has a class of the same name.
 
     Source: Faust's class of the same name.
 
@@ -37,7 +40,7 @@ class CopartitionedAssignment:
     def from_partition_numbers(
         cls, actives: Iterable[int], standbys: Iterable[int]
     ) -> CopartitionedAssignment:
-        """Build an assignment from active and standby partition numbers.
+        """Build a Faust member's assignment from active and standby partition numbers.
 
         A partition in both arguments is active only.
         """
@@ -47,7 +50,10 @@ class CopartitionedAssignment:
         return assignment
 
     def has_partition(self, partition: int) -> bool:
-        """Return whether the member has a partition, active or as a standby."""
+        """Return whether the member has a partition, either active or as a standby.
+
+        Faust checks this before it gives the member a standby.
+        """
         return partition in self.standbys or partition in self.actives
 
 
@@ -76,8 +82,8 @@ class FaustPlan(Plan):
     def wire(self) -> dict[str, list[tuple[str, list[int]]]]:
         """Return what each Faust member consumes: active partitions, then standbys of changelogs.
 
-        The result has (topic, partition numbers) pairs by member id, sorted by topic. A partition
-        that is active and standby is listed twice.
+        This is the assignment that the leader sends. The result has (topic, partition numbers)
+        pairs by member id, sorted by topic. A partition that is active and standby is listed twice.
         """
         consumed = {}
         for member, metadata in self.metadata.items():
@@ -90,9 +96,10 @@ class FaustPlan(Plan):
 
     @property
     def standbys(self) -> dict[str, ByTopic]:
-        """Standby partitions of each Faust member, by topic, e.g. {"a": {"t": [0]}}.
+        """Standby partitions of each Faust member, by topic, such as ``{"a": {"t": [0]}}``.
 
-        Topics without standbys are left out.
+        A standby keeps a copy of a table and takes over if the active member fails. Topics without
+        standbys are left out.
 
         >>> from partage.groups.registry import find
         >>> from partage.model import Cluster, Group, Member
@@ -120,9 +127,9 @@ class FaustPlan(Plan):
         return [*standbys, *super()._remarks()]
 
     def with_standbys(self) -> Assignment:
-        """Return one assignment with active and standby partitions of all members, with roles.
+        """Return one assignment with the active and standby partitions of all members.
 
-        A member's active partitions come first.
+        The attribute ``role`` distinguishes them. A member's active partitions come first.
 
         >>> from partage.groups.registry import find
         >>> from partage.model import Cluster, Group, Member
@@ -158,6 +165,9 @@ def build_plan(
     warnings: tuple[str, ...],
 ) -> FaustPlan:
     """Build the plan of a Faust group from the active and standby partitions of its members.
+
+    The plan also has the metadata that the leader sends to each member, such as the URL of every
+    partition's active member.
 
     Args:
         problem: the consumer group and the cluster.
@@ -224,8 +234,8 @@ def _assign_global_changelogs(
 ) -> None:
     """Assign all partitions of global tables' changelogs to each member of a Faust group.
 
-    ``actives`` and ``standbys``, the partitions of each member by topic, are changed in place.
-    Source: ``PartitionAssignor._global_table_standby_assignments``.
+    Every member has a full copy of a global table. ``actives`` and ``standbys``, the partitions of
+    each member by topic, are changed in place.
     """
     count = {topic: group.partitions for group in groups for topic in group.topics}
     for topic in settings.global_changelogs:

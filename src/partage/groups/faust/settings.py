@@ -70,7 +70,8 @@ class FaustSettings:
     def with_config(self, config: Mapping[str, object]) -> Self:
         """Return a copy of the settings, changed by those in a client's configuration.
 
-        ``config`` has values by setting name; unknown names are ignored.
+        ``config`` has values by setting name, such as ``assignment.faust.standby.replicas``;
+        unknown names are ignored.
 
         Raises:
             InvalidConfigError: a value has the wrong type.
@@ -90,7 +91,10 @@ class FaustSettings:
 
     @property
     def all_changelogs(self) -> frozenset[str]:
-        """Changelog topics of tables and of global tables of a Faust application."""
+        """Changelog topics of all tables of a Faust application, including global tables.
+
+        Members that have a standby of a changelog partition consume it, to copy the table.
+        """
         return frozenset(self.changelogs) | frozenset(self.global_changelogs)
 
 
@@ -98,7 +102,7 @@ class FaustSettings:
 class SeededSettings(FaustSettings):
     """Settings of the assignor ``faust:copartitioned``: Faust's own ones, and a random seed.
 
-    The seed decides between equally good placements of standbys.
+    The seed decides between equally good placements of standbys, so equal seeds give equal plans.
 
     >>> SeededSettings().with_config({SEED: 7}).seed
     7
@@ -107,9 +111,10 @@ class SeededSettings(FaustSettings):
     seed: int = 0
 
     def with_config(self, config: Mapping[str, object]) -> Self:
-        """Return a copy of the settings, changed by those in a configuration, such as the seed.
+        """Return a copy of the settings, changed by those in a client's configuration.
 
-        ``config`` has values by setting name; unknown names are ignored.
+        ``config`` has values by setting name, such as ``assignment.faust.seed``; unknown names are
+        ignored.
         """
         settings = super().with_config(config)
         if SEED in config:
@@ -121,7 +126,7 @@ class SeededSettings(FaustSettings):
 def _parse_whole_number(key: str, value: object, maximum: int) -> int:
     """Parse an integer setting from 0 to ``maximum``, given as a number or as text.
 
-    Other values raise `InvalidConfigError`.
+    Other values raise `InvalidConfigError` with the name of the setting (``key``).
     """
     if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
         # int() rejects texts of thousands of digits with an error of its own.

@@ -65,7 +65,10 @@ class Faust(FaustStrategy):
     def assign_copartitioned(
         self, topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
     ) -> list[CopartitionedAssignment]:
-        """Choose the active and standby members of each partition of copartitioned topics.
+        """Choose the active and standby members of each partition, as Faust's own class does.
+
+        Copartitioned topics are assigned together: partitions with the same number go to the same
+        member.
 
         Args:
             topics: topics with equal partition counts and subscribers, which are assigned together.
@@ -89,9 +92,10 @@ class Faust(FaustStrategy):
 
 
 def _previous_partitions(by_topic: ByTopic, topics: Iterable[str]) -> list[int]:
-    """Return the partition numbers that a Faust member had before, of topics assigned together.
+    """Return the partition numbers that a Faust member had before, for topics assigned together.
 
-    Only the first of the topics in which the member had any counts.
+    If the member had different partitions of these topics, those of the first topic count of which
+    it had any.
 
     >>> _previous_partitions({"s": [], "t": [3], "u": [4]}, ["s", "t", "u"])
     [3]
@@ -104,7 +108,8 @@ def assign_partitions(
 ) -> None:
     """Assign each partition to one active member and to standbys, as Faust's class does.
 
-    The assignments are changed in place.
+    Members first lose partitions above an even share, then missing partitions are assigned.
+    ``assignments`` is changed in place.
 
     Args:
         assignments: the previous assignment of each member, in join order; at least one.
@@ -139,10 +144,10 @@ def assign_partitions(
 def _assign_actives(
     assignments: Sequence[CopartitionedAssignment], partitions: int, max_capacity: int
 ) -> None:
-    """Assign partitions without an active member: to a member with a standby, else round robin.
+    """Assign an active member to each partition without one.
 
-    No member gets more than ``max_capacity`` active partitions. ``assignments`` is changed in
-    place.
+    A member with a standby of the partition is preferred; otherwise members take turns. No member
+    gets more than ``max_capacity`` active partitions. ``assignments`` is changed in place.
     """
     actives = [assignment.actives for assignment in assignments]
     unassigned = _unassign_overassigned(actives, partitions, 1)
@@ -173,9 +178,10 @@ def _assign_standbys(
     max_capacity: int,
     replicas: int,
 ) -> None:
-    """Assign missing standbys of partitions to members that have fewer than their maximum.
+    """Assign missing standbys of partitions, so that each has ``replicas`` of them.
 
-    Each partition gets up to ``replicas`` standbys. ``assignments`` is changed in place.
+    Members take turns up to a maximum number of standbys. If all are full, one of them gives up
+    another standby first, as in Faust's class. ``assignments`` is changed in place.
     """
     limit = max_capacity * replicas
     standbys = [assignment.standbys for assignment in assignments]
@@ -204,9 +210,11 @@ def _assign_standbys(
 def _find_active_member(
     candidates: Sequence[CopartitionedAssignment], current: int, max_capacity: int
 ) -> int:
-    """Return the next member after ``current``, in cyclic order, that may get an active partition.
+    """Return the next member, in cyclic order from ``current`` on, that can get an active
+    partition.
 
-    A member may have ``max_capacity`` active partitions. Source: ``_find_round_robin_assignable``.
+    A member can have at most ``max_capacity`` active partitions. Source:
+    ``_find_round_robin_assignable``.
     """
     for step in range(len(candidates)):
         position = (current + step) % len(candidates)
@@ -239,7 +247,10 @@ def _find_full_member(
 def _free_up_partition(
     assignments: Sequence[CopartitionedAssignment], full: CopartitionedAssignment, max_standbys: int
 ) -> int:
-    """Remove one standby from a full member, so that it can get another; return its partition."""
+    """Remove one standby from a full member, so that it can get another one.
+
+    Preferably, another member can take the removed standby. Return the number of its partition.
+    """
     standbys = full.standbys
     if not standbys:
         raise _failure("a member without standbys is full", "ValueError")
@@ -256,10 +267,11 @@ def _free_up_partition(
 
 
 def _unassign_overassigned(assigned: Sequence[set[int]], partitions: int, copies: int) -> list[int]:
-    """Remove surplus copies of partitions from members; return the partitions that lack copies.
+    """Remove surplus copies of partitions from members, and return the partitions that lack copies.
 
-    Each partition must have ``copies`` copies. The result has a partition once for each missing
-    copy, in ascending order. ``assigned`` is changed in place.
+    Each partition must have ``copies`` copies. A partition occurs in the result once for each
+    missing copy, in ascending order. ``assigned``, the partitions of each member, is changed in
+    place.
     """
     unassigned = []
     for p, count in enumerate(_count_assigned(assigned, partitions)):
@@ -282,10 +294,10 @@ def _count_assigned(assigned: Sequence[set[int]], partitions: int) -> list[int]:
 
 
 class _LivelockDetector:
-    """Detector of an endless loop in which Faust's standbys replace each other on members.
+    """Detector of an endless loop in which two standbys replace each other forever.
 
-    It is Brent's cycle detection (1980): each state follows from the previous one, so a repeated
-    state proves that the loop never ends.
+    Faust's own class hangs in this case. The method is Brent's cycle detection (1980): each state
+    follows from the previous one, so a repeated state proves that the loop never ends.
     """
 
     def __init__(self) -> None:
@@ -296,7 +308,11 @@ class _LivelockDetector:
     def raise_if_repeated(
         self, unassigned: deque[int], current: int, standbys: Sequence[set[int]]
     ) -> None:
-        """Raise `PeerAssignorError` if Faust's loop over standbys is in a state as before."""
+        """Raise `PeerAssignorError` if the loop that places standbys is in a state as before.
+
+        The arguments are the loop's state: partitions without standby, the next member, and the
+        standbys of each member.
+        """
         self._evictions += 1
         if self._evictions < _EVICTIONS_BEFORE_CHECK:
             return

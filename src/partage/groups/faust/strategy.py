@@ -43,7 +43,8 @@ class FaustStrategy(PlainStrategy, ABC):
     def configure(self, config: Mapping[str, object]) -> Self:
         """Return a copy of the assignor with the settings of a client's configuration.
 
-        ``config`` has values by setting name; unknown names are ignored.
+        ``config`` has values by setting name, such as ``assignment.faust.standby.replicas``;
+        unknown names are ignored.
 
         Raises:
             InvalidConfigError: a setting has the wrong type.
@@ -51,7 +52,10 @@ class FaustStrategy(PlainStrategy, ABC):
         return replace(self, settings=self.settings.with_config(config))
 
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes:
-        """Encode a Faust member's last assignment and its URL as user data, sent when it joins.
+        """Encode a Faust member's last assignment and its URL as user data.
+
+        The member sends it when it joins its group, so that the leader can leave partitions where
+        they are.
 
         Args:
             topics: the subscribed topics, which have no effect.
@@ -67,7 +71,11 @@ class FaustStrategy(PlainStrategy, ABC):
         generation: int,
         memory: object = None,
     ) -> FaustMetadata:
-        """Decode the metadata that the leader sent, to be stored until the next rebalance.
+        """Return the metadata that the leader sent with the assignment, to store until the next
+        rebalance.
+
+        The member reports it when it joins again. Without user data, the metadata is built from the
+        assigned partitions.
 
         Args:
             assignment: the partitions that the member got, which have no effect.
@@ -86,8 +94,8 @@ class FaustStrategy(PlainStrategy, ABC):
     def assign(self, problem: Problem, memory: object = None) -> FaustPlan:
         """Assign active and standby partitions to the members of a Faust group, as its leader does.
 
-        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
-        The plan has the user data that each member gets with its assignment.
+        The plan has the user data that each member gets with its assignment. ``problem`` is the
+        group and the cluster; ``memory`` (state between rebalances) is not used.
 
         Raises:
             PeerAssignorError: Faust itself fails on this problem, or a global table's changelog is
@@ -107,6 +115,9 @@ class FaustStrategy(PlainStrategy, ABC):
         self, topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
     ) -> list[CopartitionedAssignment]:
         """Choose the active and standby members of each partition of copartitioned topics.
+
+        Copartitioned topics have equal partition counts and subscribers, and partitions with the
+        same number go to the same member. Subclasses implement this method.
 
         Args:
             topics: topics with equal partition counts and subscribers, which are assigned together.

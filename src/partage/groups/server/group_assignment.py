@@ -23,9 +23,10 @@ _SLICE_FROM, _FEW_MEMBERS = 100, 32
 
 @dataclass(frozen=True, eq=False)
 class GroupAssignment:
-    """Result of an assignor in the broker (Kafka's ``GroupAssignment``): each member's partitions.
+    """Result of an assignor that runs in the broker: the partitions of each member.
 
-    In Java these are sets, so a member's partitions have no order.
+    It corresponds to Kafka's class ``GroupAssignment``, in which a member's partitions are a set
+    and have no order.
 
     Attributes:
         start: int32[M + 1], where each member's partitions begin in ``partition``, in join order
@@ -43,17 +44,18 @@ class GroupAssignment:
 
     @classmethod
     def without_members(cls, spec: GroupSpec) -> GroupAssignment:
-        """Return the assignment of a group without subscriptions: no member has an entry.
+        """Return the result for a group in which no member subscribes to a topic.
 
-        ``spec`` is the assignor's input.
+        Kafka's result then has no entry for any member. ``spec`` is the assignor's input.
         """
         start = np.zeros(spec.members + 1, np.int32)
         return cls(start, np.zeros(0, np.int32), present=False)
 
     def to_plan(self, spec: GroupSpec) -> Plan:
-        """Convert the assignor's result to a `Plan`, in which each partition has at most one owner.
+        """Convert the result of a broker's assignor to a `Plan`, with one owner for each partition.
 
-        Every member gets an entry, even if Kafka's map has none. ``spec`` is the assignor's input.
+        Every member gets an entry, even if Kafka's result has none. ``spec`` is the assignor's
+        input.
 
         Raises:
             PlanInvariantError: a partition has two owners, because the previous targets had.
@@ -61,9 +63,10 @@ class GroupAssignment:
         return Plan(*self._parts(spec))
 
     def to_assignment(self, spec: GroupSpec) -> Assignment:
-        """Convert the assignor's result to an `Assignment`, for partitions with several owners.
+        """Convert the result of a broker's assignor to an `Assignment`.
 
-        ``spec`` is the assignor's input.
+        Unlike in a `Plan`, a partition may have several owners, as in share groups. ``spec`` is the
+        assignor's input.
         """
         return Assignment(*self._parts(spec))
 
@@ -78,7 +81,9 @@ class GroupAssignment:
 def concatenate_runs(
     parts: Sequence[tuple[Int32Array, NDArray[np.int64], NDArray[np.int64]]], members: int
 ) -> tuple[Int32Array, Int32Array]:
-    """Merge arrays of partitions that are each grouped by member into one such array.
+    """Merge several arrays of partitions, each grouped by member, into one such array.
+
+    For example, one array has the partitions that members keep, another one their new partitions.
 
     Args:
         parts: partitions, and the begin and end of each member's range in them (int64[M] each). The
@@ -111,8 +116,8 @@ def concatenate_runs(
 def assignment_to_json(assignment: GroupAssignment, spec: GroupSpec) -> dict[str, Any]:
     """Convert the result of an assignor in the broker to a JSON document.
 
-    It has the fields ``type`` and ``assignment``. Topic ids are in Java's sort order, partitions
-    ascending.
+    Tests compare it with the result of Kafka's class. Its fields are ``type`` and ``assignment``.
+    Topic ids are in Java's sort order, partitions ascending.
 
     Args:
         assignment: the result.

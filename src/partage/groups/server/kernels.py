@@ -30,6 +30,9 @@ __all__ = [
 def read_claims(at, name_start, name, number, extent, size, partition, given):
     """Convert members' owned partitions from (topic name, partition number) to partition indices.
 
+    The conversion stops at the first special case, such as a partition that does not exist or is
+    reported twice. The caller then uses slower code.
+
     Args:
         at: int64[M + 1], where each member's partitions begin in ``name`` and ``number``.
         name_start: int64[M + 1], first topic name of each member.
@@ -69,7 +72,10 @@ def read_claims(at, name_start, name, number, extent, size, partition, given):
 
 @kernel("void(int64[::1], int64, int64, int64[::1], int64[::1])")
 def compute_quotas(previous, quota, extra, kept, missing):
-    """Compute how many previous partitions each member keeps and how many new ones it gets.
+    """Compute how many previous partitions each member keeps, and how many new ones it gets.
+
+    The higher quotas go to the first members with enough previous partitions to fill them; if some
+    remain, the last members get them.
 
     Args:
         previous: number of previous partitions of each member, in the order of the coordinator's
@@ -94,7 +100,9 @@ def compute_quotas(previous, quota, extra, kept, missing):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int64)")
 def sort_by_load(members, sizes, line, other, count, bits):
-    """Sort a group's members by their number of partitions (stable radix sort).
+    """Sort the members of a group by their number of partitions.
+
+    The method is a radix sort. Members with equally many partitions keep their order.
 
     Args:
         members: the members to sort.
@@ -134,7 +142,9 @@ def sort_by_load(members, sizes, line, other, count, bits):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
 def assign_to_least_loaded(line, sizes, free, owner):
-    """Assign each unassigned partition of a topic to the member with the fewest partitions.
+    """Assign each unassigned partition of a topic to the member with the fewest partitions so far.
+
+    Members with equally many partitions take turns, in the order of ``line``.
 
     Args:
         line: the members, sorted by their number of partitions.
@@ -157,7 +167,9 @@ def assign_to_least_loaded(line, sizes, free, owner):
 
 @kernel("int64(int64, int64, int32[::1], int32[::1], int32[::1], int32[::1])")
 def next_uneven_topic(begin, end, set_of_topic, start, members, sizes):
-    """Return the next topic with two subscribers whose numbers of partitions differ by two or more.
+    """Return the next topic whose subscribers have uneven numbers of partitions.
+
+    The numbers are uneven if two of them differ by two or more.
 
     Args:
         begin: first topic to search.
@@ -188,7 +200,10 @@ def next_uneven_topic(begin, end, set_of_topic, start, members, sizes):
     " int32[::1], int32[::1], int32[::1])"
 )
 def balance_topic(members, line, sizes, partitions, owner, block, left, begin):
-    """Move a topic's partitions from its most to its least loaded subscribers until loads are even.
+    """Move partitions of one topic between its subscribers until their loads are even.
+
+    Each partition moves from the member with the most to the one with the fewest partitions. A load
+    is the number of a member's partitions in all topics.
 
     Args:
         members: the topic's subscribers.
@@ -268,6 +283,8 @@ def balance_topic(members, line, sizes, partitions, owner, block, left, begin):
 @kernel("void(int32[::1], int32[::1], int32[::1])")
 def collect_by_owner(owner, end, out):
     """Write all assigned partitions to an array, grouped by their owner.
+
+    Partitions without an owner are left out.
 
     Args:
         owner: int32[P], owner of each partition, -1 for none.

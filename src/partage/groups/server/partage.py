@@ -36,27 +36,28 @@ _PACKAGE = "io.partage.assignors.broker"
 
 
 class _JarAssignor(PlainStrategy):
-    """Base class of Partage's assignors for the broker, in Python.
+    """Base class of Partage's own assignors for the broker, implemented in Python.
 
-    They equal those in the jar ``partage-assignors``. Their input is a `GroupSpec`, which has what
-    the group coordinator passes to the jar's classes.
+    They make the same plans as the Java classes in the jar ``partage-assignors``, which a broker
+    can load.
     """
 
     in_broker = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign the partitions of a consumer group like the broker's assignor.
+        """Assign the partitions of a consumer group as the broker's assignor does.
 
-        ``problem`` is the group and the cluster; the owned partitions in it are the previous
+        The owned partitions in ``problem`` (the group and the cluster) serve as the previous
         assignment. ``memory`` (state between rebalances) is not used.
         """
         spec = GroupSpec(problem)
         return self.assign_from_spec(spec).to_plan(spec)
 
     def assign_from_spec(self, spec: GroupSpec) -> GroupAssignment:
-        """Assign the partitions of a consumer group from the input that a group coordinator has.
+        """Assign the partitions of a consumer group, from the input that a group coordinator has.
 
-        ``spec`` has the subscriptions, topic ids and previous assignment.
+        ``spec`` has the subscriptions, topic ids and previous assignment; Kafka's class for it is
+        ``GroupSpec``.
         """
         return self._decide(spec) if spec.members else GroupAssignment.without_members(spec)
 
@@ -93,7 +94,7 @@ class PartageOptimal(_JarAssignor):
     def configure(self, config: Mapping[str, object]) -> PartageOptimal:
         """Return a copy of the assignor with the settings of a broker's configuration.
 
-        ``config`` has values by setting name.
+        ``config`` has values by setting name; only ``assignment.optimal.racks`` has an effect.
 
         Raises:
             InvalidConfigError: the setting is neither true nor false.
@@ -166,9 +167,10 @@ class PartageFailover(_JarAssignor):
     options = (Setting(_PRIORITIES, "none", "priorities by instance id: ID:INT32,ID:INT32"),)
 
     def configure(self, config: Mapping[str, object]) -> PartageFailover:
-        """Return a copy of the assignor with the priorities in a broker's configuration.
+        """Return a copy of the assignor with the failover priorities in a broker's configuration.
 
-        ``config`` has values by setting name.
+        ``config`` has values by setting name. The setting is a list such as
+        ``payments-1:10,payments-2:5``.
 
         Raises:
             InvalidConfigError: the setting is no list of ``INSTANCE_ID:INT32``.
@@ -201,7 +203,8 @@ class PartageFailover(_JarAssignor):
 class _CoordinatorProblem(CanonicalProblem):
     """Input of the optimal assignor in the broker, where topics are sorted by topic id.
 
-    The previous target assignment replaces the members' owned partitions.
+    A broker's assignor knows no topic names. Instead of owned partitions that members report, it
+    gets the group's previous target assignment.
     """
 
     def __init__(self, spec: GroupSpec) -> None:
@@ -210,9 +213,11 @@ class _CoordinatorProblem(CanonicalProblem):
 
     @cached_property
     def claimed_pairs(self) -> tuple[Int64Array, Int64Array]:
-        """Partitions of the previous target assignment, as parallel arrays: members and partitions.
+        """Partitions of the previous target assignment, as two parallel arrays (members,
+        partitions).
 
-        Both are indices in canonical order. Partitions that do not exist are left out.
+        Both are indices in canonical order, that is, sorted independently of the join order.
+        Partitions that do not exist are left out.
         """
         previous = self._previous
         place = np.empty(self.member_count, np.int64)
@@ -226,9 +231,9 @@ class _CoordinatorProblem(CanonicalProblem):
 
 
 def _topics_by_id(spec: GroupSpec) -> Int32Array:
-    """Return the topics with a subscriber, in Java's order of topic ids (int32).
+    """Return the topics that have a subscriber, sorted by topic id as in Java (int32).
 
-    ``spec`` is the assignor's input.
+    ``spec`` is the assignor's input. The result has index numbers.
     """
     topics = spec.problem.subscribed_topics
     high, low = spec.topic_ids.signed_halves

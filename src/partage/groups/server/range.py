@@ -52,16 +52,16 @@ class ServerRange(PlainStrategy):
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign each topic's partitions to a group's consumers in consecutive ranges.
 
-        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
-        In contrast to `assign_from_spec`, this never raises.
+        Unlike `assign_from_spec`, this never raises. ``problem`` is the group and the cluster;
+        ``memory`` (state between rebalances) is not used.
         """
         spec = GroupSpec(problem)
         return self.assign_from_spec(spec).to_plan(spec)
 
     def assign_from_spec(self, spec: GroupSpec) -> GroupAssignment:
-        """Assign each topic's partitions in ranges, from the input that a group coordinator has.
+        """Assign each topic's partitions in consecutive ranges, from a group coordinator's input.
 
-        ``spec`` has the subscriptions and topic ids.
+        ``spec`` has the subscriptions and topic ids; Kafka's class for it is ``GroupSpec``.
 
         Raises:
             CoordinatorAssignorError: the partition count of a subscribed topic is unknown.
@@ -82,7 +82,9 @@ class ServerRange(PlainStrategy):
 
 @dataclass(frozen=True, eq=False)
 class _TopicBlock:
-    """Topics with equal subscribers and counts, in which each consumer gets the same range.
+    """Topics with the same subscribers and partition count, so that each member gets equal ranges.
+
+    They are assigned together by array operations.
 
     Attributes:
         rows: int32[topics, count], the partitions of each topic.

@@ -67,9 +67,10 @@ class ServerSimple(PlainStrategy):
     several_owners = True
 
     def assign(self, problem: Problem, memory: object = None) -> Assignment:
-        """Assign the partitions of a share group (KIP-932): several members may get the same one.
+        """Assign the partitions of a share group (KIP-932), where several members may share a
+        partition.
 
-        ``problem`` is the group and the cluster; the owned partitions in it are the previous
+        The owned partitions in ``problem`` (the group and the cluster) serve as the previous
         assignment. ``memory`` (state between rebalances) is not used.
         """
         spec = GroupSpec(problem, several_owners=True)
@@ -78,7 +79,8 @@ class ServerSimple(PlainStrategy):
     def assign_from_spec(self, spec: GroupSpec) -> GroupAssignment:
         """Assign the partitions of a share group, from the input that a group coordinator has.
 
-        ``spec`` has the subscriptions, topic ids and previous assignment.
+        ``spec`` has the subscriptions, topic ids and previous assignment; Kafka's class for it is
+        ``GroupSpec``.
 
         Raises:
             CoordinatorAssignorError: the partition count of a subscribed topic is unknown, or no
@@ -97,8 +99,9 @@ class ServerSimple(PlainStrategy):
 def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
     """Assign a share group's partitions if all members subscribe to the same topics.
 
-    ``spec`` is the assignor's input: subscriptions, topics, previous assignment. This is Kafka's
-    ``SimpleHomogeneousAssignmentBuilder``.
+    Members keep previous partitions up to their quota; then partitions with too few members get
+    more. Kafka's class is ``SimpleHomogeneousAssignmentBuilder``. ``spec`` is the assignor's input:
+    subscriptions, topics, previous assignment.
 
     Raises:
         CoordinatorAssignorError: a topic's partition count is unknown, or Kafka's class finds no
@@ -140,8 +143,8 @@ def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
 def _assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
     """Assign a share group's partitions if members subscribe to different topics.
 
-    ``spec`` is the assignor's input: subscriptions, topics, previous assignment. This is Kafka's
-    ``SimpleHeterogeneousAssignmentBuilder``.
+    Topics are assigned one by one. Kafka's class is ``SimpleHeterogeneousAssignmentBuilder``.
+    ``spec`` is the assignor's input: subscriptions, topics, previous assignment.
 
     Raises:
         CoordinatorAssignorError: a topic's partition count is unknown, or Kafka's class finds no
@@ -175,9 +178,10 @@ def _subscribers_by_topic(spec: GroupSpec) -> dict[int, list[int]]:
 
 
 def _assign_topic(spec: GroupSpec, result: _MemberSets, topic: int, subscribers: list[int]) -> None:
-    """Assign each partition of a topic to several members of a share group.
+    """Assign the partitions of one topic to the members of a share group that subscribe to it.
 
-    Previous members keep a partition as far as quotas allow. ``result`` is changed in place.
+    Each partition gets several members. Previous members keep a partition as far as quotas allow.
+    ``result`` is changed in place.
     """
     first, count, dense = spec.sorted_partitions
     target = dense[first[topic] : first[topic] + count[topic]]
@@ -203,7 +207,7 @@ def _assign_topic(spec: GroupSpec, result: _MemberSets, topic: int, subscribers:
 
 
 def _compute_quotas(members: int, partitions: int) -> tuple[int, list[int]]:
-    """Return how many members each partition of a share group gets, and each member's number.
+    """Return how many members share each partition, and how many partitions each member gets.
 
     For example, 5 members and 2 partitions give 3 members for each partition.
 
@@ -222,9 +226,9 @@ def _table_for(size: int) -> int:
 
 
 def _previous_by_member(spec: GroupSpec) -> PartitionsByTopic:
-    """Return each share group member's previous partitions, in the order of Java's maps.
+    """Return each share group member's previous partitions, in the iteration order of Java's maps.
 
-    ``spec`` is the assignor's input.
+    This order decides which partitions a member loses. ``spec`` is the assignor's input.
     """
     before = spec.previous_targets
     position = np.empty(spec.members, np.int64)
@@ -297,7 +301,9 @@ class _MemberSets:
 
 
 class _SharedPartitions:
-    """Members of each partition of a share group, and partitions of each member, in Java's order.
+    """Members that share each partition of a share group, and the partitions of each member.
+
+    Both are in the iteration order of Java's maps, which decides who loses or gets a partition.
 
     Args:
         result: the assignment under construction; every change is also made there.
@@ -367,10 +373,10 @@ class _SharedPartitions:
                 self.under_quota.add(member)
 
     def assign_missing(self, members_per_partition: int, quota: Callable[[int], int]) -> None:
-        """Add members to each partition of a share group that has too few; members take turns.
+        """Add members to each partition of a share group that has too few.
 
-        If no member is under its quota, Kafka's class fails (defect Q23 in docs/quirks.md), and
-        this method raises `CoordinatorAssignorError`.
+        Members below their quota take turns. If none is left, Kafka's class fails (defect Q23 in
+        docs/quirks.md), and this method raises `CoordinatorAssignorError`.
         """
         cursor = _CyclicCursor(sorted(self.under_quota))
         for partition in self.partitions():
@@ -400,7 +406,11 @@ class _CyclicCursor:
         return not self._items
 
     def next_outside(self, excluded: frozenset[int]) -> int:
-        """Return the next member in cyclic order that is not ``excluded``, -1 if all are."""
+        """Return the next member in cyclic order that is not in ``excluded``.
+
+        The result is -1 if all members are excluded. ``excluded`` are the members that have the
+        partition already.
+        """
         while True:
             if self._next >= len(self._items):
                 if not self._returned_in_cycle:

@@ -41,10 +41,11 @@ _NO_HASHES = np.zeros(0, np.uint32)
 
 
 class TopicIds:
-    """Topic ids (UUIDs) and their Java hash codes, which decide the coordinator's iteration order.
+    """Topic ids (UUIDs) of a cluster, and their Java hash codes.
 
-    A topic whose id is unknown gets an id that is derived from its name (`derive_topic_id`). The
-    coordinator's iteration order is then unknown, but the same names always give the same plan.
+    The hash codes decide in which order the group coordinator iterates over topics. A topic whose
+    id is unknown gets one that is derived from its name (`derive_topic_id`), so the same names
+    always give the same plan.
 
     Attributes:
         high: uint64[T], the first 8 bytes of each id.
@@ -62,7 +63,9 @@ class TopicIds:
 
     @classmethod
     def from_names(cls, names: Sequence[str], ids: Sequence[str | None]) -> TopicIds:
-        """Decode topic ids from base64, as Kafka prints them.
+        """Decode topic ids from base64, the form in which Kafka prints them.
+
+        Missing ids are derived from topic names.
 
         Args:
             names: topic names, from which missing ids are derived.
@@ -75,26 +78,36 @@ class TopicIds:
 
     @cached_property
     def java_hash_codes(self) -> NDArray[np.uint32]:
-        """Java's ``Uuid.hashCode`` of each topic's id (uint32[T])."""
+        """Java's ``Uuid.hashCode`` of each topic id (uint32[T]).
+
+        The group coordinator's hash maps derive their iteration order from it.
+        """
         mixed = self.high ^ self.low
         hashes: NDArray[np.uint32] = ((mixed >> np.uint64(32)) ^ mixed).astype(np.uint32)
         return hashes
 
     @property
     def signed_halves(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """First and last 8 bytes of each id as signed integers, as Java compares them."""
+        """First and last 8 bytes of each topic id as signed integers, two int64[T] arrays.
+
+        Java compares topic ids by these numbers.
+        """
         return self.high.view(np.int64), self.low.view(np.int64)
 
     @property
     def base64_texts(self) -> list[str]:
-        """Each topic id as Kafka prints it (URL-safe base64)."""
+        """Each topic id as Kafka prints it, in URL-safe base64 such as
+        ``AAAAAAAAAAAAAAAAAAAABw``.
+        """
         raw = np.stack([self.high, self.low], axis=1).astype(">u8").tobytes()
         pieces = (raw[i : i + _BYTES] for i in range(0, len(raw), _BYTES))
         return [base64.urlsafe_b64encode(one).decode().rstrip("=") for one in pieces]
 
 
 def derive_topic_id(name: str) -> bytes:
-    """Return a made-up 16-byte topic id for a topic without one: the BLAKE2b hash of its name.
+    """Return a made-up 16-byte topic id for a topic whose real id is unknown.
+
+    It is the BLAKE2b hash of the topic name, so it is the same in every run.
 
     >>> derive_topic_id("orders") == derive_topic_id("orders") != derive_topic_id("clicks")
     True
@@ -128,8 +141,9 @@ def _decoded(topic_id: str | None) -> bytes | None:
 class Targets:
     """Previous target assignment of a consumer group (KIP-848): partitions by member and topic.
 
-    There is a set of partitions for each member and topic, M members, S sets and P partitions. Sets
-    keep the order of insertion, which decides Java's iteration order.
+    Kafka's coordinator passes it to assignors. It has one set of partitions for each member and
+    topic. Sets keep the order of insertion, which decides Java's iteration order. There are M
+    members, S sets and P partitions.
 
     Attributes:
         set_start: int32[M + 1], first set of each member.
@@ -151,7 +165,7 @@ class Targets:
     def without_partitions(cls, members: int) -> Targets:
         """Return a previous target assignment in which no member has any partition.
 
-        ``members`` is the number of members.
+        It is that of a new group. ``members`` is the number of members.
         """
         start = np.zeros(members + 1, np.int32)
         return cls(start, _NOTHING, _NO_HASHES, start[:1], _NOTHING)
@@ -159,7 +173,8 @@ class Targets:
     def owned_partitions(self, partitions: int) -> NDArray[np.bool_]:
         """Return which partitions have an owner in the previous target assignment (bool[P]).
 
-        ``partitions`` is the number P of partitions in the cluster's index.
+        The other ones must be assigned. ``partitions`` is the number P of partitions in the
+        cluster's index.
         """
         if self.given is not None:
             return self.given
@@ -171,14 +186,18 @@ class Targets:
     def member_of_set(self) -> Int32Array:
         """Member of each set of partitions in the previous target assignment (int32[S]).
 
-        There is one set for each member and topic.
+        There is one set for each member and topic. For example, ``[0, 0, 1]`` if the first member
+        has partitions of two topics and the second of one.
         """
         sets = np.diff(self.set_start)
         return np.repeat(np.arange(len(sets), dtype=np.int32), sets)
 
     @cached_property
     def set_sizes(self) -> Int32Array:
-        """Number of partitions in each set of the previous target assignment (int32[S])."""
+        """Number of partitions in each set of the previous target assignment (int32[S]).
+
+        There is one set for each member and topic.
+        """
         return np.diff(self.start)
 
     @cached_property
@@ -190,9 +209,10 @@ class Targets:
         return np.repeat(np.arange(len(self.topic), dtype=np.int32), self.set_sizes)
 
     def empty_sets(self, selected: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
-        """Return the (member, topic) pairs without partitions in the previous target assignment.
+        """Return the (member, topic) pairs whose set in the previous target assignment is empty.
 
-        ``selected`` (bool[S]) marks the sets to consider.
+        Kafka's result also contains such empty sets. ``selected`` (bool[S]) marks the sets to
+        consider.
         """
         if not len(self.topic):
             return ()
@@ -211,7 +231,8 @@ def previous_targets(
 ) -> Targets:
     """Build the coordinator's previous target assignment from the members' owned partitions.
 
-    A partition that several members report goes to the newest generation.
+    If several members report a partition, the one with the newest generation owns it, or all of
+    them in a share group.
 
     Args:
         problem: the group and the cluster.
@@ -323,7 +344,7 @@ class _SentClaims:
 
 @dataclass(frozen=True, eq=False)
 class _GroupedClaims:
-    """Owned partitions that members report, grouped by member and topic name.
+    """Owned partitions that members report, sorted by member and topic name.
 
     Attributes:
         sent: all names and partitions as sent.
@@ -370,8 +391,8 @@ def _find_valid_claims(
 ) -> NDArray[np.bool_]:
     """Return for each reported partition whether the member that reports it is its owner (bool[n]).
 
-    If several members report it, the newest generation wins, then the last in join order. With
-    ``several_owners`` (share groups) all own it.
+    If several members report it, the newest generation wins, then the last member in join order.
+    With ``several_owners`` (share groups), all of them own it.
     """
     good = np.ones(len(partition), bool)
     at = np.flatnonzero(exists)
@@ -396,7 +417,9 @@ _ids: WeakKeyDictionary[Index, TopicIds] = WeakKeyDictionary()
 
 
 class CoordinatorAssignorError(UnsupportedProblemError):
-    """Raised for an input on which the group coordinator's assignor class throws an exception.
+    """Raised if the group coordinator's assignor class would throw an exception on this input.
+
+    For example, the partition count of a subscribed topic is unknown.
 
     Attributes:
         java_exception: simple class name of the exception.
@@ -413,13 +436,15 @@ class CoordinatorAssignorError(UnsupportedProblemError):
 class GroupSpec:
     """Input of an assignor in the broker: subscriptions, topic ids and previous assignment.
 
-    It is Kafka's ``GroupSpec``. If only a `Problem` is given, the previous targets are the members'
-    ``owned`` partitions (see `previous_targets`), missing topic ids are derived from names (see
-    `TopicIds`), and every partition is assignable.
+    It corresponds to Kafka's ``GroupSpec``. If only a `Problem` is given, the members' owned
+    partitions are the previous assignment, missing topic ids are derived from names, and every
+    partition is assignable.
+
+    With ``several_owners`` (share groups), several members may own the same partition.
 
     Attributes:
         problem: members, and topics as the metadata has them.
-        uncounted: topics of unknown partition count (the describer returns -1).
+        uncounted: topics of unknown partition count (Kafka's describer returns -1).
         assignable: bool[P], partitions that may be assigned (KIP-932: those whose share state is
             initialised); None for all. Only ``server:simple`` uses it.
 
@@ -443,12 +468,13 @@ class GroupSpec:
 
     @property
     def members(self) -> int:
-        """Number of members in the group."""
+        """Number of members in the group, including those without subscribed topics."""
         return len(self.problem.group.members)
 
     @property
     def members_in_map_order(self) -> list[int]:
-        """Group members in the order in which the coordinator passes them to an assignor.
+        """Positions of the members in the order in which the coordinator passes them to an
+        assignor.
 
         It is the iteration order of a Java map.
         """
@@ -456,20 +482,27 @@ class GroupSpec:
 
     @property
     def member_order(self) -> Int32Array:
-        """Group members in the order in which the coordinator passes them, as int32[M].
+        """The list `members_in_map_order` as an array (int32[M]).
 
-        It is the list `members_in_map_order` as an array.
+        It has the positions of the members in the order in which the coordinator passes them to an
+        assignor.
         """
         return self.problem.group.by_map_order
 
     @property
     def topic_ids(self) -> TopicIds:
-        """Ids of all topics of the cluster, cached for groups with the same topics."""
+        """Topic ids of all topics of the cluster, with their Java hash codes.
+
+        The value is cached, because most rebalances do not change the topics.
+        """
         return cached_by_subscriptions(self.problem, _topic_ids)
 
     @property
     def previous_targets(self) -> Targets:
-        """Previous target assignment of the group; by default the members' owned partitions."""
+        """Previous target assignment of the group, from which members keep partitions.
+
+        By default, it consists of the partitions that members report as owned.
+        """
         if self._previous is None:
             self._previous = previous_targets(
                 self.problem,
@@ -481,18 +514,19 @@ class GroupSpec:
 
     @property
     def has_equal_subscriptions(self) -> bool:
-        """True if all members subscribe to the same topic names (Kafka's subscription type).
+        """True if all members subscribe to the same topic names.
 
-        Names of topics that do not exist count, too.
+        Kafka's assignors use faster builders in this case (subscription type HOMOGENEOUS). Names of
+        topics that do not exist count, too.
         """
         distinct = self.problem.group.subscriptions
         return len(distinct) <= 1 or len({frozenset(names) for names in distinct}) <= 1
 
     @property
     def is_numbered_by_topic(self) -> bool:
-        """True if partitions are numbered in the order of topic and partition number.
+        """True if the index numbers partitions in the order of topic and partition number.
 
-        They are not after a topic has grown or was deleted.
+        This is no longer so after a topic has grown or was deleted.
         """
         return cached_by_subscriptions(self.problem, _is_plain)
 
@@ -506,7 +540,8 @@ class GroupSpec:
         return cached_by_subscriptions(self.problem, _number_partitions)
 
     def partitions_of(self, topics: Int32Array) -> tuple[Int32Array, Int32Array]:
-        """Return the partitions of the given topics, topic by topic, by partition number.
+        """Return the partitions of the given topics, one topic after the other, by partition
+        number.
 
         Args:
             topics: int32[n], index numbers of the topics.
@@ -528,9 +563,10 @@ class GroupSpec:
         return start, dense[places]
 
     def unassigned_partitions(self, topics: Int32Array) -> Int32Array:
-        """Return the given topics' partitions that had no owner in the previous target assignment.
+        """Return the given topics' partitions that have no owner in the previous target assignment.
 
-        ``topics`` (int32[n]) are index numbers; partitions are sorted by topic and number.
+        The assignor gives them to members that are below their quota. ``topics`` (int32[n]) are
+        index numbers; partitions are sorted by topic and number.
 
         Raises:
             CoordinatorAssignorError: the partition count of a topic is unknown.
@@ -551,19 +587,21 @@ class GroupSpec:
         return free[order[: int(np.count_nonzero(turn < len(topics)))]]
 
     def require_partition_counts(self, topics: Int32Array) -> None:
-        """Raise CoordinatorAssignorError if a topic's partition count is unknown.
+        """Raise `CoordinatorAssignorError` if the partition count of a topic is unknown.
 
-        ``topics`` (int32[n]) are the index numbers of the topics to check.
+        Kafka's assignors throw in this case. ``topics`` (int32[n]) are the index numbers of the
+        topics to check.
         """
         for topic in self.uncounted.intersection(topics.tolist()) if self.uncounted else ():
             name = self.problem.index.topics[topic]
             raise CoordinatorAssignorError(f"topic {name!r}: its partition count is unknown")
 
     def existing_topics(self, subscription: int) -> tuple[Int32Array, int]:
-        """Return a subscription's existing topics in Java's order, and its number of names.
+        """Return the existing topics of a subscription in Java's iteration order, and its number of
+        names.
 
-        The number includes topics that do not exist. ``subscription`` is an index of the group's
-        subscriptions.
+        The number includes topics that do not exist, because Kafka sizes a map by it.
+        ``subscription`` is an index of the group's subscriptions.
         """
         sent = self.problem.group.subscriptions[subscription]
         names = list(dict.fromkeys(sent))
@@ -576,7 +614,8 @@ class GroupSpec:
     def subscribed_pairs(self) -> NDArray[np.int64]:
         """All (subscription, topic) pairs as sorted integers, for binary search (int64).
 
-        The integer is subscription * number of topics + topic.
+        The integer is subscription * number of topics + topic. `is_subscribed` looks up pairs in
+        large groups.
         """
         by_class = self.problem.subscription_topics
         width = max(len(self.problem.index.topics), 1)
@@ -585,7 +624,10 @@ class GroupSpec:
 
     @cached_property
     def _subscription_mask(self) -> NDArray[np.bool_] | None:
-        """Mask of each subscription's topics (bool[subscriptions, T + 1]); None if too large."""
+        """Table of the topics of each subscription (bool[subscriptions, T + 1]), None if too large.
+
+        `is_subscribed` uses it; column T, which index -1 selects, is False.
+        """
         shape = (len(self.problem.group.subscriptions), len(self.problem.index.topics) + 1)
         if shape[0] * shape[1] > _LARGEST_MATRIX:
             return None
@@ -597,6 +639,8 @@ class GroupSpec:
 
     def is_subscribed(self, member: Int32Array, topic: Int32Array) -> NDArray[np.bool_]:
         """Return for each (member, topic) pair whether the member subscribes to the topic.
+
+        The pairs are given as two parallel arrays; the result is bool[n].
 
         Args:
             member: int32[n], the member of each pair.

@@ -74,17 +74,20 @@ class ServerUniform(PlainStrategy):
     reads_generation = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign a consumer group's partitions evenly; members keep owned ones where possible.
+        """Assign a consumer group's partitions evenly; members keep owned partitions where
+        possible.
 
-        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
+        ``problem`` is the group and the cluster, and has the owned partitions; ``memory`` (state
+        between rebalances) is not used.
         """
         spec = GroupSpec(problem)
         return self.assign_from_spec(spec).to_plan(spec)
 
     def assign_from_spec(self, spec: GroupSpec) -> GroupAssignment:
-        """Assign a consumer group's partitions evenly, from the input that a coordinator has.
+        """Assign a consumer group's partitions evenly, from the input that a group coordinator has.
 
-        ``spec`` has the subscriptions, topic ids and previous target assignment.
+        ``spec`` has the subscriptions, topic ids and previous target assignment; Kafka's class for
+        it is ``GroupSpec``.
 
         Raises:
             CoordinatorAssignorError: the partition count of a subscribed topic is unknown, or the
@@ -106,8 +109,8 @@ _MIXED_FROM = 1 << 16
 def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
     """Assign a consumer group's partitions if all members subscribe to the same topics.
 
-    This is Kafka's ``UniformHomogeneousAssignmentBuilder``. Members keep previous partitions up to
-    their quota; the other partitions are assigned in consecutive ranges.
+    Members keep previous partitions up to their quota; the other partitions are assigned in
+    consecutive ranges. Kafka's class is ``UniformHomogeneousAssignmentBuilder``.
 
     Args:
         spec: the assignor's input: subscriptions, topics, previous target assignment.
@@ -147,10 +150,11 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
 
 
 def _assign_fresh(spec: GroupSpec, free: Int32Array) -> GroupAssignment:
-    """Assign the partitions of a consumer group whose members had none before.
+    """Assign the partitions of a new consumer group, in which no member had partitions before.
 
     Each member gets consecutive partitions; the last members in the coordinator's map get one more.
-    ``free`` (int32[n]) has the partitions in the order in which Kafka's assignor iterates them.
+    ``free`` (int32[n]) has the partitions in the order in which Kafka's assignor iterates over
+    them.
     """
     members, order = spec.members, spec.member_order
     quota, extra = divmod(len(free), members)
@@ -162,7 +166,7 @@ def _assign_fresh(spec: GroupSpec, free: Int32Array) -> GroupAssignment:
 def _partitions_in_order(problem: Problem) -> TopicRows:
     """Return all partitions of subscribed topics, in the order in which Kafka's class iterates.
 
-    ``problem`` is the group and the cluster.
+    Topics are in the order of a Java hash set. ``problem`` is the group and the cluster.
     """
     spec = GroupSpec(problem)
     named, size = spec.existing_topics(
@@ -175,7 +179,10 @@ def _partitions_in_order(problem: Problem) -> TopicRows:
 
 @dataclass(frozen=True, eq=False)
 class _PreviousSets:
-    """Partitions of the previous target assignment that members may keep, by member and topic.
+    """Partitions of the previous target assignment that members may keep.
+
+    A member may keep partitions of topics to which it still subscribes. There is a set of
+    partitions for each member and topic.
 
     Attributes:
         subscribed: bool[S], for each set of one member and topic whether the member still
@@ -202,9 +209,9 @@ def _compute_quotas(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Compute how many previous partitions each member keeps, and how many new ones it gets.
 
-    A member's total is the number of partitions per member, rounded up or down. ``order``
-    (int32[M]) are the members in the order of the coordinator's map, ``total`` (int64[M]) their
-    numbers of previous partitions.
+    Together they are the member's quota: the number of partitions per member, rounded up or down.
+    ``order`` (int32[M]) are the members in the order of the coordinator's map, ``total`` (int64[M])
+    their numbers of previous partitions.
     """
     # The larger quotas go to the first members of the coordinator's map with enough previous
     # partitions, then to the last members.
@@ -219,7 +226,8 @@ def _compute_quotas(
 def _revoke_over_quota(
     spec: GroupSpec, previous: _PreviousSets, kept: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_] | None, Int32Array]:
-    """Find the previous partitions that members must revoke because they have too many.
+    """Find the previous partitions that members must revoke, because they have more than their
+    quota.
 
     A member keeps the first ``kept`` ones (int64[M]) in the iteration order of Java's maps and
     sets. The result has a mask of the partitions that stay (bool[n], None if all stay), and the
@@ -259,9 +267,10 @@ def _revoke_over_quota(
 def _find_revoked_in_order(
     spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]
 ) -> Int32Array | None:
-    """Return the partitions that members over their quota must revoke, if Java's order is simple.
+    """Return the partitions that members must revoke, if Java iterates over them in ascending
+    order.
 
-    The order is simple if Java iterates the sets in ascending order; otherwise the result is None.
+    In other cases the result is None, and the caller simulates Java's hash sets, which is slower.
     The first ``kept`` partitions of each set stay.
     """
     before, index = spec.previous_targets, spec.problem.index
@@ -287,7 +296,7 @@ def _find_revoked_in_order(
 def _expand_rows(start: Int32Array, rows: Int32Array) -> tuple[Int32Array, NDArray[np.int64]]:
     """Return the indices of all entries in some rows of a compressed-row (CSR) array.
 
-    The result also has the position in ``rows`` of each entry's row.
+    The second array has, for each entry, the position of its row in ``rows``.
     """
     sizes = np.diff(start)[rows]
     rank = np.repeat(np.arange(len(rows)), sizes)
@@ -329,9 +338,9 @@ _MAX_DIGIT_BITS = 12
 def assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
     """Assign a consumer group's partitions if members subscribe to different topics.
 
-    This is Kafka's ``UniformHeterogeneousAssignmentBuilder``. Members keep previous partitions of
-    topics that they still subscribe to; unassigned partitions go, topic by topic, to the least
-    loaded subscriber; then topics are balanced one by one.
+    Members keep previous partitions of topics that they still subscribe to. Unassigned partitions
+    go to the least loaded subscriber; then topics are balanced one by one. Kafka's class is
+    ``UniformHeterogeneousAssignmentBuilder``.
 
     Args:
         spec: the assignor's input: subscriptions, topics, previous target assignment.
@@ -354,7 +363,7 @@ def assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
 class _SubscribedTopics:
     """Topics with subscribers, and the members that subscribe to each.
 
-    Topics with the same subscribers share one set of members.
+    Topics with the same subscribers share one set of members, so work per set is done once.
 
     Attributes:
         topics: int32[K], sorted by partitions per subscriber (descending), number of subscribers,
@@ -404,7 +413,7 @@ def _find_subscriber_sets(
     """Group the subscribed topics by their set of subscribers, for the uniform assignor.
 
     The result has the topics, the index of each topic's set, and the sets as arrays of
-    subscriptions, in order of first occurrence.
+    subscriptions.
     """
     width = max(len(spec.problem.index.topics), 1)
     subscription, topic = np.divmod(spec.subscribed_pairs, width)
@@ -422,7 +431,7 @@ class _HeterogeneousBuilder:
     """Builder of the uniform assignment for members that subscribe to different topics.
 
     It stores the owner of each partition and each member's number of partitions. Members are
-    indices in the coordinator's map.
+    positions in the coordinator's map.
     """
 
     def __init__(self, spec: GroupSpec, subscribed: _SubscribedTopics) -> None:
@@ -470,7 +479,10 @@ class _HeterogeneousBuilder:
             assign_to_least_loaded(line, self.sizes, of_topic, self.owner, work=self._work)
 
     def balance_loads(self) -> None:
-        """Move partitions between the subscribers of each topic until their loads are even."""
+        """Move partitions between the subscribers of each topic until their loads are even.
+
+        Topics are balanced one by one, in at most 16 rounds, as in Kafka's class.
+        """
         subscribers = self.subscribed.set_sizes[self.subscribed.subscriber_set]
         shared = np.flatnonzero(subscribers > 1)
         set_of_topic = self.subscribed.subscriber_set[shared]
@@ -536,10 +548,10 @@ class _HeterogeneousBuilder:
 
 
 class _DuplicateOwners:
-    """Previous owners of partitions that have several, which only malformed input contains.
+    """Previous owners of partitions that have several of them.
 
-    Kafka's class regards the last one in its map as the owner, but the partition also counts in the
-    other owners' loads.
+    Only malformed input has such partitions. Kafka's class treats the last member in its map as the
+    owner, but the partition also counts in the other members' loads.
     """
 
     def __init__(self) -> None:
@@ -564,9 +576,10 @@ class _DuplicateOwners:
     def to_assignment(
         self, owner: Int32Array, visit: Int32Array, emptied: tuple[tuple[int, int], ...]
     ) -> GroupAssignment:
-        """Return the new assignment, with all previous owners of a partition that has several.
+        """Return the new assignment, in which such a partition belongs to all its previous owners.
 
-        The (member, topic) pairs ``emptied`` get an empty set.
+        An owner that lost the partition while loads were balanced is left out. The (member, topic)
+        pairs ``emptied`` get an empty set.
         """
         owned = np.flatnonzero(owner >= 0)
         pairs = self.pairs.union(zip(owner[owned].tolist(), owned.tolist(), strict=True))
