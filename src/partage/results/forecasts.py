@@ -63,8 +63,9 @@ _SERVER_DEFAULT = "server:uniform"
 
 
 class RecordedGroup:
-    """A consumer group of a finished replay, with the data that forecasts need: members, load,
-    settings.
+    """A consumer group of a finished replay, with the recorded data from which forecasts are made.
+
+    These are its members, its load and its settings.
 
     Args:
         run: the finished replay.
@@ -88,7 +89,9 @@ class RecordedGroup:
             run.group(self.group)  # raises, and names the groups of the run
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """Return the consumer group's rows of an output table; empty if the run lacks the table."""
+        """Return the group's rows of one output table as dicts; empty if the run lacks the
+        table.
+        """
         from pyarrow import compute as pc
 
         if table not in self.run.tables:
@@ -100,14 +103,16 @@ class RecordedGroup:
 
     @cached_property
     def rebalances(self) -> list[dict[str, Any]]:
-        """The consumer group's recorded rebalances in log order, as table rows."""
+        """The group's recorded rebalances as table rows (dicts), in log order."""
         return sorted(
             self.rows("rebalances"), key=lambda row: (row["log_partition"], row["log_offset"])
         )
 
     @cached_property
     def members(self) -> list[dict[str, Any]]:
-        """Members of the consumer group at the last recorded time at which it was not empty."""
+        """The group's members at the last recorded rebalance after which it was not empty, as table
+        rows.
+        """
         # They are in the order of the log's group record.
         rows = self.rows("members")
         if not rows:
@@ -118,7 +123,7 @@ class RecordedGroup:
 
     @cached_property
     def topics(self) -> dict[str, int]:
-        """Dict from each topic that the consumer group reads to its number of partitions.
+        """The topics that the group reads: a dict from topic to its number of partitions.
 
         The numbers follow from the recorded owners, or without any from the offset commits.
         """
@@ -134,7 +139,7 @@ class RecordedGroup:
 
     @property
     def strategy(self) -> str:
-        """Name of the assignment strategy that the consumer group chose last.
+        """Name of the assignment strategy that the group used last.
 
         Raises:
             InvalidConfigError: no strategy was recorded, or Partage does not have it.
@@ -156,7 +161,7 @@ class RecordedGroup:
 
     @property
     def session_s(self) -> float:
-        """Session timeout that holds for the consumer group's current members, in seconds.
+        """Session timeout of the group's current members, in seconds.
 
         Members of the consumer protocol (KIP-848) do not send one: for them it is the broker's
         setting or its default.
@@ -165,7 +170,7 @@ class RecordedGroup:
 
     @property
     def member_session_s(self) -> float:
-        """Longest session timeout that current members sent, in seconds.
+        """Longest session timeout that current members sent when they joined, in seconds.
 
         It is Kafka's default if none did, as in the consumer protocol.
         """
@@ -178,12 +183,13 @@ class RecordedGroup:
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """Client library of each current member of the consumer group."""
+        """Client library of each current member, such as ``java``."""
         return tuple(str(row["client"]) for row in self.members)
 
     @property
     def server_session_s(self) -> float:
-        """Session timeout of members of the consumer protocol (KIP-848), in seconds.
+        """Session timeout that the broker sets for members of the consumer protocol (KIP-848), in
+        seconds.
 
         It is the broker's setting if it was recorded, else its default.
         """
@@ -192,7 +198,8 @@ class RecordedGroup:
 
     @property
     def policy(self) -> Policy:
-        """The consumer group's current rebalance protocol and assignment strategy, as a `Policy`.
+        """The group's current policy: rebalance protocol, assignment strategy and static
+        membership.
 
         It has static membership if the members have it.
 
@@ -204,8 +211,10 @@ class RecordedGroup:
 
     @cached_property
     def restarts(self) -> RestartEvidence:
-        """Recorded restarts of the group's members (how often, how long each took), as input of
-        forecasts.
+        """How the group's members were restarted during the recording.
+
+        It shows how often they restarted, and how long each restart took. Forecasts of rolling
+        deployments are based on it.
         """
         names = ("events", "members", "unread", "commit_rates", "pauses")
         return learn_restarts(
@@ -215,7 +224,7 @@ class RecordedGroup:
 
     @cached_property
     def load(self) -> GroupLoad:
-        """The consumer group's load in records per second, minute by minute, from its offset
+        """The group's load in records per second, for each minute, computed from its offset
         commits.
 
         Raises:
@@ -232,7 +241,7 @@ class RecordedGroup:
 
     @cached_property
     def capacity(self) -> LearntCapacity | None:
-        """Records per second that one consumer can process; None if no commits were recorded.
+        """Records per second that one consumer of the group can process; None if it is unknown.
 
         It is estimated from phases in which a consumer worked off its lag.
         """
@@ -251,10 +260,12 @@ GroupInput: TypeAlias = RecordedGroup | MeasuredGroup
 
 
 def _group_input(run: Run | MeasuredGroup | str | Path, group: str | None) -> GroupInput:
-    """Return the consumer group to forecast, from a finished replay (or its folder) or a live
-    measurement.
+    """Return the group to forecast: one of a finished replay, or one that was measured in a live
+    cluster.
 
-    ``group`` is its name; None if the input has only one group.
+    Args:
+        run: a finished replay, its folder, or a measured group.
+        group: the group's name; None if there is only one.
 
     Raises:
         InvalidConfigError: the input has no such group.
@@ -286,10 +297,10 @@ def size(
     all_sizes: bool = False,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Sizing:
-    """Forecast load and lag of a consumer group for each number of consumers, and how many it
-    needs.
+    """Forecast the load and lag of a consumer group for each number of consumers.
 
-    The load comes from a run or a measurement, or from the arguments ``topics`` and ``rate``.
+    The result also says how many consumers the group needs. The load comes from a run or a
+    measurement, or from the arguments ``topics`` and ``rate``.
 
     Args:
         run: a finished replay or its folder, or a measured group (`measure_group`); None with
@@ -343,10 +354,14 @@ def size(
 def _load_to_size(
     tables: GroupInput, topics: Mapping[str, int] | None, rate: float | None
 ) -> GroupLoad:
-    """Return a consumer group's load: as recorded (``tables``), or spread evenly over partitions.
+    """Return the load from which a group's size is forecast, in records per second.
 
-    It is spread evenly if ``topics`` (dict of partition counts) or ``rate`` (records per second) is
-    given.
+    It is the recorded load, or a constant one if ``topics`` or ``rate`` is given.
+
+    Args:
+        tables: the recorded or measured group.
+        topics: partition count of each topic; None for the recorded ones.
+        rate: records per second of the group; None for the recorded rate.
     """
     if topics is None and rate is None:
         return tables.load
@@ -354,8 +369,9 @@ def _load_to_size(
 
 
 def _estimate_capacity(tables: GroupInput) -> float:
-    """Estimate the records per second that one consumer can process, from a recorded group
-    (``tables``).
+    """Estimate how many records per second one consumer can process, from a recorded group.
+
+    ``tables`` is the recorded or measured group.
 
     Raises:
         InvalidConfigError: the recording has no phase in which the group worked off its lag.
@@ -395,7 +411,7 @@ def forecast(
     """Forecast a rolling deployment of a group: unread time, duration, rebalances, rereads.
 
     Unread time is the time in which partitions have no consumer. The group's data comes from a run
-    or a measurement; other arguments replace parts of it, or give all of it.
+    or a measurement; the other arguments replace parts of it. Without a run, they give all of it.
 
     Args:
         run: a finished replay or its folder, or a measured group (`measure_group`); None with
@@ -489,7 +505,7 @@ def _simulate_each(
     seed: int,
     progress: Callable[[str, int, int], None] | None,
 ) -> list[RolloutForecast]:
-    """Forecast the cost of each of several deployments, and report the progress.
+    """Forecast the cost of each of several rolling deployments, and report the progress.
 
     Args:
         deployments: the deployments.
@@ -511,7 +527,7 @@ def _simulate_each(
 
 
 def _session_timeout(source: GroupInput, policy: Policy) -> float:
-    """Return the session timeout of a group under a policy, in seconds.
+    """Return the session timeout that a group would have under a policy, in seconds.
 
     In the consumer protocol brokers set it; in the classic protocol the members send it.
 
@@ -527,10 +543,10 @@ def _session_timeout(source: GroupInput, policy: Policy) -> float:
 def _slowdown(
     source: GroupInput, found: RolloutForecast, seed: int
 ) -> tuple[float, RolloutForecast]:
-    """Return the factor by which a group's real rebalances were slower than simulated ones.
+    """Return how much slower a group's recorded rebalances were than simulated ones, as a factor.
 
-    The simulation has the settings that the group had in the recording, whatever the forecast has.
-    Its forecast is the second value.
+    The forecast is scaled by this factor. It is computed with the settings that the group had in
+    the recording, and the second result is the forecast for these settings.
 
     Args:
         source: the recorded or measured group.
@@ -557,10 +573,14 @@ def _slowdown(
 def _load(
     tables: GroupInput | None, topics: Mapping[str, int] | None, rate: float | None
 ) -> GroupLoad:
-    """Return a consumer group's load: recorded, or computed from partition counts and a rate.
+    """Return a group's load for a forecast of a rolling deployment, in records per second.
 
-    ``tables`` is the recorded group, ``topics`` a dict of partition counts, ``rate`` the records
-    per second of the whole group.
+    It is the recorded load, or a constant one if ``topics`` or ``rate`` is given.
+
+    Args:
+        tables: the recorded or measured group; None without one.
+        topics: partition count of each topic; None for the recorded ones.
+        rate: records per second of the group; None for the recorded rate.
 
     Raises:
         InvalidConfigError: the group's topics are unknown.
@@ -584,8 +604,7 @@ def migrate(
     protocol: str = "consumer",
     deployments: bool = True,
 ) -> tuple[Migration, ...]:
-    """Assess whether consumer groups are ready for another rebalance protocol, and what they gain
-    by it.
+    """Check whether groups can move to another rebalance protocol, and what they would gain by it.
 
     Args:
         run: a finished replay or its folder.
@@ -624,9 +643,9 @@ def _migration(tables: RecordedGroup, protocol: str, *, deployments: bool) -> Mi
 def _simulated_effect(
     tables: RecordedGroup, protocol: str, strategy: str | None, *, deployments: bool
 ) -> Effect | None:
-    """Return the simulated effect of a consumer group's migration to another rebalance protocol.
+    """Return how a migration to another protocol would change a group's rebalances and downtime.
 
-    The result is None if the run did not simulate it.
+    The result is None if the run did not simulate the group with this protocol.
 
     Args:
         tables: the recorded group.
@@ -652,12 +671,12 @@ def _simulated_effect(
 def _forecast_deployments(
     tables: RecordedGroup, policy: str
 ) -> tuple[Estimate | None, Estimate | None]:
-    """Forecast the unread time of one rolling deployment of a group under a new and the current
-    policy.
+    """Forecast the unread time of a rolling deployment under a new policy and under the current
+    one.
 
-    ``tables`` is the recorded group, ``policy`` the name of the new policy. Return both estimates
-    in partition-seconds, the new policy first. They are None if no restart was recorded, or if the
-    group's strategy is unknown.
+    Both results are estimates in partition-seconds, the new policy's first. They are None if no
+    restart was recorded, or if the group's strategy is unknown. ``tables`` is the recorded group,
+    ``policy`` the name of the new policy.
     """
     try:
         target = replace(Policy.parse(policy), static=tables.restarts.static)

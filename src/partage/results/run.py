@@ -185,11 +185,11 @@ class Run:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of the output tables of this replay; docs/tables.md describes them."""
+        """Names of the output tables, such as ``rebalances``; docs/tables.md describes them."""
         return self._published.tables
 
     def table(self, name: str) -> pa.Table:
-        """Return the output table called ``name`` as a pyarrow table with all columns.
+        """Return one output table as a pyarrow table with all its columns.
 
         Raises:
             InvalidConfigError: there is no such table.
@@ -201,38 +201,48 @@ class Run:
 
     @cached_property
     def groups(self) -> TableView[GroupResult]:
-        """The consumer groups of the replayed log, those with the most downtime first."""
+        """The consumer groups of the replayed log, those with the most downtime first.
+
+        Downtime is the time in which partitions have no consumer.
+        """
         return TableView.of(GroupResult, map(_group_row, self._figures.groups))
 
     @cached_property
     def rebalances(self) -> TableView[RebalanceResult]:
-        """The recorded rebalances of all consumer groups, in log order."""
+        """The recorded rebalances of all consumer groups, in log order.
+
+        Each row has the rebalance's cause, size and duration.
+        """
         return self._read_view("rebalances", RebalanceResult, _IN_LOG_ORDER)
 
     @cached_property
     def policies(self) -> TableView[PolicyResult]:
-        """The metrics of each policy over all groups: first as recorded, then simulated."""
+        """The metrics of each policy (protocol and strategy), summed over all groups.
+
+        The recorded assignments come first, then the simulated policies.
+        """
         found = self._figures
         return _build_policy_view(found.figures, found.per_rebalance, found.policies, found.groups)
 
     @cached_property
     def advice(self) -> TableView[AdviceResult]:
-        """The recommended changes to all consumer groups, those with the largest expected gain
-        first.
-        """
+        """The recommended changes to all consumer groups, the largest expected gain first."""
         found = [pair for group in self._figures.groups for pair in _build_advice_rows(group)]
         found.sort(key=lambda pair: -pair[0])
         return TableView.of(AdviceResult, (row for _, row in found))
 
     @cached_property
     def streams_settings(self) -> TableView[StreamsSettingsResult]:
-        """Simulated results of the recorded Kafka Streams applications under other settings, by
-        group.
+        """The simulated results of the recorded Kafka Streams applications under other settings.
+
+        They are sorted by group.
         """
         return self._read_view("streams_settings", StreamsSettingsResult, ("group", "position"))
 
     def group(self, name: str) -> GroupRun:
-        """Return the results of the consumer group called ``name``.
+        """Return the results of one consumer group.
+
+        ``name`` is the group's id.
 
         Raises:
             InvalidConfigError: the run has no such group.
@@ -248,13 +258,16 @@ class Run:
         return GroupRun(self, found)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report's content as a dict, as ``partage report --json`` prints it."""
+        """Return the report as a dict, which can be written as JSON.
+
+        The command ``partage report --json`` prints the same content.
+        """
         from partage.report.json_document import json_document
 
         return json_document(self._figures)
 
     def report(self, path: str | Path) -> Path:
-        """Write the report of this replay as an HTML page, and return its path.
+        """Write the report as an HTML page to a file, and return its path.
 
         Raises:
             MissingExtraError: jinja2 is not installed.
@@ -274,7 +287,7 @@ class Run:
     def _read_view(
         self, table: str, row: type[R], order: Sequence[str], group: str | None = None
     ) -> TableView[R]:
-        """Return rows of one of the run's output tables as typed objects (`TableView`).
+        """Read one output table of the run as a sequence of typed rows.
 
         Args:
             table: name of the output table.
@@ -318,8 +331,9 @@ class Run:
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return an HTML table of the consumer groups for Jupyter, with a bar for each group's
-        downtime.
+        """Return an HTML table of the consumer groups, which Jupyter displays.
+
+        It has a bar for the downtime of each group.
         """
         head, text = repr(self).splitlines()[:2]
         first = self.groups[:MOST_SHOWN]
@@ -352,31 +366,34 @@ class GroupRun:
 
     @cached_property
     def rebalances(self) -> TableView[RebalanceResult]:
-        """The consumer group's recorded rebalances, in log order."""
+        """The group's recorded rebalances, in log order, each with its cause, size and duration."""
         return self._run._read_view("rebalances", RebalanceResult, _IN_LOG_ORDER, self.name)  # noqa: SLF001 - of its run
 
     @cached_property
     def timeline(self) -> TableView[EventResult]:
-        """The consumer group's events (rebalances, joins, departures and so on), in log order."""
+        """The group's events, such as rebalances, joins and departures of members, in log order."""
         order = (*_IN_LOG_ORDER, "position")
         return self._run._read_view("events", EventResult, order, self.name)  # noqa: SLF001 - of its run
 
     @cached_property
     def ownership(self) -> TableView[OwnershipResult]:
-        """The time spans in which each member owned a partition, by topic, partition and time."""
+        """The intervals in which members owned partitions, sorted by topic, partition and time."""
         order = ("topic", "partition", "from_ms", "member")
         return self._run._read_view("ownership", OwnershipResult, order, self.name)  # noqa: SLF001 - of its run
 
     @cached_property
     def policies(self) -> TableView[PolicyResult]:
-        """The consumer group's metrics under each policy: first as recorded, then simulated."""
+        """The group's metrics under each policy (protocol and strategy).
+
+        The recorded assignments come first, then the simulated policies.
+        """
         found = self._figures
         order = self._run._figures.policies  # noqa: SLF001 - of its run
         return _build_policy_view(found.figures, found.per_rebalance, order, [found])
 
     @cached_property
     def advice(self) -> TableView[AdviceResult]:
-        """The recommended changes to the consumer group, the best first."""
+        """The changes that the report recommends for the group, the best first."""
         return TableView.of(AdviceResult, (row for _, row in _build_advice_rows(self._figures)))
 
     @cached_property
@@ -398,7 +415,10 @@ class GroupRun:
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return an HTML view of the consumer group for Jupyter: recommendations and rebalances."""
+        """Return an HTML view of the group, which Jupyter displays.
+
+        It has the downtime, the rebalances over time and the recommendations.
+        """
         one = self.row
         times = [row.time.timestamp() for row in self.rebalances]
         counts = [0] * _COLUMNS
@@ -423,7 +443,10 @@ def _fields(row: type[ResultRow]) -> list[str]:
 
 
 def _to_cause_labels(kinds: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Replace the kinds of rebalance causes in a column by readable names."""
+    """Replace the kinds of rebalance causes in a column by their readable names.
+
+    For example, ``expiry`` becomes "session timeout", as on the report page.
+    """
     # Page and terminal show these names.
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -459,7 +482,8 @@ def _build_policy_view(
     order: Iterable[str],
     groups: Sequence[GroupFigures],
 ) -> TableView[PolicyResult]:
-    """Build a table of the metrics of each policy: recorded assignments first, then simulations.
+    """Build the table that compares policies: the recorded assignments first, then the simulated
+    policies.
 
     Args:
         cumulative: metrics by policy, simulated as one continuous history.
@@ -487,9 +511,9 @@ def _build_policy_view(
 
 
 def _build_policy_row(figures: PolicyFigures, saves: Estimate | None) -> PolicyResult:
-    """Build the result row of a simulated policy from its metrics (``figures``).
+    """Build one row of the table that compares policies, from the metrics of one policy.
 
-    ``saves`` estimates the downtime that the policy saves against the current settings.
+    ``saves`` is the downtime that the policy saves against the present settings; None if unknown.
     """
     ends: dict[str, Any] = {}
     for name in ("stopped", "saved", "reread"):
@@ -508,18 +532,19 @@ def _build_policy_row(figures: PolicyFigures, saves: Estimate | None) -> PolicyR
 
 
 def _estimate_columns(name: str, estimate: Estimate | None) -> dict[str, Any]:
-    """Convert an estimate to three table columns: best estimate, lower and upper end of its
-    interval.
+    """Convert an estimate to three columns: the best estimate and the ends of its interval.
 
-    The columns are ``name``, ``name_low`` and ``name_high``; all are None if there is no estimate.
+    The columns are ``name``, ``name_low`` and ``name_high``. All are None if there is no estimate.
     """
     ends = (None,) * 3 if estimate is None else (estimate.best, estimate.low, estimate.high)
     return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
 
 
 def _build_advice_rows(group: GroupFigures) -> list[tuple[float, AdviceResult]]:
-    """Return a table row for each recommendation for a group, with its gain in
-    partition-seconds.
+    """Return one table row for each recommendation for a consumer group, the best first.
+
+    Each row is paired with the expected gain in partition-seconds, by which rows of several groups
+    are sorted.
     """
     from partage.report.recommendations import recommendations_for
 

@@ -37,7 +37,7 @@ __all__ = [
 
 
 class ResultRow:
-    """Base class of the row types in a finished replay's tables.
+    """Base class for the rows of a finished replay's tables, such as `RebalanceResult`.
 
     Attributes:
         SHOWN: columns that `TableView` prints; empty for all.
@@ -240,7 +240,7 @@ class EventResult(ResultRow):
 
 @dataclass(frozen=True, slots=True)
 class OwnershipResult(ResultRow):
-    """A time span in which a member of a consumer group owned a partition.
+    """An interval of time in which a member of a consumer group owned a partition.
 
     Attributes:
         role: owner, releasing, active, standby or warmup.
@@ -260,9 +260,10 @@ class OwnershipResult(ResultRow):
 
 @dataclass(frozen=True, slots=True)
 class StreamsSettingsResult(ResultRow):
-    """Result of a recorded Kafka Streams application under one combination of settings.
+    """Outages and costs of a Kafka Streams application under one combination of settings.
 
-    The first row of each group has the result of the recorded log.
+    They are simulated from the recorded starts and stops of its clients. The first row of each
+    group has the recorded figures instead.
 
     Attributes:
         position: order of the group's rows; 0 has the log's own figures.
@@ -307,7 +308,7 @@ _WIDEST = 28
 
 
 class TableView(Sequence[R], Generic[R]):
-    """A table of a finished replay, as a sequence of typed rows.
+    """A table of a finished replay, which behaves like a sequence of typed rows.
 
     Libraries that read Arrow data (PyCapsule interface) accept it, as in ``pyarrow.table(view)``.
 
@@ -327,7 +328,10 @@ class TableView(Sequence[R], Generic[R]):
 
     @classmethod
     def of(cls, row: type[R], rows: Iterable[R]) -> TableView[R]:
-        """Create a table from rows of the dataclass ``row``; its fields become the columns."""
+        """Create a table from rows of one dataclass, whose fields become the columns.
+
+        ``row`` is the dataclass.
+        """
         import pyarrow as pa
 
         found = list(rows)
@@ -364,8 +368,8 @@ class TableView(Sequence[R], Generic[R]):
     def where(self, **values: Any) -> TableView[R]:
         """Return a table with only the rows that have the given column values.
 
-        An example is ``where(cause="join")``. A cause may also be given by its kind in the
-        published tables (``expiry``).
+        For example, ``where(cause="join")`` selects the rebalances that a joining member caused. A
+        cause may also be given by its kind in the published tables (``expiry``).
 
         Raises:
             InvalidConfigError: there is no such column, or a value has another type.
@@ -395,7 +399,7 @@ class TableView(Sequence[R], Generic[R]):
         return self._table
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the table as a pandas data frame."""
+        """Return the table as a pandas data frame; pandas must be installed."""
         found: pd.DataFrame = self._table.to_pandas()
         return found
 
@@ -424,7 +428,7 @@ class TableView(Sequence[R], Generic[R]):
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return the first rows of the table in HTML, for Jupyter."""
+        """Return the first rows of the table as HTML, which Jupyter displays."""
         shown = self._row.SHOWN or self.columns
         first = self._table.slice(0, MOST_SHOWN).to_pylist()
         rows = [[cell_text(cells[name]) for name in shown] for cells in first]
@@ -434,8 +438,10 @@ class TableView(Sequence[R], Generic[R]):
 
 
 def _schema_of(row: type[ResultRow]) -> pa.Schema:
-    """Return the Arrow schema of a table whose rows are the dataclass ``row``, by its
-    annotations.
+    """Return the Arrow schema of a table whose rows are a dataclass.
+
+    The types follow from the annotations of its fields: for example, ``str | None`` becomes a
+    nullable string column.
     """
     import pyarrow as pa
 
@@ -476,7 +482,10 @@ def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]
 
 
 def cell_text(value: Any) -> str:
-    """Format a table cell as text: round numbers, show times in UTC, cut long text."""
+    """Format a table cell as short text for display.
+
+    Numbers are rounded, times are shown in UTC, and long text is cut. None becomes an empty text.
+    """
     if value is None:
         return ""
     if isinstance(value, datetime):

@@ -65,8 +65,7 @@ class ChecksumError(WireFormatError):
 
 
 class OldMagicError(UnsupportedVersionError):
-    """Error for a message in a record format that is not supported: older than Kafka 0.11 (magic 0
-    or 1).
+    """Error for a message in an unsupported record format, older than Kafka 0.11 (magic 0 or 1).
 
     ``size`` is its number of bytes.
 
@@ -121,8 +120,7 @@ class Batch:
 def batch_at(
     data: bytes | memoryview, position: int = 0, *, crc32c: Callable[[bytes], int] | None = None
 ) -> Batch | None:
-    """Parse the record batch that begins at a position in a log's bytes; return None if it is
-    incomplete.
+    """Parse the record batch at a position in a log's bytes; return None if it is incomplete.
 
     A Fetch response and a copied segment may end within a batch, so that is no error.
 

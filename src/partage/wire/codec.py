@@ -130,9 +130,9 @@ def encode(message: Message, values: Mapping[str, Any], *, version: int, path: s
 
 @lru_cache(maxsize=256)
 def message_codec(message: Message, version: int) -> Codec:
-    """Return the decoder and encoder for one version of a Kafka message; they are cached.
+    """Return the decoder and encoder for one version of a Kafka message.
 
-    It is built once and cached.
+    They are built at the first call and then cached.
 
     Raises:
         UnsupportedVersionError: the message has no such version.

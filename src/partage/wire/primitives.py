@@ -143,7 +143,10 @@ class ByteReader:
         return value if shift < 28 else (value & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
 
     def compact_length(self) -> int:
-        """Read the length of a compact string, byte array or array; negative means null."""
+        """Read the length of a string, byte array or array in a flexible message version.
+
+        It is encoded as a varint of length + 1. The result is negative for null.
+        """
         value = self.read_varint() - 1
         return value if value >= -0x80000000 else 0x7FFFFFFF
 
@@ -161,7 +164,10 @@ class ByteReader:
         return self.data[start:stop]
 
     def read_text(self, length: int) -> str:
-        """Read a UTF-8 string of ``length`` bytes; malformed bytes become U+FFFD, as in Java."""
+        """Read a UTF-8 string of ``length`` bytes.
+
+        Malformed bytes become the replacement character U+FFFD, as in Java.
+        """
         start = self.position
         stop = start + length
         if stop > self.end:
@@ -182,8 +188,7 @@ class ByteReader:
         return length
 
     def check_array_length(self, length: int) -> int:
-        """Check that enough bytes are left for an array of ``length`` elements, and return the
-        length.
+        """Check that enough bytes are left for an array of ``length`` elements; return the length.
 
         Like Kafka, it assumes at least one byte per element, whatever the size of the elements.
 
@@ -195,11 +200,14 @@ class ByteReader:
         return length
 
     def read_string(self) -> str:
-        """Read a string that follows its int16 length; null is an error."""
+        """Read a string after its length (int16).
+
+        A negative length, which means null, is an error.
+        """
         return self.read_text(self.not_null(self.read_int16()))
 
     def nullable_string(self) -> str | None:
-        """Read a string that follows its int16 length; a negative length means null (None)."""
+        """Read a string after its length (int16); a negative length means None."""
         length = self.read_int16()
         return None if length < 0 else self.read_text(length)
 
