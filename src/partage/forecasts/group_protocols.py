@@ -57,7 +57,7 @@ _REVOKE_AFTER_HEARTBEAT_MS = after_heartbeat(0.0, revokes=True).mean
 
 
 class KnownMember(NamedTuple):
-    """A member of a simulated group between two rebalances.
+    """A member of a simulated consumer group between two rebalances, as an immutable record.
 
     Attributes:
         state: what it sent when it joined.
@@ -79,7 +79,7 @@ class KnownMember(NamedTuple):
 
 
 class KnownAssignment(NamedTuple):
-    """A computed assignment.
+    """An assignment that a strategy has computed in a simulation, as it is stored in a cache.
 
     Attributes:
         generation: its number; all its members have this generation.
@@ -97,9 +97,9 @@ class KnownAssignment(NamedTuple):
 class KnownAssignments:
     """Cache of computed assignments, for simulations with equal settings.
 
-    Repeated simulations have equal rebalances. An assignment depends on the members' ids and
-    partitions. It does not depend on the number of the generation, because all members have that of
-    the last assignment, except new ones, which have none.
+    Repeated simulations have equal rebalances, so each is computed once. An assignment depends on
+    the members' ids and partitions. It does not depend on the number of the generation, because all
+    members have that of the last assignment, except new ones, which have none.
 
     Attributes:
         problems: cache of the strategy's inputs.
@@ -114,11 +114,13 @@ class KnownAssignments:
         self._numbers: dict[tuple[Any, ...], int] = {}
 
     def find(self, members: Iterable[KnownMember]) -> KnownAssignment | None:
-        """Return the assignment that follows for members in join order; None if it is unknown."""
+        """Return the cached assignment for these members, in join order; None if it is not in the
+        cache.
+        """
         return self._assignments.get(tuple([one.number for one in members]))
 
     def store(self, members: Iterable[KnownMember], found: KnownAssignment) -> None:
-        """Store the assignment ``found`` that follows for ``members`` in join order."""
+        """Store the assignment ``found``, which was computed for these members in join order."""
         self._stored += len(found.members)
         if self._stored > _MOST_KNOWN:
             self._assignments.clear()
@@ -126,7 +128,7 @@ class KnownAssignments:
         self._assignments[tuple([one.number for one in members])] = found
 
     def member(self, one: SimulatedMember, *, is_new: bool) -> KnownMember:
-        """Return a member between two rebalances as an immutable record.
+        """Convert a simulated member between two rebalances to an immutable record.
 
         ``is_new`` says that it has had no assignment yet.
         """
@@ -139,7 +141,7 @@ class KnownAssignments:
         return KnownMember(one.state, one.owned, one.last_owned, one.memory, target, number, is_new)
 
     def state(self, number: int, settings: GroupSettings) -> MemberState:
-        """Return what a new member sends when it joins.
+        """Return the data that a new member of the simulated group sends when it joins.
 
         Args:
             number: number of the member: 1 for the first one that is created.
@@ -167,7 +169,7 @@ class KnownAssignments:
 class GroupSettings:
     """Settings of a simulated consumer group that affect the cost of a member's restart.
 
-    The cost is the time for which partitions have no reader, and the records that are read twice.
+    The cost is the time in which partitions have no consumer, and the records that are read twice.
 
     Attributes:
         cluster: the group's topics and partitions.
@@ -190,13 +192,15 @@ class GroupSettings:
 
 
 class DeploymentCosts:
-    """Time without a reader and records read twice, summed over a simulated rolling deployment.
+    """Costs of a simulated rolling deployment: time without a consumer, and records read twice.
+
+    They are added up while the simulation runs.
 
     Attributes:
-        unread_ms: time without a reader, summed over partitions (ms).
-        resumed: how often a partition got a reader again.
+        unread_ms: time without a consumer, summed over partitions (ms).
+        resumed: how often a partition got a consumer again.
         reread: number of records read twice.
-        last_ms: when a partition last got a reader again (ms).
+        last_ms: when a partition last got a consumer again (ms).
     """
 
     def __init__(self, clock: Clock, settings: GroupSettings, draws: RandomDraws) -> None:
@@ -208,11 +212,11 @@ class DeploymentCosts:
         self.last_ms = 0
 
     def stop_reading(self, partitions: Collection[int], *, commits: bool) -> None:
-        """Record that no consumer reads some partitions from now on.
+        """Record that no member consumes some partitions from now on.
 
         Args:
-            partitions: the partitions that lose their reader.
-            commits: whether the reader commits its offsets first; otherwise the next reader reads
+            partitions: the partitions that lose their consumer.
+            commits: whether the consumer commits its offsets first; otherwise the next one reads
                 some records twice.
         """
         now_ms, since = self._clock.now_ms, self._since
@@ -227,10 +231,11 @@ class DeploymentCosts:
             self.reread += interval_s * self._settings.rates[p]
 
     def resume_reading(self, partitions: Iterable[int], latency_ms: float) -> None:
-        """Record that consumers read these partitions again, and add up the time without a reader.
+        """Record that members consume some partitions again, and add up how long they had no
+        consumer.
 
         Args:
-            partitions: the partitions that get a reader.
+            partitions: the partitions that get a consumer.
             latency_ms: milliseconds from now until reading begins.
         """
         if self._since:
@@ -239,17 +244,18 @@ class DeploymentCosts:
             self._add(stopped_ms, latency_ms)
 
     def resume_all(self, latency_ms: float) -> None:
-        """Record that consumers read all partitions again, as `resume_reading` does for some.
+        """Record that members consume all partitions again, as `resume_reading` does for some.
 
-        ``latency_ms`` are the milliseconds from now until reading begins.
+        ``latency_ms`` is the time from now until they begin (ms).
         """
         self._add(self._since.values(), latency_ms)
         self._since.clear()
 
     def _add(self, stopped_ms: Collection[int], latency_ms: float) -> None:
-        """Add the time without a reader of partitions that are read again after ``latency_ms``.
+        """Add the time for which partitions had no consumer until they are consumed again.
 
-        ``stopped_ms`` has the time at which each of them lost its reader.
+        ``stopped_ms`` has the time at which each of them lost its consumer. Consumption begins
+        after ``latency_ms``.
         """
         if stopped_ms:
             now_ms, count = self._clock.now_ms, len(stopped_ms)
@@ -264,7 +270,7 @@ class _SimulatedGroupBase:
 
     Attributes:
         rebalances: number of rebalances so far.
-        costs: total time without a reader, and records read twice.
+        costs: total time without a consumer, and records read twice.
         known: cache of computed assignments.
         members: dict from key (instance id or pod name) to member, in join order.
         consumed: dict from key to the partitions that the member reads.
@@ -305,17 +311,18 @@ class _SimulatedGroupBase:
         self.heartbeat_ms = heartbeat_interval(self.settings.session_ms, classic=classic)
 
     def until_heartbeat(self, key: str) -> float:
-        """Return the simulated time until a member's next heartbeat to the group coordinator (ms).
+        """Return the simulated time (ms) until a member's next heartbeat to the group coordinator.
 
-        ``key`` is its instance id or pod name.
+        ``key`` is the member's instance id or pod name.
         """
         passed = (self.clock.now_ms - self.heartbeats_ms[key]) % self.heartbeat_ms
         return self.heartbeat_ms - passed
 
     def create_members(self, keys: Iterable[str]) -> None:
-        """Create the group's initial members, without simulating their rebalance.
+        """Create the initial members of the simulated group and assign partitions to them.
 
-        ``keys`` name the members: instance ids or pod names.
+        The rebalances that this takes are not counted. ``keys`` name the members: instance ids or
+        pod names.
         """
         for key in keys:
             self.members[key] = self._new_member(key)
@@ -327,7 +334,7 @@ class _SimulatedGroupBase:
         self.rebalances = 0
 
     def _new_member(self, key: str) -> KnownMember:
-        """Create a group member with a unique member id.
+        """Create a member of the simulated group with a new, unique member id.
 
         ``key`` is its instance id or pod name.
         """
@@ -336,14 +343,17 @@ class _SimulatedGroupBase:
         return self.known.member(SimulatedMember(self._identity(key, state), state), is_new=True)
 
     def _identity(self, key: str, state: MemberState) -> str:
-        """Return the key of a member for strategies: its instance id if it is static, else its id.
+        """Return the name of a member for assignment strategies.
 
-        ``key`` is its instance id or pod name, ``state`` what it sent.
+        It is the instance id (``key``) of a static member, else the member id that the member sent
+        (``state``).
         """
         return key if self.settings.policy.static else state.id
 
     def _assign(self) -> KnownAssignment:
-        """Assign partitions to the group's members.
+        """Assign partitions to the members of the simulated group with its strategy.
+
+        The result is taken from the cache if it is known.
 
         Raises:
             UnsupportedProblemError: the strategy is not applicable.
@@ -358,7 +368,7 @@ class _SimulatedGroupBase:
         return found
 
     def _compute_assignment(self) -> KnownAssignment:
-        """Compute the members' next assignment with the group's strategy.
+        """Compute the members' next assignment with the group's strategy, without the cache.
 
         Raises:
             UnsupportedProblemError: the strategy is not applicable.
@@ -384,7 +394,7 @@ class _SimulatedGroupBase:
         """Shut down a member; ``key`` is its instance id or pod name.
 
         A dynamic member that shuts down cleanly leaves the group at once. A static or killed member
-        remains in it until its session times out.
+        remains in the group until its session times out.
         """
         is_static, leaves = self.settings.policy.static, self.settings.leaves
         stopped = self._halt(key, crashes=not leaves)
@@ -394,14 +404,14 @@ class _SimulatedGroupBase:
             self._remove(key)
 
     def _remove(self, key: str) -> None:
-        """Remove a member that left or was evicted from the consumer group, and begin a rebalance.
+        """Remove a member that left or was evicted from the simulated group, and begin a rebalance.
 
         ``key`` is its instance id or pod name.
         """
         raise NotImplementedError
 
     def _go_away(self, key: str, stopped: frozenset[int], expire: Callable[[str], None]) -> None:
-        """Stop a consumer that remains a group member until its session times out.
+        """Mark a member as stopped that remains in the group until its session times out.
 
         Args:
             key: instance id or pod name of the member.
@@ -433,7 +443,7 @@ class _SimulatedGroupBase:
         self.clock.schedule_at(self.expires_ms[key], due)
 
     def _halt(self, key: str, *, crashes: bool = False) -> frozenset[int]:
-        """Stop a member's reading; return the partitions that it read.
+        """Stop a member's consumption and return the partitions that it consumed.
 
         Args:
             key: instance id or pod name of the member.
@@ -505,9 +515,9 @@ class SimulatedClassicGroup(_SimulatedGroupBase):
         self._complete_if_all_joined()
 
     def _begin_rebalance(self, revoked: Iterable[str] = ()) -> None:
-        """Begin a rebalance of the consumer group, unless one is in progress.
+        """Begin a rebalance of the simulated group, unless one is in progress.
 
-        Members notice the rebalance at their next heartbeat.
+        The other members notice it at their next heartbeat.
 
         Args:
             revoked: keys of members that rejoin at once, because they have just revoked partitions.
@@ -574,7 +584,7 @@ class SimulatedClassicGroup(_SimulatedGroupBase):
             self._begin_rebalance(revoked)
 
     def _read_partitions(self, key: str, target: frozenset[int]) -> None:
-        """Start a member's reading of its assigned partitions, and restart its heartbeat interval.
+        """Let a member consume its assigned partitions, and restart its heartbeat timer.
 
         Args:
             key: instance id or pod name of the member.
@@ -620,7 +630,7 @@ class SimulatedConsumerGroup(_SimulatedGroupBase):
             self._update_target()
 
     def _update_target(self) -> None:
-        """Compute a new target assignment of the consumer group (KIP-848).
+        """Compute a new target assignment of the simulated group (KIP-848).
 
         Each member receives its part of the target with its next heartbeat.
         """
@@ -642,9 +652,10 @@ class SimulatedConsumerGroup(_SimulatedGroupBase):
             self._reconcile(key)
 
     def _reconcile(self, key: str) -> None:
-        """Bring a member closer to its target assignment (reconciliation of KIP-848).
+        """Bring a member's partitions closer to its target assignment (reconciliation of KIP-848).
 
-        It revokes partitions first, then reads new ones. ``key`` is its instance id or pod name.
+        The member revokes partitions first, then consumes new ones. ``key`` is its instance id or
+        pod name.
         """
         # A member revokes partitions in its next ``poll``. It starts to read those partitions of
         # its target that no other member reads.
@@ -671,7 +682,7 @@ class SimulatedConsumerGroup(_SimulatedGroupBase):
             self._await_heartbeat(key)
 
     def _revoke(self, key: str, lost: frozenset[int]) -> None:
-        """Stop a member's reading of some partitions, then continue with its target assignment.
+        """Stop a member's consumption of some partitions, then continue with its target assignment.
 
         Args:
             key: instance id or pod name of the member.

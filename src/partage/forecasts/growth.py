@@ -24,7 +24,10 @@ _MOST_LISTED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class DrainTime:
-    """Time that a group needs to read the records written before its topic gets more partitions.
+    """Time that a consumer group needs to read the old records of a topic that gets more
+    partitions.
+
+    Old records are those that were written before the partition count changes.
 
     Attributes:
         group: name of the group.
@@ -39,7 +42,10 @@ class DrainTime:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Effect of more partitions on the keys of a Kafka topic, and steps that keep the record order.
+    """Effect of more partitions on a Kafka topic: the keys that move, and steps that keep record
+    order.
+
+    A key moves if its records go to another partition than before.
 
     Attributes:
         before, after: partition counts.
@@ -76,7 +82,7 @@ class Growth:
 def plan_growth(before: int, after: int, drains: Sequence[DrainTime] = ()) -> Growth:
     """Plan a larger partition count of a topic without reordering the records of any key.
 
-    The result has the keys that move to another partition, and the steps to take.
+    The result says which keys move to another partition, and which steps to take.
 
     Args:
         before: the present partition count.
@@ -110,6 +116,8 @@ def plan_growth(before: int, after: int, drains: Sequence[DrainTime] = ()) -> Gr
 def drain_time(group: str, lag: int, *, drain_rate: float | None) -> DrainTime:
     """Estimate how long a consumer group needs to read the records that it lags behind.
 
+    The result has the lag divided by the group's rate; its time is None if the rate is unknown.
+
     Args:
         group: name of the group.
         lag: number of records that it has not read yet.
@@ -131,7 +139,8 @@ def drain_time(group: str, lag: int, *, drain_rate: float | None) -> DrainTime:
 
 
 def _growth_steps(after: int, drains: Sequence[DrainTime]) -> tuple[str, ...]:
-    """Return instructions to raise a topic's partition count without reordering any key's records.
+    """Return instructions for raising a topic's partition count without reordering any key's
+    records.
 
     Args:
         after: the new partition count.

@@ -65,6 +65,8 @@ class OwnedSpan(NamedTuple):
 class GroupLoad:
     """Load of a consumer group: records per second of each of its partitions, by minute.
 
+    Forecasts of the number of consumers and of lags use it.
+
     Attributes:
         cluster: the group's topics and partitions.
         by_minute: records per second, one row for each minute (float64[minutes, partitions]).
@@ -99,6 +101,8 @@ class GroupLoad:
 
 def constant_load(topics: Mapping[str, int], rate: float) -> GroupLoad:
     """Build the load of a consumer group from one rate, spread evenly over time and partitions.
+
+    Use it for a group that has not been recorded.
 
     Args:
         topics: partition count of each topic.
@@ -142,10 +146,10 @@ def load_from_rates(topics: Mapping[str, int], rates: Mapping[_Pair, float]) -> 
 
 
 def load_by_minute(topics: Mapping[str, int], rows: Iterable[CommitMinute]) -> GroupLoad:
-    """Compute how many records per second a consumer group reads in each minute, from its commits.
+    """Compute how many records per second a consumer group reads of each partition in each minute.
 
-    If a partition has no commit in some minutes, its records are spread evenly over them. The first
-    and the last minute are incomplete, so they are omitted.
+    The numbers come from offset commits. If a partition has no commit in some minutes, its records
+    are spread evenly over them. The first and the last minute are incomplete, so they are omitted.
 
     Args:
         topics: partition count of each topic of the group.
@@ -181,8 +185,7 @@ def load_by_minute(topics: Mapping[str, int], rows: Iterable[CommitMinute]) -> G
 
 
 class LearntCapacity(NamedTuple):
-    """Estimate, from a recording, of the number of records per second that one consumer can
-    process.
+    """Estimate of the number of records per second that one consumer can process, from a recording.
 
     Attributes:
         rate: the highest records per second that one member consumed over a whole minute. The
@@ -200,8 +203,9 @@ class LearntCapacity(NamedTuple):
 
     @property
     def is_near_capacity(self) -> bool:
-        """True if the member was reducing its lag at the measured rate, which is then near the
-        capacity.
+        """True if the measured rate is near the real capacity of a consumer.
+
+        This is so if the member was reducing its lag at that rate.
         """
         return self.minutes > 0
 

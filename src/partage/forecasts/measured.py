@@ -18,10 +18,10 @@ __all__ = ["MeasuredGroup", "check_strategy", "has_no_consumers", "measurement_t
 
 @dataclass(frozen=True)
 class MeasuredGroup:
-    """Consumer group that was measured on a running cluster for a short time, to forecast its
-    costs.
+    """A consumer group that was measured on a running cluster for a short time, as input of
+    forecasts.
 
-    A cluster does not report session timeouts, restarts or capacities; defaults replace them.
+    A cluster does not report session timeouts, restarts or capacities, so defaults replace them.
 
     Attributes:
         group: name of the group.
@@ -50,7 +50,7 @@ class MeasuredGroup:
 
     @property
     def policy(self) -> Policy:
-        """Rebalance protocol and strategy of the group.
+        """Rebalance protocol and assignment strategy of the group.
 
         Membership is static if all members have a ``group.instance.id``.
 
@@ -62,7 +62,9 @@ class MeasuredGroup:
 
 
 def check_strategy(group: str, name: str) -> str:
-    """Return the name of a group's strategy if Partage has it.
+    """Return the name of a group's assignment strategy if Partage has the strategy.
+
+    Forecasts run the strategy, so the group must have one that Partage has.
 
     Args:
         group: name of the group.
@@ -83,7 +85,10 @@ def check_strategy(group: str, name: str) -> str:
 
 
 def has_no_consumers(protocol: str) -> str:
-    """Return the reason why a group of a protocol without consumers cannot be forecast.
+    """Return the reason why a group without consumers cannot be forecast, as text for an error
+    message.
+
+    ``protocol`` is the kind of group, such as ``share``.
 
     >>> has_no_consumers("share")
     'is a share group: no consumer owns a partition'
@@ -105,6 +110,8 @@ def measurement_to_group(
     lag: int,
 ) -> MeasuredGroup:
     """Convert the measurement of a running consumer group to an input of forecasts.
+
+    Values that a cluster does not report, such as session timeouts, get defaults.
 
     Args:
         group: name of the group.

@@ -81,7 +81,9 @@ _RESTART_ALL = "restart the members one by one"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding about a group that is to migrate to another rebalance protocol.
+    """One finding about a consumer group that is to migrate to another rebalance protocol.
+
+    For example, that a client library does not support the protocol.
 
     Attributes:
         kind: blocker, change, check or note.
@@ -96,15 +98,17 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Simulated effect of a protocol migration on a consumer group's recorded history.
+    """Simulated effect of a protocol migration on the rebalances of a consumer group.
+
+    The group's recorded history is simulated again under the new protocol.
 
     Attributes:
         policy: the simulated policy (protocol and strategy).
         rebalances: number of simulated rebalances under the policy.
         rebalances_now: number of recorded rebalances.
-        saves: expected reduction of the time without a reader, in partition-seconds; None if
+        saves: expected reduction of the time without a consumer, in partition-seconds; None if
             unknown.
-        deployment: partition-seconds without a reader in one rolling deployment under the policy,
+        deployment: partition-seconds without a consumer in one rolling deployment under the policy,
             as `partage forecast` simulates it; None if unknown or not requested.
         deployment_now: the same under the present settings.
     """
@@ -119,7 +123,9 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """Result of `plan_migration`: a group's readiness for another protocol, and the steps.
+    """Readiness of a consumer group for another rebalance protocol, and the steps of the migration.
+
+    `plan_migration` returns it.
 
     Attributes:
         group: name of the group.
@@ -146,7 +152,9 @@ class Migration:
 
 
 def supports(protocol: str, clients: Iterable[str]) -> bool:
-    """Return whether the client libraries of all members have a rebalance protocol.
+    """Return whether the client libraries of all members support a rebalance protocol.
+
+    Unknown libraries count as supporting it.
 
     Args:
         protocol: the protocol, such as ``consumer`` or ``cooperative``.
@@ -160,9 +168,10 @@ def supports(protocol: str, clients: Iterable[str]) -> bool:
 
 
 def target_policy(protocol: str, strategy: str | None) -> str:
-    """Return the protocol and strategy that a group should have after a protocol migration.
+    """Return the protocol and assignment strategy that a group should have after a migration.
 
-    A group that uses the range assignor keeps it, because its application may need co-partitioning.
+    A group that uses the range assignor keeps it under the consumer protocol, because its
+    application may need co-partitioning.
 
     Args:
         protocol: the new protocol, one of `PROTOCOLS`.
@@ -186,7 +195,10 @@ def plan_migration(
     causes: Iterable[str] = (),
     effect: Effect | None = None,
 ) -> Migration:
-    """Check whether a group can migrate to another rebalance protocol, and list the steps.
+    """Check whether a consumer group can migrate to another rebalance protocol, and list the steps.
+
+    The result has what prevents the migration, what must be changed or checked first, and the
+    rollback.
 
     Args:
         group: name of the group.
@@ -249,7 +261,7 @@ def _reason_done(
 ) -> str | None:
     """Return the reason why a group needs no protocol migration; None if it needs one.
 
-    The reason is that it already uses the protocol, or a newer one.
+    The reason is that the group already uses the protocol, or a newer one.
 
     Args:
         protocol: the new protocol.
@@ -268,7 +280,9 @@ def _reason_done(
 
 
 def _kind_findings(kind: str, strategy: str | None) -> list[Finding]:
-    """Return the reason why a group has no consumers that could use another protocol, if any.
+    """Return a finding that prevents a migration because the group has no ordinary consumers.
+
+    For example, it is a Kafka Connect cluster. The list is empty if it has consumers.
 
     Args:
         kind: the group's recorded kind, such as "classic".
@@ -302,9 +316,9 @@ def _count(number: int, noun: str) -> str:
 
 
 def _client_findings(members: Sequence[_Row]) -> list[Finding]:
-    """Return findings on the members' client libraries and versions for the consumer protocol.
+    """Return findings about the client libraries of a group that is to use the consumer protocol.
 
-    Libraries are recognised by the contents of the subscriptions of ``members``.
+    Some libraries do not support it. Libraries are recognised by the subscriptions of ``members``.
     """
     found = []
     if not members:
@@ -341,9 +355,10 @@ def _client_findings(members: Sequence[_Row]) -> list[Finding]:
 
 
 def _strategy_findings(strategy: str | None) -> list[Finding]:
-    """Return notes on the assignment strategy that a group loses with the consumer protocol.
+    """Return findings about the assignment strategy of a group that is to use the consumer
+    protocol.
 
-    With that protocol the broker assigns partitions.
+    With that protocol the broker assigns partitions, so the group loses its own strategy.
 
     Args:
         strategy: the strategy that the group has now.
@@ -369,7 +384,8 @@ def _strategy_findings(strategy: str | None) -> list[Finding]:
 def _mixed_group_findings(clients: Mapping[str, int], strategy: str | None) -> list[Finding]:
     """Return a warning if the broker would reject a group with members of both protocols.
 
-    ``clients`` counts the members by client library; ``strategy`` is the group's present strategy.
+    All members must then be restarted at once. ``clients`` counts the members by client library;
+    ``strategy`` is the group's present strategy.
     """
     # This happens if a librdkafka member leads a cooperative-sticky group: it writes user data into
     # assignments, which Kafka 4.3.1 takes for data of a custom assignor.
@@ -408,7 +424,10 @@ def _session_findings(members: Sequence[_Row]) -> list[Finding]:
 
 
 def _session_timeouts(members: Sequence[_Row]) -> list[int]:
-    """Return the session timeouts (ms) that members sent, without Kafka's default, ascending."""
+    """Return the session timeouts (ms) that members sent, ascending and without duplicates.
+
+    Kafka's default is left out.
+    """
     return sorted({int(row["session_timeout_ms"]) for row in members} - {-1, SESSION_TIMEOUT_MS})
 
 
@@ -447,7 +466,9 @@ def _static_findings(members: Sequence[_Row]) -> list[Finding]:
 
 
 def _code_findings(causes: set[str], members: Sequence[_Row]) -> list[Finding]:
-    """Return what to check in the application's code before it uses the consumer protocol.
+    """Return what to check in the application's code before the group uses the consumer protocol.
+
+    For example, rebalance listeners are called with other partitions.
 
     Args:
         causes: recorded kinds of causes of the group's rebalances.
@@ -479,7 +500,11 @@ def _matched_patterns(members: Sequence[_Row]) -> list[str]:
 
 
 def _pattern_findings(members: Sequence[_Row]) -> list[Finding]:
-    """Return a warning about the topic patterns (regular expressions) that members subscribe to."""
+    """Return a note about the topic patterns (regular expressions) that members subscribe to.
+
+    A classic consumer cannot use them, which matters for a rollback. The list is empty without
+    patterns.
+    """
     patterns = _matched_patterns(members)
     if not patterns:
         return []
@@ -518,7 +543,8 @@ def _consumer_restarts(assignor: str, *, at_once: bool) -> tuple[str, ...]:
 
 
 def _return_to_classic(strategy: str | None, members: Sequence[_Row]) -> tuple[str, ...]:
-    """Return instructions to move a group from the consumer protocol back to the classic protocol.
+    """Return instructions for moving a group from the consumer protocol back to the classic
+    protocol.
 
     Args:
         strategy: the strategy that the group has now.

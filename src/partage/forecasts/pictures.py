@@ -45,7 +45,7 @@ _STYLE = """<style>
 
 
 def sizing_picture(sizing: Sizing, group: str) -> str:
-    """Draw the load of the busiest consumer as SVG bars, one for each number of consumers.
+    """Draw the load of the busiest consumer for each number of consumers, as SVG bars.
 
     ``sizing`` has the loads; ``group`` is the group's name for the title.
 
@@ -87,7 +87,7 @@ def _bar(style: str, x: float, y: float, share: float) -> str:
 def _bar_with_interval(
     y: int, bar: tuple[float, float], interval: tuple[float, float]
 ) -> tuple[str, str]:
-    """Draw a bar with a line for its interval, in the second line of a row.
+    """Draw a bar of an SVG picture with a line for its uncertainty, in the second line of a row.
 
     Args:
         y: top of the row, in pixels.
@@ -103,7 +103,7 @@ def _bar_with_interval(
 
 
 def rollout_picture(forecasts: Sequence[RolloutForecast], group: str) -> str:
-    """Draw the time without a reader in each forecast rolling deployment, as SVG bars.
+    """Draw the time without a consumer in each forecast rolling deployment, as SVG bars.
 
     A line at each bar shows the 80 % interval. ``group`` is the group's name for the title.
     """
@@ -126,9 +126,10 @@ def rollout_picture(forecasts: Sequence[RolloutForecast], group: str) -> str:
 
 
 def migration_picture(migrations: Sequence[Migration]) -> str:
-    """Draw the status and the expected gain of each group's migration as SVG bars with intervals.
+    """Draw the status and the expected gain of each group's protocol migration, as SVG bars.
 
-    The gain is the saved time without a reader. Bars to the left of the zero line are losses.
+    The gain is the saved time without a consumer, with a line for its interval. Bars to the left of
+    the zero line are losses.
     """
     target = f" to {migrations[0].protocol}" if migrations else ""
     rows = list(migrations)[:_MOST_ROWS]
@@ -158,10 +159,11 @@ def migration_picture(migrations: Sequence[Migration]) -> str:
 
 
 def growth_picture(growth: Growth, drains: Sequence[DrainTime] = ()) -> str:
-    """Draw how many keys stay in each old partition when the partition count grows, as SVG bars.
+    """Draw the share of the keys that stays in each partition when partitions are added, as SVG
+    bars.
 
-    ``growth`` has these numbers. Below the bars are the times that groups need to read their old
-    records (``drains``).
+    ``growth`` has these shares. Below the bars are the times that consumer groups need to read
+    their old records (``drains``).
 
     >>> from partage.forecasts.growth import plan_growth
     >>> growth_picture(plan_growth(4, 6)).count('class="bar"')
@@ -226,7 +228,7 @@ def standby_picture(gain: StandbyGain, application: str, cost: str) -> str:
 
 
 def drift_picture(title: str, counts: Mapping[str, tuple[int, int, int]]) -> str:
-    """Draw the differences between two Kafka releases as SVG bars.
+    """Draw the differences between two Kafka releases as SVG bars, one for each category.
 
     Args:
         title: title of the picture.

@@ -10,7 +10,9 @@ __all__ = ["RandomDraws"]
 
 
 class RandomDraws:
-    """Random number generator with a seed; equal seeds give equal numbers on any machine.
+    """Random number generator with a seed, for simulations.
+
+    Equal seeds give equal numbers on any machine.
 
     >>> draws = RandomDraws(7)
     >>> round(draws.uniform(0, 10), 3), 1 < draws.lognormal(2.0, 0.1) < 3
@@ -21,7 +23,7 @@ class RandomDraws:
         self._state = JavaRandom.from_seed(seed).state
 
     def skip(self) -> None:
-        """Skip a random number: the next one is as if `uniform` had been called."""
+        """Skip one random number: the next one is as if `uniform` had been called once."""
         self._state = next_state(self._state)
 
     def uniform(self, low: float, high: float) -> float:

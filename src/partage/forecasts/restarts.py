@@ -45,6 +45,8 @@ _USUAL = 0.2
 class RestartEvidence:
     """Behaviour of a consumer group's members at restarts, as a recording of the group shows it.
 
+    Forecasts of rolling deployments use it.
+
     Attributes:
         restart: time from a member's shutdown to its rejoin; None if no restart is recorded.
         leaves: whether members shut down cleanly, that is with LeaveGroup; always True for static
@@ -53,7 +55,7 @@ class RestartEvidence:
         static: whether the newest members have instance ids.
         commit_s: seconds between two offset commits.
         commits_on_stop: whether members commit when they stop or revoke partitions.
-        unread_s: mean seconds for which a partition had no reader, in rebalances after members
+        unread_s: mean seconds for which a partition had no consumer, in rebalances after members
             joined, left or returned; 0 if there is none.
         rebalances: number of these rebalances.
     """
@@ -71,7 +73,7 @@ class RestartEvidence:
 def learn_restarts(tables: Mapping[str, Sequence[_Row]], session_s: float = 0.0) -> RestartEvidence:
     """Measure how long a group's members take to restart and how they stop, from a recording.
 
-    Members stop with or without LeaveGroup, and with or without a commit.
+    Members stop with or without LeaveGroup, and with or without committing their offsets.
 
     Args:
         tables: dict from table name to rows: ``rebalances`` in log order, ``events``, ``members``,
@@ -109,7 +111,7 @@ def learn_restarts(tables: Mapping[str, Sequence[_Row]], session_s: float = 0.0)
 
 
 class _Stops:
-    """Lookup of the times at which members of a consumer group stopped reading."""
+    """Lookup of the times at which members of a consumer group stopped consuming."""
 
     def __init__(self, events: Iterable[_Row], unread: Iterable[_Row]) -> None:
         # A static member of the consumer protocol announces that it stops.
@@ -122,7 +124,7 @@ class _Stops:
             self._estimated.setdefault(row["member"], []).append(row["stopped_ms"])
 
     def last_stop(self, member: str, before_ms: int) -> int | None:
-        """Return the last time (ms) at which a consumer stopped reading; None if unknown.
+        """Return the last time (ms) at which a member stopped consuming; None if unknown.
 
         Args:
             member: member id of the consumer.
@@ -133,9 +135,10 @@ class _Stops:
 
 
 def _share_client_id(members: Iterable[_Row]) -> bool:
-    """Return whether several members had one ``client.id`` at the same time, and no instance ids.
+    """Return whether several members of a group used the same ``client.id`` at the same time.
 
-    ``members`` are rows of the table of the same name.
+    Static members do not count, because their instance ids differ. ``members`` are rows of the
+    table of the same name.
     """
     seen = Counter(
         (row["incarnation"], row["generation"], row.get("client_id"))
@@ -153,11 +156,12 @@ def _restart_seconds(
     is_classic: bool,
     share_id: bool,
 ) -> list[float]:
-    """Return how long each recorded restart of a consumer took, from stop to rejoin (seconds).
+    """Return how long each recorded restart of a member took, from its stop to its rejoin
+    (seconds).
 
     Args:
         events: recorded departures and joins of members.
-        unread: rows of times without a reader, which show when members stopped.
+        unread: rows of times without a consumer, which show when members stopped.
         session_s: session timeout in seconds.
         is_classic: whether the group uses the classic protocol.
         share_id: whether several members have one client id, so that a joining member may be the
@@ -178,11 +182,13 @@ def _restart_seconds(
 def _recognised_restarts(
     events: Sequence[_Row], stops: _Stops, session_s: float, wait_ms: float
 ) -> tuple[list[float], list[float]]:
-    """Return the restart times (s) of members that are recognised by their client or instance id.
+    """Return the restart times (seconds) of members that are recognised when they rejoin.
+
+    They are recognised by their client id or instance id.
 
     Args:
         events: recorded departures and joins of members.
-        stops: times at which members stopped reading.
+        stops: times at which members stopped consuming.
         session_s: session timeout in seconds.
         wait_ms: mean wait of a join for its rebalance; static members that rejoin have none.
 
@@ -206,15 +212,16 @@ def _recognised_restarts(
 
 
 def _exchange_successors(events: Sequence[_Row], stops: _Stops, wait_ms: float) -> Sequence[_Row]:
-    """Return the events of members with one client id, with corrected predecessors.
+    """Return the events of members that share a client id, with corrected predecessors.
 
-    A member that joins in the rebalance in which another one leaves counts as its successor. If it
-    is too fast for that, it is the successor of the member that departed first and has none. That
-    one's own successor is then the successor of the other member.
+    Each joining member is the successor of a departed one, but a shared client id does not show of
+    which. A member that joins in the rebalance in which another one leaves counts as its successor.
+    If that is too fast for a restart, it is the successor of the member that departed first and has
+    none; the two exchange their successors.
 
     Args:
         events: recorded departures and joins of members.
-        stops: times at which members stopped reading.
+        stops: times at which members stopped consuming.
         wait_ms: mean wait of a join for its rebalance.
     """
     found: list[_Row] = []
@@ -244,11 +251,13 @@ def _exchange_successors(events: Sequence[_Row], stops: _Stops, wait_ms: float) 
 
 
 def _restarts_in_order(events: Sequence[_Row], stops: _Stops, wait_ms: float) -> list[float]:
-    """Return the restart times (s) if each join follows the oldest departure without one.
+    """Return restart times (seconds) for members that cannot be recognised when they rejoin.
+
+    Each join is taken as the restart of the member that departed first and has not rejoined.
 
     Args:
         events: recorded departures and joins of members.
-        stops: times at which members stopped reading.
+        stops: times at which members stopped consuming.
         wait_ms: mean wait of a join for its rebalance; static members that rejoin have none.
     """
     found: list[float] = []
@@ -265,9 +274,10 @@ def _restarts_in_order(events: Sequence[_Row], stops: _Stops, wait_ms: float) ->
 
 
 def _evicted_together(events: Iterable[_Row]) -> set[str]:
-    """Return the members that were evicted in the same rebalance as another member.
+    """Return the ids of the members that were evicted in the same rebalance as another member.
 
-    ``events`` are recorded departures and joins of members.
+    Their coordinator may have failed, so they did not necessarily restart. ``events`` are recorded
+    departures and joins of members.
     """
     evicted: dict[tuple[int, int], list[str]] = {}
     for row in events:
@@ -277,10 +287,11 @@ def _evicted_together(events: Iterable[_Row]) -> set[str]:
 
 
 def _rejoined_together(events: Iterable[_Row], session_s: float) -> set[str]:
-    """Return the static members whose successors rejoined as members do whose coordinator failed.
+    """Return the static members that rejoined because their coordinator failed, not after a
+    restart.
 
-    The members of a group notice this with their next heartbeats. So each rejoins less than a
-    heartbeat interval after another one, and not only a pair, as a batch of two pods does.
+    All members of a group notice such a failure with their next heartbeats. So at least three of
+    them rejoin, each less than a heartbeat interval after another one.
 
     Args:
         events: recorded departures and joins of members.
@@ -298,11 +309,11 @@ def _rejoined_together(events: Iterable[_Row], session_s: float) -> set[str]:
 
 
 def _stopped_ms(row: _Row, stops: _Stops, session_s: float) -> float | None:
-    """Return how long a rejoined consumer had been stopped (ms); None if it was not a restart.
+    """Return how long a rejoined member had been stopped (ms); None if it was not a restart.
 
     Args:
         row: event of the rejoin.
-        stops: times at which members stopped reading.
+        stops: times at which members stopped consuming.
         session_s: session timeout in seconds.
     """
     # The detail of the event names the earlier member of the same client; without this name the
@@ -320,13 +331,17 @@ def _stopped_ms(row: _Row, stops: _Stops, session_s: float) -> float | None:
 
 
 def _count_rebalances(events: Iterable[_Row], *kinds: str) -> int:
-    """Count the rebalances with at least one event of the given kinds, such as a departure."""
+    """Count the rebalances in which at least one event of the given kinds happened.
+
+    For example, those in which a member left.
+    """
     found = [row for row in events if row["event"] in kinds]
     return len({(row["incarnation"], row["generation"]) for row in found})
 
 
 def _usual_members(rebalances: Sequence[_Row], events_ms: Sequence[int]) -> int:
-    """Return the usual number of members of a consumer group, without restarts and deployments.
+    """Return the usual number of members of a consumer group, regardless of restarts and
+    deployments.
 
     It is the largest number that the group had for at least a fifth of the time.
 
@@ -355,16 +370,18 @@ def _usual_members(rebalances: Sequence[_Row], events_ms: Sequence[int]) -> int:
 def _commit_interval(commit_rates: Iterable[_Row]) -> float:
     """Return the usual time between two offset commits of a partition, in seconds.
 
-    ``commit_rates`` has the number of commits of each minute.
+    It is the median over all minutes and partitions. ``commit_rates`` has the number of commits of
+    each minute.
     """
     intervals = [60 / row["commits"] for row in commit_rates if row["commits"] > 1]
     return median(intervals) if intervals else DEFAULT_COMMIT_S
 
 
 def _commits_on_stop(pauses: Iterable[_Row]) -> bool:
-    """Return whether a group's consumers commit their offsets when they stop.
+    """Return whether a group's members commit their offsets when they stop consuming.
 
-    ``pauses`` has, for each time without a reader, how many records were read twice afterwards.
+    Otherwise the next owner reads records twice. ``pauses`` has, for each time around a rebalance,
+    how many records were read twice.
     """
     # The answer is no if records were read twice after many pauses, in which a partition had no
     # reader.
@@ -373,9 +390,9 @@ def _commits_on_stop(pauses: Iterable[_Row]) -> bool:
 
 
 def _unread_time(unread: Iterable[_Row], rebalances: Iterable[_Row]) -> tuple[float, int]:
-    """Return the mean time for which restarts left a partition without a reader, in seconds.
+    """Return the mean time for which restarts left a partition without a consumer, in seconds.
 
-    ``unread`` has the recorded times without a reader, ``rebalances`` the causes of rebalances.
+    ``unread`` has the recorded times without a consumer, ``rebalances`` the causes of rebalances.
 
     Returns:
         This mean, and the number of rebalances on which it is based.

@@ -88,7 +88,7 @@ _MOST_MEMBERS = 1_000
 class RestartTime:
     """Log-normal distribution of the time that a consumer takes to restart, in seconds.
 
-    This is the time from its shutdown to its rejoin.
+    A restart lasts from the consumer's shutdown to its rejoin.
 
     Attributes:
         median: the median of the distribution (s).
@@ -104,6 +104,8 @@ class RestartTime:
     @classmethod
     def from_range(cls, low: float, high: float | None = None) -> RestartTime:
         """Create the distribution of restart times from its 10th and 90th percentile, in seconds.
+
+        One number alone is taken as the median.
 
         Args:
             low: the 10th percentile, or the median without ``high``.
@@ -147,15 +149,16 @@ class RestartTime:
 
     @property
     def sigma(self) -> float:
-        """Standard deviation of the logarithm of restart times (sigma of the log-normal
-        distribution).
+        """Standard deviation of the logarithm of restart times, the parameter of the
+        distribution.
         """
         return log(self.high / self.low) / (2 * _TENTH)
 
     @property
     def median_sigma(self) -> float:
-        """Uncertainty of the median restart time: standard deviation of the estimated median's
-        logarithm.
+        """Uncertainty of the median restart time, as the standard deviation of its logarithm.
+
+        It is 0 if the distribution was given, and large if few restarts were recorded.
         """
         # It is large if few restarts were recorded.
         return self.sigma / sqrt(self.count) if self.count else 0.0
@@ -163,7 +166,9 @@ class RestartTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A rolling deployment of a group: the group's settings and the way pods are replaced.
+    """A rolling deployment of a consumer group: the group's settings and the way pods are replaced.
+
+    `forecast_rollout` forecasts its cost.
 
     Attributes:
         load: records per second of each partition.
@@ -243,7 +248,11 @@ class Deployment:
         return f"{self.policy.name}, {pods}{'' if self.leaves else ', killed'}"
 
     def text_beside(self, other: Deployment) -> str:
-        """Return the short description, with the session timeout if ``other`` has another one."""
+        """Return the short description of the deployment, for a table that compares it with
+        ``other``.
+
+        The session timeout is included if both have different ones.
+        """
         if self.session_s == other.session_s:
             return self.text
         return f"{self.text}, session {self.session_s:.4g} s"
@@ -251,15 +260,17 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class RolloutCost:
-    """Cost of one simulated rolling deployment of a group.
+    """Cost of one simulated rolling deployment of a consumer group.
+
+    A forecast is the mean of many of them.
 
     Attributes:
-        unread: partition-seconds without a reader.
+        unread: partition-seconds without a consumer.
         duration: seconds from the first start or shutdown of a pod until all partitions are read
             by the new pods.
         rebalances: number of rebalances.
         reread: records read twice.
-        stops: how often a partition had no reader for some time.
+        stops: how often a partition had no consumer for some time.
     """
 
     unread: float
@@ -273,15 +284,17 @@ class RolloutCost:
 class RolloutForecast:
     """Forecast of the cost of a rolling deployment, each value with its 80 % interval.
 
+    The cost is mainly the time in which partitions have no consumer.
+
     Attributes:
         deployment: the group's settings, and how its pods are replaced.
-        unread: partition-seconds without a reader.
+        unread: partition-seconds without a consumer.
         duration: seconds from the first start or shutdown of a pod until the last new pod reads its
             partitions.
         rebalances: number of rebalances.
         reread: records read twice.
         samples: number of simulated deployments.
-        wait_s: mean seconds for which a stopped partition has no reader.
+        wait_s: mean seconds for which a stopped partition has no consumer.
     """
 
     deployment: Deployment
@@ -297,7 +310,10 @@ class RolloutForecast:
         return f"RolloutForecast({self.deployment.text}: {cells})"
 
     def cells(self) -> dict[str, str]:
-        """Return the estimates as text with their units, by name."""
+        """Return the forecast values as text, by name with unit, for a table.
+
+        For example, ``"120 (80 to 190)"`` for ``"unread (partition-s)"``.
+        """
         return {
             "unread (partition-s)": _as_text(self.unread),
             "duration (s)": _as_text(self.duration),
@@ -313,7 +329,7 @@ class RolloutForecast:
 class RolloutForecasts(tuple[RolloutForecast, ...]):
     """Forecasts of a rolling deployment under several settings; they print as a table.
 
-    The first one has the present settings.
+    The first forecast has the present settings of the group.
     """
 
     __slots__ = ()
@@ -329,7 +345,7 @@ class RolloutForecasts(tuple[RolloutForecast, ...]):
 
 
 def _as_text(estimate: Estimate) -> str:
-    """Return an estimate as ``best (low to high)``, or ``best`` alone if it is certain."""
+    """Return an estimate as text: ``best (low to high)``, or ``best`` alone if it is certain."""
     best, low, high = (
         f"{value:,.0f}" if value >= 20 or value == int(value) else f"{value:.1f}"
         for value in (estimate.best, estimate.low, estimate.high)
@@ -341,6 +357,9 @@ def forecast_rollout(
     deployment: Deployment, *, seed: int = 0, progress: Callable[[], None] | None = None
 ) -> RolloutForecast:
     """Forecast the cost of a group's rolling deployment by repeated simulation.
+
+    The cost is the time without a consumer, the duration, the rebalances and the records read
+    twice.
 
     Args:
         deployment: the group's settings, and how its pods are replaced.
@@ -368,7 +387,10 @@ def forecast_rollout(
 
 
 def simulation_count(pods: int) -> int:
-    """Return how often the deployment of a number of pods is simulated.
+    """Return how often a rolling deployment is simulated, given the number of pods that it
+    replaces.
+
+    Deployments of many pods take longer to simulate and vary less, so they are repeated less often.
 
     >>> [simulation_count(pods) for pods in (1, 10, 20, 40, 100, 1_000)]
     [100, 80, 40, 40, 12, 10]
@@ -379,14 +401,15 @@ def simulation_count(pods: int) -> int:
 
 
 def recorded_slowdown(recorded_s: float, rebalances: int, forecast: RolloutForecast) -> float:
-    """Return how much longer partitions had no reader in real rebalances than in simulated ones.
+    """Return how much longer partitions had no consumer in recorded rebalances than in simulated
+    ones.
 
-    The result is a factor of at least 1 to correct forecasts. If only a few rebalances were
+    The result is a factor of at least 1, which corrects forecasts. If only a few rebalances were
     recorded, it is nearer to 1.
 
     Args:
-        recorded_s: mean seconds for which a stopped partition had no reader in past rebalances, in
-            which members joined, left or returned.
+        recorded_s: mean seconds for which a stopped partition had no consumer in past rebalances,
+            in which members joined, left or returned.
         rebalances: number of these rebalances.
         forecast: the forecast for the settings that the group had then.
 
@@ -407,7 +430,7 @@ def recorded_slowdown(recorded_s: float, rebalances: int, forecast: RolloutForec
 def slowdown_under(factor: float, past: RolloutForecast, forecast: RolloutForecast) -> float:
     """Return the factor that corrects a forecast under other settings than the recorded ones.
 
-    The time without a reader of each stopped partition is longer by the same number of seconds as
+    The time without a consumer of each stopped partition is longer by the same number of seconds as
     under the recorded settings. The same factor would exaggerate the delays of cooperative
     rebalances, in which stopped partitions wait for whole heartbeat intervals.
 
@@ -431,7 +454,7 @@ def slowdown_under(factor: float, past: RolloutForecast, forecast: RolloutForeca
 
 
 def scale_unread(forecast: RolloutForecast, factor: float) -> RolloutForecast:
-    """Multiply a forecast's time without a reader by a factor that corrects the simulation's bias.
+    """Multiply a forecast's time without a consumer by a factor that corrects the simulation.
 
     Forecasts of static or killed members are unchanged: restarts and session timeouts determine
     them.
@@ -454,7 +477,7 @@ def _waits_for_heartbeats(deployment: Deployment) -> bool:
 def _with_model_error(estimate: Estimate) -> Estimate:
     """Widen the interval of a simulated estimate by the known error of the simulation.
 
-    The error was determined by comparison with measurements.
+    The error was determined by comparing simulations with measurements.
     """
     if estimate.low <= 0:  # an interval that begins at 0 is wider than the error of the model
         return estimate
@@ -465,10 +488,10 @@ def _with_model_error(estimate: Estimate) -> Estimate:
 
 
 def _mean_and_interval(values: Sequence[float]) -> Estimate:
-    """Return the mean of values from repeated simulations, with a widened 80 % interval.
+    """Return the mean of the values of repeated simulations, with an 80 % interval.
 
-    It is a third wider than that of the values, because real latencies have heavier tails, but it
-    does not begin below the smallest value: restarts take some time in any case.
+    The interval is a third wider than that of the values, because real latencies have heavier
+    tails. It does not begin below the smallest value, because restarts take some time in any case.
     """
     low, high = (float(end) for end in np.percentile(values, (10, 90)))
     mean = float(np.mean(values))
@@ -477,7 +500,7 @@ def _mean_and_interval(values: Sequence[float]) -> Estimate:
 
 
 def _simulate(deployment: Deployment, seed: int, known: KnownAssignments) -> RolloutCost:
-    """Simulate one rolling deployment of a consumer group, and return its cost.
+    """Simulate one rolling deployment of a consumer group and return its cost.
 
     Args:
         deployment: the group's settings, and how its pods are replaced.
@@ -512,7 +535,9 @@ def _simulate(deployment: Deployment, seed: int, known: KnownAssignments) -> Rol
 
 
 class _Rollout:
-    """Simulated Kubernetes controller that replaces the pods of a consumer group in turn."""
+    """Simulated Kubernetes controller that replaces the pods of a consumer group one after the
+    other.
+    """
 
     def __init__(
         self,
@@ -540,8 +565,8 @@ class _Rollout:
         self._proceed()
 
     def _proceed(self) -> None:
-        """Start new pods and stop old ones, as far as ``maxSurge`` and ``maxUnavailable`` permit
-        now.
+        """Start new pods and stop old ones, as many as ``maxSurge`` and ``maxUnavailable``
+        permit.
         """
         is_changed = True
         while is_changed:
@@ -578,7 +603,7 @@ class _Rollout:
 
 
 def alternatives(deployment: Deployment) -> tuple[Deployment, ...]:
-    """Return variants of a rolling deployment that may cost less.
+    """Return variants of a rolling deployment that may cost less, to be forecast beside it.
 
     The variants are: cooperative or server-side assignment, static membership with a sufficient
     session timeout, a clean shutdown, additional pods during the update (``maxSurge``), and batches
@@ -622,11 +647,10 @@ def alternatives(deployment: Deployment) -> tuple[Deployment, ...]:
 
 
 def _session_timeout(deployment: Deployment, policy: Policy) -> float:
-    """Return the session timeout in seconds with which a deployment's alternative is simulated.
+    """Return the session timeout in seconds with which a variant of a deployment is simulated.
 
-    Args:
-        deployment: the deployment with the present settings.
-        policy: the alternative's policy.
+    It is long enough for the restarts of static members, if the protocol permits that. ``policy``
+    is the policy of the variant, ``deployment`` has the present settings.
     """
     # Clients set it in the classic protocol, brokers in the consumer protocol.
     is_server = policy.protocol == CONSUMER
@@ -641,9 +665,9 @@ def _session_timeout(deployment: Deployment, policy: Policy) -> float:
 
 
 def kubernetes_lines(deployment: Deployment) -> tuple[str, ...]:
-    """Return the Kubernetes settings of a simulated rolling deployment, and comments.
+    """Return the Kubernetes settings of a rolling deployment as lines of text, with comments.
 
-    The settings are lines ``field: value``; comments begin with ``#``.
+    Settings are lines ``field: value``; comments begin with ``#``.
 
     >>> from partage.forecasts.loads import constant_load
     >>> load = constant_load({"t": 2}, 0.0)

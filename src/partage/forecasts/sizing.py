@@ -54,7 +54,7 @@ _SCALED_LOAD = 0.5
 
 @dataclass(frozen=True, slots=True)
 class SizeRow:
-    """Forecast of load and lag for one number of consumers of a group.
+    """Forecast of load and lag of a consumer group for one number of consumers.
 
     Attributes:
         consumers: number of consumers.
@@ -82,7 +82,9 @@ class SizeRow:
 
 @dataclass(frozen=True, slots=True)
 class HottestPartition:
-    """The partition with the highest load of a group; it limits the effect of more consumers.
+    """The partition with the highest load of a group; it limits how much more consumers can help.
+
+    No consumer can have less load than its partition.
 
     Attributes:
         topic, partition: its topic and number.
@@ -107,7 +109,9 @@ PARTITIONS, HOT_PARTITION, STRATEGY = "partitions", "hot partition", "strategy"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sizing:
-    """Result of `size_group`: the number of consumers that a group needs, with forecasts.
+    """The number of consumers that a group needs, with a forecast of load and lag for each number.
+
+    `size_group` returns it.
 
     Attributes:
         strategy: the strategy that assigned the partitions.
@@ -143,7 +147,10 @@ class Sizing:
     is_selection: bool = False
 
     def row(self, consumers: int) -> SizeRow:
-        """Return the forecast of load and lag for one number of consumers."""
+        """Return the forecast of load and lag for one number of consumers.
+
+        The number must be one of those in ``rows``.
+        """
         return next(row for row in self.rows if row.consumers == consumers)
 
     def __repr__(self) -> str:
@@ -167,7 +174,7 @@ class Sizing:
         pretty_print(self, printer, cycle)
 
     def autoscaler_lines(self, group: str) -> tuple[str, ...]:
-        """Return the settings of an autoscaler for the group, as `partage size` prints them.
+        """Return autoscaler settings for the group as lines of YAML, as `partage size` prints them.
 
         ``group`` is the group's name.
         """
@@ -187,7 +194,7 @@ def size_group(
     """Find how many consumers a group needs, with a forecast of load and lag for each number.
 
     It is the smallest number with which the lag stays within ``max_lag_s``, also after the busiest
-    consumer has left. The time until the group notices a dead one is not part of this lag. All
+    consumer has left. The time until the group notices a dead consumer is not part of this lag. All
     consumers subscribe to all topics.
 
     Args:
@@ -252,7 +259,7 @@ def size_group(
 
 
 def _limiting_factor(load: GroupLoad, capacity: float, max_lag_s: float) -> str:
-    """Return the reason why more consumers cannot keep a group's lag within the allowed time.
+    """Return the reason why no number of consumers keeps a group's lag within the allowed time.
 
     Args:
         load: records per second of each partition.
@@ -274,7 +281,7 @@ def _limiting_factor(load: GroupLoad, capacity: float, max_lag_s: float) -> str:
 
 
 def _table_sizes(partitions: int, near: int) -> Sequence[int]:
-    """Return the numbers of consumers that the sizing table shows, ascending.
+    """Return the numbers of consumers for which the sizing table has a row, ascending.
 
     Args:
         partitions: number of partitions of the group.
@@ -315,10 +322,10 @@ def _size_row(
 
 
 def _fewest_by_count(rate: FloatArray, capacity: float) -> int:
-    """Return a lower bound of the consumers that a group needs, also while one is down.
+    """Return a lower bound of the number of consumers that a group needs, also while one is down.
 
-    By the pigeonhole principle one of n consumers has at least ceil(partitions / n) partitions. If
-    even those with the lowest rates are too many, no assignment to n consumers is possible.
+    One of n consumers has at least ceil(partitions / n) partitions. If even those with the lowest
+    rates are too many for it, n consumers are not enough.
 
     Args:
         rate: records per second of each partition (float64[partitions]).
@@ -335,10 +342,12 @@ def _fewest_by_count(rate: FloatArray, capacity: float) -> int:
 
 
 class _PlanCheck:
-    """Fast check that a number of consumers does not fit, by plans without simulated members.
+    """Fast check whether a number of consumers may be enough for a group, without a full
+    simulation.
 
-    A new member joins with the same request in a group of any size. A strategy that ignores what
-    members own computes the plan after one of them has left from these requests, too.
+    It computes a plan (assignment) with all consumers. If the strategy ignores what members own, it
+    also computes one without the busiest. All members send equal join requests, so these plans need
+    no simulated rebalances.
     """
 
     def __init__(
@@ -351,9 +360,9 @@ class _PlanCheck:
         self._ignores_owners = not getattr(self._strategy, "reads_claims", True)
 
     def may_fit(self, consumers: int) -> bool:
-        """Return False if a number of consumers cannot fit; True if it may.
+        """Return False if a number of consumers is certainly not enough; True if it may be.
 
-        ``consumers`` is at most the number that the check was made for.
+        ``consumers`` is at most the largest number that was given when the check was created.
         """
         members = self._members[:consumers]
         loads, lag_s = self._plan(members)
@@ -367,7 +376,10 @@ class _PlanCheck:
         return not is_full and lag_s <= self._max_lag_s
 
     def _plan(self, members: Sequence[Member]) -> tuple[FloatArray, float]:
-        """Return the load of each member (float64[members]) and the longest lag in seconds."""
+        """Compute an assignment to the given members and measure it.
+
+        Return the load of each member (float64[members]) and the longest lag in seconds.
+        """
         group, cluster = Group(members), self._load.cluster
         plan = registry.assign_with(self._strategy, Problem(group, cluster))
         loads = judge.member_loads(plan, group, cluster, self._load.rate)
@@ -381,7 +393,7 @@ def _join(load: GroupLoad, consumers: int) -> Join:
 
 
 def _rebalance(simulation: GroupSimulation, change: Change) -> Round:
-    """Apply a change to a simulated consumer group; return the last rebalance that it causes.
+    """Let members join or leave a simulated consumer group; return the last rebalance that follows.
 
     Raises:
         UnsupportedProblemError: the strategy is not applicable.
@@ -439,12 +451,12 @@ def _hottest(load: GroupLoad, capacity: float) -> HottestPartition:
 
 
 def scaler_lines(sizing: Sizing, group: str) -> tuple[str, ...]:
-    """Return the lines to set in a KEDA ScaledObject or a HorizontalPodAutoscaler for a group.
+    """Return autoscaler settings for a group, as lines of YAML.
 
-    They are parts of YAML; ``<...>`` marks values that Partage does not know. The autoscaler adds a
-    pod when the lag per pod exceeds what a consumer reads in half of the lag that ``sizing``
-    allows. The result is empty if no number of consumers keeps the allowed lag. ``group`` is the
-    group's name.
+    They are for a KEDA ScaledObject or a HorizontalPodAutoscaler; ``<...>`` marks values that
+    Partage does not know. The autoscaler adds a pod when the lag per pod exceeds what a consumer
+    reads in half of the lag that ``sizing`` allows. The result is empty if no number of consumers
+    keeps the allowed lag. ``group`` is the group's name.
 
     >>> from partage.forecasts.loads import constant_load
     >>> found = size_group(constant_load({"orders": 12}, 600.0), strategy="range",
@@ -490,7 +502,7 @@ def scaler_lines(sizing: Sizing, group: str) -> tuple[str, ...]:
 
 
 def _most_replicas(sizing: Sizing, needed: int) -> int:
-    """Return the number of pods beyond which an autoscaler need not add more.
+    """Return the largest number of pods that an autoscaler should start.
 
     It is the smallest listed number with which the busiest consumer has half the load that it has
     with the needed number, or `Sizing.useful` if none has.
