@@ -353,7 +353,7 @@ class _SimulatedGroupBase:
     def _assign(self) -> KnownAssignment:
         """Assign partitions to the members of the simulated group with its strategy.
 
-        The result is taken from the cache if it is known.
+        If the cache has the result, it is not computed again.
 
         Raises:
             UnsupportedProblemError: the strategy is not applicable.
