@@ -38,7 +38,7 @@ _DESCRIBE = 8
 
 
 class FetchedPartition(NamedTuple):
-    """One partition of a Kafka Fetch response: its raw record batches and offsets.
+    """Response for one partition in a Kafka Fetch response: its raw record batches and offsets.
 
     Attributes:
         partition: the partition's number.
@@ -59,7 +59,7 @@ class FetchedPartition(NamedTuple):
 
 
 class PartitionRequest(NamedTuple):
-    """One partition of a Kafka Fetch request: the offset from which to read.
+    """Request for one partition in a Kafka Fetch request: the offset at which to start reading.
 
     Attributes:
         partition: the partition's number.
@@ -74,10 +74,10 @@ class PartitionRequest(NamedTuple):
 
 
 class ClusterConnection:
-    """Open connection to a Kafka cluster for the requests of a recording, as a context manager.
+    """Open connection to a Kafka cluster, with the requests that a recording needs.
 
-    The connection is closed at the end of the block, which turns an error of kafka-python into a
-    `ClusterUnreachableError`.
+    Use it in a with statement, which closes the connection. An error of kafka-python inside the
+    block becomes a `ClusterUnreachableError`.
 
     Args:
         bootstrap: the bootstrap servers, ``host:port,...``.
@@ -155,7 +155,9 @@ class ClusterConnection:
     def request_response(self, request: Any, node: int | None = None) -> Any:
         """Send a Kafka request to a broker, wait for the response, and return it.
 
-        ``node`` is the broker's id; None stands for any broker.
+        Args:
+            request: kafka-python's request object.
+            node: id of the broker; None for any broker.
         """
 
         async def sent() -> Any:
@@ -164,10 +166,13 @@ class ClusterConnection:
         return self._manager.run(sent)
 
     def ask_each(self, requests: Mapping[int, Any]) -> dict[int, Any]:
-        """Send Kafka requests to several brokers at once; return the responses by broker id.
+        """Send Kafka requests to several brokers at the same time, and wait for all responses.
 
-        ``requests`` maps each broker id to its request. A broker that fails has an exception
-        instead of a response.
+        The result is a dict from broker id to response. A broker that fails has an exception
+        instead.
+
+        Args:
+            requests: the request for each broker, by broker id.
         """
 
         async def sent() -> dict[int, Any]:
@@ -189,9 +194,11 @@ class ClusterConnection:
         return found
 
     async def _send_request(self, request: Any, node: int | None) -> Any:
-        """Send a Kafka request to a broker without waiting; return the future of its response.
+        """Send a Kafka request to a broker without waiting; return a future of the response.
 
-        ``node`` is the broker's id; None stands for any broker.
+        Args:
+            request: kafka-python's request object.
+            node: id of the broker; None for any broker.
         """
         # If the broker is not in the client's list, the list is read again first. kafka-python
         # reads it only every five minutes, so that a restarted broker would stay unknown for so
@@ -207,9 +214,9 @@ class ClusterConnection:
     # --- requests --------------------------------------------------------------------------
 
     def fetch_metadata(self, topics: Sequence[str] | None = None) -> Any:
-        """Return the Kafka cluster's metadata for some topics, or for all visible ones if None.
+        """Return the metadata of some topics of the cluster, as kafka-python's MetadataResponse.
 
-        The result is kafka-python's MetadataResponse.
+        ``topics`` are names of topics; None stands for all topics that the account may see.
         """
         from kafka.protocol.metadata import MetadataRequest
 
@@ -224,7 +231,9 @@ class ClusterConnection:
         self, requests_by_broker: Mapping[int, Sequence[PartitionRequest]], topic: str, *,
         wait_ms: int, partition_bytes: int, most_bytes: int,
     ) -> tuple[list[FetchedPartition], dict[int, Exception]]:  # fmt: skip
-        """Fetch records of several Kafka partitions from the brokers that lead them.
+        """Fetch records of several partitions from the brokers that lead them.
+
+        The records are raw batches, because a recording also needs transaction markers.
 
         Args:
             requests_by_broker: dict from broker id to the requests for partitions that it leads.
@@ -269,10 +278,9 @@ class ClusterConnection:
     def partition_bounds(
         self, topic: str, partitions: Sequence[int]
     ) -> tuple[dict[int, int], dict[int, int]]:
-        """Return the first offset and the end offset of each partition of a Kafka topic, as two
-        dicts.
+        """Return the first offset and the end offset of some partitions of a topic.
 
-        Keys are the partition numbers in ``partitions``. The end offset is the high watermark.
+        The result is two dicts by partition number. The end offset is the high watermark.
 
         Raises:
             ClusterUnreachableError: the broker does not return the offsets.
@@ -292,9 +300,9 @@ class ClusterConnection:
         return found[0], found[1]
 
     def may_describe_cluster(self) -> bool | None:
-        """Return whether the Kafka account has the permission DESCRIBE on the cluster.
+        """Return whether the account has the permission DESCRIBE on the cluster.
 
-        The result is None if the brokers do not report permissions (before Kafka 2.3).
+        None if the brokers do not report permissions (before Kafka 2.3).
         """
         from kafka.errors import KafkaError
         from kafka.protocol.metadata import MetadataRequest
@@ -310,8 +318,9 @@ class ClusterConnection:
         return None if operations is None else _DESCRIBE in operations
 
     def quorum_leader(self) -> int | None:
-        """Return the broker id of the KRaft controller quorum's leader; None if the account may not
-        see it.
+        """Return the id of the KRaft controller that leads the quorum.
+
+        None if the account may not see it, or the cluster has no quorum.
         """
         from kafka.errors import KafkaError
         from kafka.protocol.admin import DescribeQuorumRequest
@@ -328,24 +337,24 @@ class ClusterConnection:
         return leaders[0] if leaders and not response.error_code else None
 
     def broker_config(self, node: int) -> dict[str, str]:
-        """Return a Kafka broker's settings for groups, offsets and transactions, as a dict by name.
+        """Return a broker's settings for groups, offsets and transactions, as a dict by name.
 
-        ``node`` is the broker's id. The dict is empty if the account may not read them.
+        The dict is empty if the account may not read settings. ``node`` is the broker's id.
         """
         wanted = ("group.", "offsets.", "share.coordinator.", "transaction")
         found = self._resource_configs("BROKER", str(node))
         return {name: value for name, value in found.items() if name.startswith(wanted)}
 
     def topic_config(self, topic: str, names: Sequence[str]) -> dict[str, str]:
-        """Return the values of the settings ``names`` of a Kafka topic, as a dict by name.
+        """Return the values of some settings of a topic, as a dict by name.
 
-        The dict is empty if the account may not read them.
+        The dict is empty if the account may not read settings.
         """
         found = self._resource_configs("TOPIC", topic)
         return {name: found[name] for name in names if name in found}
 
     def _resource_configs(self, kind: str, resource: str) -> dict[str, str]:
-        """Return all settings of a Kafka broker or topic, by name.
+        """Return all settings of a broker or a topic, as a dict by name.
 
         The dict is empty if the account may not read them.
 
@@ -378,9 +387,13 @@ def _diverging_epoch(answer: Any) -> tuple[int, int] | None:
 
 
 def _check_reachable(bootstrap: str, settings: Mapping[str, Any]) -> None:
-    """Check that a Kafka bootstrap address accepts a connection, and that all are HOST:PORT.
+    """Check that at least one bootstrap address accepts a connection.
 
-    ``settings`` are kafka-python's settings, for the error message.
+    The check gives a clear error at once; kafka-python would try for 15 seconds.
+
+    Args:
+        bootstrap: the addresses, ``host:port,...``.
+        settings: kafka-python's settings, for the error message.
 
     Raises:
         InvalidConfigError: an address is not HOST:PORT.
@@ -405,7 +418,9 @@ def _check_reachable(bootstrap: str, settings: Mapping[str, Any]) -> None:
 
 
 class _FailureLog(logging.Handler):
-    """Log handler that stores why kafka-python could not connect, because its exceptions lack it.
+    """Log handler that remembers why kafka-python could not connect.
+
+    kafka-python logs the reason, but its exceptions do not have it.
 
     Attributes:
         last: the reason. An authentication failure is not replaced by a later "connection closed".
@@ -419,7 +434,7 @@ class _FailureLog(logging.Handler):
         self.logger = logging.getLogger("kafka")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Store the reason of a connection failure from a log record of kafka-python."""
+        """Remember the reason of a connection failure that kafka-python has logged."""
         for one in record.args if isinstance(record.args, tuple) else ():
             self.is_broker |= getattr(one, "broker_version", None) is not None
             # The caller raises a timeout itself.
@@ -442,7 +457,10 @@ def _attach_failure_log() -> _FailureLog:
 
 
 def client_error() -> type[Exception]:
-    """Return kafka-python's base exception class; kafka-python is imported only now."""
+    """Return the base class of kafka-python's exceptions.
+
+    kafka-python is imported only in this call, because it is optional.
+    """
     from kafka.errors import KafkaError
 
     kind: type[Exception] = KafkaError
@@ -450,7 +468,9 @@ def client_error() -> type[Exception]:
 
 
 def error_reason(error: BaseException) -> str:
-    """Return the readable part of a kafka-python exception's message, without error numbers.
+    """Return the readable part of a kafka-python exception's message.
+
+    Error numbers and repeated class names are left out.
 
     >>> error_reason(ValueError("[Error 58] SaslError: SaslError: no"))
     'SaslError: no'
@@ -508,7 +528,7 @@ def unreachable_error(
     *,
     is_broker: bool = False,
 ) -> ClusterUnreachableError:
-    """Build the exception for a Kafka cluster that cannot be reached, with the reason and advice.
+    """Build the error for a cluster that cannot be reached, with the reason and what to check.
 
     Args:
         bootstrap: the addresses of the brokers.

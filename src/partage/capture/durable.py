@@ -23,7 +23,7 @@ __all__ = [
 
 @contextmanager
 def name_folder_in_errors(folder: Path) -> Iterator[None]:
-    """Turn disk errors inside a with block into an error that names the output folder.
+    """Convert disk errors in a ``with`` block to an error that names the output folder.
 
     Raises:
         InvalidConfigError: a file of the folder cannot be written.
@@ -37,7 +37,9 @@ def name_folder_in_errors(folder: Path) -> Iterator[None]:
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file so that readers and crashes never see an incomplete one.
+    """Write a file so that it is either complete or missing, even after a crash.
+
+    The content goes to a temporary file, which is stored on disk (fsync) and then renamed.
 
     Args:
         path: where the complete file appears.
@@ -52,8 +54,11 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a value to a JSON file (``path``) so that readers and crashes never see an incomplete
-    file.
+    """Write a value to a JSON file so that the file is complete even after a crash.
+
+    Args:
+        path: the file.
+        value: the value to write, as a mapping.
     """
     text = json.dumps(value, indent=1, sort_keys=True) + "\n"
 
@@ -64,7 +69,12 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append a line to the file ``path``, and wait until the disk has stored it (fsync)."""
+    """Append a line to a text file, and wait until the disk has stored it (fsync).
+
+    Args:
+        path: the file, which is created if it does not exist.
+        line: the line, without a line break.
+    """
     fresh = not path.exists()
     with path.open("ab") as file:
         file.write(line.encode("utf-8") + b"\n")
@@ -75,9 +85,13 @@ def append_line(path: Path, line: str) -> None:
 
 
 def truncate_torn_line(path: Path) -> str | None:
-    """Remove an incomplete last line, as a crash leaves it, from the text file ``path``.
+    """Remove an incomplete last line, which a crash may have left, from a text file.
 
-    Return the last complete line, or None if there is none.
+    Args:
+        path: the file.
+
+    Returns:
+        The last complete line; None if there is none.
     """
     if not path.exists():
         return None
@@ -92,8 +106,9 @@ def truncate_torn_line(path: Path) -> str | None:
 
 
 def fsync_folder(folder: Path) -> None:
-    """Wait until the disk has stored a folder's entries (fsync), so that renames survive a
-    crash.
+    """Wait until the disk has stored the entries of a folder (fsync).
+
+    Without it, a file that was renamed into the folder could be missing after a crash.
     """
     number = os.open(folder, os.O_RDONLY)
     try:

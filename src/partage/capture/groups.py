@@ -28,7 +28,7 @@ _GROUP_NOT_AUTHORIZED = 30
 
 @dataclass(frozen=True)
 class LiveMember:
-    """Member of a Kafka group in a running cluster, as the group's coordinator describes it.
+    """Member of a group in a running Kafka cluster, as the group's coordinator describes it.
 
     Attributes:
         id, client_id, host: as the coordinator reports them.
@@ -52,7 +52,7 @@ class LiveMember:
 
 @dataclass(frozen=True)
 class LiveGroup:
-    """Kafka group of a running cluster, with its members and committed offsets.
+    """Group in a running Kafka cluster, with its members and committed offsets.
 
     Attributes:
         type: ``classic``, ``consumer`` (KIP-848), ``streams`` (KIP-1071) or ``share`` (KIP-932).
@@ -78,7 +78,7 @@ class LiveGroup:
 def live_groups(
     connection: ClusterConnection, wanted: Iterable[str] | None = None
 ) -> tuple[list[LiveGroup], dict[Partition, int], Any]:
-    """Read the groups of a running Kafka cluster, with members, owned partitions and offsets.
+    """Read the groups of a running Kafka cluster, with their members and offsets.
 
     Returns:
         The groups, the end offset of each of their partitions, and the cluster's metadata.
@@ -105,7 +105,9 @@ def live_groups(
 
 
 def expect_visible_groups(connection: ClusterConnection) -> None:
-    """Raise an error if the connection's account may not list the groups of the Kafka cluster.
+    """Raise an error if the account may not list the groups of the cluster.
+
+    Without the permission a broker returns an empty list, which must not be taken for "no groups".
 
     Raises:
         NotAuthorizedError: the account has no DESCRIBE on the cluster.
@@ -118,9 +120,9 @@ def expect_visible_groups(connection: ClusterConnection) -> None:
 
 
 def listed_group_ids(connection: ClusterConnection, nodes: Sequence[int]) -> list[str]:
-    """Return the sorted ids of all Kafka groups that the connection's account may see.
+    """Return the ids of all groups that the account may see, sorted.
 
-    ``nodes`` are the ids of the brokers to ask.
+    ``nodes`` are the ids of the brokers to ask, because each lists the groups that it coordinates.
 
     Raises:
         NotAuthorizedError: the account may not list groups.
@@ -130,7 +132,7 @@ def listed_group_ids(connection: ClusterConnection, nodes: Sequence[int]) -> lis
 
 
 def refused_group_ids(connection: ClusterConnection, node: int, ids: Sequence[str]) -> list[str]:
-    """Return the Kafka group ids, out of some given ones, that the account may not describe.
+    """Return which of some groups the account may not describe.
 
     Args:
         connection: open connection to the cluster.
@@ -193,7 +195,10 @@ def _described(
 
 @cache
 def _describe_request(api_name: str) -> Any:
-    """Return kafka-python's class for a Kafka request (API), such as "ConsumerGroupDescribe"."""
+    """Return kafka-python's class for a Kafka request, such as "ConsumerGroupDescribe".
+
+    kafka-python 3.0 lacks some classes, which are created from JSON schemas of this package.
+    """
     # kafka-python 3.0 has no classes for consumer, share and streams groups (KIP-848, KIP-932,
     # KIP-1071). They are created from JSON schemas of this package.
     from kafka.protocol.api_message import ApiMessage
@@ -275,7 +280,7 @@ def _server_group(description: Any, kind: str, node: int) -> LiveGroup:
 
 
 def _streams_group(description: Any, node: int, partition_counts: Mapping[str, int]) -> LiveGroup:
-    """Convert a broker's description of a Kafka streams group to a `LiveGroup`.
+    """Convert a broker's description of a streams group (KIP-1071) to a `LiveGroup`.
 
     Args:
         description: the broker's response.
@@ -324,7 +329,9 @@ def _with_offsets(connection: ClusterConnection, group: LiveGroup) -> LiveGroup:
 def end_offsets(
     connection: ClusterConnection, metadata: Any, partitions: Iterable[Partition]
 ) -> dict[Partition, int]:
-    """Return the end offset of each given Kafka partition that exists and has a leader.
+    """Return the end offset of each given partition, as a dict by (topic, partition).
+
+    Partitions that do not exist or have no leader are left out.
 
     Args:
         connection: open connection to the cluster.

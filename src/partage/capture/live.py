@@ -35,7 +35,9 @@ _WORTH_KEEPING_SECONDS = 5.0
 
 @dataclass
 class ProblemReporter:
-    """Reporter of lasting problems, such as an unreachable Kafka broker, at most once a minute.
+    """Reporter of problems that last, such as an unreachable broker.
+
+    Each problem is reported at most once a minute.
 
     Attributes:
         report: function that shows a message to the user.
@@ -51,7 +53,7 @@ class ProblemReporter:
     _reported_at: dict[str, float] = field(default_factory=dict)
 
     def report_problem(self, message: str) -> None:
-        """Show a message about a present problem, unless it was shown within the last minute."""
+        """Report a problem to the user, unless it was reported within the last minute."""
         now, problem = time.time(), message.partition(":")[0]
         self.last = message
         since = self._since.setdefault(problem, now)
@@ -64,7 +66,10 @@ class ProblemReporter:
         self._reported_at[problem] = now
 
     def report_recovery(self) -> None:
-        """Report that all problems have ended, such as an unreachable broker."""
+        """Report to the user that all problems have ended.
+
+        If they lasted for some seconds, the manifest of the recording gets a message too.
+        """
         # If they lasted for some seconds, the manifest gets a message, too.
         if not self._since:
             return
@@ -92,7 +97,7 @@ _MOVED = {3, 5, 6, 9, 13, 74, 75, 76, 78, 100}
 
 @dataclass(frozen=True)
 class CaptureIntervals:
-    """Time intervals of a live recording of a Kafka cluster, in seconds.
+    """Time intervals of a live recording, in seconds.
 
     Attributes:
         metadata: time between two reads of the cluster's metadata.
@@ -106,8 +111,7 @@ class CaptureIntervals:
 
 
 class LiveCapture:
-    """Recorder of a running Kafka cluster: it copies ``__consumer_offsets`` and metadata to a
-    folder.
+    """Recorder of a running cluster: it copies ``__consumer_offsets`` and metadata to a folder.
 
     Args:
         connection: open connection to the cluster.
@@ -143,8 +147,9 @@ class LiveCapture:
         self._problems = ProblemReporter(trouble, writer.add_warning)
 
     def run_capture(self, *, follow: bool) -> None:
-        """Record ``__consumer_offsets`` up to its current end; with ``follow`` until the event
-        `stop` is set.
+        """Record ``__consumer_offsets`` up to its current end.
+
+        With ``follow``, the recording continues with new records until the event `stop` is set.
 
         Raises:
             NotAuthorizedError: the account may not read the topic.
@@ -193,7 +198,9 @@ class LiveCapture:
     # --- metadata --------------------------------------------------------------------------
 
     def _read_metadata(self) -> None:
-        """Read the Kafka cluster's metadata, add it to the recording, and update partition leaders.
+        """Read the metadata of the cluster, and add it to the recording if it has changed.
+
+        The leaders of the partitions of ``__consumer_offsets`` are updated, too.
 
         Raises:
             NotAuthorizedError: the account may not describe the topic.
@@ -215,7 +222,7 @@ class LiveCapture:
         )
 
     def _read_first_metadata(self) -> None:
-        """Read the Kafka cluster's metadata for the first time, with retries.
+        """Read the metadata of the cluster for the first time; try again if a broker fails.
 
         Raises:
             KafkaError: reading still fails after ``pace.patience``, or the error is permanent.
@@ -295,8 +302,9 @@ class LiveCapture:
             self._problems.report_recovery()
 
     def _next_requests(self) -> dict[int, list[PartitionRequest]]:
-        """Return the next Kafka fetch requests, as a dict from the id of the leading broker to
-        requests.
+        """Return the next fetch requests, as a dict from broker id to the partitions that it leads.
+
+        Each call begins with another partition, so that none is always last in a full response.
         """
         # Each call begins with another partition. A broker fills its response in the order of the
         # requests, so with a fixed order the last partitions might never be read.
@@ -348,7 +356,7 @@ class LiveCapture:
             self._writer.skip_to(partition, batch.last_offset + 1, what)
 
     def _retry_damaged(self, partition: int, error: WireFormatError, fetched_bytes: bytes) -> None:
-        """Fetch a damaged Kafka record batch again, and skip it if it is still damaged.
+        """Fetch a damaged record batch once more, and skip it if it is still damaged.
 
         Args:
             partition: partition of ``__consumer_offsets``.
@@ -371,8 +379,10 @@ class LiveCapture:
         self._writer.skip_to(partition, next_offset, what)
 
     def _reset_offset(self, partition: int) -> None:
-        """Choose another offset to read a partition from, because its log no longer has the
-        requested one.
+        """Choose a new offset for a partition whose log no longer has the requested one.
+
+        Reading continues at the start of the log if old records were deleted, and at its end if an
+        unclean leader truncated it.
         """
         # Continue at the start if old records were deleted, at the end if an unclean leader
         # truncated the log.
@@ -401,8 +411,9 @@ class LiveCapture:
         self._writer.skip_to(partition, to, why)
 
     def _rewind_partition(self, partition: int, epoch: int, end_offset: int) -> None:
-        """Continue reading a Kafka partition at the offset where the leader's log differs from the
-        recording.
+        """Go back to the offset from which the leader's log differs from what was recorded.
+
+        This happens after an unclean leader election. The recorded rows from there on are removed.
 
         Args:
             partition: partition of ``__consumer_offsets``.
@@ -425,7 +436,7 @@ class LiveCapture:
         self._writer.remove_lost_rows(partition, to, why)
 
     def _expect_answer(self, partitions: Sequence[int], begun_s: float) -> None:
-        """Raise an error if none of the partitions could be read for ``pace.patience`` seconds.
+        """Raise an error if none of some partitions could be read for ``pace.patience`` seconds.
 
         Args:
             partitions: partitions of ``__consumer_offsets``.

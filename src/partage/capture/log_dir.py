@@ -41,10 +41,9 @@ DamageReport = Callable[[str], None]
 
 
 def capture_log_dirs(folders: Sequence[Path], writer: CaptureWriter) -> None:
-    """Record the group log from copied log directories of Kafka brokers, instead of a running
-    cluster.
+    """Record ``__consumer_offsets`` from copies of brokers' log directories.
 
-    Unreadable ranges become warnings in the manifest.
+    No running cluster is needed. Ranges that cannot be read become warnings in the manifest.
 
     Args:
         folders: the copied log directories.
@@ -112,9 +111,12 @@ def _last_offset(folder: Path) -> tuple[int, int]:
 
 
 def _cluster_id(folders: Sequence[Path]) -> str | None:
-    """Return the cluster id in the ``meta.properties`` files of brokers' copied log directories.
+    """Return the cluster id that the ``meta.properties`` files of copied log directories name.
 
-    ``folders`` are the directories. The result is None without such a file.
+    None if there is no such file.
+
+    Args:
+        folders: the copied log directories.
 
     Raises:
         InvalidCaptureError: the files name several clusters.
@@ -132,8 +134,9 @@ def _cluster_id(folders: Sequence[Path]) -> str | None:
 
 
 def _read_partition(partition: int, folders: Sequence[Path], writer: CaptureWriter) -> None:
-    """Add the record batches of a ``__consumer_offsets`` partition to the recording, from copied
-    files.
+    """Add the records of one ``__consumer_offsets`` partition to the recording, from copied files.
+
+    If several brokers' copies have a record batch, the copy with the most records of it is used.
 
     Args:
         partition: number of the partition.
@@ -202,7 +205,9 @@ def _read_metadata(folder: Path, writer: CaptureWriter, cluster_id: str | None) 
 
 
 def _find_snapshot(folder: Path, log_start: int | None) -> Path | None:
-    """Return the oldest copied snapshot of the KRaft metadata from which the copied log continues.
+    """Return the snapshot of the KRaft metadata log with which the copied log begins.
+
+    It is the oldest snapshot from which the log continues without a gap. None if there is none.
 
     Args:
         folder: folder of the metadata log.
@@ -239,7 +244,9 @@ LARGEST_BATCH = 1 << 28
 def batches_in(
     path: Path, *, crc32c: Callable[[bytes], int], report: Callable[[str], None]
 ) -> Iterator[Batch]:
-    """Yield the record batches in a Kafka log segment (``*.log``) or metadata snapshot.
+    """Yield the record batches in a log segment (``*.log``) or metadata snapshot of Kafka.
+
+    Damaged batches are skipped and reported.
 
     Args:
         path: the segment or snapshot file.
@@ -282,7 +289,9 @@ def batches_in(
 
 
 def _bytes_of_batch(file: BinaryIO, position: int, size: int) -> bytes:
-    """Return the bytes of one record batch in a Kafka log file, after a check of its length.
+    """Return the bytes of one record batch in a log file of Kafka.
+
+    The length in its header is checked first, because the file may be damaged.
 
     Args:
         file: the open log file.

@@ -53,7 +53,7 @@ _MOST_TROUBLES = 100
 
 
 class CapturePart(NamedTuple):
-    """One numbered pair of Parquet files of a recording: records and record batches.
+    """Numbered pair of Parquet files in a recording: one with records, one with record batches.
 
     Attributes:
         number: part of the file name.
@@ -65,14 +65,15 @@ class CapturePart(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        """File name of this part of the recording, equal in the folders of records and of
-        batches.
-        """
+        """File name of this part, which is the same in the folders of records and of batches."""
         return f"part-{self.number:08d}.parquet"
 
 
 def replaced_path(path: Path) -> Path:
-    """Return the hidden path that a file of the recording has after it was merged into another.
+    """Return the hidden path that a file of the recording gets after its rows were merged into
+    another.
+
+    Readers that have the file open can continue, new readers ignore it.
 
     >>> replaced_path(Path("a/part-00000007.parquet")).name
     '.part-00000007.parquet.replaced'
@@ -82,7 +83,7 @@ def replaced_path(path: Path) -> Path:
 
 
 def expect_streamable_capture(folder: Path) -> None:
-    """Check that Spark can read a recording's folder as a stream while it grows.
+    """Check that a recording's folder can be read as a stream by Spark while it grows.
 
     Raises:
         InvalidCaptureError: the folder or its metadata is missing.
@@ -96,7 +97,8 @@ def expect_streamable_capture(folder: Path) -> None:
 
 @dataclass
 class CaptureManifest:
-    """Content of ``capture.json``: the files of a recording, and the offsets read so far.
+    """Content of the manifest ``capture.json``: the files of a recording and the offsets read so
+    far.
 
     Attributes:
         cluster_id, topic_id: ids of the recorded cluster and topic; None if unknown.
@@ -131,8 +133,9 @@ class CaptureManifest:
 
     @staticmethod
     def load_manifest(folder: Path) -> CaptureManifest | None:
-        """Read the manifest ``capture.json`` from a recording's folder; return None if there is
-        none.
+        """Read the manifest ``capture.json`` from the folder of a recording.
+
+        None if the folder has no manifest.
 
         Raises:
             InvalidCaptureError: the manifest cannot be read.
@@ -164,9 +167,9 @@ class CaptureManifest:
             raise InvalidCaptureError(f"{what}; capture into a new folder") from None
 
     def save_manifest(self, folder: Path) -> None:
-        """Write the manifest ``capture.json`` to a recording's folder.
+        """Write the manifest ``capture.json`` to the folder of a recording.
 
-        The capture then consists of the files that the manifest lists.
+        From then on, the recording consists of the files that the manifest lists.
         """
         content: dict[str, Any] = asdict(self)
         for name in ("positions", "cut", "epochs", "cleaned", "first_ends"):
@@ -174,8 +177,9 @@ class CaptureManifest:
         write_json(folder / MANIFEST, {"format": _FORMAT, "topic": "__consumer_offsets", **content})
 
     def add_warning(self, message: str) -> None:
-        """Add a warning to the recording's manifest, for example that a range of the log was
-        skipped.
+        """Add a warning to the manifest, for example that a range of the log was skipped.
+
+        At most a hundred different warnings are stored.
         """
         if len(self.troubles) < _MOST_TROUBLES and message not in self.troubles:
             self.troubles.append(message)
@@ -204,7 +208,7 @@ _BATCHES = (
 
 
 class RecordBuffer:
-    """Records and record batches of a recording that are in memory and not yet in files.
+    """Records and record batches that are in memory and not yet in files of the recording.
 
     Attributes:
         bytes: estimated size of the buffered data in memory.
@@ -228,7 +232,9 @@ class RecordBuffer:
         return len(self._batches["base_offset"])
 
     def add_batch(self, partition: int, batch: Batch, payload: bytes) -> LogBatch:
-        """Decode a Kafka record batch and buffer it; return the batch with its decoded records.
+        """Decode a record batch and add it to the buffer.
+
+        The result is the batch with its decoded records.
 
         Args:
             partition: number of the log partition.
@@ -275,7 +281,7 @@ class RecordBuffer:
         self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
 
     def to_arrow_tables(self) -> tuple[pa.Table, pa.Table]:
-        """Return the buffered records and record batches as two Arrow tables."""
+        """Return the content of the buffer as two Arrow tables: records and record batches."""
         import pyarrow as pa
 
         records = pa.schema([
@@ -294,7 +300,7 @@ class RecordBuffer:
 
 
 def write_table(path: Path, table: pa.Table) -> None:
-    """Write an Arrow table to a Parquet file so that a crash never leaves an incomplete file."""
+    """Write an Arrow table to a Parquet file so that the file is complete even after a crash."""
     from pyarrow import parquet
 
     def write(aside: Path) -> None:
@@ -304,14 +310,17 @@ def write_table(path: Path, table: pa.Table) -> None:
 
 
 def drop_lost_rows(path: Path, column: str, first_lost: Mapping[int, int]) -> int:
-    """Remove rows from a file of the recording whose records the broker's log has lost.
+    """Remove the rows of lost records from a file of the recording.
 
-    Records are lost when an unclean leader truncates the log. Return the number of remaining rows.
+    A broker's log loses records when an unclean leader truncates it.
 
     Args:
         path: the Parquet file.
         column: name of the column with the offset to compare.
         first_lost: dict from log partition to the first lost offset.
+
+    Returns:
+        The number of remaining rows.
     """
     # Records are lost when an unclean leader truncates the log.
     from pyarrow import compute, parquet
@@ -334,7 +343,8 @@ _READ_ROWS = 20_000
 def recorded_batches(
     records: Path, batches: Path, read_offsets: Mapping[int, int]
 ) -> Iterator[LogBatch]:
-    """Yield the Kafka record batches of one part (pair of files) of a recording, in reading order.
+    """Yield the record batches of one part (pair of files) of a recording, in the order of
+    recording.
 
     Args:
         records: path of the part's file of records.
@@ -388,7 +398,10 @@ def merge_parts(
     max_bytes: int,
     together: int = TOGETHER,
 ) -> bool:
-    """Merge the newest small files of a recording into larger ones; return whether any were merged.
+    """Merge many small files of a recording into a few larger ones.
+
+    A long recording would otherwise have tens of thousands of files. The result says whether any
+    were merged.
 
     Args:
         manifest: list of the recording's files; changed in memory only.

@@ -18,9 +18,9 @@ __all__ = ["MetadataImage", "cluster_state", "format_topic_id"]
 
 
 def cluster_state(response: Any, *, ts_ms: int, controller: int | None) -> dict[str, Any]:
-    """Convert a Kafka MetadataResponse to a recorded cluster state: brokers, topics and leaders.
+    """Convert a Kafka MetadataResponse to one line of the recording's file ``cluster.jsonl``.
 
-    The result is a line of ``cluster.jsonl``.
+    The line has the brokers, topics and partition leaders of the cluster.
 
     Args:
         response: kafka-python's MetadataResponse for all topics.
@@ -54,7 +54,9 @@ def cluster_state(response: Any, *, ts_ms: int, controller: int | None) -> dict[
 
 
 def format_topic_id(topic_id: uuid.UUID | None) -> str | None:
-    """Format a Kafka topic id as base64 text; None if there is no id, as before Kafka 2.8.
+    """Format a topic id as base64 text, as Kafka prints it.
+
+    None if there is no id, as before Kafka 2.8.
 
     >>> format_topic_id(uuid.UUID("d2af76f7-aa0f-4c47-a89a-e97959efa996"))
     '0q9296oPTEeomul5We-plg'
@@ -64,7 +66,7 @@ def format_topic_id(topic_id: uuid.UUID | None) -> str | None:
 
 
 class MetadataImage:
-    """Brokers, topics and leaders of a Kafka cluster, rebuilt from the records of its metadata log.
+    """State of a cluster (brokers, topics, leaders), rebuilt from the records of its metadata log.
 
     >>> image = MetadataImage()
     >>> image.apply_record(MetadataRecord("TopicRecord", 2, 0, {"name": "t", "topicId": "i"}))
@@ -100,9 +102,9 @@ class MetadataImage:
         return self._uncommitted is not None
 
     def apply_record(self, record: MetadataRecord) -> bool:
-        """Apply a record of the KRaft metadata log to the image of the cluster.
+        """Apply one record of the KRaft metadata log to this state.
 
-        Return whether the cluster's brokers, topics or leaders may have changed.
+        The result says whether the cluster's brokers, topics or leaders may have changed.
         """
         if record.type == "BeginTransactionRecord":
             self._uncommitted = []
@@ -162,7 +164,7 @@ class MetadataImage:
         found |= {name: value[name] for name in ("leader", "replicas", "isr") if name in value}
 
     def cluster_state_line(self, ts_ms: int, cluster_id: str | None = None) -> dict[str, Any]:
-        """Return the brokers, topics and leaders of the cluster as a line of ``cluster.jsonl``.
+        """Return this state as one line of the recording's file ``cluster.jsonl``.
 
         Args:
             ts_ms: time of the state (ms).

@@ -54,7 +54,7 @@ _ACL_RESOURCES = {
 
 @dataclass(frozen=True)
 class Permission:
-    """Permission on a Kafka resource that `partage capture` needs, and if the account has it.
+    """Permission that a command of Partage uses, and whether the account has it.
 
     Attributes:
         operation: Kafka's name of the operation, such as READ.
@@ -74,7 +74,7 @@ class Permission:
 
     @property
     def acl_options(self) -> str:
-        """Command-line options of ``kafka-acls.sh --add`` that grant the permission.
+        """Options of ``kafka-acls.sh --add`` that grant this permission.
 
         >>> Permission("DESCRIBE_CONFIGS", "cluster", "", False, False).acl_options
         '--operation DescribeConfigs --cluster'
@@ -83,7 +83,7 @@ class Permission:
         return f"--operation {operation} {_ACL_RESOURCES[self.resource]}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the Kafka permission as a dict for JSON, with the ACL options that grant it."""
+        """Return the permission as a dict for JSON, with the ACL options that grant it."""
         return {
             "operation": self.operation, "resource": self.resource, "purpose": self.purpose,
             "required": self.required, "allowed": self.allowed, "detail": self.detail or None,
@@ -93,7 +93,9 @@ class Permission:
 
 @dataclass(frozen=True)
 class PartitionExtent:
-    """First and last offset that one partition of ``__consumer_offsets`` still has.
+    """Range of offsets that one partition of ``__consumer_offsets`` still has.
+
+    Compaction removes old records, which leaves gaps in the older part of the range.
 
     Attributes:
         partition: the partition's number.
@@ -112,13 +114,15 @@ class PartitionExtent:
 
     @property
     def complete_share(self) -> float:
-        """Fraction of the records ever written to the partition that follow the last compaction
+        """Fraction of the records ever written to the partition that lie after the last compaction
         gap.
+
+        These are the records that a recording can still get completely.
         """
         return (self.end - self.complete_from) / self.end if self.end else 1.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the partition's first and last offset, with their times, as a dict for JSON."""
+        """Return the range of offsets and its times as a dict for JSON."""
         return {
             "partition": self.partition, "first_offset": self.first_offset,
             "first_ms": self.first_ms, "complete_from": self.complete_from,
@@ -128,7 +132,7 @@ class PartitionExtent:
 
 @dataclass(frozen=True)
 class AccessReport:
-    """Result of `check_access`: what an account may read of a Kafka cluster, and since when.
+    """Result of `check_access`: what an account may read of a cluster, and since when.
 
     Attributes:
         cluster_id: the cluster's id; None from brokers that send none.
@@ -153,18 +157,18 @@ class AccessReport:
 
     @property
     def can_capture(self) -> bool:
-        """True if the Kafka account has every permission that `partage capture` requires."""
+        """True if the account has every permission that ``partage capture`` requires."""
         return not any(one.required and one.allowed is False for one in self.permissions)
 
     @property
     def missing_permissions(self) -> tuple[Permission, ...]:
-        """Kafka permissions that the account lacks."""
+        """Permissions that the account lacks, required or not."""
         return tuple(one for one in self.permissions if one.allowed is False)
 
     @property
     def complete_share(self) -> float | None:
-        """Fraction of the records ever written to ``__consumer_offsets`` that follow all compaction
-        gaps.
+        """Fraction of the records ever written to ``__consumer_offsets`` that lie after all
+        compaction gaps.
 
         It is None if the log has no record or cannot be read.
         """
@@ -174,8 +178,9 @@ class AccessReport:
 
     @property
     def complete_since_ms(self) -> int | None:
-        """Time since which ``__consumer_offsets`` has every record (ms); None if it has no
-        record.
+        """Time since which ``__consumer_offsets`` has every record, in ms.
+
+        Before that time, compaction has removed records. None if the log has no record.
         """
         # If compaction removed nothing yet, it is the time of the first record.
         written = [one for one in self.partitions if one.end]
@@ -188,15 +193,16 @@ class AccessReport:
 
     @property
     def follow_seconds(self) -> float:
-        """Number of seconds for which `partage capture --follow` must run so that 24 hours are
-        recorded.
+        """Seconds for which ``partage capture --follow`` must run to have a whole day of records.
+
+        It is 0 if the log has a whole day already.
         """
         since = self.complete_since_ms
         return DAY_SECONDS if since is None else max(0.0, DAY_SECONDS - self._age(since))
 
     @property
     def safe_seconds(self) -> float | None:
-        """Least time for which compaction keeps each record of ``__consumer_offsets`` (s), or None.
+        """Seconds for which compaction leaves each record of ``__consumer_offsets`` in place.
 
         It is the topic's ``min.compaction.lag.ms``; None if the account may not read it.
         """
@@ -207,9 +213,7 @@ class AccessReport:
         return max(0.0, (self.now_ms - at_ms) / 1000)
 
     def report_messages(self) -> Iterator[str]:
-        """Yield messages for the user: how much history the Kafka log has, and how long to
-        record.
-        """
+        """Yield messages for the user: how much history the log has, and how long to record."""
         since, share = self.complete_since_ms, self.complete_share
         if share is not None and since is not None:
             age = _format_span(self._age(since))
@@ -255,7 +259,7 @@ class AccessReport:
         return html_table(title, ["access", "permission", "details"], self._rows(), self._notes())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the account's permissions and the available history as a dict for JSON.
+        """Return the permissions and the available history as a dict for JSON.
 
         Times are ms since 1970.
         """
@@ -272,7 +276,7 @@ class AccessReport:
 
 
 def check_access(connection: ClusterConnection, *, now_ms: int) -> AccessReport:
-    """Check what an account may read of a Kafka cluster, and how much history can be recorded.
+    """Check what an account may read of a cluster, and how much history can be recorded.
 
     Nothing is written, and no group is joined.
 
@@ -313,7 +317,7 @@ def check_access(connection: ClusterConnection, *, now_ms: int) -> AccessReport:
 def _topics_permission(
     connection: ClusterConnection, metadata: Any, consumed: Iterable[str]
 ) -> Permission:
-    """Check if the account may DESCRIBE the Kafka topics that consumer groups use.
+    """Check whether the account may DESCRIBE the topics that consumer groups use.
 
     Args:
         connection: open connection to the cluster.
@@ -335,12 +339,12 @@ def _topics_permission(
 def _groups_permission(
     connection: ClusterConnection, nodes: Sequence[int], logged: Iterable[str]
 ) -> tuple[int | None, Permission]:
-    """Check if the account may DESCRIBE the Kafka groups that the group log names.
+    """Check whether the account may DESCRIBE the groups that ``__consumer_offsets`` names.
 
     Args:
         connection: open connection to the cluster.
         nodes: ids of the brokers.
-        logged: group ids that the group log names.
+        logged: ids of the groups.
 
     Returns:
         The number of listed groups (None if the brokers refuse), and the permission.
@@ -372,7 +376,7 @@ def _listing(names: Sequence[str]) -> str:
 class _GapSearch:
     """Binary search for the offset from which a log partition has every record.
 
-    Before that offset, compaction has left gaps. The search reads a few batches at each step.
+    Compaction leaves gaps before that offset. Each step of the search reads a few batches.
 
     Attributes:
         start, end: first offset of the log, and the offset after its last record.
@@ -397,13 +401,17 @@ class _GapSearch:
         return self.low >= self.high
 
     def next_offset(self) -> int:
-        """Return the offset to read next in the binary search for the last compaction gap."""
+        """Return the offset at which the next step of the search reads some batches."""
         return self.start if self.first is None else (self.low + self.high) // 2
 
     def narrow_search(self, offset: int, batches: Sequence[Batch]) -> None:
-        """Narrow the search for the last compaction gap by some batches of the log.
+        """Continue the search with the batches that were read at the last offset.
 
-        ``batches`` were read from ``offset`` on.
+        They show whether the last compaction gap is before or after them.
+
+        Args:
+            offset: the offset from which the batches were read.
+            batches: the batches, in order.
         """
         begins = self.first is None
         if begins and batches:
@@ -427,7 +435,9 @@ class _GapSearch:
 
 
 def offset_after_gap(offset: int, batches: Sequence[Batch]) -> int | None:
-    """Return the offset after the last gap in some record batches of a log; None without a gap.
+    """Return the offset after the last gap in some record batches; None if there is no gap.
+
+    A gap is a range of offsets whose records compaction has removed.
 
     Args:
         offset: the offset from which the batches were read.
@@ -449,7 +459,9 @@ def _time(batch: Batch) -> int | None:
 
 
 class _LogProbe:
-    """Reader of small samples of ``__consumer_offsets``, to check permissions and compaction gaps.
+    """Reader of small samples of ``__consumer_offsets``.
+
+    They show what the account may read, and where compaction has left gaps.
 
     Attributes:
         described: whether the account may DESCRIBE the topic; None if unknown.
@@ -472,8 +484,8 @@ class _LogProbe:
         self._searches: dict[int, _GapSearch] = {}
 
     def read_samples(self) -> None:
-        """Check the account's permissions on ``__consumer_offsets``, and find each partition's
-        offsets.
+        """Check the permissions on ``__consumer_offsets``, and search each partition for compaction
+        gaps.
         """
         self.settings = self._connection.topic_config(OFFSETS_TOPIC, _COMPACTION)
         topic = self._connection.fetch_metadata([OFFSETS_TOPIC]).topics[0]
@@ -541,7 +553,7 @@ class _LogProbe:
         return found
 
     def _exclude_partition(self, partition: int, error: int, reason: str = "") -> None:
-        """Exclude a log partition that cannot be read from the check, and add a warning about it.
+        """Leave out a partition of the log that cannot be read, and add a warning about it.
 
         Args:
             partition: number of the partition.
@@ -556,7 +568,9 @@ class _LogProbe:
         self._searches.pop(partition, None)
 
     def partition_extents(self) -> list[PartitionExtent]:
-        """Return the first and last offset of each readable partition of ``__consumer_offsets``."""
+        """Return the range of offsets that each readable partition of ``__consumer_offsets`` still
+        has.
+        """
         if not self.readable:
             return []
         return [
@@ -568,7 +582,10 @@ class _LogProbe:
         ]  # fmt: skip
 
     def read_names(self) -> tuple[set[str], set[str]]:
-        """Return the topics and the consumer groups that the newest log records name."""
+        """Return the topics and the groups that the newest records of ``__consumer_offsets`` name.
+
+        The check asks for permissions on them by name.
+        """
         topics: set[str] = set()
         groups: set[str] = set()
         if not self.readable:
@@ -583,8 +600,9 @@ class _LogProbe:
 
 
 def _decode_keys(batches: Sequence[Batch]) -> Iterable[Mapping[str, Any]]:
-    """Yield the decoded keys of the records in some log batches; skip keys that cannot be
-    decoded.
+    """Yield the decoded keys of the records in some batches of ``__consumer_offsets``.
+
+    Keys that cannot be decoded are skipped.
     """
     for batch in batches:
         if batch.control:
@@ -601,7 +619,9 @@ def _decode_keys(batches: Sequence[Batch]) -> Iterable[Mapping[str, Any]]:
 
 
 def format_utc(ms: int | None) -> str:
-    """Format milliseconds since 1970 as date and time in UTC; None becomes a dash.
+    """Format a time in milliseconds since 1970 as text with date and time in UTC.
+
+    None becomes a dash.
 
     >>> format_utc(0), format_utc(None)
     ('1970-01-01 00:00:00', '-')
@@ -612,7 +632,7 @@ def format_utc(ms: int | None) -> str:
 
 
 def _format_span(seconds: float) -> str:
-    """Format seconds as a time span with one unit, for example "90 min".
+    """Format a number of seconds as text with one suitable unit, for example "90 min".
 
     >>> _format_span(45), _format_span(5_400), _format_span(86_400), _format_span(604_800)
     ('45 s', '90 min', '24.0 h', '7.0 days')

@@ -19,7 +19,8 @@ def read_replicas(
 ) -> tuple[dict[str, Any], Sizes]:
     """Read the brokers, topics and replica sizes of a running Kafka cluster.
 
-    Sizes are by partition, broker and log directory.
+    Brokers and topics have the form of a line of ``cluster.jsonl``. Sizes are a dict from (topic,
+    partition) to broker id to (bytes, log directory).
 
     Args:
         bootstrap: the bootstrap servers, ``host:port,...``.
@@ -68,7 +69,8 @@ def read_replicas(
 def set_write_loads(
     topics: dict[str, Any], old_sizes: Sizes, new_sizes: Sizes, seconds: float
 ) -> None:
-    """Compute each partition's write load (bytes per second) from the growth of its replicas.
+    """Compute the write load of each partition (bytes per second) from two measurements of its
+    size.
 
     Args:
         topics: topics of the cluster; each partition's ``load`` is set in place.

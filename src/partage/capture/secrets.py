@@ -36,7 +36,7 @@ _WRAPPED_BLANK = r"[\s│|]+"
 
 
 def is_secret(name: str, regex: str | None = None) -> bool:
-    """Return whether the value of a Spark or Kafka setting is secret, judged by its name.
+    """Return whether a Spark or Kafka setting holds a secret, judged by its name.
 
     Args:
         name: name of a setting of Spark or of a Kafka client.
@@ -61,7 +61,7 @@ def is_secret(name: str, regex: str | None = None) -> bool:
 def shown_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Return a copy of Spark settings in which secret values are replaced by ``[hidden]``.
 
-    A value that matches ``spark.redaction.regex`` is hidden, too.
+    A value that itself matches ``spark.redaction.regex`` is replaced, too.
 
     >>> shown_settings({"spark.ui.port": "1", "spark.hadoop.fs.s3a.secret.key": "x"})
     {'spark.ui.port': '1', 'spark.hadoop.fs.s3a.secret.key': '[hidden]'}
@@ -78,10 +78,10 @@ def _is_hidden(name: str, value: str, regex: str | None) -> bool:
 
 
 def secrets_in(settings: Mapping[str, str]) -> set[str]:
-    """Return all secret texts in the settings, such as passwords, so that output can hide them.
+    """Return all secret texts that occur in some settings, such as passwords.
 
-    These are the values of secret settings, passwords inside other values (Java options, JAAS
-    configurations), and the lines of a PEM key.
+    Output can then hide them, see `hide_secrets`. They are the values of secret settings, passwords
+    inside other values (Java options, JAAS configurations), and the lines of a PEM key.
 
     >>> sorted(secrets_in({"spark.driver.extraJavaOptions": "-Dmy.password=hunter22 -Da=b"}))
     ['hunter22']
@@ -102,7 +102,7 @@ def secrets_in(settings: Mapping[str, str]) -> set[str]:
 
 
 def hide_secrets(text: str, secrets: Iterable[str]) -> str:
-    """Replace every secret in a text by ``[hidden]``.
+    """Replace every secret that occurs in a text by ``[hidden]``.
 
     ``secrets`` are texts such as passwords. A secret is also found if it is escaped (JSON, Python),
     wrapped over lines, or shortened with ``…``.
@@ -128,7 +128,9 @@ def hide_secrets(text: str, secrets: Iterable[str]) -> str:
 
 @lru_cache(maxsize=256)
 def _wrapped_pattern(secret: str) -> re.Pattern[str]:
-    """Return a regular expression that finds a secret even if a terminal wrapped it over lines."""
+    """Return a regular expression that finds a secret even if a terminal has wrapped it
+    over lines.
+    """
     words = secret.split()
     parts = [_WRAP.join(map(re.escape, word)) for word in words]
     return re.compile(_WRAPPED_BLANK.join(parts) if parts else re.escape(secret))

@@ -43,8 +43,9 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def redact_property(name: str, value: str) -> str:
-    """Return a Kafka client property's value for an error message; ``[hidden]`` if its name is
-    secret.
+    """Return the value of a Kafka client property as it may be shown in a message.
+
+    The value of a secret property, such as a password, becomes ``[hidden]``.
 
     >>> redact_property("sasl.jaas.config", "x"), redact_property("sasl.mechanism", "PLAIN")
     ('[hidden]', 'PLAIN')
@@ -53,7 +54,9 @@ def redact_property(name: str, value: str) -> str:
 
 
 class ClientProperties:
-    """Kafka client properties by name; printing them hides secret values.
+    """Kafka client properties by name.
+
+    Printing the object hides secret values such as passwords.
 
     >>> ClientProperties({"ssl.key.password": "x", "client.id": "me"})
     ClientProperties({'client.id': 'me', 'ssl.key.password': '[hidden]'})
@@ -67,20 +70,22 @@ class ClientProperties:
         return f"ClientProperties({shown})"
 
     def property_names(self) -> Iterable[str]:
-        """Return the names of all given Kafka client properties."""
+        """Return the names of all properties that are set."""
         return self._values.keys()
 
     def get(self, name: str, default: str | None = None) -> str | None:
-        """Return the value of the Kafka client property ``name``, or ``default`` if it is not
-        given.
-        """
+        """Return the value of a property, or ``default`` if it is not set."""
         return self._values.get(name, default)
 
 
 def read_properties(path: Path | None, overrides: Iterable[str] = ()) -> dict[str, str]:
-    """Read Kafka client properties from a ``.properties`` file and from ``NAME=VALUE`` arguments.
+    """Read Kafka client properties from a ``.properties`` file and from command-line arguments.
 
-    ``path`` is the file, None for none. The arguments (``overrides``) override it.
+    An argument (``NAME=VALUE``) takes precedence over the file.
+
+    Args:
+        path: the file; None if there is none.
+        overrides: the arguments.
 
     Raises:
         InvalidConfigError: the file cannot be read, or an argument has no equals sign.
@@ -105,7 +110,7 @@ def read_properties(path: Path | None, overrides: Iterable[str] = ()) -> dict[st
 def parse_properties(text: str) -> dict[str, str]:
     r"""Parse the text of a Java ``.properties`` file into a dict.
 
-    It may have comments, the separators ``=``, ``:`` and space, continued lines and escapes.
+    Comments, continued lines, escapes and the separators ``=``, ``:`` and space are supported.
 
     >>> parse_properties("# c\nsecurity.protocol = SASL_SSL\nk:v\nlong=a\\\n   b\nu=\\u00e9\n")
     {'security.protocol': 'SASL_SSL', 'k': 'v', 'long': 'ab', 'u': 'é'}
@@ -144,7 +149,9 @@ def _unescaped(text: str) -> str:
 
 
 def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
-    """Parse Kafka's property ``sasl.jaas.config``: the login module's class and its options.
+    """Parse the Kafka property ``sasl.jaas.config``.
+
+    The result is the class of the login module and its options, such as the user name.
 
     Raises:
         InvalidConfigError: the text is malformed; the message does not repeat it.
@@ -206,7 +213,7 @@ _HARMLESS = {
 
 
 def connection_settings(properties: ClientProperties) -> dict[str, Any]:
-    """Convert Kafka client properties (TLS and SASL) to settings of kafka-python.
+    """Convert Kafka client properties for TLS and SASL to the settings of kafka-python.
 
     Raises:
         InvalidConfigError: a property is invalid or unsupported, or names an unreadable file. The
@@ -338,7 +345,9 @@ def _file(name: str, location: str) -> bytes:
 
 
 def _read_truststore(location: str, password: str) -> str:
-    """Read the certificates of a JKS or PKCS12 truststore with Java's keytool, as PEM text.
+    """Read the certificates of a JKS or PKCS12 truststore, and return them as PEM text.
+
+    Java's keytool reads the file.
 
     Args:
         location: path of the truststore.
@@ -411,7 +420,9 @@ Fetch = Callable[[], tuple[str, float]]
 
 
 class TokenCache:
-    """Cache of an OAuth access token, which is fetched again shortly before it expires.
+    """Cache of an OAuth access token.
+
+    The token is fetched again shortly before it expires.
 
     Args:
         fetch: function that returns a token and its lifetime in seconds.
@@ -430,7 +441,7 @@ class TokenCache:
         self._until = 0.0
 
     def get_token(self) -> str:
-        """Return the OAuth access token; fetch a new one if the last one expires soon."""
+        """Return the OAuth access token from the cache, or a new one if it expires soon."""
         now = self._clock()
         if self._token is None or now >= self._until:
             self._token, seconds = self._fetch()
@@ -439,9 +450,9 @@ class TokenCache:
 
 
 def token_provider(fetch: Fetch) -> Any:
-    """Wrap a function that fetches OAuth tokens as kafka-python's ``AbstractTokenProvider``.
+    """Wrap a function that fetches OAuth tokens as a token provider for kafka-python.
 
-    ``fetch`` returns a token and its lifetime in seconds.
+    ``fetch`` returns a token and its lifetime in seconds. The provider caches the token.
 
     Raises:
         MissingExtraError: kafka-python is not installed.
@@ -462,6 +473,8 @@ def token_provider(fetch: Fetch) -> Any:
 
 def client_credentials(url: str, client_id: str, secret: str, scope: str | None) -> Fetch:
     """Return a function that fetches an access token by the OAuth 2.0 client credentials grant.
+
+    It is used for SASL OAUTHBEARER (KIP-768).
 
     Args:
         url: the token endpoint.
@@ -508,7 +521,7 @@ def client_credentials(url: str, client_id: str, secret: str, scope: str | None)
 
 
 def msk_iam(profile: str | None = None, role: str | None = None) -> Fetch:
-    """Return a function that creates access tokens for Amazon MSK with AWS credentials.
+    """Return a function that creates access tokens for Amazon MSK from AWS credentials.
 
     The library aws-msk-iam-sasl-signer-python finds the credentials as AWS's own tools do. The
     region is that of ``AWS_REGION`` or ``AWS_DEFAULT_REGION``.

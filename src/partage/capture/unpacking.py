@@ -32,7 +32,9 @@ _XERIAL_HEADER = 16
 
 @cache
 def crc32c_function() -> Callable[[bytes], int]:
-    """Return a function that computes the CRC-32C checksum of bytes, as in Kafka record batches.
+    """Return a function that computes the CRC-32C checksum of bytes.
+
+    Kafka's record batches have such a checksum.
 
     Raises:
         MissingExtraError: google-crc32c is not installed.
@@ -46,7 +48,7 @@ def crc32c_function() -> Callable[[bytes], int]:
 
 
 def decompress_batch(batch: Batch) -> bytes:
-    """Return the decompressed records of a Kafka record batch, as bytes.
+    """Return the records of a Kafka record batch, decompressed, as bytes.
 
     Raises:
         WireFormatError: the payload is damaged, or larger than `LARGEST_PAYLOAD`.
@@ -81,7 +83,7 @@ def _read(stream: Any, compression: str) -> bytes:
 
 
 def _decompress_gzip(data: bytes) -> bytes:
-    """Decompress gzip data with one or more members, as Java's ``GZIPInputStream`` does."""
+    """Decompress gzip data that may have several members, as Java's ``GZIPInputStream`` does."""
     # Input is passed in slices of doubling size. zlib copies the input after the end of a member,
     # which would take quadratic time for many small members.
     rest, position = memoryview(data), 0
@@ -122,7 +124,9 @@ def _decompress_snappy(data: bytes, pa: Any) -> bytes:
 
 
 def _decompress_snappy_block(data: bytes, most_bytes: int, codec: Any) -> bytes:
-    """Decompress one raw snappy block, after a check of the size in its header.
+    """Decompress one raw block of snappy data.
+
+    The size in its header is checked first, so that damaged data take no memory.
 
     Args:
         data: the block.

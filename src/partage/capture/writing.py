@@ -54,7 +54,7 @@ __all__ = ["UNKNOWN_EPOCH", "CaptureObserver", "CaptureWriter", "CleanedOffsets"
 
 @dataclass
 class _LostRange:
-    """Range of records of a log partition that compaction removed before they were recorded.
+    """Range of records in a log partition that compaction removed before they were recorded.
 
     ``offsets`` is their number, between the offsets ``first`` and ``last``.
     """
@@ -71,11 +71,12 @@ class _LostRange:
 
 @dataclass
 class CleanedOffsets:
-    """Counter of each log partition's records that compaction removed before they were recorded.
+    """Counter of the records that compaction removed from each log partition before they were
+    recorded.
 
     Offsets are contiguous, so each missing offset is a removed record. This is normal before the
-    log's end at the first fetch. Beyond it the capture was too slow or paused, and `report` has a
-    message.
+    log's end at the first fetch. Beyond it the capture was too slow or paused, and `take_messages`
+    returns a message.
 
     Attributes:
         counts: dict from log partition to the number of removed offsets.
@@ -95,11 +96,13 @@ class CleanedOffsets:
     _losses: dict[int, _LostRange] = field(default_factory=dict)
 
     def set_first_end(self, partition: int, end_offset: int) -> None:
-        """Store the end offset of a log partition at its first read; later calls have no effect."""
+        """Store the end offset that a log partition had when it was first read; later calls do
+        nothing.
+        """
         self.first_ends.setdefault(partition, end_offset)
 
     def count_removed(self, partition: int, position: int, batch: Batch) -> None:
-        """Count the offsets that compaction removed inside a record batch and directly before it.
+        """Count the offsets that are missing inside a record batch or directly before it.
 
         Args:
             partition: number of the log partition.
@@ -126,7 +129,7 @@ class CleanedOffsets:
         self.lost += offsets
 
     def take_messages(self) -> list[str]:
-        """Return a message for each log partition that lost records since the last call."""
+        """Return a message for each log partition that has lost records since the last call."""
         found = [
             _loss_message(p, loss, damaged=p in self.damaged)
             for p, loss in sorted(self._losses.items())
@@ -159,7 +162,7 @@ _MOST = 100
 
 
 class LeaderEpochs:
-    """Leader epochs of recorded batches, from which a truncation of a broker's log is detected.
+    """Leader epochs of the recorded batches, to detect that a broker's log was truncated.
 
     After an unclean leader election, new records may take the offsets of lost ones. Given the last
     epoch read, a broker returns the offset at which its own log differs (KIP-320, KIP-595).
@@ -184,7 +187,7 @@ class LeaderEpochs:
         self.known = {p: list(rows) for p, rows in (known or {}).items()}
 
     def record_batch(self, partition: int, epoch: int, first: int, end: int) -> None:
-        """Store the leader epoch of a Kafka record batch.
+        """Store the leader epoch of a recorded batch.
 
         Args:
             partition: number of the log partition.
@@ -216,7 +219,7 @@ class LeaderEpochs:
         return rows[-1][0] if rows and rows[-1][1] == next_offset else UNKNOWN_EPOCH
 
     def diverging_offset(self, partition: int, epoch: int, end_offset: int) -> int:
-        """Return the offset from which the leader's log differs from the recorded records.
+        """Return the offset from which the leader's log differs from what was recorded.
 
         Args:
             partition: the log partition.
@@ -228,7 +231,7 @@ class LeaderEpochs:
         return min(end_offset, ours[-1]) if ours else end_offset
 
     def remove_epochs_from(self, partition: int, offset: int) -> None:
-        """Remove a log partition's leader epochs from ``offset`` on, because the log was truncated
+        """Remove the leader epochs from ``offset`` on, because the log partition was truncated
         there.
         """
         rows = self.known.get(partition, [])
@@ -238,9 +241,7 @@ class LeaderEpochs:
         self.known[partition] = kept
 
     def remove_partition(self, partition: int) -> None:
-        """Remove all leader epochs of a log partition, because its broker does not compare
-        epochs.
-        """
+        """Remove all leader epochs of a log partition, because its broker does not compare them."""
         self.known.pop(partition, None)
 
     def epoch_rows(self) -> Iterable[tuple[int, list[tuple[int, int]]]]:
@@ -256,14 +257,14 @@ PART_ROWS, PART_BYTES = 500_000, 128 << 20
 
 
 class CaptureObserver(Protocol):
-    """Interface of an observer that receives all data while `partage capture` records a cluster."""
+    """Interface of an object that receives all data while ``partage capture`` records a cluster."""
 
     def on_batch(self, batch: LogBatch) -> None:
-        """Receive a new Kafka record batch; batches of a partition arrive in offset order."""
+        """Receive a new record batch; the batches of a partition arrive in the order of offsets."""
 
     def on_state(self, state: Mapping[str, Any]) -> None:
-        """Receive a new state of the Kafka cluster: brokers, topics and leaders (a line of
-        ``cluster.jsonl``).
+        """Receive a new state of the cluster (brokers, topics, leaders), a line of
+        ``cluster.jsonl``.
         """
 
     def on_config(self, configs: Mapping[str, str]) -> None:
@@ -272,7 +273,7 @@ class CaptureObserver(Protocol):
     def on_fetch(self, partition: int, first_end: int) -> None:
         """Receive the notice that a log partition was read successfully.
 
-        ``first_end`` is the partition's end offset when it was first read.
+        ``first_end`` is the end offset that the partition had when it was first read.
         """
 
     def on_truncation(self, partition: int) -> None:
@@ -280,9 +281,9 @@ class CaptureObserver(Protocol):
 
 
 class CaptureWriter:
-    """Writer of a recording of a Kafka cluster into a folder.
+    """Writer of a recording of a cluster into a folder.
 
-    Only one process may write into a folder at a time.
+    Only one process at a time may write into a folder.
 
     Args:
         out: the capture's folder; created if it does not exist.
@@ -397,7 +398,9 @@ class CaptureWriter:
     # --- what is written -------------------------------------------------------------------
 
     def set_ids(self, *, cluster_id: str | None = None, topic_id: str | None = None) -> None:
-        """Set the ids of the recorded cluster and topic, or check that they are the recording's.
+        """Set the ids of the recorded cluster and topic.
+
+        If the recording has ids already, they must be the same.
 
         Raises:
             InvalidCaptureError: the capture is of another cluster or topic.
@@ -416,11 +419,13 @@ class CaptureWriter:
             self._changed = True
 
     def next_offset(self, partition: int) -> int:
-        """Return the offset from which to read a log partition next; 0 if nothing was read yet."""
+        """Return the offset at which reading a log partition continues; 0 if nothing was
+        read yet.
+        """
         return self._next.get(partition, 0)
 
     def skip_to(self, partition: int, offset: int, warning: str) -> None:
-        """Continue to read a log partition at a later offset, and store the reason as a warning.
+        """Skip a range of a log partition, and store the reason as a warning.
 
         Args:
             partition: number of the log partition.
@@ -432,7 +437,7 @@ class CaptureWriter:
         self._changed = True
 
     def remove_lost_rows(self, partition: int, offset: int, warning: str) -> None:
-        """Remove a log partition's recorded rows that the broker's log has lost.
+        """Remove the recorded rows of records that the broker's log has lost.
 
         Args:
             partition: number of the log partition.
@@ -467,15 +472,14 @@ class CaptureWriter:
         self.manifest.save_manifest(self.folder)
 
     def add_warning(self, message: str) -> None:
-        """Add a warning to the recording's manifest, for example that a range of the log was
-        skipped.
-        """
+        """Add a warning to the manifest, for example that a range of the log was skipped."""
         self.manifest.add_warning(message)
         self._changed = True
 
     def add_batch(self, partition: int, batch: Batch) -> bool:
-        """Add a record batch of a log partition to the recording; return False if it is already
-        there.
+        """Add a record batch of a log partition to the recording.
+
+        The result is False if the recording already has the batch.
 
         Raises:
             WireFormatError: the batch cannot be read; none of its records are added.
@@ -495,7 +499,9 @@ class CaptureWriter:
         return True
 
     def set_first_end(self, partition: int, end_offset: int) -> None:
-        """Store the end offset of a log partition at its first read; later calls have no effect."""
+        """Store the end offset that a log partition had when it was first read; later calls do
+        nothing.
+        """
         # Offsets that are missing beyond it count as lost: compaction removed them while the
         # capture ran.
         self._cleaned.set_first_end(partition, end_offset)
@@ -503,18 +509,18 @@ class CaptureWriter:
             self._observer.on_fetch(partition, self._cleaned.first_ends[partition])
 
     def mark_damaged(self, partition: int) -> None:
-        """Store that a record batch of a log partition was damaged and could not be read."""
+        """Store that a log partition has a damaged batch, which may be why records are missing."""
         self._cleaned.damaged.add(partition)
 
     def take_reports(self) -> list[str]:
-        """Return the messages about records lost to compaction since the last call."""
+        """Return the messages about records that were lost to compaction since the last call."""
         reports, self._unreported = self._unreported, []
         return reports
 
     def recorded_content(
         self, read_offsets: Mapping[int, int]
     ) -> tuple[Mapping[str, str], list[Mapping[str, Any]], Iterator[LogBatch]]:
-        """Return the recording's content: broker settings, cluster states and record batches.
+        """Return what was recorded so far: broker settings, cluster states and record batches.
 
         Args:
             read_offsets: base offset by log partition; parts without a later batch are skipped.
@@ -544,7 +550,7 @@ class CaptureWriter:
 
     @property
     def next_offsets(self) -> int:
-        """Sum of the next offsets to read over all log partitions, as a measure of progress."""
+        """Sum of the next offsets of all log partitions, as a measure of progress."""
         return sum(self._next.values())
 
     @property
@@ -558,8 +564,9 @@ class CaptureWriter:
         return self.manifest.records + self._columns.record_count
 
     def add_state(self, state: Mapping[str, Any]) -> bool:
-        """Add a state of the cluster (its metadata) to the recording; return False if it equals the
-        last.
+        """Add a state of the cluster (its metadata) to the recording.
+
+        The result is False if it equals the last state.
         """
         said = _content(state)
         if said == self._last:
@@ -583,7 +590,7 @@ class CaptureWriter:
                 write_json(self.folder / _CONFIG, {"configs": dict(configs)})
 
     def write_part(self) -> None:
-        """Write all records in memory to new files of the recording, and list them in the manifest.
+        """Write all records in memory to new files, and list the files in the manifest.
 
         Raises:
             InvalidConfigError: the folder cannot be written, a full disk for example.
