@@ -11,7 +11,10 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line `partage`: prepare the terminal, hide secrets, call the subcommand."""
+    """Run the command line ``partage``.
+
+    It prepares the terminal, makes stderr hide secrets, and calls the subcommand.
+    """
     import sys
 
     from partage.cli.app import app

@@ -83,7 +83,10 @@ _SETTINGS: dict[str, Any] = {"rich_markup_mode": "markdown", "pretty_exceptions_
 
 
 class _ImportedCommands(Mapping[str, Any]):
-    """Mapping from subcommand name to command; it imports a subcommand's module at first use."""
+    """Mapping from the name of a subcommand to its Typer command.
+
+    The module of a subcommand is imported at its first use, so that ``partage`` starts fast.
+    """
 
     def __init__(self) -> None:
         self._imported: dict[str, Any] = {}
@@ -101,7 +104,10 @@ class _ImportedCommands(Mapping[str, Any]):
 
 
 class _LazyCommandGroup(TyperGroup):
-    """Top-level command `partage`, which imports a subcommand's module only when it runs."""
+    """Top-level command ``partage``, which imports a subcommand's module only when it runs.
+
+    This makes the program start and print its help faster.
+    """
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -113,7 +119,10 @@ class _LazyCommandGroup(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a subcommand of `partage` by name."""
+        """Return the subcommand of ``partage`` with the given name.
+
+        While help is printed, the result is a stub with only the summary.
+        """
         # While help is printed, a stub with only the summary is returned.
         if self._prints_help:
             return TyperCommand(name=cmd_name, help=COMMANDS[cmd_name][1])

@@ -47,7 +47,7 @@ __all__ = ["CheckedPlan", "assign", "compute_plan"]
 
 @dataclass(frozen=True, slots=True)
 class CheckedPlan:
-    """Partition assignment made by a strategy, with the list of Kafka's rules that it breaks."""
+    """Assignment that a strategy has made, together with the rules of Kafka that it breaks."""
 
     strategy: Strategy
     group: Group
@@ -59,15 +59,18 @@ class CheckedPlan:
 
     @property
     def standbys(self) -> dict[str, dict[str, list[int]]] | None:
-        """Standby partitions by member and topic; None if the strategy assigns no standbys."""
+        """Standby partitions by member and topic; None if the strategy assigns no standbys.
+
+        Only Faust's strategies assign standbys.
+        """
         return getattr(self.plan, "standbys", None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as a JSON object: partitions by member, and other results where they
-        exist.
+        """Return the assignment as a JSON object, with the partitions of each member.
 
-        These are ``negotiation`` (the vote on a strategy), ``standbys`` and ``userData`` (base64 by
-        member). A member with empty user data has an entry; a member without user data has none.
+        If they exist, it also has ``negotiation`` (the vote on a strategy), ``standbys`` and
+        ``userData`` (base64 by member). A member with empty user data has an entry; a member
+        without user data has none.
         """
         given: dict[str, Any] = {"assignment": self.plan.to_json()}
         if self.negotiated is not None:
@@ -88,7 +91,7 @@ class CheckedPlan:
 def compute_plan(
     problem: Mapping[str, Any], requested: list[str] | None, config: Mapping[str, object]
 ) -> CheckedPlan:
-    """Assign partitions with the requested strategy, and check the plan against Kafka's rules.
+    """Assign partitions by the requested strategy, and check the assignment against Kafka's rules.
 
     Args:
         problem: JSON object with topics and members.
@@ -113,9 +116,15 @@ def compute_plan(
 def _choose_strategy(
     group: Group, problem: Mapping[str, Any], requested: list[str] | None
 ) -> tuple[Strategy, Negotiated | None]:
-    """Choose the strategy to run: from the command line, else the problem, else the members' votes.
+    """Choose the strategy to run: the one of the command line, of the problem, or of the members'
+    votes.
 
-    Members vote as in Kafka's group coordinator. ``requested`` are the names on the command line.
+    The first that is given decides. Members vote as in Kafka's group coordinator.
+
+    Args:
+        group: the members.
+        problem: JSON object of the problem.
+        requested: strategy names from the command line, preferred first.
 
     Returns:
         The strategy, and a description of the vote; None if the members did not vote.
@@ -212,7 +221,7 @@ def assign(
 def _assign_lines(
     problems: Path | None, strategy: list[str] | None, config: Mapping[str, object]
 ) -> None:
-    """Compute and print one assignment for each problem in a JSON Lines file.
+    """Print the assignment for each problem in a JSON Lines file (option ``--jsonl``).
 
     A malformed line does not stop the others. ``strategy`` and ``config`` are command-line options.
 
@@ -238,10 +247,15 @@ def _assign_lines(
 def _print_assignments(
     lines: Iterable[bytes], strategy: list[str] | None, config: Mapping[str, object]
 ) -> tuple[int, int, int]:
-    """Print the assignment of each JSON line; return the numbers of lines, errors and invalid
-    plans.
+    """Print the assignment for each line of JSON.
 
-    ``strategy`` and ``config`` are the command-line options of these names.
+    Args:
+        lines: the lines, each with a problem.
+        strategy: value of the option ``--strategy``.
+        config: settings of the strategy by name.
+
+    Returns:
+        The numbers of lines, of errors, and of assignments that break a rule.
     """
     count = errors = failed = 0
     for number, line in enumerate(lines, 1):
@@ -325,7 +339,7 @@ def _show(found: CheckedPlan) -> None:
 
 
 def _format_by_topic(topics: Mapping[str, list[int]]) -> str:
-    """Format a member's partitions as short text by topic, such as ``orders 0-2``.
+    """Format the partitions of a member as short text by topic, such as ``orders 0-2``.
 
     >>> _format_by_topic({"s": [0, 1], "t": [3]})
     's 0-1  t 3'
@@ -336,9 +350,10 @@ def _format_by_topic(topics: Mapping[str, list[int]]) -> str:
 
 
 def _omit_middle(text: str, max_length: int) -> str:
-    """Shorten a member id by omitting its middle, such as ``consume…8f2c4d1e``.
+    """Shorten a long member id by leaving out its middle, such as ``consume…8f2c4d1e``.
 
-    ``max_length`` is the greatest number of characters.
+    The ids of one deployment mostly differ at the end. ``max_length`` is the greatest number of
+    characters.
 
     >>> _omit_middle("consumer-orders-service-1-8f2c4d1e", 15)
     'consume…8f2c4d1e'
@@ -354,9 +369,11 @@ def _or_dash(value: int | None) -> str:
 
 
 def _settled_plan(checked_plan: CheckedPlan) -> dict[str, Any]:
-    """Return the assignment after the second rebalance of a cooperative group, as a dict.
+    """Return the assignment after the second rebalance of a cooperative group, as part of the
+    output.
 
-    The dict is empty if no second rebalance follows.
+    A cooperative strategy assigns some partitions only then, after their previous owners have
+    revoked them. The dict is empty if no second rebalance follows.
     """
     # A cooperative strategy withholds a partition until its previous owner has revoked it.
     if not len(getattr(checked_plan.plan, "withheld", ())):
@@ -365,8 +382,9 @@ def _settled_plan(checked_plan: CheckedPlan) -> dict[str, Any]:
 
 
 def _show_withheld(checked_plan: CheckedPlan) -> None:
-    """Print how many partitions of a plan each member gets only in the second cooperative
-    rebalance.
+    """Print how many partitions each member gets only in the second rebalance.
+
+    A cooperative strategy withholds a partition until its previous owner has revoked it.
     """
     # Such a partition is withheld until its previous owner has revoked it.
     withheld = getattr(checked_plan.plan, "withheld", ())

@@ -132,7 +132,10 @@ def audit(
 def _write_audit(result: Audit, folder: Path, source: str) -> None:
     """Write the result of an audit to a folder, as an HTML page and as JSON.
 
-    ``source`` is the audited input, which the page names.
+    Args:
+        result: the result of the audit.
+        folder: the folder, which is created if it does not exist.
+        source: the audited input, which the page names.
 
     Raises:
         InvalidConfigError: the folder cannot be written.
@@ -268,8 +271,10 @@ _JOIN_REMEDIES = {
 
 
 def writer_label(topic: TopicAudit) -> str:
-    """Return the names of the client libraries that may have written a topic, and their hash
+    """Return a label for the client libraries that may have written a topic, with their hash
     function.
+
+    If the writers are unknown, the label says why.
     """
     if topic.status == "one partition":
         return "anybody: 1 partition"
@@ -291,10 +296,10 @@ def _client(w: dict[str, Any], keyless: str = "") -> str:
 
 
 def chance_text(topic: TopicAudit) -> str:
-    """Return the probability that a topic's inferred partitioner fits by chance, such as ``1e-12``.
+    """Return the probability that the clients named for a topic fit its keys only by chance.
 
-    Keys placed at random would fit it with this probability (a p-value). If several clients wrote
-    to the topic, it is the largest one. The text is empty if no partitioner fits.
+    It is a text such as ``1e-12``, the p-value for keys that were placed at random. If several
+    clients wrote to the topic, it is the largest one. The text is empty if no partitioner fits.
     """
     if not topic.writers:
         return ""
@@ -303,7 +308,11 @@ def chance_text(topic: TopicAudit) -> str:
 
 
 def topic_messages(topic: TopicAudit) -> list[str]:
-    """Return messages about problems with a topic's keys, with examples and advice."""
+    """Return messages for the user about problems with the keys of a topic.
+
+    An example of a problem is a second client that places keys in other partitions. The messages
+    have example keys and advice.
+    """
     lines = []
     if topic.status == "mixed":
         came = [f"{_client(w)} {_format_span(w['first_ms'], w['last_ms'])}" for w in topic.writers]
@@ -330,7 +339,7 @@ def topic_messages(topic: TopicAudit) -> list[str]:
 
 
 def unidentified_messages(topics: Sequence[TopicAudit]) -> list[str]:
-    """Return messages about topics whose partitioner the audit cannot identify.
+    """Return messages about topics whose writers the audit cannot identify.
 
     Such a topic has only one partition, or too few keys.
     """
@@ -366,10 +375,13 @@ def _examples(t: TopicAudit, reason: str, count: int) -> str:
 
 
 def broken_join_messages(broken: JoinProblem, groups: Sequence[str]) -> list[str]:
-    """Return messages about a broken join of two topics, which does not find all matching keys.
+    """Return messages about a join of two topics that misses matches.
 
-    They have the reason, example keys, and advice. ``groups`` are the consumer groups that read
-    both topics.
+    They have the reason, example keys, and advice.
+
+    Args:
+        broken: the reason and examples.
+        groups: the consumer groups that read both topics.
     """
     from partage.keys.audit.client_names import advise_settings
 
@@ -389,7 +401,9 @@ def _numbers(partitions: Sequence[int]) -> str:
 
 
 def _format_span(first_ms: int, last_ms: int) -> str:
-    """Format a time range from its first and last ms, with milliseconds if the range is short.
+    """Format a time range as text: its first and last time in UTC.
+
+    Short ranges are shown with milliseconds.
 
     >>> _format_span(0, 61_000), _format_span(5, 1_700)
     ('1970-01-01 00:00:00 to 00:01:01', '1970-01-01 00:00:00.005 to 00:00:01.700')

@@ -190,14 +190,14 @@ class _CaptureTrouble:
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """Command-line options for the rebalance events and metrics of `partage capture --follow`."""
+    """Options of ``partage capture --follow`` for rebalance events and metrics."""
 
     events: str | None
     metrics: str | None
     max_groups: int
 
     def check_options(self, *, follow: bool, as_json: bool) -> None:
-        """Check that the command-line options for rebalance events and metrics fit together.
+        """Check that the options for rebalance events and metrics fit together.
 
         Raises:
             InvalidConfigError: an option needs ``--follow``.
@@ -217,7 +217,9 @@ class WatchOptions:
         trouble: Callable[[str], None],
         connect: Callable[[], ClusterConnection],
     ) -> Iterator[Watcher | None]:
-        """Yield an observer that reports rebalances during a capture; None if no report is
+        """Create the observer that reports rebalances while a capture runs, for a ``with`` block.
+
+        It writes events or serves metrics, as the options request. The value is None if nothing is
         requested.
 
         Args:
@@ -257,7 +259,11 @@ class WatchOptions:
 
 @contextmanager
 def _until_stopped(*, follow: bool) -> Iterator[Event]:
-    """Yield an event that Ctrl-C and SIGTERM set, so that a capture with ``--follow`` ends."""
+    """Yield an event that Ctrl-C or SIGTERM sets, so that a capture with ``--follow`` ends
+    properly.
+
+    Without ``follow``, both signals interrupt the program as usual.
+    """
     # Without ``follow`` nothing sets it, and both signals interrupt the program as usual.
     stop = Event()
     before = {}
@@ -275,8 +281,11 @@ def _until_stopped(*, follow: bool) -> Iterator[Event]:
 def _show_progress(*, quiet: bool, follow: bool) -> Iterator[Any]:
     """Yield a function that shows on the terminal how many records a capture has read.
 
-    Its arguments are the number of records read, and of offsets still to read. It shows nothing if
-    ``quiet``; with ``follow`` the capture has no end.
+    The function gets two numbers: the records read, and the offsets still to read.
+
+    Args:
+        quiet: whether to show nothing.
+        follow: whether the capture goes on until it is interrupted.
     """
     from rich.console import Console
 
@@ -324,7 +333,10 @@ def _shown(manifest: CaptureManifest, to: Path, *, as_json: bool, quiet: bool) -
 
 
 def _print_permissions(cluster: ClusterOptions, *, as_json: bool) -> None:
-    """Print the account's Kafka permissions; exit with code 3 if a required one is missing."""
+    """Print which data of the cluster the account may read (option ``--check``).
+
+    The command exits with code 3 if a required permission is missing.
+    """
     from partage.commands.clusters import check_access
 
     properties = cluster.client_properties()

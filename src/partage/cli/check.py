@@ -27,7 +27,10 @@ _STYLES = {"failed": "bold red", "unknown": "yellow", "passed": "green"}
 
 
 class UnknownResult(str, Enum):
-    """Values of the option ``--unknown``: whether a group with unknown result passes or fails."""
+    """Values of the option ``--unknown``: whether a check with unknown result passes or fails.
+
+    A result is unknown if the recorded log is too incomplete for it.
+    """
 
     # A result is unknown if the log does not show it.
 
@@ -102,7 +105,7 @@ def check(
 
 
 def _parse_limit(parse: Callable[[str, str], float], text: str | None, option: str) -> float | None:
-    """Return the limit that a command-line option sets; None without the option.
+    """Parse the limit that a command-line option sets; None if the option is not given.
 
     Args:
         parse: function that parses the limit.

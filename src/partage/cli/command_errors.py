@@ -38,7 +38,10 @@ _REPORT = "this is a mistake in Partage: run again with PARTAGE_DEBUG=1 and repo
 
 
 def exit_on_error(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command: an error becomes one line on stderr and an exit code, not a traceback."""
+    """Decorate a command so that an error becomes one line on stderr and an exit code.
+
+    Without it, the user would see a traceback.
+    """
 
     @functools.wraps(command)
     def run(*arguments: Any, **named: Any) -> None:
@@ -76,7 +79,10 @@ def exit_on_error(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _is_interrupt(error: BaseException) -> bool:
-    """Return whether Ctrl-C caused an error, directly or because a clean-up failed after it."""
+    """Return whether Ctrl-C is the cause of an error.
+
+    It may be an indirect cause: a clean-up failed after the interrupt.
+    """
     seen: set[int] = set()
     causes: list[BaseException | None] = [error]
     while causes:
@@ -96,7 +102,10 @@ def _expect_stdout() -> None:
 
 
 def describe_error(error: Exception) -> str:
-    """Return an error as one line of text: what is wrong, where, and what to do."""
+    """Return a line of text for an error: what is wrong, where, and what to do.
+
+    It is printed on stderr before the command exits.
+    """
     if isinstance(error, PartageError):
         return shorten_message(str(error))
     if isinstance(error, OSError):

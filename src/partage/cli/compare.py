@@ -105,7 +105,8 @@ def _plain(row: ComparisonRow) -> dict[str, Any]:
 def print_comparison(comparison: Comparison, known_warnings: Sequence[str] = ()) -> None:
     """Print a comparison of strategies as a table, with the optimum and warnings below it.
 
-    Warnings include broken rules, and why strategies are not applicable.
+    The warnings include rules that a plan breaks, and the reasons why strategies are not
+    applicable.
 
     Args:
         comparison: the comparison, with a row for each strategy.
@@ -184,7 +185,9 @@ def _table(found: Comparison) -> Table:
 def _format_cell(
     comparison: Comparison, row: ComparisonRow, field: str, _title: str, more_is_better: bool
 ) -> Any:
-    """Format one value of the table that compares strategies; a star marks the best of a column.
+    """Format one value in the table that compares strategies.
+
+    A star marks the best value of a column.
 
     Args:
         comparison: the comparison, with a row for each strategy.

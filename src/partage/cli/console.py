@@ -49,14 +49,17 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def escape_unencodable() -> None:
-    """Make stdout and stderr escape characters that the terminal's encoding cannot represent."""
+    """Let stdout and stderr escape characters that the terminal's encoding lacks.
+
+    Otherwise printing them would raise an error.
+    """
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
 
 def stdout_console() -> Console:
-    """Return a Rich console that writes to stdout.
+    """Return a new Rich console that writes to stdout.
 
     Each call creates one because stdout may have been replaced.
     """
@@ -64,7 +67,7 @@ def stdout_console() -> Console:
 
 
 def stderr_console() -> Console:
-    """Return a Rich console that writes to stderr, for output of several lines."""
+    """Return a new Rich console that writes to stderr, for output of several lines."""
     return Console(stderr=True, highlight=False, color_system=_colours())
 
 
@@ -74,10 +77,10 @@ def _colours() -> Literal["auto"] | None:
 
 
 def print_tables(*what: Any) -> None:
-    """Print tables and texts on stdout: wrapped on a terminal, one line each in a pipe.
+    """Print Rich tables and texts on stdout.
 
-    ``what`` are Rich tables or strings. In a pipe nothing is shortened, and lines do not end in
-    blanks.
+    On a terminal they are wrapped. In a pipe each row is one line, nothing is shortened, and lines
+    do not end in blanks.
     """
     console = stdout_console()
     if is_terminal():
@@ -93,16 +96,19 @@ def print_tables(*what: Any) -> None:
 
 
 def fits_terminal(table: Any) -> bool:
-    """Return whether a table is narrow enough for the terminal; always True if stdout is a pipe."""
+    """Return whether a table is narrow enough for the terminal.
+
+    True if stdout is not a terminal.
+    """
     console = stdout_console()
     wide = console.options.update(width=_AS_WIDE_AS_IT_GETS)
     return not is_terminal() or console.measure(table, options=wide).maximum <= console.width
 
 
 def print_message(line: str, style: str = "") -> None:
-    """Print a message on stderr as one line, without wrapping, markup or control characters.
+    """Print a message on stderr as one line.
 
-    ``style`` is a Rich style, such as "red".
+    It is not wrapped, and control characters are escaped. ``style`` is a Rich style, such as "red".
     """
     console = Console(
         stderr=True, highlight=False, emoji=False, markup=False, color_system=_colours()
@@ -111,7 +117,7 @@ def print_message(line: str, style: str = "") -> None:
 
 
 def shorten_message(line: str) -> str:
-    """Cut a message line to 400 characters; an ellipsis replaces the rest.
+    """Cut a long message to 400 characters and an ellipsis.
 
     >>> len(shorten_message("x" * 1000))
     401
@@ -120,7 +126,9 @@ def shorten_message(line: str) -> str:
 
 
 def short_name(input_name: str) -> str:
-    """Cut a name from the input, such as a topic, to 256 characters; JSON output has the full name.
+    """Cut a long name from the input, such as a topic's, to 256 characters.
+
+    The text says how long the name is. JSON output has the full name.
 
     >>> short_name("orders"), short_name("x" * 32_767)[-22:]
     ('orders', 'x… (32,767 characters)')
@@ -131,7 +139,9 @@ def short_name(input_name: str) -> str:
 
 
 def short_names(line: str) -> str:
-    """Cut each word of a message line that is longer than 256 characters, such as a topic's name.
+    """Cut each long name in a message to 256 characters.
+
+    A name is a word without blanks, such as a topic's name.
 
     >>> short_names("c1 subscribes to " + "x" * 32_000)[-22:]
     'x… (32,000 characters)'
@@ -140,7 +150,7 @@ def short_names(line: str) -> str:
 
 
 def format_bytes(size: float) -> str:
-    """Format a number of bytes with a unit, such as ``1.5 GB``.
+    """Format a number of bytes with a suitable unit, such as ``1.5 GB``.
 
     >>> format_bytes(12_300_000)
     '12.3 MB'
@@ -152,9 +162,10 @@ def format_bytes(size: float) -> str:
 
 
 def first_lines(lines: Sequence[str], *, total: int | None = None) -> list[str]:
-    """Return the first three lines, and a line such as "and 7 more" if there are more.
+    """Return the first three lines of a list, and a line such as "and 7 more".
 
-    ``total`` is the number of all lines, if ``lines`` has only the first ones.
+    The last line is left out if there are no more. ``total`` is the number of all lines, if
+    ``lines`` has only the first ones.
 
     >>> first_lines(["a", "b", "c", "d", "e"])
     ['a', 'b', 'c', 'and 2 more']
@@ -166,14 +177,15 @@ def first_lines(lines: Sequence[str], *, total: int | None = None) -> list[str]:
 
 
 def is_terminal() -> bool:
-    """Return whether stdout is a terminal."""
+    """Return whether stdout is a terminal, not a pipe or a file."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 
 def styled_name(input_name: str, style: str = "") -> Text:
-    """Convert a name from the input, such as a topic, to Rich text without control characters.
+    """Convert a name from the input, such as a topic's, to Rich text.
 
-    ``style`` is a Rich style, such as "bold".
+    Control characters are escaped, because a terminal would obey them. ``style`` is a Rich style,
+    such as "bold".
     """
     return Text(_one_line(input_name), style)
 
@@ -184,8 +196,9 @@ def _one_line(value: str) -> str:
 
 
 def json_bytes(value: Any, indent: int | None = None) -> bytes:
-    """Encode a value as JSON in UTF-8; control and format characters become escape sequences.
+    """Encode a value as JSON in UTF-8.
 
+    Control and format characters become escape sequences, because a terminal would obey them.
     ``indent`` is the indentation of nested values, None for one line.
 
     >>> json_bytes("a" + chr(0x9B)) == b'"a' + bytes([92]) + b'u009b"'
@@ -197,7 +210,7 @@ def json_bytes(value: Any, indent: int | None = None) -> bytes:
 
 
 def write_json(value: Any, indent: int | None = None) -> None:
-    """Print a value as JSON on stdout, in UTF-8 under any locale.
+    """Print a value as JSON on stdout, in UTF-8 whatever the locale is.
 
     ``indent`` is the indentation of nested values, None for one line.
     """
@@ -210,13 +223,13 @@ def write_json(value: Any, indent: int | None = None) -> None:
 
 
 def has_display() -> bool:
-    """Return whether the machine can show a browser window."""
+    """Return whether this machine can show a browser window."""
     if os.name == "nt" or sys.platform == "darwin":
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def print_warnings(lines: list[str]) -> None:
-    """Print lines of warnings on stderr: the first three, then the number of the others."""
+    """Print warnings on stderr: the first three, then how many more there are."""
     for line in first_lines(lines):
         print_message(f"warning: {short_names(line)}", "yellow")

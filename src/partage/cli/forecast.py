@@ -170,7 +170,7 @@ def forecast(
 
 @dataclass(frozen=True)
 class _Source:
-    """Origin of the settings that a forecast takes for present, for the output.
+    """Origin of the settings that a forecast assumes for the present, for the output.
 
     Attributes:
         is_measured: whether the group was measured on a running cluster.
@@ -184,14 +184,16 @@ class _Source:
 
     @property
     def label(self) -> str:
-        """Label of the first forecast of the table."""
+        """Label of the first forecast in the table: "present", or "given" if options replace
+        settings.
+        """
         return "given" if self.is_replaced else "present"
 
 
 def _parse_range(text: str) -> float | tuple[float, float]:
-    """Parse a time such as ``20s`` or a range such as ``15s..30s``; return seconds.
+    """Parse the time of the option ``--restart-time``, such as ``20s`` or ``15s..30s``.
 
-    A range gives a pair of numbers.
+    The result is in seconds; a range gives a pair of numbers.
     """
     low, dots, high = text.partition("..")
     if not dots:
@@ -237,7 +239,7 @@ def _print(
     max_unread: float | None,
     source: _Source,
 ) -> None:
-    """Print the forecasts of a group as a table, with the settings to change.
+    """Print the forecasts of one group as a table, with the settings to change below it.
 
     Args:
         group: name of the group.
@@ -296,10 +298,12 @@ def _print(
 
 
 def _best_settings(rows: Sequence[RolloutForecast]) -> RolloutForecast:
-    """Return the forecast with the least unread time, or an equal one whose settings differ less.
+    """Return the forecast with the best settings for rolling deployments.
 
-    Forecasts whose intervals overlap are equal. If that of the present settings overlaps with the
-    least one, no settings are recommended, and the result is the least one.
+    It is the one with the least unread time (time without a reader). Forecasts whose intervals
+    overlap with it are equally good; among them, the one that changes the fewest settings is
+    chosen. If the present settings are equally good, the result is the one with the least unread
+    time.
 
     Args:
         rows: the forecast for the present settings, then alternatives.
@@ -318,7 +322,7 @@ def _best_settings(rows: Sequence[RolloutForecast]) -> RolloutForecast:
 
 
 def _count_changes(one: Deployment, other: Deployment) -> int:
-    """Return how many settings of a group and its pods differ between two deployments."""
+    """Return in how many settings of the group and its pods two deployments differ."""
     settings = (
         (
             each.policy.protocol, each.policy.short, each.policy.static, each.session_s,
@@ -330,7 +334,10 @@ def _count_changes(one: Deployment, other: Deployment) -> int:
 
 
 def _replaced_members(deployment: Deployment) -> str:
-    """Return the replaced members in words, such as ``all 5 members`` or ``2 of 5 members``."""
+    """Return a text that says how many members a deployment replaces.
+
+    Examples are ``all 5 members`` and ``2 of 5 members``.
+    """
     if deployment.members == 1:
         return "the only member"
     replaced = "all" if deployment.pods == deployment.members else f"{deployment.pods} of"
@@ -338,10 +345,10 @@ def _replaced_members(deployment: Deployment) -> str:
 
 
 def _client_lines(recommended: Deployment, present: Deployment, group: str) -> tuple[str, ...]:
-    """Return the client settings that make a rolling deployment cheaper, as lines of text.
+    """Return the settings to change so that a rolling deployment costs less, as lines of text.
 
-    They are properties, keyword arguments for Python clients, commands for settings of the brokers,
-    and comments.
+    They are client properties, keyword arguments for Python clients, commands for settings of the
+    brokers, and comments.
 
     Args:
         recommended: the deployment with the recommended settings.
@@ -402,7 +409,7 @@ def _table(rows: tuple[RolloutForecast, ...], best: RolloutForecast, source: _So
 
 
 def _format_estimate(estimate: Estimate) -> str:
-    """Format an estimate as ``best (low to high)``, such as ``12 (8 to 20)``."""
+    """Format an estimated value as ``best (low to high)``, such as ``12 (8 to 20)``."""
     if estimate.high - estimate.low < 0.05:
         return _number(estimate.best)
     return f"{_number(estimate.best)} ({_number(estimate.low)} to {_number(estimate.high)})"

@@ -44,9 +44,9 @@ RunFolder = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ForecastOptions(OptionGroup):
-    """Command-line options of `partage forecast` and `partage size`: groups, rates and timeouts.
+    """Options that ``partage forecast`` and ``partage size`` share: groups, rates and timeouts.
 
-    The values replace those measured in a run, or are used without a run.
+    Their values replace those measured in a run, or are used without a run.
     """
 
     group: GroupPatterns = None
@@ -77,7 +77,7 @@ class ForecastOptions(OptionGroup):
     run: RunId = None
 
     def settings(self) -> dict[str, Any]:
-        """Return the options' values as keyword arguments of `pg.forecast` and `pg.size`.
+        """Return the values of the options as keyword arguments of `pg.forecast` and `pg.size`.
 
         Raises:
             BadParameter: the session timeout is not a duration.
@@ -93,10 +93,10 @@ class ForecastOptions(OptionGroup):
     def expect_one_source(
         self, folder: Path | None, cluster: ClusterOptions, options: str, *values: Any
     ) -> None:
-        """Check that the command line names a source of data, and not both a run and a cluster.
+        """Check that the command line names exactly one source of data.
 
         The source is the folder of a run, a running cluster, or values for all options without a
-        default. Options replace values of a run or a cluster.
+        default. Other options may still replace values of a run or a cluster.
 
         Args:
             folder: the folder of a run; None if it is not given.
@@ -134,9 +134,10 @@ class ForecastOptions(OptionGroup):
         forecast: Callable[..., Result],
         named: Mapping[str, str],
     ) -> tuple[dict[str, Result], list[str]]:
-        """Forecast each of the groups; return the results by group, and the groups that failed.
+        """Forecast each of the requested groups.
 
-        If there are several groups, the error of one is printed, and the next one follows.
+        The result has a forecast for each group, and the names of the groups that failed. If there
+        are several groups, an error is printed and the next group follows.
 
         Args:
             folder: the folder of a run; None if it is not given.
@@ -166,10 +167,10 @@ class ForecastOptions(OptionGroup):
     def forecast_sources(
         self, folder: Path | None, cluster: ClusterOptions
     ) -> Iterator[tuple[str, tuple[Run | MeasuredGroup, str] | tuple[()]]]:
-        """Yield each group's name with the positional arguments of `pg.forecast` and `pg.size`.
+        """Yield the name of each requested group, and the data that its forecast is made from.
 
-        The arguments are the run in ``folder`` or the group measured on ``cluster``. They are empty
-        if only option values are given.
+        The data are positional arguments of `pg.forecast` and `pg.size`: the run in ``folder``, or
+        a measurement of the group on ``cluster``. They are empty if only option values are given.
 
         Raises:
             BadParameter: no group is named, and the run has several or a cluster is measured.

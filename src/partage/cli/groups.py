@@ -164,7 +164,10 @@ def _head(look: GroupMeasurement) -> None:
 
 
 def _format_lag(measurement: GroupMeasurement) -> str:
-    """Format the measured lag of a consumer group in records, and how much of it has no owner."""
+    """Format the measured lag of a consumer group in records.
+
+    Lag of partitions without an owner is shown separately.
+    """
     owned = {p for m in measurement.group.members for p in m.owned}
     mine = sum(lag for p, lag in measurement.lag.items() if p in owned)
     others = sum(measurement.lag.values()) - mine
@@ -177,7 +180,7 @@ def _format_lag(measurement: GroupMeasurement) -> str:
 
 
 def _format_lag_age(measurement: GroupMeasurement) -> str:
-    """Format the age of a group's measured lag and the time to catch up, in brackets.
+    """Format how old a group's lag is and when the group will have caught up, in brackets.
 
     >>> from partage.capture.groups import LiveGroup
     >>> from partage.commands.live_groups import GroupMeasurement
@@ -225,7 +228,7 @@ def _whole(look: GroupMeasurement) -> None:
 
 
 def _format_partitions(owned: tuple[Partition, ...]) -> str:
-    """Format a member's partitions by topic, with ranges of partition numbers.
+    """Format the partitions of a member as text by topic, with ranges of partition numbers.
 
     >>> _format_partitions((("t", 0), ("t", 1), ("t", 2), ("u", 4)))
     't 0-2; u 4'
@@ -257,7 +260,9 @@ def _distance(now: Measures) -> str:
 
 
 def describe_changes(old_groups: Iterable[LiveGroup], new_groups: Iterable[LiveGroup]) -> list[str]:
-    """Describe which members joined or left between two measurements, and which partitions moved.
+    """Describe how consumer groups changed between two measurements.
+
+    A sentence says which members joined or left, and how many partitions moved.
 
     Args:
         old_groups: the groups at the first measurement.

@@ -37,7 +37,7 @@ _STAGES = {
 
 @dataclass(frozen=True, kw_only=True)
 class KeyOptions(OptionGroup):
-    """Command-line options of `partage keys`: the key, the partition counts, and what to compute.
+    """Options of ``partage keys``: the key, the partition counts, and the statistics to compute.
 
     They become arguments of `partage.jobs.keys.analysis.analyse_keys`.
     """
@@ -85,7 +85,7 @@ class KeyOptions(OptionGroup):
     ] = False
 
     def partition_counts(self) -> list[int]:
-        """Parse the option ``--partitions`` to a list of partition counts.
+        """Parse the value of the option ``--partitions`` to a list of partition counts.
 
         Raises:
             BadParameter: a count is not a whole number.
@@ -168,9 +168,11 @@ _NO_KEY = "No record has a key: the producer's partitioner spreads them as it li
 
 
 def print_analysis(analysis: KeySpread) -> None:
-    """Print the analysis of a topic's keys: load per partition, hot keys, moved keys, and advice.
+    """Print the analysis of a topic's keys: load of each partition, hot keys, moved keys, and
+    advice.
 
-    A moved key goes to another partition when the partition count changes.
+    A hot key has many records. A moved key goes to another partition when the partition count
+    changes.
     """
     keyed = analysis.records - analysis.nulls
     print_tables(styled_name(_head(analysis), "bold"))
@@ -243,7 +245,7 @@ def _moves(found: KeySpread) -> Table:
 
 
 def _moved_keys(found: KeySpread) -> list[str]:
-    """Return a line for each change of the count that names the hottest keys that move."""
+    """Return a line for each change of the partition count, with the hottest keys that move."""
     lines = []
     for change in found.moves:
         moved = [
@@ -310,7 +312,7 @@ def _analysis_to_json(analysis: KeySpread) -> dict[str, Any]:
 def write_tables(analysis: KeySpread, folder: Path) -> None:
     """Write the analysis of a topic's keys to a folder, as Parquet files and ``keys.json``.
 
-    The files are ``spread``, ``hottest``, ``changes`` and ``hours``.
+    The Parquet files are ``spread``, ``hottest``, ``changes`` and ``hours``.
 
     Raises:
         InvalidConfigError: the folder cannot be written.
@@ -363,7 +365,7 @@ _NAMED = 3
 
 
 def format_key(key: bytes) -> str:
-    """Return a key as text if it is printable, else its bytes in hex.
+    """Format a record key as text if it is printable, else as hexadecimal digits.
 
     >>> format_key(b"veh-1"), format_key(bytes(4)), format_key(b"")
     ('veh-1', '0x00000000', "''")
@@ -378,9 +380,10 @@ def format_key(key: bytes) -> str:
 
 
 def key_advice(analysis: KeySpread) -> list[str]:
-    """Return advice on a topic's keys and partition count, the most important sentence first.
+    """Return advice on the keys and the partition count of a topic, the most important first.
 
-    ``analysis`` must have at least one hot key (a key with a large share of the records).
+    It says, for example, which keys are too frequent for any partition count. ``analysis`` must
+    have at least one hot key.
     """
     hot = analysis.hottest[0]
     lines = [
@@ -410,7 +413,7 @@ def key_advice(analysis: KeySpread) -> list[str]:
 
 
 def _describe_limit(analysis: KeySpread) -> str:
-    """Describe the limit of a partition's load that the user set.
+    """Describe the limit for the load of a partition that the user has set.
 
     It is a share of all records, or a number of records per second.
     """

@@ -179,9 +179,9 @@ def show_growth(
     output: OutputOptions,
     picture: Path | None = None,
 ) -> dict[str, Any]:
-    """Print which keys move when the partition count grows, and the safe order of steps.
+    """Print which keys move when a topic gets more partitions, and the safe order of steps.
 
-    With ``--json`` nothing is printed. The result is the JSON document.
+    The result is the JSON document. With ``--json`` nothing is printed here.
 
     Args:
         counts: the old and the new number of partitions.
@@ -242,7 +242,7 @@ def _check_growth_options(
     has_input: bool,
     growth_options: Mapping[str, object],
 ) -> None:
-    """Raise an error if an option is given that has no effect beside or without ``--grow``.
+    """Check that no option is given that has no effect with or without ``--grow``.
 
     Args:
         grow: value of ``--grow``.
@@ -268,7 +268,14 @@ def _check_growth_options(
 
 
 def _read_lags(cluster: ClusterOptions, topic: str) -> list[str]:
-    """Return the lags of a running cluster's groups on a topic, as values of ``--lag``."""
+    """Read the lags of a running cluster's consumer groups on a topic, as values of ``--lag``.
+
+    Each value is a text such as ``billing=40000``.
+
+    Args:
+        cluster: the running cluster.
+        topic: name of the topic.
+    """
     from partage.commands.live_groups import topic_lags
 
     found = topic_lags(cluster.broker_addresses(), topic, properties=cluster.client_properties())
@@ -276,7 +283,9 @@ def _read_lags(cluster: ClusterOptions, topic: str) -> list[str]:
 
 
 def _parse_drains(lags: Sequence[str], drain_rates: Sequence[str]) -> list[DrainTime]:
-    """Parse lags and rates, and compute how long each group needs to read its old records.
+    """Parse the options ``--lag`` and ``--drain-rate``.
+
+    The result says how long each group needs to read its old records.
 
     Args:
         lags: values of the option ``--lag``.
@@ -319,7 +328,9 @@ def _parse_drains(lags: Sequence[str], drain_rates: Sequence[str]) -> list[Drain
 def _reject_input_options(options: Mapping[str, object], what: str) -> None:
     """Raise an error if an option is given that has no effect without the argument INPUT.
 
-    ``options`` has the values of all such options by name, ``what`` is the message.
+    Args:
+        options: the values of all such options, by name.
+        what: the error message.
 
     Raises:
         typer.BadParameter: such an option is given.
@@ -406,7 +417,9 @@ _WINDOW = bytes(8)
 def show_one_key(
     key: str, counts: Sequence[int], partitioner: str, serializer: str | None, *, as_json: bool
 ) -> None:
-    """Print the partition of one key at each partition count, for each Kafka client library.
+    """Print to which partition each Kafka client sends one key.
+
+    There is a column for each partition count.
 
     Args:
         key: the key as text.
@@ -461,7 +474,9 @@ def show_one_key(
 
 
 def serialize_key(key: str, serializer: str | None) -> bytes:
-    """Serialize a key from the command line by the named serializer.
+    """Convert a key from the command line to bytes, by the named serializer.
+
+    The name is "string", "short", "int", "long", "float" or "double"; None stands for "string".
 
     Raises:
         InvalidConfigError: no serializer has the name, or the key is not a number.
@@ -492,7 +507,7 @@ def _rows_to_json(
     rows: Sequence[tuple[str, list[int | None]]],
     refused: Mapping[str, str],
 ) -> list[dict[str, Any]]:
-    """Return the partitions of one key as JSON objects, one for each Kafka client library.
+    """Return the partitions of one key as JSON objects, one for each client.
 
     Args:
         counts: the partition counts.

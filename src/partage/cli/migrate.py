@@ -35,7 +35,7 @@ _LISTED = {"ready after changes": "change", "not possible": "blocker"}
 
 
 class TargetProtocol(str, Enum):
-    """Values of ``--protocol``: the protocol to migrate to."""
+    """Values of the option ``--protocol``: the rebalance protocol to migrate to."""
 
     consumer = "consumer"
     cooperative = "cooperative"
@@ -111,8 +111,12 @@ def migrate(
 
 
 def _migration_table(migrations: Sequence[Migration]) -> Table:
-    """Return a table of the consumer groups in ``migrations``, which are equally ready to
-    migrate.
+    """Return a table of groups that are equally ready to migrate.
+
+    A row has the group's clients, what must change or blocks it, and the expected gain.
+
+    Args:
+        migrations: the groups.
     """
     from rich.table import Table
 
@@ -159,9 +163,9 @@ def _clients(found: Migration) -> str:
 
 
 def _describe_effect(effect: Effect) -> str:
-    """Describe in a sentence how a protocol migration changes a group's rebalances and unread time.
+    """Describe how a migration changes the rebalances and the unread time of a group.
 
-    ``effect`` has the simulated values before and after.
+    The sentence has the simulated values before and after. Unread time is time without a reader.
     """
     text = (
         f"simulated under {effect.policy}: {effect.rebalances} rebalances "
@@ -171,7 +175,8 @@ def _describe_effect(effect: Effect) -> str:
 
 
 def _describe_deployment(effect: Effect) -> str:
-    """Describe the cost of a rolling deployment before and after a protocol migration.
+    """Describe what a rolling deployment costs before and after a migration, in simulated unread
+    time.
 
     ``effect`` has the simulated values before and after.
     """
@@ -186,10 +191,14 @@ def _describe_deployment(effect: Effect) -> str:
 
 
 def _format_gain(effect: Effect | None, *, short: bool = False) -> str:
-    """Format the unread time that a protocol migration saves a consumer group, with its interval.
+    """Format the unread time that a migration saves a group, with its interval.
 
-    ``effect`` has the simulated gain; a negative one is additional unread time. ``short`` omits
-    words for use in a table.
+    Unread time is time in which partitions have no reader. A negative gain is additional unread
+    time.
+
+    Args:
+        effect: the simulated effect of the migration; None if it is unknown.
+        short: whether to leave out words, for use in a table.
     """
     from partage.report.messages import format_estimate
 

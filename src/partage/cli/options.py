@@ -36,11 +36,17 @@ _SPARK_NAME = re.compile(r"spark(\.[A-Za-z]+)+")
 
 
 class OptionGroup:
-    """Base class for dataclasses whose fields become command-line options of Typer."""
+    """Base class for a group of command-line options that several commands share.
+
+    Subclasses are dataclasses, whose fields become options of Typer.
+    """
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command: fields of its dataclass parameters become command-line options."""
+    """Decorate a command so that it may have groups of options as parameters.
+
+    Each field of such a dataclass (`OptionGroup`) becomes a command-line option.
+    """
     # Typer reads options from parameters only, not from dataclasses.
     groups: dict[str, type[OptionGroup]] = {}
     parameters: list[inspect.Parameter] = []
@@ -115,47 +121,53 @@ StrategyConfig = Annotated[
 
 
 def strategy_option(further_help: str) -> Any:
-    """Create the command-line option ``--strategy``; ``further_help`` is appended to its help
-    text.
+    """Create the command-line option ``--strategy`` for a command.
+
+    ``further_help`` is appended to the common help text of this option.
     """
     return typer.Option("--strategy", "-s", metavar="NAME", help=f"Strategy name. {further_help}",
                         show_default=False)  # fmt: skip
 
 
 def topic_option(further_help: str = "") -> Any:
-    """Create the command-line option ``--topic``; ``further_help`` is appended to its help text."""
+    """Create the command-line option ``--topic`` for a command.
+
+    ``further_help`` is appended to the common help text of this option.
+    """
     return typer.Option("--topic", "-t", metavar="TOPIC",
                         help=f"Topic name. {further_help}".rstrip(),
                         show_default=False)  # fmt: skip
 
 
 def partitions_option(further_help: str = "", metavar: str = "N") -> Any:
-    """Create the command-line option ``--partitions``; ``further_help`` is appended to its help
-    text.
+    """Create the command-line option ``--partitions`` for a command.
 
-    ``metavar`` names the value in the help.
+    ``further_help`` is appended to the common help text, ``metavar`` names the value in it.
     """
     what = f"Number of partitions. {further_help}".rstrip()
     return typer.Option("--partitions", "-p", metavar=metavar, help=what)
 
 
 def replication_option(further_help: str = "") -> Any:
-    """Create the option ``--replication-factor``; ``further_help`` is appended to its help text."""
+    """Create the command-line option ``--replication-factor`` for a command.
+
+    ``further_help`` is appended to the common help text of this option.
+    """
     return typer.Option("--replication-factor", "-r", metavar="N", show_default=False,
                         help=f"Replicas of each partition. {further_help}".rstrip())  # fmt: skip
 
 
 def output_option(further_help: str, metavar: str = "FOLDER") -> Any:
-    """Create the command-line option ``--out``; ``further_help`` is appended to its help text.
+    """Create the command-line option ``--out`` for a command.
 
-    ``metavar`` names the value in the help.
+    ``further_help`` is appended to the common help text, ``metavar`` names the value in it.
     """
     return typer.Option("--out", "-o", metavar=metavar, help=f"Output path. {further_help}",
                         show_default=False)  # fmt: skip
 
 
 def write_picture(file: Path, text: str) -> None:
-    """Write the text of an SVG picture to the file given by the option ``--picture``.
+    """Write an SVG picture to the file that the option ``--picture`` names.
 
     Raises:
         InvalidConfigError: the file cannot be written.
@@ -169,7 +181,7 @@ def write_picture(file: Path, text: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions(OptionGroup):
-    """Command-line options that name a running Kafka cluster and its connection properties."""
+    """Options that name a running Kafka cluster and the client properties to connect to it."""
 
     bootstrap_server: Annotated[
         str | None,
@@ -190,9 +202,9 @@ class ClusterOptions(OptionGroup):
     ] = None  # fmt: skip
 
     def client_properties(self) -> dict[str, str]:
-        """Return the Kafka client properties that the command line gives, as a dict.
+        """Return the client properties that the command line gives, as a dict.
 
-        Their secret values are hidden on stderr from now on.
+        Secret values among them are hidden on stderr from now on.
 
         Raises:
             InvalidConfigError: the file cannot be read, or a property has no equals sign.
@@ -204,7 +216,7 @@ class ClusterOptions(OptionGroup):
         return found
 
     def connection_settings(self) -> dict[str, Any]:
-        """Return kafka-python's connection settings for the cluster that the command line names.
+        """Return kafka-python's settings to connect to the cluster that the command line names.
 
         Raises:
             InvalidConfigError: a file or a property cannot be used; no secret is in the message.
@@ -214,7 +226,7 @@ class ClusterOptions(OptionGroup):
         return connection_settings(ClientProperties(self.client_properties()))
 
     def broker_addresses(self) -> str:
-        """Return the addresses of Kafka brokers from the command line (``host:port,...``).
+        """Return the addresses of the brokers that the command line names (``host:port,...``).
 
         Raises:
             BadParameter: no cluster is given.
@@ -226,8 +238,9 @@ class ClusterOptions(OptionGroup):
     def input_or_cluster(
         self, argument: str | None, argument_name: str, topics: Iterable[str] = ()
     ) -> str:
-        """Return a command's input: its argument, or ``kafka://host:port/topics`` of the given
-        cluster.
+        """Return the input of a command: its argument, or the cluster that the command line names.
+
+        A cluster is returned as an address such as ``kafka://host:port/topic,topic``.
 
         Args:
             argument: value of the command's argument; None if it is missing.
@@ -252,7 +265,7 @@ class ClusterOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class SparkOptions(OptionGroup):
-    """Command-line options of the Spark session that a command uses."""
+    """Options for the Spark session that a command starts."""
 
     master: SparkMaster = None
     conf: Annotated[
@@ -262,22 +275,25 @@ class SparkOptions(OptionGroup):
     ] = None  # fmt: skip
 
     def spark_settings_by_name(self) -> dict[str, str]:
-        """Return the Spark settings of ``--conf`` by name; their secrets are hidden on stderr."""
+        """Return the Spark settings of the option ``--conf``, as a dict by name.
+
+        Secret values among them are hidden on stderr from now on.
+        """
         return spark_settings(self.conf or [])
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions(OptionGroup):
-    """Command-line options for the output format (tables or JSON) and for progress messages."""
+    """Options for the format of a command's output, tables or JSON, and for progress messages."""
 
     as_json: AsJson = False
     quiet: Quiet = False
 
 
 def spark_settings(conf: Sequence[str]) -> dict[str, str]:
-    """Parse ``KEY=VALUE`` arguments of ``--conf`` as Spark settings.
+    """Parse the values of the option ``--conf`` (``KEY=VALUE``) to Spark settings.
 
-    Their secrets are hidden on stderr from now on.
+    Secret values among them are hidden on stderr from now on.
 
     Raises:
         InvalidConfigError: an argument has no equals sign, or does not begin with ``spark.``.
@@ -302,9 +318,10 @@ def spark_settings(conf: Sequence[str]) -> dict[str, str]:
 
 @contextmanager
 def named_options(**options: str) -> Iterator[None]:
-    """Make errors raised inside a with block name command-line options instead of API arguments.
+    """Name command-line options instead of Python arguments in the errors of a ``with`` block.
 
-    Keyword arguments map each argument of the Python API to its option.
+    The command line calls functions of the Python API, whose errors name an argument. Keyword
+    arguments map each argument to its option.
 
     >>> with named_options(groups="--group"):
     ...     raise InvalidConfigError("groups", "no such group", "g")
@@ -324,7 +341,7 @@ def named_options(**options: str) -> Iterator[None]:
 def read_replica_cluster(
     source: str | None, cluster: ClusterOptions, **more: Any
 ) -> ReplicaCluster:
-    """Read brokers, topics and replicas from a file (``source``) or from a running cluster.
+    """Read the brokers, topics and replicas of a cluster from a file or from the running cluster.
 
     Args:
         source: value of the argument CLUSTER; None if it is missing.
@@ -355,7 +372,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0}
 
 
 def parse_seconds(text: str, option: str) -> float:
-    """Parse a duration such as ``30s``, ``500ms``, ``2m`` or ``1h`` and return it in seconds.
+    """Parse a duration such as ``30s``, ``500ms``, ``2m`` or ``1h``, and return it in seconds.
 
     ``option`` is the name of the command-line option, for errors.
 

@@ -75,7 +75,10 @@ def owner(
 
 
 def _warn_of_uncertainty(owners: OwnersAt) -> None:
-    """Print a warning if owners of partitions are requested for a time outside the recording."""
+    """Print a warning if the requested time is outside the recording.
+
+    Owners before it are unknown; those after it are the last known ones.
+    """
     # Owners before it are unknown; those after it are the last known ones.
     first, last, time_ms = owners.first_ms, owners.last_ms, owners.at_ms
     if first is not None and time_ms < first:

@@ -31,7 +31,9 @@ STDIN = "-"
 
 
 def read_problem(file: Path) -> Mapping[str, Any]:
-    """Read an assignment problem, a JSON object, from a file; ``-`` reads stdin.
+    """Read an assignment problem, which is a JSON object, from a file.
+
+    The file name ``-`` stands for stdin.
 
     Raises:
         InvalidProblemError: the content is not a JSON object; the error names the file.
@@ -46,7 +48,9 @@ def read_problem(file: Path) -> Mapping[str, Any]:
 
 
 def parse_json_object(text: bytes, source: str) -> Mapping[str, Any]:
-    """Parse text as a JSON object; ``source`` is the name of its file for error messages.
+    """Parse text as a JSON object.
+
+    ``source`` is the name of the file, for the error message.
 
     Raises:
         InvalidProblemError: the text is not a JSON object.
@@ -65,9 +69,12 @@ def parse_json_object(text: bytes, source: str) -> Mapping[str, Any]:
 
 
 def parse_problem(problem: Mapping[str, Any]) -> tuple[Group, Cluster]:
-    """Convert an assignment problem from JSON to a consumer group and a Kafka cluster.
+    """Convert an assignment problem from JSON to a group and a cluster.
 
     ``problem`` is an object with ``topics`` and ``members``.
+
+    Raises:
+        InvalidProblemError: a field is wrong; the error has its path and value.
     """
     from partage.model import Cluster, Group
 
@@ -77,7 +84,9 @@ def parse_problem(problem: Mapping[str, Any]) -> tuple[Group, Cluster]:
 def preferred_strategies(
     requested: Sequence[str] | None, problem: Mapping[str, Any]
 ) -> list[str] | None:
-    """Return the names of the strategies to try, preferred first; None if none are named.
+    """Return the names of the strategies to try, preferred first.
+
+    They come from the command line, else from the problem. None if none are named.
 
     Args:
         requested: strategy names from the command line.
@@ -100,9 +109,12 @@ def preferred_strategies(
 
 
 def parse_settings(pairs: Sequence[str] | None) -> dict[str, object]:
-    """Parse ``KEY=VALUE`` pairs of the option ``--config`` to a dict of strings.
+    """Parse the values of the option ``--config`` (``KEY=VALUE``) to a dict.
 
-    Strategies parse the values as Kafka's clients do.
+    Values stay text; strategies parse them as Kafka's clients do.
+
+    Raises:
+        BadParameter: a value is not KEY=VALUE.
     """
     out: dict[str, object] = {}
     for pair in pairs or ():

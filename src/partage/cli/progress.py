@@ -28,9 +28,10 @@ _ENOUGH_TO_ESTIMATE = 0.05
 def report_progress(
     stages: Mapping[str, str] = STAGES, *, quiet: bool = False, as_json: bool = False
 ) -> Iterator[Progress]:
-    """Yield a function that shows progress on stderr: as bars, lines of text, or JSON lines.
+    """Yield a function that shows the progress of a command on stderr.
 
-    Call the function with a stage's name, the work done, and the total.
+    It shows bars, lines of text, or JSON lines. Call it with the name of a stage, the work done,
+    and the total.
 
     Args:
         stages: the text of each stage.
@@ -50,9 +51,9 @@ def report_progress(
 
 
 def time_left(done: int, total: int, seconds: float) -> float | None:
-    """Estimate the seconds until a task is finished, from its progress so far.
+    """Estimate how many seconds a task will still take, from its progress so far.
 
-    Return None if too little of the task is done for an estimate.
+    None if too little of the task is done for an estimate.
 
     Args:
         done: amount of work done.
@@ -85,7 +86,7 @@ def _json_lines(clock: Callable[[], float]) -> Progress:
 
 
 def _ignore_progress(stage: str, done: int, total: int) -> None:
-    """Ignore a progress report, because the command runs with ``--quiet``."""
+    """Ignore a report of progress; used with the option ``--quiet``."""
 
 
 def _lines(stages: Mapping[str, str]) -> Progress:
@@ -139,10 +140,15 @@ class _ProgressBars:
         self._last = ""
 
     def update_stage(self, stage: str, done: int, total: int) -> None:
-        """Update the progress bar of a stage to ``done`` of ``total``.
+        """Update the progress bar of a stage.
 
-        For the stages "records" and "rebalances", the number is shown beside the name of the stage
-        before.
+        The stages "records" and "rebalances" have no bar: their number is shown beside the name of
+        the stage before.
+
+        Args:
+            stage: name of the stage.
+            done: work done.
+            total: total work.
         """
         if stage in COUNTS:
             named = self._stages.get(self._last, self._last)
@@ -162,9 +168,9 @@ class _ProgressBars:
 def show_progress(
     stages: Mapping[str, str], *, quiet: bool = False
 ) -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that shows progress on stderr, as bars or as lines of text.
+    """Yield a function that shows the progress of a command on stderr, as bars or lines of text.
 
-    Call it with a stage's name, the work done, and the total. ``stages`` has the text of each
+    Call it with the name of a stage, the work done, and the total. ``stages`` has the text of each
     stage. With ``quiet`` nothing is shown.
 
     >>> with show_progress({}, quiet=True) as progress:

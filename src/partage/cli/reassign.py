@@ -50,7 +50,7 @@ Ids = Annotated[list[int], _BROKER]
 
 @dataclass(frozen=True, kw_only=True)
 class SizeOptions(OptionGroup):
-    """Command-line options for replica sizes and write loads that a cluster description lacks."""
+    """Options for replica sizes and write loads, which the description of a cluster may lack."""
 
     log_dirs: Annotated[
         Path | None,
@@ -77,7 +77,7 @@ class SizeOptions(OptionGroup):
         removed_brokers: tuple[int, ...] = (),
         excluded: list[str] | None = None,
     ) -> ReplicaCluster:
-        """Read brokers, topics and replicas of a Kafka cluster, with sizes from the options.
+        """Read the brokers, topics and replicas of a cluster, with the sizes that the options give.
 
         Args:
             source: file or capture that describes the cluster.
@@ -95,7 +95,7 @@ class SizeOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class LimitOptions(OptionGroup):
-    """Command-line options of a reassignment: excluded topics, and tolerances for uneven loads."""
+    """Options that limit a reassignment: excluded topics, and tolerances for uneven loads."""
 
     exclude: Annotated[
         list[str] | None,
@@ -111,7 +111,7 @@ class LimitOptions(OptionGroup):
     ] = None  # fmt: skip
 
     def plan_limits(self, pin: list[str] | None = None) -> PlanLimits:
-        """Return the limits of a replica reassignment that the command line gives.
+        """Return the limits of the reassignment that the command line gives.
 
         Args:
             pin: names of topics that must not move.
@@ -135,7 +135,7 @@ class LimitOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class PinnedLimitOptions(LimitOptions):
-    """Command-line options that limit a reassignment, including topics that must not move."""
+    """Options that limit a reassignment, including topics whose replicas must not move."""
 
     pin: Annotated[
         list[str] | None,
@@ -144,13 +144,15 @@ class PinnedLimitOptions(LimitOptions):
     ] = None  # fmt: skip
 
     def pinned_limits(self) -> PlanLimits:
-        """Return the limits of a replica reassignment, including topics that must not move."""
+        """Return the limits of the reassignment, including the topics whose replicas must
+        not move.
+        """
         return self.plan_limits(self.pin)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultOptions(OptionGroup):
-    """Command-line options for a reassignment's output: batch size, folder, page and format."""
+    """Options for the output of a reassignment: batch size, folder, HTML page and JSON."""
 
     to: Annotated[
         Path | None,
@@ -170,7 +172,9 @@ class ResultOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class CopyOptions(ResultOptions):
-    """Command-line options for reassignments that copy data: the throttle and lower bounds."""
+    """Options for the output of a reassignment that copies data: also the throttle and lower
+    bounds.
+    """
 
     throttle: Annotated[
         int | None,
@@ -195,7 +199,7 @@ def _compiling() -> Callable[[str], None]:
 
 
 def _plan_and_print(task: ReplicaTask, command: str, options: ResultOptions) -> None:
-    """Plan a replica reassignment, write its files, and print the result.
+    """Plan a reassignment of replicas, write its files, and print the result.
 
     Args:
         task: cluster, brokers and limits.
@@ -347,7 +351,7 @@ _MOST_BROKERS = 40
 def print_plan(
     summary: dict[str, Any], *, as_json: bool, to: Path | None, page: Path | None
 ) -> None:
-    """Print a replica reassignment as tables or as JSON, then the paths of the written files.
+    """Print a reassignment of replicas as tables or as JSON, then the paths of its files.
 
     Args:
         summary: the reassignment as a JSON object.
@@ -439,7 +443,7 @@ def _figures(summary: dict[str, Any]) -> Table:
 
 
 def _format_duration(seconds: float) -> str:
-    """Format a duration in seconds; from two minutes on also as hours and minutes."""
+    """Format a duration in seconds; from two minutes on, hours and minutes are added."""
     if seconds < 120:
         return f"{seconds:,.0f} s"
     minutes = round(seconds / 60)
@@ -471,9 +475,12 @@ def _gap(summary: dict[str, Any]) -> str:
 
 
 def _solver_sentence(summary: dict[str, Any]) -> str:
-    """Return a sentence on the lower bound of the cost that the solver HiGHS reports.
+    """Return a sentence about the lower bound of the moved bytes that the solver HiGHS reports.
 
-    ``summary`` is the reassignment as a JSON object.
+    Partage verifies its own lower bound, but not that of the solver.
+
+    Args:
+        summary: the reassignment as a JSON object.
     """
     # Partage verifies its own lower bound only.
     # A programme knows brokers only: what goes from disk to disk is not in it.

@@ -155,7 +155,7 @@ def replay(
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """Options of `partage replay`: policies, strategies, groups, time range and engine."""
+    """Options of ``partage replay``: policies, strategies, groups, time range and engine."""
 
     policies: list[str] | None = None
     strategies: list[str] | None = None
@@ -172,7 +172,7 @@ class ReplayOptions:
     report: bool = True
 
     def replay_arguments(self) -> dict[str, Any]:
-        """Return the command-line options as keyword arguments of the replay function."""
+        """Return the options as keyword arguments of the function that replays a recording."""
         names = (
             "policies", "strategies", "raw_commits", "append", "engine", "processes", "master",
             "conf", "kafka",
@@ -184,7 +184,7 @@ class ReplayOptions:
 def replay_and_report(
     capture: str | Path, to: Path, options: ReplayOptions, *, open_it: bool | None
 ) -> None:
-    """Replay a cluster's recorded history, write the report, and print a summary.
+    """Replay the recorded history of a cluster, write the report, and print a summary.
 
     Args:
         capture: the recording.
@@ -282,7 +282,9 @@ def _written(to: Path, page: Path, run_id: str) -> RunFigures:
 
 
 def _expect_partage_folder(to: Path) -> None:
-    """Check that the output folder (option ``--out``) is new, or has only files that Partage wrote.
+    """Check that the output folder is new, empty, or an earlier output of Partage.
+
+    No other files may be mixed with the output.
 
     Raises:
         InvalidConfigError: the folder has other files, or is a file.
@@ -345,7 +347,10 @@ def demo(
 
 
 def sample_folder() -> Path:
-    """Return the folder of the recorded cluster history that ships with Partage."""
+    """Return the folder of the recorded cluster history that ships with Partage.
+
+    ``partage demo`` replays it.
+    """
     from partage.sample import folder
 
     return folder()

@@ -19,7 +19,7 @@ REPORT = "report.html"
 
 
 class ReportFormat(str, Enum):
-    """Output formats of `partage report`."""
+    """Values of the option ``--format`` of ``partage report``."""
 
     html = "html"
     terminal = "terminal"

@@ -22,12 +22,17 @@ _USERINFO = re.compile(r"(?:^|/|,)[^\s/:@,]*:([^\s/@]+)@")
 
 
 def protect_secrets(settings: Mapping[str, str]) -> None:
-    """Hide the secrets in some settings, such as passwords, in all later output on stderr."""
+    """Hide the secrets among some settings, such as passwords, in all later output on stderr.
+
+    ``settings`` are Spark settings or client properties by name.
+    """
     _SECRETS.update(secrets_in(settings))
 
 
 class GuardedStream:
-    """Text stream that hides secrets, such as passwords, in everything that is written to it.
+    """Text stream that hides secrets in everything that is written to it.
+
+    It replaces stderr, so that no traceback or log line shows a password.
 
     Args:
         stream: the stream that receives the text.
@@ -39,12 +44,15 @@ class GuardedStream:
         self._secrets = secrets
 
     def write(self, text: str) -> int:
-        """Write text to the stream with secrets replaced; return the original text's length."""
+        """Write text to the stream, with each secret replaced by ``[hidden]``.
+
+        The result is the length of the original text, as callers of ``write`` expect.
+        """
         self._stream.write(hide_secrets(text, self._secrets))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write lines to the stream with secrets replaced."""
+        """Write lines of text to the stream, with each secret replaced by ``[hidden]``."""
         for line in lines:
             self.write(line)
 
@@ -53,7 +61,7 @@ class GuardedStream:
 
 
 def guard_stderr(arguments: Sequence[str]) -> None:
-    """Hide secrets of the command-line arguments in all later output on stderr.
+    """Hide the secrets among the command-line arguments in all later output on stderr.
 
     Passwords in addresses are hidden, too.
     """

@@ -107,7 +107,10 @@ def size(
 
 
 def _to_json(group: str, sizing: Sizing) -> dict[str, Any]:
-    """Return the forecast of load and lag by group size as JSON; an infinite lag is null."""
+    """Return the forecast for each number of consumers as a JSON object.
+
+    An infinite lag is null.
+    """
     from partage.forecasts.sizing import scaler_lines
 
     document: dict[str, Any] = {"group": group, **asdict(sizing)}
@@ -169,8 +172,7 @@ def _verdict(found: Sizing) -> str:
 
 
 def _table_notes(sizing: Sizing) -> list[str]:
-    """Return notes for the table of group sizes: what limits the group, and which delays are
-    ignored.
+    """Return notes below the table of group sizes: what limits the group, and what is not counted.
 
     ``sizing`` is the forecast for each number of consumers.
     """
@@ -230,14 +232,21 @@ def _table(found: Sizing) -> Table:
 
 
 def _useful_rows(sizing: Sizing) -> list[SizeRow]:
-    """Return the rows of a sizing table up to the size from which more consumers do not help."""
+    """Return the rows of the table of group sizes up to the size beyond which consumers are
+    idle.
+    """
     last = max(sizing.useful, sizing.needed or 0)
     return [row for row in sizing.rows if row.consumers <= last + 1]
 
 
 def _draw_bar(row: SizeRow) -> str:
-    """Draw the load of a row's busiest consumer as a text bar; ``+`` marks load above its
-    capacity.
+    """Draw the load of the busiest consumer as a bar of text.
+
+    A ``+`` marks a load above the consumer's capacity. The lighter part is the load while a
+    consumer is down.
+
+    Args:
+        row: the forecast for one number of consumers.
     """
     used = min(row.use, 1.0)
     down = min(row.use if row.use_down is None else row.use_down, 1.0)

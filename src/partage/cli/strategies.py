@@ -64,7 +64,7 @@ def strategies(
 
 
 def _strategy_rows(named: list[str]) -> list[StrategyRow]:
-    """Return table rows that describe assignment strategies: the named ones, or all.
+    """Return rows of the table of strategies: those with the given names, or all.
 
     Args:
         named: strategy names or Java class names.
@@ -88,7 +88,7 @@ def _row(named: str, rows: dict[str, StrategyRow]) -> StrategyRow:
 
 
 def _task_rows(named: list[str]) -> list[TaskRow]:
-    """Return table rows that describe Kafka Streams task assignors: the named ones, or all.
+    """Return rows of the table of Kafka Streams task assignors: those with the given names, or all.
 
     Raises:
         UnknownStrategyError: no assignor has the name.
@@ -178,8 +178,7 @@ def _indented(text: str, style: str = "", by: int = 2) -> None:
 
 
 def _short_class_name(exact_to: str | None) -> str:
-    """Shorten the Java class name of an assignment strategy and its release for the strategies
-    table.
+    """Shorten the Java class name and release that a strategy equals, for the table of strategies.
 
     Classes that run in the broker are marked ``(coordinator)``.
 

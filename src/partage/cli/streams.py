@@ -201,7 +201,10 @@ def streams(
 
 
 def _streams_group_note(settings: Mapping[str, object], assignors: Sequence[str]) -> str | None:
-    """Return a note if settings of a streams group have no effect; None without one.
+    """Return a note if the application's settings for streams groups have no effect.
+
+    Only the group coordinator's task assignors (KIP-1071) use them. None if all settings have an
+    effect.
 
     Args:
         settings: the application's settings.
@@ -218,7 +221,7 @@ def _streams_group_note(settings: Mapping[str, object], assignors: Sequence[str]
 
 
 def _name_applications(source: Path) -> str:
-    """Return the ids of a capture's Kafka Streams applications as text.
+    """Return the ids of the Kafka Streams applications in a capture, as text for an error message.
 
     ``source`` is the folder of the capture.
     """
@@ -231,7 +234,7 @@ def _name_applications(source: Path) -> str:
 
 
 def _reject_simulation_options(options: Mapping[str, object]) -> None:
-    """Raise an error if an option is given that has no effect beside ``--from-capture``.
+    """Raise an error if an option is given that has no effect with ``--from-capture``.
 
     ``options`` has the values of all such options by name.
 
@@ -251,7 +254,10 @@ def _describe_application(
     picture: Path | None,
     output: OutputOptions,
 ) -> None:
-    """Write a recorded Kafka Streams application to a JSON file, and print the gain of a standby.
+    """Write the description of a recorded application to a JSON file, and print the gain of a
+    standby.
+
+    The gain is how much shorter an outage would be with one more standby replica.
 
     Args:
         source: the recording.
@@ -302,11 +308,9 @@ def _describe_application(
 
 
 def _draw_standby_gain(described: DescribedApplication, application_id: str, picture: Path) -> None:
-    """Draw a Kafka Streams application's outage time without and with a standby, as SVG.
+    """Draw how long an outage lasts without and with one more standby, as an SVG picture.
 
-    The standby is the last one of each task, or a first one if there is none.
-
-    A note is printed if the outage time is unknown.
+    A note is printed instead if the outage time is unknown.
 
     Args:
         described: the application with the simulated gain of a standby.
@@ -324,7 +328,7 @@ def _draw_standby_gain(described: DescribedApplication, application_id: str, pic
 
 
 def _describe_cost(gain: StandbyGain) -> str:
-    """Describe the disk space and changelog reads that a Kafka Streams standby costs."""
+    """Describe what a standby costs: disk space and changelog reads."""
     cost = f"costs {format_bytes(gain.disk_bytes)} of disk"
     if gain.write_bytes_per_second:
         cost += f" and {format_bytes(gain.write_bytes_per_second)}/s of changelog reads"
@@ -332,9 +336,11 @@ def _describe_cost(gain: StandbyGain) -> str:
 
 
 def _gain_sentence(described: DescribedApplication, clients: int) -> str:
-    """Describe in a sentence the gain and the cost of a Kafka Streams standby.
+    """Describe what one more standby gains and costs, in a sentence.
 
-    ``described`` has the simulated gain; ``clients`` is the number of clients.
+    Args:
+        described: the application, with the simulated gain.
+        clients: number of its clients (instances).
     """
     gain = described.gain
     if gain is None:
@@ -484,9 +490,12 @@ def _without_racks(app: SimulatedApplication, *, changelogs: bool = True) -> lis
 
 
 def cross_rack_marks(app: SimulatedApplication) -> tuple[str, str | None]:
-    """Return table marks that show if a Streams application's cross-rack traffic is not exact.
+    """Return marks for the table that show how exact the traffic across racks is.
 
-    ``app`` is the simulated application.
+    The traffic cannot be computed for topics whose racks are unknown.
+
+    Args:
+        app: the simulated application.
 
     Returns:
         A prefix, "-" if the traffic is unknown, ">=" if it is a lower bound, else ""; and a note
@@ -501,9 +510,10 @@ def cross_rack_marks(app: SimulatedApplication) -> tuple[str, str | None]:
 
 
 def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return a note on why the rack-aware strategy has no effect for a Kafka Streams application.
+    """Return a note that says why the rack-aware strategy has no effect for an application.
 
-    Kafka ignores the strategy in the same cases. The result is None if it has an effect.
+    Kafka ignores the strategy in the same cases, for example if racks are unknown. None if the
+    strategy has an effect or is not set.
 
     Args:
         app: the simulated Streams application.
@@ -527,7 +537,7 @@ def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -
 
 
 def standby_notes(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Warn if a Kafka Streams application has too few clients for the requested standbys.
+    """Return warnings if an application has too few clients for the configured standbys.
 
     Args:
         app: the simulated Streams application.
@@ -547,7 +557,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def subtopology_lines(app: SimulatedApplication) -> list[str]:
-    """Describe each sub-topology of a Kafka Streams application: its number, sources and stores.
+    """Describe each sub-topology of an application in a line: its number, sources and stores.
 
     The number is the first part of a task id, such as 1 in ``1_0``.
     """
@@ -564,7 +574,7 @@ def subtopology_lines(app: SimulatedApplication) -> list[str]:
 def event_labels(app: SimulatedApplication) -> list[dict[str, Any]]:
     """Return the time (s) and a description of each simulated event, such as a crash.
 
-    ``app`` is the Kafka Streams application with its trace of events.
+    A page with timelines shows them. ``app`` is the simulated application.
     """
     return [{"at": one.at_ms / 1000, "label": _event(one)} for one in app.events]
 
@@ -587,8 +597,9 @@ def show_decisions(
     *,
     as_json: bool,
 ) -> None:
-    """Print the tasks that each Kafka Streams assignor gives to each client, for all setting
-    values.
+    """Print the tasks that each task assignor gives to each client in one rebalance.
+
+    Each assignor is combined with each value of the swept settings.
 
     Args:
         problem: clients and tasks as a JSON object.

@@ -106,10 +106,12 @@ def watch(
 
 
 def _print_batch(batch: BatchReport, *, as_json: bool, quiet: bool) -> None:
-    """Print one line for each new generation of a consumer group in a batch of records.
+    """Print one line for each new generation of a group that a micro-batch of records has shown.
 
-    The lines are JSON with ``as_json``. A summary of the batch follows on stderr, unless ``quiet``
-    is given.
+    Args:
+        batch: the micro-batch.
+        as_json: whether to print the lines as JSON.
+        quiet: whether to leave out the summary of the micro-batch on stderr.
     """
     for row in batch.opened:
         if as_json:
@@ -121,7 +123,9 @@ def _print_batch(batch: BatchReport, *, as_json: bool, quiet: bool) -> None:
 
 
 def _format_generation(row: dict[str, Any]) -> str:
-    """Format a table row about a new generation of a consumer group as one line of text.
+    """Format a new generation of a consumer group as one line of text.
+
+    ``row`` is a table row with members, moved partitions and the cause of the rebalance.
 
     >>> _format_generation({"time_ms": 0, "group": "a", "generation": 7, "members_before": 3,
     ...     "members": 2, "partitions": 30, "moved": 14, "cause_kind": "poll", "cause": "1 left"})
@@ -143,7 +147,10 @@ def _format_generation(row: dict[str, Any]) -> str:
 
 @contextmanager
 def _stop_event() -> Iterator[threading.Event]:
-    """Yield an event that is set when Ctrl-C (SIGINT) or SIGTERM arrives inside the with block."""
+    """Yield an event that is set when Ctrl-C (SIGINT) or SIGTERM arrives.
+
+    The stream then ends. A micro-batch that was interrupted is repeated by the next run.
+    """
     stop = threading.Event()
 
     def stopped(number: int, frame: FrameType | None) -> None:
