@@ -66,7 +66,9 @@ _ORDER = (
 
 @dataclass(frozen=True)
 class HistoryStore:
-    """Stored histories of the last run, and where this run stores its own.
+    """Group histories that earlier runs have stored, and the place where this run stores its own.
+
+    A run with ``--append`` continues a stored history instead of reading all old records again.
 
     Attributes:
         folder: folder of this run's stored histories, relative to the output folder.
@@ -81,8 +83,9 @@ class HistoryStore:
 class HistoriesJob:
     """Job that rebuilds the membership history of consumer groups and writes their output tables.
 
-    Its rows have the written files, the totals of each group, the log partitions and times of its
-    records, and where its rebalances are in spill files (temporary files for the simulation).
+    It returns rows that describe the written files and each group: its totals, log partitions and
+    times. They also say where the group's rebalances are in spill files, which are temporary files
+    for the simulation.
 
     Attributes:
         states: the cluster metadata over time, shared with all tasks.
@@ -103,22 +106,28 @@ class HistoriesJob:
     store: HistoryStore | None = None
 
     def process_rows(self, decoded: LazyRows) -> LazyRows:
-        """Rebuild or continue the histories of all groups of some decoded rows.
+        """Rebuild or continue the histories of all groups that occur in some decoded rows.
 
-        Return lazy result rows. ``decoded`` are rows of the decode job.
+        ``decoded`` are rows of the decode job. The result rows are lazy: the job runs when they are
+        read.
         """
         groups = decoded.filter_kinds(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
         return sorted_by_group(groups).apply_job(self.rebuild_histories, RECEIPT_DDL)
 
     def process_idle_groups(self, engine: ReplayEngine, names: Sequence[str]) -> LazyRows:
-        """Continue the stored histories of groups without new records; return lazy result rows."""
+        """Continue the stored histories of groups that have no new records.
+
+        Their output may change nevertheless, because cluster metadata has changed. ``names`` are
+        the group ids. The result rows are lazy: the job runs when they are read.
+        """
         job = partial(self._continue_idle_groups, tuple(names))
         return engine.run_job(job, len(names), min(len(names), engine.cores), RECEIPT_DDL)
 
     def rebuild_histories(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rebuild or continue histories in one task; write tables, and yield result rows.
+        """Rebuild or continue the histories of one task's groups, and write their output tables.
 
-        ``batches`` are decoded rows, sorted by group and log position.
+        ``batches`` are decoded rows, sorted by group and log position. Yield the result rows of the
+        task.
         """
         if self.use_kernels:
             load_kernels()
@@ -138,8 +147,9 @@ class HistoriesJob:
     def _continue_idle_groups(
         self, names: Sequence[str], numbers: Iterable[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        """Continue the histories of some groups in one task; ``numbers`` has the indices of their
-        names.
+        """Continue the histories of some groups without new records, in one task.
+
+        ``numbers`` has the indices of the task's groups in ``names``.
         """
         with closing(_TaskFiles(self.out, self.run_id, self.store)) as files:
             for batch in numbers:
@@ -156,8 +166,9 @@ class HistoriesJob:
 
 
 def sorted_by_group(rows: LazyRows) -> LazyRows:
-    """Sort decoded records by consumer group and log position; all rows of a group go to
-    one task.
+    """Sort decoded records by consumer group and log position.
+
+    All rows of a group go to the same task, because a history is rebuilt in log order.
     """
     return rows.sorted_by("group", _ORDER)
 
@@ -165,8 +176,8 @@ def sorted_by_group(rows: LazyRows) -> LazyRows:
 def bad_records_job(decoded: LazyRows, *, out: str, run_id: str) -> LazyRows:
     """Write the log records that cannot be decoded to the output table ``bad_records``.
 
-    Return path, rows and size of the table's files, as lazy rows. ``decoded`` are the rows of the
-    decode job.
+    ``decoded`` are the rows of the decode job. Return path, rows and size of the written files, as
+    lazy rows.
     """
     bad = decoded.filter_kinds(DecodedKind.BAD_RECORD)
     ordered = bad.sorted_by("log_partition", ("log_partition", "log_offset"))
@@ -204,12 +215,15 @@ class _TaskFiles:
         return [self.complete, self.incomplete] if self.is_stored else [self.complete]
 
     def finish_group(self, group: _GroupWriter) -> None:
-        """Write the rest of a group's rows, and keep its results for `close_with_results`."""
+        """Write the remaining rows of a group, and keep its results for `close_with_results`."""
         self._results += group.finish_group()
         self._names.append(group.rows.name)
 
     def close_with_results(self) -> pa.RecordBatch:
-        """Write the buffered rows of the output tables; return the results of the task."""
+        """Write the buffered rows, close the files, and return the results of the task as a batch.
+
+        The results describe the written files and the task's groups.
+        """
         files: list[tuple[str, str]] = []
         for writers in self._table_writers:
             part = {"name": writers.file_name, "groups": self._names}
@@ -219,7 +233,7 @@ class _TaskFiles:
         return receipts_batch(files + self._results)
 
     def close(self) -> None:
-        """Close all files."""
+        """Close all files of the task: output tables and spill files."""
         for writers in self._table_writers:
             writers.close()
         self.spill_file.close()
@@ -233,7 +247,12 @@ _STORED_CLASSES = (*group_rows.STORED_CLASSES, *spill_files.STORED_CLASSES)
 
 
 class _GroupWriter:
-    """Writer of one consumer group's output tables, and of its input for the simulation."""
+    """Writer of one consumer group's rows to the output tables, and of its rebalances for
+    simulation.
+
+    If an exception occurs, the group is marked as failed, and the other groups are processed
+    nevertheless.
+    """
 
     def __init__(
         self,
@@ -253,8 +272,9 @@ class _GroupWriter:
         self.rows = GroupRows(name, clusters, self, around, self._collector)
 
     def continue_history(self, history: StoredHistory, out: str) -> None:
-        """Continue the consumer group's history that an earlier run has stored in the folder
-        ``out``.
+        """Continue the consumer group's history from the state that an earlier run has stored.
+
+        ``out`` is the output folder, which contains the stored state.
         """
         rows, collected = unpack_state(history.state.read_bytes(out), _STORED_CLASSES)
         self.rows.restore_state(rows)
@@ -263,10 +283,10 @@ class _GroupWriter:
         self._spill_file.continue_group(history)
 
     def _store_history(self) -> StoredHistory | None:
-        """Store the consumer group's history for the next run, before it ends at the newest
-        record.
+        """Store the consumer group's history, so that the next run can continue it.
 
-        The result is None if the state is too large. The next run then rebuilds the history.
+        It must be called before the history is ended at the newest record. The result is None if
+        the state is too large. The next run then rebuilds the history.
         """
         if self._collector.pending_entries > _MOST_STORED_ENTRIES:
             return None
@@ -275,9 +295,9 @@ class _GroupWriter:
         return self._spill_file.store_group(packed, sorted(self.rows.unknown_topic_ids))
 
     def write_row(self, table: str, row: Mapping[str, Any]) -> None:
-        """Write a row of an output table of the consumer group.
+        """Write a row of an output table of the consumer group, if it is within the selected times.
 
-        Rows of ``rebalances`` and ``groups`` are written later.
+        Rows of ``rebalances`` and ``groups`` are only kept here, and written later.
         """
         # A row of ``rebalances`` goes to the spill file: the simulation job adds whether the
         # strategy reproduces the recorded assignment. The row of ``groups`` is written when the
@@ -290,7 +310,9 @@ class _GroupWriter:
             self._writers.write_row(table, row)
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
-        """Write rows of table ``commit_rates``, without minutes outside of the selected times.
+        """Write rows of table ``commit_rates``, given as Arrow columns.
+
+        Minutes outside of the times that the user has selected are left out.
 
         Args:
             table: name of the table.
@@ -307,8 +329,9 @@ class _GroupWriter:
         self._writers.add_columns(table, columns, count)
 
     def _is_selected(self, table: str, row: Mapping[str, Any]) -> bool:
-        """Return whether a row of an output table is within the times that the user has
-        selected.
+        """Return whether a row of an output table is within the times that the user has selected.
+
+        A row without a time of its own has the time of its rebalance.
         """
         key = (row.get("incarnation", 0), row.get("generation", 0))
         if table == "events":
@@ -321,8 +344,9 @@ class _GroupWriter:
         return time_ms is None or self._selection.is_after_start(time_ms)
 
     def process_input(self, group_input: GroupInput) -> None:
-        """Process the group's next records and commits; do nothing if an error has ended its
-        replay.
+        """Process the group's next records and offset commits.
+
+        An unexpected exception marks the group as failed. Later input of a failed group is ignored.
         """
         if self._failure is None:
             try:
@@ -336,8 +360,8 @@ class _GroupWriter:
         """Write the row of table ``groups``, and return the consumer group's results for the
         driver.
 
-        They are pairs (kind, JSON text): the group's totals, the position of its history in the
-        spill file, and of its stored history.
+        They are pairs (kind, JSON text): the group's totals, the place of its history in the spill
+        file, and the place of its stored history.
         """
         lines: list[tuple[str, str]] = []
         if self._failure is None:
@@ -376,7 +400,10 @@ def _bad_task(out: str, run_id: str, batches: Iterable[pa.RecordBatch]) -> Itera
 
 
 def receipts_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
-    """Convert rows of a task's results, pairs (kind, JSON text), to an Arrow batch."""
+    """Convert the results of a task to an Arrow batch with the columns ``what`` and ``text``.
+
+    ``rows`` are pairs of a kind, such as ``file``, and a JSON text.
+    """
     import pyarrow as pa
 
     columns = [pa.array([row[i] for row in rows], pa.string()) for i in (0, 1)]
@@ -385,8 +412,9 @@ def receipts_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
 
 @lru_cache(maxsize=1)
 def clusters_of(states: tuple[str, ...]) -> ClusterHistory:
-    """Parse cluster metadata over time (``states``) from JSON texts; cached in this worker
-    process.
+    """Parse cluster metadata over time from JSON texts, one for each change.
+
+    The result is cached, because all tasks of a worker process use the same metadata.
     """
     return ClusterHistory([json.loads(state) for state in states])
 
@@ -402,7 +430,13 @@ _LONGEST_TRACEBACK = 8_000
 
 @dataclass(frozen=True, slots=True)
 class GroupFailure:
-    """The unexpected exception that ended the replay of one consumer group, as text."""
+    """Description of the exception that ended the replay of one consumer group.
+
+    Attributes:
+        group: the group id.
+        why: class and message of the exception, shortened.
+        traceback: the end of its traceback.
+    """
 
     group: str
     why: str
@@ -410,21 +444,27 @@ class GroupFailure:
 
     @classmethod
     def from_error(cls, group: str, error: Exception) -> GroupFailure:
-        """Describe the exception (``error``) that ended the replay of a consumer group.
+        """Describe the exception that ended the replay of a consumer group.
 
-        Call it in the ``except`` block.
+        It must be called in the ``except`` block. ``error`` is the exception.
         """
         lines = "".join(traceback.format_exception(error))
         why = f"{type(error).__name__}: {error}"
         return cls(group, why[:_LONGEST_WHY], lines[-_LONGEST_TRACEBACK:])
 
     def column_values(self) -> dict[str, str]:
-        """Return the failure as column values for the consumer group's row in table ``groups``."""
+        """Return the values that mark the consumer group as failed in its row of table ``groups``.
+
+        They are the status, the reason and the traceback.
+        """
         return {"status": FAILED, "why": self.why, "traceback": self.traceback}
 
 
 def mark_failed(output_folder: Path, results: JobResults) -> None:
-    """Mark consumer groups whose simulation failed, in table ``groups`` and in the run's totals.
+    """Mark the consumer groups whose simulation failed, in table ``groups`` and in the run's
+    totals.
+
+    It is called after the simulation, because the table has been written before.
 
     Args:
         output_folder: the output folder.
@@ -452,9 +492,9 @@ def _mark_totals(text: str, failed: Mapping[str, GroupFailure]) -> str:
 
 
 def _rewrite_groups_file(path: Path, failed: Mapping[str, GroupFailure]) -> int:
-    """Rewrite a Parquet file of table ``groups`` with failed consumer groups marked.
+    """Rewrite a Parquet file of table ``groups``, so that failed consumer groups are marked.
 
-    ``failed`` is a dict from group to its failure. Return the file's new size in bytes.
+    ``failed`` is a dict from group to its failure. Return the new size of the file in bytes.
     """
     import pyarrow as pa
     from pyarrow import parquet

@@ -37,10 +37,14 @@ ShownPartition = tuple[str, int, int]
 
 
 def inferred_states(decoded: LazyRows, tally: RecordTally) -> tuple[Mapping[str, Any], ...]:
-    """Infer topics and partition counts from assignments and offset commits, without metadata.
+    """Infer topics and partition counts from assignments and offset commits.
 
-    Return a list with one metadata state, whose time is before the first record. ``decoded`` are
-    the decoded records, ``tally`` their counts.
+    It is used if a capture has no cluster metadata. Return a tuple with one metadata state, whose
+    time is before the first record.
+
+    Args:
+        decoded: the decoded records.
+        tally: counts of the records, with the highest committed partitions.
     """
     counts = {topic: highest + 1 for topic, highest in tally.highest.items()}
     records = decoded.filter_kinds(DecodedKind.GROUP_RECORD)
@@ -57,11 +61,10 @@ def inferred_states(decoded: LazyRows, tally: RecordTally) -> tuple[Mapping[str,
 def with_earlier_states(
     decoded: LazyRows, tally: RecordTally, states: tuple[Mapping[str, Any], ...]
 ) -> tuple[Mapping[str, Any], ...]:
-    """Add inferred cluster metadata for the time before the first recorded metadata; return all
-    states.
+    """Add inferred cluster metadata for the time before the first recorded metadata.
 
-    If `partage capture` has dated its first state back to an earlier time (marked ``assumed``), the
-    inferred states replace this state.
+    Return all states. If `partage capture` has dated its first state back to an earlier time
+    (marked ``assumed``), the inferred states replace this state.
 
     Args:
         decoded: the decoded records, from which metadata is inferred.
@@ -152,8 +155,8 @@ def states_before(
 def _with_inferred_counts(
     recorded: Mapping[str, Any], counts: Mapping[str, int], ts_ms: int, names: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    """Return a copy of recorded cluster metadata with inferred partition counts and an earlier
-    time.
+    """Return a copy of recorded cluster metadata for an earlier time, with inferred partition
+    counts.
 
     Replicas and racks are those of the recorded state.
 
@@ -179,10 +182,14 @@ def _with_inferred_counts(
 def state_of(
     counts: Mapping[str, int], ts_ms: int, ids: Mapping[str, str] | None = None
 ) -> Mapping[str, Any]:
-    """Build a record of cluster metadata (as in ``cluster.jsonl``) with the given partition counts.
+    """Build cluster metadata in the form of a line of ``cluster.jsonl``, from partition counts.
 
-    ``counts`` is a dict from topic to partition count, ``ts_ms`` the record's time, ``ids`` a dict
-    from topic to topic id.
+    It has no brokers and no replicas.
+
+    Args:
+        counts: dict from topic to partition count.
+        ts_ms: time of the metadata.
+        ids: dict from topic to topic id.
 
     >>> state_of({"t": 2}, 5)["topics"]["t"]["partitions"][1]
     {'p': 1, 'leader': -1, 'replicas': []}
@@ -198,9 +205,9 @@ def state_of(
 
 
 def _find_highest_assigned(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return the highest partition of each topic that a member was assigned, in a Spark task.
+    """Find the highest partition of each topic that any member was assigned, in a Spark task.
 
-    ``batches`` are decoded rows.
+    ``batches`` are rows of the decode job. Yield one row for each topic.
     """
     import pyarrow as pa
 
@@ -213,10 +220,11 @@ def _find_highest_assigned(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
 
 
 def _find_partitions(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Find the partitions that group records name before a time (``until_ms``), in a Spark task.
+    """Find the partitions that group records mention before a time, in a Spark task.
 
-    ``batches`` are decoded rows. Each result row is a topic, its highest partition in a group
-    record, and the record's time.
+    The records before ``until_ms`` show how many partitions a topic had then. Each result row has a
+    topic, its highest partition in a record, and the first time of such a record. ``batches`` are
+    rows of the decode job.
     """
     import pyarrow as pa
 
@@ -231,7 +239,7 @@ def _find_partitions(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterat
 
 
 def _unpack_records(batches: Iterable[pa.RecordBatch]) -> Iterator[GroupRecord]:
-    """Yield the group records that are packed in rows of the decode job (``batches``), in order."""
+    """Yield the group records that are packed in rows of the decode job, in their order."""
     reader = BlockReader()
     for batch in batches:
         for make in reader.record_builders(batch):
@@ -239,10 +247,11 @@ def _unpack_records(batches: Iterable[pa.RecordBatch]) -> Iterator[GroupRecord]:
 
 
 def shown_partitions(record: GroupRecord) -> Iterator[tuple[str, int]]:
-    """Yield each topic in a group record with the highest partition that a member owns or was
+    """Yield each topic in a group record, with the highest partition that a member owns or was
     assigned.
 
-    The number is negative if the record has the topic without partitions, see `ShownPartition`.
+    It shows that the topic has at least this partition. The number is negative if the record has
+    the topic without partitions, see `ShownPartition`.
     """
     if record.type in _SUBSCRIBES:
         names = (record.value or {}).get("subscribedTopicNames") or ()
@@ -266,10 +275,10 @@ def shown_partitions(record: GroupRecord) -> Iterator[tuple[str, int]]:
 
 
 def assigned_counts(record: GroupRecord) -> Iterator[tuple[str, int]]:
-    """Yield each topic in a group record's assignments with its highest assigned partition number.
+    """Yield each topic in the assignments of a group record, with its highest assigned partition.
 
-    For classic groups it is the topic's name. Target assignments of consumer and share groups have
-    only the topic's id.
+    For classic groups, the topic is given by its name. Target assignments of consumer and share
+    groups have only the topic's id.
     """
     if record.type in _TARGETS:
         for row in (record.value or {}).get("topicPartitions", ()):
@@ -282,8 +291,9 @@ def assigned_counts(record: GroupRecord) -> Iterator[tuple[str, int]]:
 
 
 def _members_of(record: GroupRecord) -> tuple[MemberState, ...]:
-    """Return the members in the record of a classic consumer group; none if the group was
-    deleted.
+    """Return the members in a ``GROUP_METADATA`` record of a classic group.
+
+    A deleted group has no members.
     """
     if record.state is not None:
         return record.state.members

@@ -48,9 +48,9 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _scramble_bits(value: _Hashes) -> _Hashes:
-    """Scramble the bits of 64-bit numbers as the last step of a hash function (SplitMix64).
+    """Scramble the bits of 64-bit numbers, as the last step of a hash function (SplitMix64).
 
-    ``value`` is an array of uint64.
+    ``value`` is an array of uint64, and the result has the same length.
     """
     value = (value ^ (value >> np.uint64(30))) * _FIRST
     value = (value ^ (value >> np.uint64(27))) * _SECOND
@@ -59,7 +59,10 @@ def _scramble_bits(value: _Hashes) -> _Hashes:
 
 
 def _hash_cells(column: BinaryColumn | CodedColumn) -> _Hashes:
-    """Return a 64-bit hash of each byte string in a column; null and the empty string differ."""
+    """Return a 64-bit hash of each byte string in a column (uint64[n]).
+
+    The hash of null differs from the hash of an empty string.
+    """
     if isinstance(column, CodedColumn):
         names = np.append(_hash_cells(column.names), np.uint64(0))  # the last one is of null
         return names[column.code]
@@ -92,7 +95,8 @@ def digests_of(table: pa.Table) -> Digests:
     """Return the number of records and a digest of their content, for each log partition in a
     table.
 
-    Digests detect whether records have changed since an earlier run.
+    A digest shows whether records have changed since an earlier run. It does not depend on their
+    order.
 
     >>> import pyarrow as pa
     >>> rows = {"partition": [0, 0], "offset": [1, 2], "timestamp_ms": [5, 6],
@@ -119,10 +123,9 @@ def digests_of(table: pa.Table) -> Digests:
 
 
 def combine_digests(digests: Digests, other_digests: Mapping[int, Iterable[int]]) -> Digests:
-    """Combine the digests of two sets of records (``digests`` and ``other_digests``), by log
-    partition.
+    """Combine the digests of two sets of log records, by log partition.
 
-    No record may be in both sets.
+    The result equals the digests of the union. No record may be in both sets.
     """
     found = {partition: list(digest) for partition, digest in digests.items()}
     for partition, (records, total) in other_digests.items():
@@ -133,14 +136,17 @@ def combine_digests(digests: Digests, other_digests: Mapping[int, Iterable[int]]
 
 
 def convert_keys(digests: Mapping[str, Iterable[int]]) -> Digests:
-    """Convert the keys of digests by log partition, read from JSON, from text to ints."""
+    """Convert the keys of a dict of digests from text to ints.
+
+    The keys are log partitions. JSON only has text as keys.
+    """
     return {int(partition): list(digest) for partition, digest in digests.items()}
 
 
 class InputDigests:
     """Digests of the records that one task has read, to detect later whether records have changed.
 
-    "Known" records were read by an earlier run, "new" ones were not.
+    "Known" records were also read by an earlier run, "new" ones were not.
 
     Args:
         known: dict from log partition to the highest offset that an earlier run has read.
@@ -156,8 +162,11 @@ class InputDigests:
         self.highest: dict[int, int] = {}
 
     def add_and_select_unread(self, path: str, records: pa.Table) -> pa.Table:
-        """Add a file's records (``records``) to its digests; return those that no earlier run has
-        read.
+        """Add records of a file to its digests, and return those that no earlier run has read.
+
+        Args:
+            path: path of the file.
+            records: a table with some of its records.
         """
         import pyarrow as pa
 
@@ -177,11 +186,11 @@ class InputDigests:
         return fresh
 
     def to_json(self) -> str:
-        """Return the digests of this task's records as JSON text, for `merge_digests`."""
+        """Return the digests of this task's records as JSON text, which the driver merges."""
         return json.dumps({"files": self.files, "highest": self.highest})
 
     def merge_digests(self, digests_json: str) -> None:
-        """Add the digests of another task, given as the JSON text of `to_json`."""
+        """Add the digests of another task, given as the JSON text that `to_json` returned."""
         found = json.loads(digests_json)
         for partition, highest in found["highest"].items():
             known = self.highest.get(int(partition), -1)
@@ -193,8 +202,10 @@ class InputDigests:
 
 
 class MetadataDigests:
-    """Digests of the cluster metadata up to each time; stored results are valid if theirs is
-    unchanged.
+    """Digests of the cluster metadata up to each time, to detect whether earlier metadata has
+    changed.
+
+    Stored results that depend on metadata are reused only if its digest is the same.
 
     Args:
         states: the JSON texts of the metadata states with their times, in order of time.
@@ -209,10 +220,10 @@ class MetadataDigests:
             self._prefixes.append(blake2b(joined, digest_size=16).digest())
 
     def digest_until(self, time_ms: int, further_changes: int = 0) -> bytes:
-        """Return the digest of all cluster metadata up to a time, and of the next
-        ``further_changes`` changes.
+        """Return the digest of all cluster metadata up to a time, and of some changes after it.
 
-        A simulated rebalance may also depend on metadata shortly after it.
+        A simulated rebalance may also depend on metadata shortly after it. ``further_changes`` is
+        the number of later changes that are included.
         """
         last = bisect_right(self._times, time_ms) + further_changes
         return self._prefixes[min(last, len(self._prefixes) - 1)]
@@ -220,7 +231,9 @@ class MetadataDigests:
 
 @lru_cache(maxsize=1)
 def metadata_digests(states: tuple[str, ...]) -> MetadataDigests:
-    """Compute the digests of cluster metadata over time (``states``); cached in this worker
+    """Compute the digests of cluster metadata over time.
+
+    ``states`` are JSON texts of the metadata. The result is cached for all tasks of a worker
     process.
     """
     timed = [(json.loads(text)["ts_ms"], text) for text in states]

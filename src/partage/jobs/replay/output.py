@@ -69,7 +69,9 @@ STATE = "state.json"
 
 
 def has_complete_rows(file_name: str) -> bool:
-    """Return whether a file of an output table has only rows that no later record changes.
+    """Return whether a file of an output table has only rows that later records cannot change.
+
+    The name of the file shows it. A run with ``--append`` reuses such files.
 
     >>> has_complete_rows("part-a00001-1b2c.parquet"), has_complete_rows("part-z00001-3d.parquet")
     (True, False)
@@ -78,8 +80,9 @@ def has_complete_rows(file_name: str) -> bool:
 
 
 def task_name() -> str:
-    """Return a text that is unique to the current Spark task, for file names; "0" outside
-    of Spark.
+    """Return a text for file names that is unique to the current Spark task.
+
+    Outside of Spark the result is "0".
     """
     context = current_task()
     return "0" if context is None else f"{context.partitionId():05d}"
@@ -89,7 +92,8 @@ def task_name() -> str:
 class Receipt:
     """Description of an output file that a worker has written: table, path, rows and bytes.
 
-    The path is relative to the output folder. The driver publishes only files with a receipt.
+    The driver publishes only files with a receipt, so files of repeated tasks do not count. The
+    path is relative to the output folder.
     """
 
     table: str
@@ -99,17 +103,21 @@ class Receipt:
 
 
 class RowWriter(Protocol):
-    """Interface of an object that writes rows of output tables; columns that are not given are
-    null.
+    """Interface of an object that writes rows of output tables.
+
+    Columns that are not given become null.
     """
 
     def write_row(self, table: str, row: Mapping[str, Any]) -> None:
-        """Write one row of an output table of a replay; the writer fills in the run id."""
-
-    def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
-        """Write ``count`` rows of an output table, given as a dict from column name to Arrow array.
+        """Write one row of an output table, given as a dict from column name to value.
 
         The writer fills in the column with the run id.
+        """
+
+    def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
+        """Write rows of an output table, given as a dict from column name to Arrow array.
+
+        ``count`` is the number of rows. The writer fills in the column with the run id.
         """
 
 
@@ -140,14 +148,14 @@ class TableWriters:
         self._counts: dict[str, int] = {}
 
     def close(self) -> None:
-        """Close the Parquet files of all output tables."""
+        """Close the Parquet files of all output tables; rows that are still buffered are lost."""
         for writer in self._open.values():
             writer.close()
 
     def write_row(self, table: str, row: Mapping[str, Any]) -> None:
-        """Write one row of an output table; columns that are not given are null.
+        """Write one row of an output table, given as a dict from column name to value.
 
-        The column with the run id is filled in.
+        Columns that are not given become null. The column with the run id is filled in.
         """
         rows = self._rows.setdefault(table, [])
         rows.append(row)
@@ -157,15 +165,16 @@ class TableWriters:
             self._flush(table)
 
     def add_table(self, table: str, rows: pa.Table) -> None:
-        """Write an Arrow table (``rows``) that has all columns of the output table, run id
-        included.
+        """Write an Arrow table to an output table.
+
+        ``rows`` must have all columns of the output table, also the run id.
         """
         self._write(table, rows)
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
-        """Write ``count`` rows of an output table, given as a dict from column name to Arrow array.
+        """Write rows of an output table, given as a dict from column name to Arrow array.
 
-        The column with the run id is filled in.
+        ``count`` is the number of rows. The column with the run id is filled in.
         """
         import pyarrow as pa
 
@@ -179,8 +188,9 @@ class TableWriters:
 
     @property
     def file_name(self) -> str:
-        """Name of the Parquet files that this writer creates; it is the same in each table's
-        folder.
+        """Name of the Parquet files that this writer creates.
+
+        It is the same in the folder of each table.
         """
         return self._name
 
@@ -221,7 +231,10 @@ class TableWriters:
         self._counts[table] += rows.num_rows
 
     def create_file(self, table: str) -> None:
-        """Create the Parquet file of an output table, unless this writer has already created it."""
+        """Create the Parquet file of an output table, unless this writer has created it already.
+
+        A table without rows thus gets an empty file.
+        """
         from pyarrow import parquet
 
         if table in self._open:
@@ -247,7 +260,10 @@ def _table(table: str, rows: Iterable[Mapping[str, Any]], run_id: str) -> pa.Tab
 
 
 def _rows_to_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Sequence[Any]]:
-    """Convert rows to columns; a row without a column's name has None there."""
+    """Convert rows (dicts by column name) to columns (lists by column name).
+
+    A row that lacks a column gets None there.
+    """
     names = list(rows[0])
     if len(names) > 1 and all(row.keys() == rows[0].keys() for row in rows):
         # One call a row instead of one a cell; the keys may be in another order.
@@ -265,7 +281,7 @@ def publish_run(
 ) -> None:
     """Publish a run of `partage replay`: write its manifest, from which readers find its tables.
 
-    Before, tables without rows get an empty file, and files without a receipt are removed.
+    Before that, tables without rows get an empty file, and files without a receipt are removed.
 
     Args:
         output_folder: the output folder.
@@ -312,7 +328,7 @@ def _write_atomically(path: Path, value: Mapping[str, Any], *, indent: int | Non
 
 
 def remove_unpublished_files(output_folder: Path, run_id: str) -> None:
-    """Remove the files of a run's output tables that will not be published."""
+    """Remove the table files of a run that will not be published, for example after an error."""
     for table in TABLES:
         shutil.rmtree(output_folder / "tables" / table / run_id, ignore_errors=True)
 
@@ -322,9 +338,9 @@ _FOLDER = "running"
 
 @contextmanager
 def run_lock(output_folder: Path, run_id: str) -> Iterator[None]:
-    """Hold the lock file of a run during a ``with`` block, so that other processes keep its files.
+    """Hold the lock file of a run during the ``with`` block.
 
-    ``output_folder`` is the output folder.
+    Other processes keep the files of a run that has a lock, and remove those of a killed run.
     """
     path = output_folder / _FOLDER / f"{run_id}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -344,7 +360,7 @@ def run_lock(output_folder: Path, run_id: str) -> Iterator[None]:
 def remove_dead_locks(output_folder: Path) -> list[str]:
     """Remove the lock files of runs whose process has ended, and return the ids of these runs.
 
-    ``output_folder`` is the output folder.
+    Such runs were killed, so their files can be removed.
     """
     gone = []
     for path in sorted((output_folder / _FOLDER).glob("*.json")):
@@ -355,12 +371,18 @@ def remove_dead_locks(output_folder: Path) -> list[str]:
 
 
 def is_published(output_folder: Path, run_id: str) -> bool:
-    """Return whether a run has a manifest: it is complete, and readers may use its tables."""
+    """Return whether a run is published: it is complete, and readers may use its tables.
+
+    A published run has a manifest.
+    """
     return (output_folder / "runs" / run_id / "manifest.json").is_file()
 
 
 def _is_dead(path: Path) -> bool:
-    """Return whether the process that wrote a run's lock file (``path``) has certainly ended."""
+    """Return whether the process that wrote a run's lock file has certainly ended.
+
+    In case of doubt, for example for a file of another host, the result is False.
+    """
     try:
         with path.open("r+", encoding="utf-8") as file:
             text = file.read()
@@ -377,7 +399,7 @@ def _is_dead(path: Path) -> bool:
 
 
 def _try_lock(file: IO[Any]) -> bool:
-    """Try to lock a file against other processes; return whether this succeeded.
+    """Try to lock a file against other processes, and return whether this succeeded.
 
     The result is False if another process has the lock, or if the file system has no locks.
     """
@@ -391,7 +413,11 @@ def _try_lock(file: IO[Any]) -> bool:
 
 
 def _start_time(pid: object) -> str | None:
-    """Return the start time of the process ``pid`` on this computer as text; None without one."""
+    """Return the start time of a process on this machine as text; None if it does not run.
+
+    A process id may be reused, so a process is identified by its id and its start time. The result
+    is "alive" if the operating system does not tell the time.
+    """
     if not isinstance(pid, int):
         return None
     try:

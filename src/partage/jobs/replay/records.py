@@ -72,7 +72,7 @@ RECORD_COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A range of rows in one row group of a Parquet file: the smallest unit that a worker reads.
+    """Range of rows in one row group of a Parquet file, which one worker reads at a time.
 
     Attributes:
         path: the file.
@@ -91,10 +91,10 @@ class Slice:
 
 
 def count_tasks(slices: Sequence[Slice], parallelism: int) -> int:
-    """Return the number of Spark tasks in which to read row ranges of files (``slices``).
+    """Return the number of Spark tasks in which to read row ranges (slices) of files.
 
-    Small slices share a task: a file with a thousand tiny row groups has a thousand slices, and a
-    task for each would spend most of its time on starting.
+    Small slices share a task. A file with a thousand tiny row groups has a thousand slices, and a
+    task for each would spend most of its time on starting. ``parallelism`` is the number of cores.
 
     >>> tiny = [Slice("a.parquet", group, 0, 97) for group in range(974)]
     >>> count_tasks(tiny, 2), count_tasks(tiny[:3], 2)
@@ -112,7 +112,7 @@ def count_tasks(slices: Sequence[Slice], parallelism: int) -> int:
 def cut_slices(files: list[Path]) -> tuple[Slice, ...]:
     """Check the columns of Parquet files, and divide the files into row ranges for workers.
 
-    A slice is a range of rows.
+    A large row group is divided into several ranges, so that all cores have work.
 
     Raises:
         InvalidCaptureError: a file cannot be read, or a column is missing or of a wrong type.
@@ -144,8 +144,9 @@ def _row_groups(path: Path) -> Iterator[Slice]:
 
 
 def _parse_partition(path: Path) -> int | None:
-    """Parse the log partition from a path with a folder such as ``partition=3``; None
-    without one.
+    """Parse the log partition from a path with a folder such as ``partition=3``.
+
+    Hive-partitioned tables have such folders. The result is None without one.
     """
     for part in path.parent.parts[::-1]:
         name, equals, value = part.partition("=")
@@ -155,16 +156,15 @@ def _parse_partition(path: Path) -> int | None:
 
 
 def current_path(path: Path) -> Path:
-    """Return the present path of a capture's file, which a running `partage capture` may have
-    moved.
+    """Return the present path of a file of a capture, which may have been moved.
 
-    It merges small files, and moves the old ones to another folder.
+    A running `partage capture` merges small files, and moves the old ones to another folder.
     """
     return replaced_path(path) if not path.exists() and replaced_path(path).exists() else path
 
 
 def open_parquet(path: Path, columns: Mapping[str, str]) -> Any:
-    """Open a Parquet file, and check that it has the given columns with the given types.
+    """Open a Parquet file, and raise an error if a column is missing or has a wrong type.
 
     Args:
         path: the file.
@@ -199,10 +199,13 @@ _WORDS = {"int": "an integer", "binary": "binary", "bool": "bool", "text": "a st
 
 
 def is_of_type(arrow_type: Any, type_name: str) -> bool:
-    """Return whether an Arrow type (``arrow_type``) is an integer, binary, boolean or text type.
+    """Return whether an Arrow type is an integer, binary, boolean or text type.
 
-    ``type_name`` is "int" (any width), "binary" or "bool"; any other kind means text. A
-    dictionary-encoded type counts as the type of its values.
+    A dictionary-encoded type counts as the type of its values.
+
+    Args:
+        arrow_type: the Arrow type.
+        type_name: "int" (any width), "binary" or "bool"; any other name means text.
     """
     from pyarrow import types
 
@@ -224,8 +227,7 @@ def is_of_type(arrow_type: Any, type_name: str) -> bool:
 def read_slice(
     piece: Slice, *, batch_rows: int = BATCH_ROWS, coded: bool = False
 ) -> Iterator[pa.Table]:
-    """Read a row range of a Parquet file; yield its log records as tables of at most ``batch_rows``
-    rows.
+    """Read a row range (slice) of a Parquet file, and yield its log records as Arrow tables.
 
     The numbers are int64; key and value are binary.
 
@@ -268,9 +270,9 @@ def read_slice(
 
 
 def cast_record_columns(table: pa.Table) -> pa.Table:
-    """Cast a table's columns: partition, offset and time to int64, key and value to binary.
+    """Cast the columns of log records to fixed types: int64 for numbers, binary for key and value.
 
-    Keys in an Arrow dictionary stay in it.
+    The numbers are partition, offset and time. Dictionary-encoded keys stay encoded.
 
     Raises:
         pyarrow.ArrowInvalid: a partition number does not fit int32.
@@ -290,9 +292,9 @@ _DDL = "partition bigint, offset bigint, timestamp_ms bigint, key binary, value 
 
 
 def record_rows(engine: ReplayEngine, capture: Capture) -> LazyRows:
-    """Return all records of a capture as lazy rows, with undecoded keys and values, in any order.
+    """Return all records of a capture as lazy rows, with undecoded keys and values.
 
-    The columns are partition, offset, time, key and value.
+    They come in any order. The columns are partition, offset, time, key and value.
     """
     if capture.table is not None:
         return engine.read_spark_table(capture.table)
@@ -304,8 +306,8 @@ def record_rows(engine: ReplayEngine, capture: Capture) -> LazyRows:
 def sorted_records(engine: ReplayEngine, capture: Capture) -> LazyRows:
     """Return all records of a capture as undecoded rows, sorted by offset in each log partition.
 
-    One task has all records of a log partition. This is needed if the files do not have the order
-    of the log, for example after Spark's `repartition`.
+    One task gets all records of a log partition. Sorting is needed if the files do not have the
+    order of the log, for example after Spark's `repartition`.
     """
     return record_rows(engine, capture).sorted_by("partition", ("partition", "offset"))
 
@@ -320,7 +322,7 @@ def _read(
 
 
 def is_known(table: pa.Table, highest_read: Mapping[int, int]) -> NDArray[np.bool_]:
-    """Return a mask of the log records that an earlier run has already read (bool[n]).
+    """Return which log records an earlier run has already read, as a mask (bool[n]).
 
     A record without partition or offset counts as new.
 
@@ -338,7 +340,8 @@ def is_known(table: pa.Table, highest_read: Mapping[int, int]) -> NDArray[np.boo
 def unread_rows(table: pa.Table, highest_read: Mapping[int, int]) -> pa.Table:
     """Return the log records of a table that no earlier run has read.
 
-    ``highest_read`` is a dict from log partition to the highest offset that was read.
+    ``highest_read`` is a dict from log partition to the highest offset that was read. If it is
+    empty, all records are returned.
     """
     import pyarrow as pa
 
@@ -346,9 +349,9 @@ def unread_rows(table: pa.Table, highest_read: Mapping[int, int]) -> pa.Table:
 
 
 def overlapping_partitions(tally: RecordTally) -> list[int]:
-    """Return the log partitions in which two batches of records have overlapping offset ranges.
+    """Return the log partitions in which batches of records have overlapping offset ranges.
 
-    There, a record may have been read twice. ``tally`` has the offset ranges.
+    In such a partition, records may have been captured twice. ``tally`` has the offset ranges.
 
     >>> from partage.jobs.replay.tally import RecordTally
     >>> tally = RecordTally()
@@ -373,7 +376,8 @@ def overlapping_partitions(tally: RecordTally) -> list[int]:
 class RepeatedPlaces:
     """Detector of log offsets that occur in more than one record of a capture.
 
-    The records must be sorted by partition and offset.
+    This happens if a capture is given twice, or if captures of two clusters are mixed. The records
+    must be sorted by partition and offset.
 
     Attributes:
         found: dict from log partition to a list of three: number of repeated offsets, first such
@@ -386,7 +390,11 @@ class RepeatedPlaces:
         self._counted = False
 
     def count_while_yielding(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Yield tables of sorted records unchanged, and count offsets that occur more than once."""
+        """Yield tables of sorted records unchanged, and count the offsets that occur more than
+        once.
+
+        The counts are in ``found``.
+        """
         import pyarrow as pa
 
         for table in tables:
@@ -418,9 +426,9 @@ class RepeatedPlaces:
 
 
 def _find_differences(first_rows: pa.Table, second_rows: pa.Table) -> list[bool]:
-    """Return a mask of the record pairs whose keys or values differ (bool[n]).
+    """Return which pairs of records differ in key or value (one bool for each pair).
 
-    A pair is the rows with the same index in the tables ``first_rows`` and ``second_rows``.
+    A pair has the rows with the same index in both tables.
     """
     columns = [
         (first_rows[name].to_pylist(), second_rows[name].to_pylist()) for name in ("key", "value")
@@ -431,7 +439,7 @@ def _find_differences(first_rows: pa.Table, second_rows: pa.Table) -> list[bool]
 
 
 def expect_no_duplicates(capture: Capture, tally: RecordTally) -> None:
-    """Check that no two records of a capture have the same partition and offset.
+    """Raise an error if two records of a capture have the same partition and offset.
 
     Args:
         capture: the input.
@@ -462,7 +470,10 @@ _LATEST_MS = 8_640_000_000_000_000
 
 
 class RawRecord(NamedTuple):
-    """One undecoded record of the log; fields that the file lacks are None."""
+    """One record of the log with undecoded key and value.
+
+    A field that is null in the file is None.
+    """
 
     partition: int | None
     offset: int | None
@@ -472,10 +483,14 @@ class RawRecord(NamedTuple):
 
 
 class LogColumns(NamedTuple):
-    """Undecoded records of the log as columns, sorted by (partition, offset).
+    """Records of the log as columns, sorted by (partition, offset), with undecoded keys and values.
 
-    All records have a position and a plausible timestamp. ``cells`` are key and value as Arrow
-    arrays.
+    All records have a position and a plausible timestamp.
+
+    Attributes:
+        partition, offset, timestamp_ms: position and time of each record (int64[n] each).
+        key, value: key and value of each record, in the form that compiled decoders read.
+        cells: key and value as Arrow arrays.
     """
 
     partition: NDArray[np.int64]
@@ -486,16 +501,16 @@ class LogColumns(NamedTuple):
     cells: tuple[pa.ChunkedArray, pa.ChunkedArray]
 
     def raw_record(self, row: int) -> RawRecord:
-        """Return the log record with the index ``row``, with its undecoded key and value."""
+        """Return one record with its undecoded key and value; ``row`` is its index."""
         place = int(self.partition[row]), int(self.offset[row]), int(self.timestamp_ms[row])
         return RawRecord(*place, self.key[row], self.value[row])
 
 
 def log_columns(table: pa.Table) -> tuple[LogColumns, list[tuple[RawRecord, str]]]:
-    """Convert a table of log records to columns in log order, and set unusable records apart.
+    """Convert a table of log records to columns in log order, without unusable records.
 
-    Unusable records have no position, or no timestamp in a plausible range. They are the second
-    result, a list of pairs (record, reason).
+    A record is unusable if it has no position, or no plausible timestamp. The second result is a
+    list of these records as pairs (record, reason).
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -523,9 +538,9 @@ def log_columns(table: pa.Table) -> tuple[LogColumns, list[tuple[RawRecord, str]
 
 
 def _split_by_time(table: pa.Table) -> tuple[pa.Table, list[tuple[RawRecord, str]]]:
-    """Separate a table's records with valid timestamps from those with timestamps out of range.
+    """Separate the records with valid timestamps from those with timestamps out of range.
 
-    The second result is a list of pairs (record, reason).
+    The second result has the latter as a list of pairs (record, reason).
     """
     # Differences of timestamps out of range would overflow an int64.
     import pyarrow as pa
@@ -546,19 +561,19 @@ def _raw(row: dict[str, Any]) -> RawRecord:
 
 
 def is_sorted(first: NDArray[Any], second: NDArray[Any]) -> bool:
-    """Return whether rows are sorted by a first column and, where that is equal, by a second one.
+    """Return whether rows are sorted by a first column, and by a second one where the first is
+    equal.
 
-    Rows of a log usually are, and need not be sorted then.
+    Rows of a log usually are, and then need no sorting.
     """
     up, same = first[1:] > first[:-1], first[1:] == first[:-1]
     return bool(np.all(up | (same & (second[1:] >= second[:-1]))))
 
 
 def key_column(arrow_column: pa.ChunkedArray) -> BinaryColumn | CodedColumn:
-    """Convert an Arrow column of keys (``arrow_column``) to the column class that compiled decoders
-    read.
+    """Convert an Arrow column of record keys to the column class that compiled decoders read.
 
-    A dictionary-encoded column stays dictionary-encoded.
+    A dictionary-encoded column stays dictionary-encoded, so that equal keys are decoded once.
     """
     import pyarrow as pa
 
@@ -573,8 +588,7 @@ def key_column(arrow_column: pa.ChunkedArray) -> BinaryColumn | CodedColumn:
 
 
 def binary_column(arrow_column: pa.ChunkedArray) -> BinaryColumn:
-    """Convert an Arrow column of values (``arrow_column``) to the column class that compiled
-    decoders read.
+    """Convert an Arrow column of bytes to the column class that compiled decoders read.
 
     The bytes are not copied.
     """
