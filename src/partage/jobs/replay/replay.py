@@ -93,7 +93,10 @@ def replay(
     kafka: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Replay the recorded rebalances of consumer groups under other policies and publish tables.
+    """Replay the recorded rebalances of consumer groups under other policies, and publish tables.
+
+    A policy is an assignment strategy with a group protocol and member options. The tables show the
+    recorded history and what each policy would have done.
 
     Args:
         capture: the folder of a capture, Parquet files, a table that Spark reads, or a running
@@ -177,9 +180,10 @@ def _start_spark_engine(
     master: str | None,
     conf: Mapping[str, str] | None,
 ) -> Iterator[tuple[SparkEngine, Capture]]:
-    """Start a Spark session, or use the given one; yield its engine and the opened capture.
+    """Start a Spark session, or use the given one, and yield its engine and the opened capture.
 
-    The metadata files of a capture in remote storage are downloaded first.
+    The metadata files of a capture in remote storage are downloaded first. Errors of Spark in the
+    ``with`` block become Partage errors.
 
     Args:
         capture: the capture.
@@ -203,7 +207,7 @@ def _start_spark_engine(
 
 
 def _lock_run(run: ReplayRun, exit_stack: ExitStack) -> None:
-    """Take the lock file of a replay run, and remove files of killed runs from the output folder.
+    """Take the lock file of a replay run, and remove the files of killed runs.
 
     When ``exit_stack`` closes, the lock is released and the run's temporary files are removed.
     """
@@ -225,6 +229,8 @@ def _publish_results(
     appender: Appender | None,
 ) -> Summary:
     """Publish the output tables and the summary of a replay run, and return the summary.
+
+    Readers see a run only after it is published.
 
     Args:
         results: the results of the run's jobs.
@@ -248,9 +254,9 @@ def _publish_results(
 
 
 def _clear_up(run: ReplayRun, error_type: object, *_: object) -> None:
-    """Remove the temporary files of a replay run at its end, and all of its files if it failed.
+    """Remove the temporary files of a replay run at its end, and all of its files if it has failed.
 
-    ``error_type`` is the type of the exception that ended the run, or None.
+    ``error_type`` is the type of the exception that ended the run; None if it succeeded.
     """
     if error_type is None:
         remove_spill_files(run.out, run.id)
@@ -268,9 +274,11 @@ def _parse_policies(
     policies: Sequence[str | Policy | Strategy] | None,
     strategies: Sequence[str | Strategy] | None,
 ) -> tuple[Policy, ...]:
-    """Parse the names of the policies to simulate; return the default policies if there are none.
+    """Parse the policies to simulate; return the default policies if the user gives none.
 
-    ``strategies`` are names of assignment strategies, each simulated with its preferred protocol.
+    Args:
+        policies: names of policies or strategies, or policy objects; None for none.
+        strategies: assignment strategies, each simulated with its preferred protocol; or None.
 
     Raises:
         UnknownStrategyError: no strategy has this name.
@@ -336,9 +344,13 @@ def _run_header(
 
 
 def _write_run_row(run: ReplayRun, first_fields: dict[str, Any], summary: Summary) -> Receipt:
-    """Write this run's row of the output table ``runs``; return a description of the file.
+    """Write the row of output table ``runs`` that describes this run, and return the file's
+    receipt.
 
-    ``first_fields`` and ``summary`` have the fields of the run's summary.
+    Args:
+        run: the settings of the run.
+        first_fields: first fields of the run's summary, such as versions.
+        summary: the other fields, such as record counts.
     """
     accounting = summary["accounting"]
     with closing(TableWriters(str(run.out), run.id, "driver")) as writers:
@@ -360,7 +372,16 @@ _SIMULATION_TASKS_PER_CORE = {"spark": 16, "local": 4}
 
 @dataclass(frozen=True)
 class ReplayRun:
-    """Settings of one run of `partage replay`: its id, output folder, start time and options."""
+    """Settings of one run of `partage replay`.
+
+    Attributes:
+        id: id of the run, which begins with its start time.
+        out: the output folder.
+        started_ms: start time of the run.
+        policies: the policies to simulate.
+        selection: groups and times that the tables cover.
+        raw_commits: whether to write table ``commits``.
+    """
 
     id: str
     out: Path
@@ -372,7 +393,9 @@ class ReplayRun:
 
 @dataclass
 class JobResults:
-    """The results of all jobs of one replay, collected in the driver for the summary.
+    """Results of all jobs of one replay, collected in the driver.
+
+    The summary and the published tables are made from them.
 
     Attributes:
         capture: the input of the run.
@@ -419,10 +442,10 @@ def run_jobs(
     stages: StageTimes,
     appender: Appender | None = None,
 ) -> JobResults:
-    """Run the three jobs of a replay one after the other: decode records, rebuild histories,
-    simulate.
+    """Run the three jobs of a replay: decode records, rebuild group histories, simulate rebalances.
 
-    With an ``appender`` they only process what is new since the last run. Return the results.
+    Return the results of all jobs. With an ``appender``, the jobs only process what is new since
+    the last run.
 
     Raises:
         InvalidCaptureError: a record occurs twice.
@@ -492,6 +515,9 @@ def _decode_capture(
 ) -> LazyRows:
     """Run the job that decodes all records of the capture, and return its rows.
 
+    If records may have been captured twice, they are decoded again in sorted order, to find
+    duplicates.
+
     Args:
         engine: runs the job.
         capture: the capture.
@@ -536,10 +562,10 @@ def _decode_capture(
 
 
 def _expect_groups(results: JobResults, selection: Selection) -> None:
-    """Check that the results ``results`` have a consumer group that the user selected.
+    """Raise an error if the user selected groups by name and the capture has none of them.
 
     Raises:
-        InvalidConfigError: no group matches; probably a name is misspelt.
+        InvalidConfigError: no group matches; the message suggests similar names.
     """
     if selection.groups and not results.groups:
         when = "" if selection.to_ms is None else " before --to"
@@ -549,9 +575,10 @@ def _expect_groups(results: JobResults, selection: Selection) -> None:
 
 
 def _list_unmatched_groups(results: JobResults, selection: Selection) -> dict[str, list[str]]:
-    """Return the selection's group names and patterns that match no group, each with similar ids.
+    """Return the selected group names and patterns that match no group, each with similar group
+    ids.
 
-    ``results`` has the groups of the capture.
+    The ids are suggestions for a message. ``results`` has the groups of the capture.
     """
     if not selection.groups:
         return {}
@@ -565,7 +592,7 @@ def _no_group(near: Sequence[str], when: str = "") -> str:
 
 
 def _add_tallies(decoded: LazyRows, results: JobResults) -> None:
-    """Add the record counts of all tasks, and the files that they wrote, to the run's results.
+    """Add the record counts of all decoding tasks, and the files that they wrote, to the results.
 
     ``decoded`` are the rows of the decode job.
     """
@@ -598,10 +625,9 @@ def _simulate(
 
 
 def _add_results(rows: LazyRows, results: JobResults) -> list[SpilledHistory]:
-    """Add result rows of a job (files, group totals, failures) to the run's results.
+    """Add the result rows of a job, such as written files and failed groups, to the run's results.
 
-    Return the positions of the groups' histories in spill files (temporary files for the
-    simulation).
+    Return where the histories of groups are in spill files (temporary files for the simulation).
     """
     kept = []
     for what, text in rows.collect_columns("what", "text"):

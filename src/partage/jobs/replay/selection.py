@@ -58,8 +58,9 @@ class Selection:
         return not self.groups and self.from_ms is None and self.to_ms is None
 
     def includes_group(self, name: str) -> bool:
-        """Return whether the group with this id is selected: a pattern matches it, or there are no
-        patterns.
+        """Return whether the consumer group with this id is selected.
+
+        It is selected if a pattern matches it, or if there are no patterns.
         """
         return not self.groups or self._pattern.match(name) is not None
 
@@ -68,6 +69,8 @@ class Selection:
     ) -> dict[str, list[str]]:
         """Return the user's patterns that match no consumer group, with similar group ids as
         suggestions.
+
+        A misspelt group id is found in this way.
 
         Args:
             groups: ids of the groups that match a pattern.
@@ -87,20 +90,26 @@ class Selection:
         return found
 
     def is_after_start(self, time_ms: int) -> bool:
-        """Return whether a time (ms since the epoch) is not before the selected time span."""
+        """Return whether a time (ms since the epoch) is not before the selected time span.
+
+        It may be after the end of the span.
+        """
         return self.from_ms is None or time_ms >= self.from_ms
 
     def is_after_end(self, time_ms: int) -> bool:
-        """Return whether a time (ms since the epoch) is after the selected time span, whose end is
-        exclusive.
+        """Return whether a time (ms since the epoch) is after the selected time span.
+
+        The end of the span itself is not part of the span.
         """
         return self.to_ms is not None and time_ms >= self.to_ms
 
     def commit_mask(
         self, pairs: Sequence[tuple[str, str]], pair: NDArray[np.int32], time_ms: NDArray[np.int64]
     ) -> NDArray[np.bool_] | None:
-        """Return a mask of the offset commits of selected groups and times; None if all are
-        selected.
+        """Return which offset commits belong to selected groups and times, as a mask (bool[n]).
+
+        The result is None if all are selected. Commits before the time span are included, because a
+        pause in consumption may begin there.
 
         Args:
             pairs: list of (group, topic).
@@ -116,7 +125,9 @@ class Selection:
         return wanted[pair] & (time_ms < high)
 
     def as_json(self) -> dict[str, object]:
-        """Return the selected groups and times as a dict; empty if everything is selected."""
+        """Return the selected groups and times as a dict for JSON; empty if everything is
+        selected.
+        """
         found = {"groups": list(self.groups), "from_ms": self.from_ms, "to_ms": self.to_ms}
         return {name: value for name, value in found.items() if value not in (None, [])}
 
@@ -125,9 +136,10 @@ EVERYTHING = Selection()
 
 
 def parse_time(time_text: str, setting: str) -> int:
-    """Convert the user's time, ISO 8601 or milliseconds since the epoch, to milliseconds.
+    """Parse a time that the user gives, and return it in milliseconds since the epoch.
 
-    ISO text without an offset is UTC. ``setting`` is the option's name, for errors.
+    It is ISO 8601 text or a number of milliseconds. Text without an offset is UTC. ``setting`` is
+    the option's name, for errors.
 
     Raises:
         InvalidConfigError: the text is neither.

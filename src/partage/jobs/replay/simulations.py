@@ -62,10 +62,10 @@ def simulations_job(
     run_id: str,
     store: str | None = None,
 ) -> LazyRows:
-    """Simulate the histories of consumer groups under each policy, and write the output tables.
+    """Simulate the recorded rebalances of all consumer groups under each policy, and write tables.
 
-    Return rows with the written files, the totals of the simulations, and with ``store`` also the
-    file positions of stored results.
+    Return lazy rows with the written files and the totals of the simulations. With ``store``, they
+    also have the file positions of results that the next run can reuse.
 
     Args:
         engine: runs the job.
@@ -94,7 +94,10 @@ def _simulate_units(
     *,
     store: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Simulate one Spark task's share of the consumer groups; write tables and yield result rows.
+    """Simulate the consumer groups of one Spark task, write their tables, and yield result rows.
+
+    If the simulation of a group raises an exception, the group is marked as failed, and the others
+    go on.
 
     Args:
         shared: the work units, the cluster metadata and the inputs of Streams simulations, shared
@@ -147,11 +150,11 @@ def _simulate_units(
 
 
 def _stored_positions(unit: WorkUnit, store: GroupStore) -> list[tuple[str, str]]:
-    """Return the places at which a simulation's results are stored for the next run, as result
-    rows.
+    """Return where the results of a simulation are stored for the next run, as result rows.
 
-    ``unit`` is the part of the simulation; ``store`` has the results of single rebalances and of
-    whole simulations.
+    Args:
+        unit: the simulated part of a group.
+        store: results of its rebalances and policies.
     """
     group = unit.history.group
     found = [
@@ -171,7 +174,9 @@ def _stored_positions(unit: WorkUnit, store: GroupStore) -> list[tuple[str, str]
 
 @dataclass
 class _UnitSimulation:
-    """Simulation of some rebalances or policies of one consumer group, which writes table rows.
+    """Simulation of one work unit: some rebalances or some policies of one consumer group.
+
+    It writes the results to the output tables.
 
     Attributes:
         totals: the totals of the task, to which the unit's results are added.
@@ -190,8 +195,10 @@ class _UnitSimulation:
     _last_ms: int = 0
 
     def simulate_unit(self) -> None:
-        """Simulate the unit's rebalances one by one, and the group's whole history under each
-        policy.
+        """Simulate the unit's rebalances and policies, and write the rows of the output tables.
+
+        Rebalances are simulated one by one. Under each of the unit's policies, the whole history of
+        the group is also simulated in sequence.
         """
         unit, history = self.unit, self.unit.history
         context = history.build_context(self.clusters)
@@ -210,11 +217,11 @@ class _UnitSimulation:
             self._simulate_history((rebalance for rebalance, _ in whole), context)
 
     def simulate_streams(self, capture_data: StreamsFacts) -> None:
-        """Simulate a Kafka Streams application under other settings; write table
+        """Simulate a Kafka Streams application under other settings, and write table
         ``streams_settings``.
 
-        Only one unit of each group does so. ``capture_data`` has the groups that are Streams
-        applications, changelog sizes and broker settings.
+        It does nothing for other groups. If a group has several work units, only the first one does
+        this. ``capture_data`` has the changelog sizes and broker settings.
         """
         history = self.unit.history
         if history.group not in capture_data.groups or not self.unit.is_first:
@@ -242,8 +249,8 @@ class _UnitSimulation:
     ) -> None:
         """Simulate one recorded rebalance under all policies, and write the output rows.
 
-        The recorded assignment is also compared with the one that the group's strategy computes.
-        Results that an earlier run stored are reused.
+        The recorded assignment is also compared with the one that the group's own strategy
+        computes. Results that an earlier run has stored are reused.
 
         Args:
             rebalance: the recorded rebalance.
@@ -275,8 +282,11 @@ class _UnitSimulation:
     ) -> None:
         """Simulate the consumer group's whole history under each policy, and write the output rows.
 
-        A simulation that an earlier run stored continues from its checkpoint. ``context`` has data
-        of the group that all simulations share.
+        If an earlier run has stored a simulation, it continues from there.
+
+        Args:
+            rebalances: the recorded rebalances in order.
+            context: data of the group that all simulations share, such as commit rates.
         """
         policies = [self.policies[number] for number in self.unit.policies]
         continuations = None
@@ -296,9 +306,9 @@ class _UnitSimulation:
 
 
 class _SelectedRebalances:
-    """Set of the rebalances within the times that the user selected (``in`` tests membership).
+    """Set of the rebalances within the times that the user selected, for tests with ``in``.
 
-    All rebalances must pass through `watch` first.
+    All rebalances must pass through `yield_and_mark` first. Keys are (incarnation, generation).
     """
 
     def __init__(self, selection: Selection) -> None:
@@ -308,7 +318,7 @@ class _SelectedRebalances:
     def yield_and_mark(
         self, rebalances: Iterable[RecordedRebalance]
     ) -> Iterator[RecordedRebalance]:
-        """Yield all rebalances unchanged, and store which of them are before the selected times."""
+        """Yield all rebalances unchanged, and remember those before the selected time span."""
         # Only a limited number of the newest ones is remembered, to bound memory.
         for rebalance in rebalances:
             if not self._selection.is_after_start(rebalance.generation.timestamp_ms):
@@ -324,11 +334,9 @@ class _SelectedRebalances:
 
 
 def _columns_of_verdict(verdict: Verdict) -> dict[str, Any]:
-    """Return the output columns that say whether the group's strategy reproduces a recorded
-    assignment.
+    """Return the columns that say whether the group's strategy reproduces the recorded assignment.
 
-    ``verdict`` is the result of that comparison. The columns are
-    `partage.tables.schemas.SIMULATED_COLUMNS`.
+    ``verdict`` is the result of this comparison. The columns belong to table ``rebalances``.
     """
     return {
         "agrees": verdict.agrees,
@@ -348,7 +356,9 @@ _SHARES = 4
 
 @dataclass(frozen=True, slots=True)
 class WorkUnit:
-    """A part of the simulation work for one task: some rebalances or some policies of one group.
+    """Part of the simulation work that one task does: some rebalances or some policies of a group.
+
+    A large group is divided into several units, so that it does not delay the job.
 
     Attributes:
         history: position of the group's history in a spill file.
@@ -365,22 +375,30 @@ class WorkUnit:
 
     @property
     def is_whole_group(self) -> bool:
-        """Return whether this unit of work has all rebalances and all policies of its consumer
+        """Return whether this work unit has all rebalances and all policies of its consumer
         group.
         """
         return bool(self.policies) and len(self.chunks) == len(self.history.chunks)
 
     @property
     def is_first(self) -> bool:
-        """Return whether this unit of work has the first rebalances of its consumer group."""
+        """Return whether this work unit has the first rebalances of its consumer group.
+
+        Of all units of a group, exactly one does.
+        """
         return 0 in self.chunks
 
 
 def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -> list[WorkUnit]:
-    """Divide the simulations of all consumer groups into independent units of work for tasks.
+    """Divide the simulations of all consumer groups into independent work units, most expensive
+    first.
 
-    The most expensive unit comes first. ``policies`` is the number of policies, ``cores`` the
-    number of tasks that run at the same time.
+    A large group is divided into several units, so that all cores end at about the same time.
+
+    Args:
+        groups: places of the groups' histories in spill files.
+        policies: number of policies.
+        cores: number of tasks that run at the same time.
     """
     total = sum(map(_estimate_cost, groups))
     share = max(_ORDINARY, total // (_SHARES * cores))
@@ -398,9 +416,9 @@ def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -
 
 
 def _estimate_cost(history: SpilledHistory) -> int:
-    """Estimate the work of simulating a consumer group's history under one policy.
+    """Estimate how much work it is to simulate a consumer group's history under one policy.
 
-    It is the number of rebalances, weighted by their size.
+    The unit is an ordinary rebalance; large ones count more.
     """
     return history.rebalance_count + history.byte_count // _BYTES_OF_A_REBALANCE
 
@@ -408,7 +426,7 @@ def _estimate_cost(history: SpilledHistory) -> int:
 def _split_history(
     history: SpilledHistory, policies: int, rebalances_per_unit: int
 ) -> list[WorkUnit]:
-    """Divide the rebalances of a large consumer group into units of work for several tasks.
+    """Divide the rebalances of a large consumer group into work units for several tasks.
 
     Args:
         history: the group's history.
@@ -426,11 +444,10 @@ def _split_history(
 
 
 def pack_tasks(work: Sequence[WorkUnit], *, tasks: int) -> list[list[WorkUnit]]:
-    """Distribute units of work over ``tasks`` Spark tasks so that all tasks take about equally
-    long.
+    """Distribute work units over Spark tasks, so that all tasks take about equally long.
 
-    Each unit goes to the task with the lowest cost so far, in descending order of cost (longest
-    processing time first).
+    Units are taken in descending order of cost, and each goes to the task with the lowest cost so
+    far (longest processing time first). ``tasks`` is the maximum number of tasks.
 
     >>> from partage.jobs.replay.spill_files import SpilledChunk
     >>> history = SpilledHistory("g", SpilledChunk("", 0, 0, 0), ())

@@ -71,12 +71,15 @@ SpilledRebalance = tuple[RecordedRebalance, dict[str, Any]]
 
 
 def spill_folder(out: str | Path, run_id: str) -> Path:
-    """Return the folder of a run's temporary files, which pass group histories between jobs."""
+    """Return the folder of a run's temporary files, which pass group histories between jobs.
+
+    ``out`` is the output folder. The folder is removed at the end of the run.
+    """
     return Path(out) / "running" / run_id
 
 
 class SpilledChunk(NamedTuple):
-    """Place of some rebalances of one consumer group in a spill file.
+    """Place of some rebalances of one consumer group in a spill file (a temporary file of a run).
 
     Attributes:
         path: path of the file.
@@ -91,20 +94,23 @@ class SpilledChunk(NamedTuple):
     rebalances: int
 
     def read_bytes(self, out: str | Path = "") -> bytes:
-        """Read the bytes at this place; ``out`` is the folder of a relative path."""
+        """Read the bytes at this place of the file.
+
+        ``out`` is the folder to which a relative path refers.
+        """
         with (Path(out) / self.path).open("rb") as file:
             file.seek(self.first)
             return file.read(self.length)
 
     def read_values(self) -> Any:
-        """Read the packed values at this place."""
+        """Read and unpack the rebalances, or other values, at this place of the file."""
         return unpack_state(self.read_bytes(), _CLASSES)
 
 
 class StoredHistory(NamedTuple):
-    """Place of the stored history of one consumer group, which the next appending run continues.
+    """Place of a consumer group's stored history, which the next run with ``--append`` continues.
 
-    Paths are relative to the output folder.
+    All paths are relative to the output folder.
 
     Attributes:
         state: place of the state of its history; its number of rebalances is 0.
@@ -120,15 +126,15 @@ class StoredHistory(NamedTuple):
 
     @classmethod
     def from_json_fields(cls, value: Sequence[Any]) -> StoredHistory:
-        """Build a `StoredHistory` from the list (``value``) of its fields, read from a JSON
-        file.
-        """
+        """Build a `StoredHistory` from the list of its fields, which was read from a JSON file."""
         state, chunks, topic_ids, digest = value
         places = tuple(SpilledChunk(*one) for one in chunks)
         return cls(SpilledChunk(*state), places, tuple(topic_ids), digest)
 
     def compute_digest(self, out: str | Path) -> str:
-        """Compute the digest of the stored bytes in the output folder ``out``.
+        """Compute a digest of the stored bytes, which shows whether the files have changed.
+
+        ``out`` is the output folder.
 
         Raises:
             OSError: a file cannot be read.
@@ -139,13 +145,13 @@ class StoredHistory(NamedTuple):
         return found.hexdigest()
 
     def file_paths(self) -> set[str]:
-        """Return the files that contain the history, relative to the output folder."""
+        """Return the paths of the files that contain the history, relative to the output folder."""
         return {place.path for place in (self.state, *self.chunks)}
 
 
 @dataclass(frozen=True, slots=True)
 class SpilledHistory:
-    """Position of one consumer group's history in temporary files that the simulation reads.
+    """Place of one consumer group's history in temporary files, from which the simulation reads it.
 
     Attributes:
         group: the group id.
@@ -165,7 +171,7 @@ class SpilledHistory:
 
     @property
     def byte_count(self) -> int:
-        """Number of bytes of the consumer group's history in the files."""
+        """Size of the consumer group's rebalances in the files, in bytes."""
         return sum(chunk.length for chunk in self.chunks)
 
     @property
@@ -175,14 +181,15 @@ class SpilledHistory:
 
     @classmethod
     def from_json_fields(cls, value: dict[str, Any]) -> SpilledHistory:
-        """Build a `SpilledHistory` from a dict (``value``) of its fields that was read
-        from JSON.
+        """Build a `SpilledHistory` from the dict of its fields, which was read from JSON.
+
+        Places of stored results are added later.
         """
         chunks = tuple(SpilledChunk(*one) for one in value["chunks"])
         return cls(value["group"], SpilledChunk(*value["shared"]), chunks)
 
     def rebalance_rows(self, chunks: Sequence[int] | None = None) -> Iterator[SpilledRebalance]:
-        """Read the group's recorded rebalances with their table rows; yield them in log order.
+        """Read the group's recorded rebalances with their table rows, and yield them in log order.
 
         ``chunks`` are the indices of the chunks to read; None reads all.
         """
@@ -202,14 +209,17 @@ class SpilledHistory:
 
 
 class _SpillFile:
-    """File to which places with packed values are appended; it is created with the first one."""
+    """File to which packed values are appended; it is created when the first ones are written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: IO[bytes] | None = None
 
     def append_bytes(self, packed: bytes, rebalances: int = 0) -> SpilledChunk:
-        """Append bytes with so many rebalances, and return their place."""
+        """Append some bytes to the file, and return their place.
+
+        ``rebalances`` is the number of rebalances in the bytes.
+        """
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._path.open("wb")
@@ -224,7 +234,11 @@ class _SpillFile:
 
 
 class SpillWriter:
-    """Writer of one task's spill files with the histories of its consumer groups.
+    """Writer of one task's spill files, which are temporary files with histories of consumer
+    groups.
+
+    The simulation job reads them. Rebalances that are complete may be stored for the next run
+    instead.
 
     Args:
         out: the output folder.
@@ -243,12 +257,15 @@ class SpillWriter:
         self._chunks: list[SpilledChunk] = []
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files of this writer."""
         for file in filter(None, (self._temporary, self._stored)):
             file.close()
 
     def continue_group(self, history: StoredHistory) -> None:
-        """Continue the rebalances of a consumer group that an earlier run has stored."""
+        """Begin a consumer group whose first rebalances an earlier run has stored.
+
+        They are not copied, unless they are in very many small chunks.
+        """
         places = [one._replace(path=str(self._out / one.path)) for one in history.chunks]
         if len(places) <= _MOST_CHUNKS + sum(one.rebalances for one in places) // _MOST_REBALANCES:
             self._chunks = places
@@ -260,12 +277,12 @@ class SpillWriter:
     def store_group(self, state: bytes, unknown_topic_ids: Sequence[str]) -> StoredHistory:
         """Store the history of the current consumer group so far, for the next run.
 
-        Its further rebalances may change with later records, so they are written to the temporary
-        file.
+        The group's further rebalances may change with later records, so they are written to the
+        temporary file.
 
         Args:
             state: the packed state of its history.
-            unknown_topic_ids: topic ids of which the cluster metadata has no name.
+            unknown_topic_ids: topic ids for which the cluster metadata has no name.
         """
         if self._stored is None:
             raise TypeError("the writer has no folder for stored histories")
@@ -279,7 +296,10 @@ class SpillWriter:
         return found._replace(digest=found.compute_digest(base))
 
     def write_rebalance(self, rebalance: SpilledRebalance) -> None:
-        """Add the next rebalance of the current consumer group to the temporary file."""
+        """Add the next rebalance of the current consumer group to the file.
+
+        Rebalances are buffered and written in chunks.
+        """
         self._pending.append(rebalance)
         self._entries += _count_entries(rebalance[0].generation)
         if len(self._pending) >= _MOST_REBALANCES or self._entries >= _MOST_ENTRIES:
@@ -292,7 +312,10 @@ class SpillWriter:
         usual_ms: Bounds | None,
         timeout_ms: int | None = None,
     ) -> SpilledHistory:
-        """Write the rest of the current consumer group's history; return its position in the file.
+        """Write the rest of the current consumer group's history, and return its place in the
+        files.
+
+        The next rebalance then belongs to another group.
 
         Args:
             group: the group id.
@@ -308,7 +331,7 @@ class SpillWriter:
         return SpilledHistory(group, self._temporary.append_bytes(shared), chunks)
 
     def discard_group(self) -> None:
-        """Drop the current consumer group's history, for example because the group has failed.
+        """Drop the history of the current consumer group, for example because the group has failed.
 
         Its bytes stay in the file, but are never read.
         """
@@ -322,7 +345,7 @@ class SpillWriter:
 
 
 def remove_spill_files(out: str | Path, run_id: str) -> None:
-    """Remove the folder of a run's temporary files, if it exists."""
+    """Remove the folder of a run's temporary files (spill files), if it exists."""
     shutil.rmtree(spill_folder(out, run_id), ignore_errors=True)
 
 
@@ -332,7 +355,7 @@ _Key = tuple[int, int]
 
 
 def _count_entries(generation: Generation) -> int:
-    """Count the members and assigned partitions of a generation."""
+    """Return the number of members and assigned partitions of a generation, to limit memory use."""
     members = generation.first.members
     return sum(1 + sum(len(numbers) for _, numbers in member.assigned) for member in members)
 
@@ -342,10 +365,10 @@ STORED_CLASSES = (RecordedRebalance, *recorded_rebalances.STORED_CLASSES)
 
 
 class RebalanceCollector:
-    """Collector of a consumer group's rebalances and consumption pauses, as input of the
-    simulation.
+    """Collector of a consumer group's rebalances and pauses in consumption, for the simulation.
 
-    Complete rebalances are written to the spill file, from which the simulation job reads them.
+    A rebalance is complete some hundred rebalances later, when the log shows how long it took. It
+    is then written to the spill file, from which the simulation job reads it.
 
     Args:
         clusters: the cluster metadata over time.
@@ -367,16 +390,17 @@ class RebalanceCollector:
         self._low, self._high = array("d"), array("d")
 
     def add_generation(self, generation: Generation) -> None:
-        """Add the next generation of the consumer group, the result of its next rebalance, in log
-        order.
+        """Add the next generation of the consumer group, in log order.
+
+        A generation is the result of a rebalance.
         """
         self._rebalances.extend(self._builder.add_generation(generation))
         self._spill_complete()
 
     def add_pause(self, pause: Pause) -> None:
-        """Add a pause in consumption to the rebalance that caused it.
+        """Add a pause in a partition's consumption to the rebalance that caused it.
 
-        The pause is ignored if the rebalance has been written to the file already.
+        The pause is ignored if the rebalance has already been written to the file.
         """
         if pause.resolution_ms is not None:
             self._intervals[pause.topic, pause.partition] = pause.resolution_ms
@@ -385,21 +409,25 @@ class RebalanceCollector:
             self._pauses.setdefault(key, []).append(pause)
 
     def add_row(self, row: Mapping[str, Any]) -> None:
-        """Add the next row of table ``rebalances``, in log order; it completes an earlier
-        generation.
+        """Add the next row of table ``rebalances``, in log order.
+
+        It belongs to the earliest rebalance that has no row yet, and completes it.
         """
         self._rows.append(dict(row))
         self._spill_complete()
 
     @property
     def pending_entries(self) -> int:
-        """Members and assigned partitions in the rebalances that are still incomplete."""
+        """Number of members and assigned partitions in the rebalances that are not complete yet.
+
+        It shows how much memory they need.
+        """
         pending = (*self._builder.pending, *(one.generation for one in self._rebalances))
         return sum(map(_count_entries, pending))
 
     def export_state(self) -> tuple[Any, ...]:
-        """Return the rebalances that are still incomplete, and what later ones depend on, as values
-        that can be stored between two runs.
+        """Return the incomplete rebalances, and what later ones depend on, as values for the next
+        run.
         """
         # `history.state_store.pack_state` packs them with the classes `STORED_CLASSES`.
         return (
@@ -408,17 +436,17 @@ class RebalanceCollector:
         )  # fmt: skip
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Restore the values (``state``) that `export_state` returned."""
+        """Restore the state of this collector from the values that `export_state` returned."""
         builder, rebalances, rows, self._pauses, self._written, self._intervals, low, high = state
         self._builder.restore_state(builder)
         self._rebalances, self._rows = deque(rebalances), deque(rows)
         self._low, self._high = array("d", low), array("d", high)
 
     def finish_group(self, group: str, rates: Rates) -> SpilledHistory:
-        """Write the remaining rebalances; return the position of the group's history in the
-        temporary file.
+        """Write the remaining rebalances, and return the place of the group's history in the spill
+        files.
 
-        ``group`` is the group id, ``rates`` has records per second of each partition.
+        ``group`` is the group id. ``rates`` has the records per second of each partition.
         """
         self._rebalances.extend(self._builder.finish_rebalances())
         self._spill_complete()
@@ -429,8 +457,10 @@ class RebalanceCollector:
         )  # fmt: skip
 
     def _spill_complete(self) -> None:
-        """Write the complete rebalances with their costs to the spill file, and record their
-        durations.
+        """Write the complete rebalances with their costs to the spill file.
+
+        Their durations are kept, because the simulation uses the usual duration of the group's
+        rebalances.
         """
         for rebalance, row in self._take_complete():
             costs = None

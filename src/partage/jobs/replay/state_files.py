@@ -72,16 +72,16 @@ _ROW_GROUP = 20_000
 
 
 class StaleStateError(Exception):
-    """Internal error: the last run in the output folder cannot be continued.
+    """Internal error: a run cannot continue the last run in the output folder.
 
-    The message is the reason.
+    The message is the reason, for example other options. All records are then read again.
     """
 
 
 def _format_versions() -> dict[str, str]:
     """Return the versions of software and row layout on which the format of stored state depends.
 
-    State of other versions is not read.
+    State that was stored with other versions is not used.
     """
     python = ".".join(platform.python_version_tuple()[:2])
     layout = blake2b(repr((OUT_COLUMNS, RUN)).encode(), digest_size=4).hexdigest()
@@ -93,9 +93,9 @@ def _format_versions() -> dict[str, str]:
 
 @dataclass
 class ReplayState:
-    """State that `partage replay --append` stores for the next run.
+    """State that a run of `partage replay --append` stores, so that the next run can continue it.
 
-    Rows are not included: they are in separate files, which the state names.
+    Stored rows are not included: they are in separate files, which the state names.
 
     Attributes:
         settings: policies, selection and other options, by name.
@@ -126,14 +126,16 @@ class ReplayState:
     software: dict[str, str] = field(default_factory=_format_versions)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the state of the run as a dict, the content of ``state.json``."""
+        """Return the state of the run as a dict, which is written to ``state.json``."""
         return {"version": VERSION, **vars(self)}
 
     @classmethod
     def of_json(cls, values_read: Any, settings: Mapping[str, Any]) -> ReplayState:
         """Restore the stored state of an earlier run, and check that this run can continue it.
 
-        ``values_read`` is the content of ``state.json``, ``settings`` are the options of this run.
+        Args:
+            values_read: content of ``state.json``.
+            settings: options of this run, by name.
 
         Raises:
             StaleStateError: the state is of another version, or the settings differ.
@@ -155,7 +157,9 @@ class ReplayState:
         return state
 
     def file_paths(self) -> Iterator[str]:
-        """Yield the files that this stored state needs, relative to the output folder."""
+        """Yield the paths of all files that this stored state needs, relative to the output
+        folder.
+        """
         yield from self.decoded
         if self.open_commits is not None:
             yield self.open_commits
@@ -171,7 +175,9 @@ class ReplayState:
 
 
 def newest_state(out: Path, settings: Mapping[str, Any]) -> tuple[str, ReplayState] | None:
-    """Return the id and the state of the newest published run in a folder, or None without a run.
+    """Return the id and the stored state of the newest published run in an output folder.
+
+    The result is None if the folder has no run. ``settings`` are the options of this run, by name.
 
     Raises:
         StaleStateError: the run cannot be continued with these settings.
@@ -196,15 +202,21 @@ def newest_state(out: Path, settings: Mapping[str, Any]) -> tuple[str, ReplaySta
 
 
 def state_folder(run_id: str) -> str:
-    """Return the folder of a run's stored rows and results, relative to the output folder."""
+    """Return the folder of a run's stored rows and results, relative to the output folder.
+
+    The next run with ``--append`` reads them.
+    """
     return f"{_FOLDER}/{run_id}"
 
 
 def remove_stale_state(out: Path, state: ReplayState | None) -> None:
-    """Remove stored rows of earlier runs that the newest state does not need.
+    """Remove stored files of earlier runs that the newest state does not need.
 
-    Nothing is removed while another run works in the output folder (``out``), since it may need the
-    rows.
+    Nothing is removed while another run works in the output folder, since it may need the files.
+
+    Args:
+        out: the output folder.
+        state: the newest state; None if no state is needed.
     """
     if len([*(out / "running").glob("*.json")]) > 1:
         return
@@ -218,7 +230,7 @@ def remove_stale_state(out: Path, state: ReplayState | None) -> None:
 
 
 def discard_state(out: Path, run_id: str) -> None:
-    """Remove the stored rows of a run that will not be published."""
+    """Remove the stored rows and results of a run that will not be published."""
     shutil.rmtree(out / _FOLDER / run_id, ignore_errors=True)
     with suppress(OSError):
         (out / _FOLDER).rmdir()
@@ -228,14 +240,18 @@ def discard_state(out: Path, run_id: str) -> None:
 
 
 def group_rows_of(rows: LazyRows) -> LazyRows:
-    """Return only the group records and offset commits of the decode job's rows."""
+    """Return only the rows of the decode job that are group records or offset commits.
+
+    Group histories are rebuilt from these rows.
+    """
     return rows.filter_kinds(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
 
 
 def write_decoded(rows: LazyRows, out: Path, run_id: str) -> list[str]:
-    """Store rows of the decode job, sorted by group, for the next run; return the files' paths.
+    """Store rows of the decode job for the next run, sorted by group.
 
-    The paths are relative to the output folder (``out``).
+    Only group records and offset commits are stored. Return the paths of the files, relative to the
+    output folder.
     """
     job = partial(_write_task, str(out), run_id)
     found = sorted_by_group(group_rows_of(rows)).apply_job(job, RECEIPT_DDL)
@@ -264,7 +280,9 @@ def _write_task(
 def read_decoded(
     engine: ReplayEngine, out: Path, paths: Sequence[str], groups: frozenset[str] | None = None
 ) -> LazyRows:
-    """Return rows that decode jobs of earlier runs have stored, as lazy rows.
+    """Return the decoded rows that earlier runs have stored, as lazy rows.
+
+    A run with ``--append`` thus need not decode old records again.
 
     Args:
         engine: schedules the job.
@@ -297,9 +315,10 @@ def _read_task(
 
 
 def read_stream(engine: ReplayEngine, capture: Capture, selection: Selection) -> LazyRows:
-    """Read the decoded rows that `partage watch` has written, instead of decoding records.
+    """Return the decoded rows that `partage watch` has written, as lazy rows.
 
-    Rows of micro-batches that an earlier run has read are left out (`Capture.known`).
+    Records need not be decoded then. Rows of micro-batches that an earlier run has read are left
+    out (`Capture.known`).
 
     Raises:
         InvalidConfigError: the selection has an end, which would cut packed rows.
@@ -338,10 +357,10 @@ def _stream_task(
 
 
 def _may_contain(file: Any, row_group: int, groups: frozenset[str] | None) -> bool:
-    """Return whether a row group of a Parquet file may have rows of one of the given consumer
-    groups.
+    """Return whether a row group of a Parquet file may have rows of one of the given groups.
 
-    It compares their names with the minimum and the maximum in the file's statistics.
+    The names of the groups are compared with the minimum and the maximum in the file's statistics.
+    A row group without such rows is not read.
     """
     column = file.schema_arrow.names.index("group")
     found = file.metadata.row_group(row_group).column(column).statistics
@@ -359,8 +378,13 @@ _RECORD = ("partition", "offset", "timestamp_ms", "key", "value")
 def write_open_commits(rows: LazyRows, out: Path, run_id: str) -> str | None:
     """Store the undecoded offset commits of open transactions, for the next run.
 
-    ``rows`` are the decode job's rows. Return the file's path, relative to the output folder
-    (``out``); None if there are no such commits.
+    The next run decodes them again, because their transactions may have ended by then. Return the
+    path of the file, relative to the output folder; None if there are no such commits.
+
+    Args:
+        rows: rows of the decode job.
+        out: the output folder.
+        run_id: id of this run.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -378,9 +402,9 @@ def write_open_commits(rows: LazyRows, out: Path, run_id: str) -> str | None:
 
 
 def read_open_commits(out: Path, path: str) -> pa.Table:
-    """Read the offset commits of open transactions that an earlier run has stored (``path``).
+    """Read the offset commits of open transactions that an earlier run has stored.
 
-    The columns are those of a capture's records.
+    The result has the columns of a capture's records. ``path`` is relative to the output folder.
     """
     from pyarrow import parquet
 

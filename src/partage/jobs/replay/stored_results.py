@@ -90,21 +90,21 @@ class StoredBlock(NamedTuple):
 
     @classmethod
     def from_json_fields(cls, value: Sequence[Any]) -> StoredBlock:
-        """Build a `StoredBlock` from the list (``value``) of its fields, read from a JSON file."""
+        """Build a `StoredBlock` from the list of its fields, which was read from a JSON file."""
         return cls(value[0], value[1], value[2], tuple(value[3]))
 
     def read_bytes(self, out: Path) -> bytes:
-        """Read the bytes of this block from its file in the output folder ``out``."""
+        """Read the bytes of this block from its file; ``out`` is the output folder."""
         with (out / self.path).open("rb") as file:
             file.seek(self.first)
             return file.read(self.length)
 
 
 class _RowInputs(NamedTuple):
-    """Inputs of those columns of a row of table ``replays`` that depend on the group's whole
-    history.
+    """Inputs of the columns in a row of table ``replays`` that must be computed again in each run.
 
-    The values are JSON values; texts are arrays of int32 in base64.
+    These columns depend on the group's whole history. All values are JSON values; texts are arrays
+    of int32 in base64.
 
     Attributes:
         stops: indices of the partitions that stop.
@@ -130,7 +130,7 @@ _CLASSES = (Absence, RecordedRebalance)
 def _to_stored_row(row: SimulatedRebalance, loads: PlanLoads) -> _StoredCells:
     """Convert a row of the output table ``replays`` to the form that is stored for the next run.
 
-    ``loads`` returns the arrays from which each member's load is computed.
+    ``loads`` computes the arrays that are stored for the load of each member.
     """
     inputs = row.recompute
     if inputs is None:
@@ -177,8 +177,8 @@ def digests_of_rebalance(
 ) -> tuple[str, bytes]:
     """Return two digests of a recorded rebalance's inputs, which are keys of stored results.
 
-    The first is for a simulation of this rebalance alone: it covers all of its inputs. The second
-    is for the simulation of the whole history: it leaves out later metadata, and whether departed
+    The first is for a simulation of this rebalance alone, and covers all of its inputs. The second
+    is for the simulation of the whole history. It leaves out later metadata, and whether departed
     members rejoined later. ``digests`` are those of the cluster metadata.
     """
     departures = tuple(
@@ -198,7 +198,7 @@ def digests_of_rebalance(
 
 
 class RebalanceStore:
-    """Stored simulation results of one consumer group's rebalances, each simulated on its own.
+    """Stored simulation results of a consumer group's rebalances, each simulated on its own.
 
     Args:
         out: the output folder.
@@ -219,8 +219,8 @@ class RebalanceStore:
     ) -> tuple[Verdict, list[dict[str, Any]]] | None:
         """Return the stored simulation results of a rebalance; None if there are none.
 
-        The results are the rows of table ``replays``, and whether the group's strategy reproduces
-        the recorded assignment (verdict).
+        They are the verdict (whether the group's strategy reproduces the recorded assignment), and
+        the rows of table ``replays``.
 
         Args:
             key: digest of the rebalance's inputs.
@@ -252,9 +252,9 @@ class RebalanceStore:
         self._writer.write_result(key, (astuple(verdict), cells))
 
     def list_places(self) -> list[StoredBlock]:
-        """Return the places of all stored results that the next run may need, old and new.
+        """Return the file positions of all stored results that the next run may need, old and new.
 
-        Blocks of the last run whose results were all used are reused. Used results of other blocks
+        If all results of an old block were used, the block is reused. Used results of other blocks
         are copied to new blocks.
         """
         kept = []
@@ -279,9 +279,7 @@ class RebalanceStore:
 
 
 class BlockWriter:
-    """Writer of one task's file of simulation results; a block has results of one consumer
-    group.
-    """
+    """Writer of one task's file of simulation results, in blocks of one consumer group each."""
 
     def __init__(self, out: str, path: str, task: str) -> None:
         self._path = f"{path}/rebalances-{task}-{uuid4().hex[:8]}.memo"
@@ -291,18 +289,16 @@ class BlockWriter:
         self._size = 0
 
     def write_result(self, key: str, result: _Result) -> None:
-        """Write the simulation result of a rebalance of the current consumer group.
+        """Add the simulation result of a rebalance of the current consumer group to the file.
 
-        ``key`` is a digest of its inputs.
+        ``key`` is a digest of its inputs, by which the next run finds the result.
         """
         self._pending[key] = result
         if len(self._pending) >= _REBALANCES_OF_BLOCK:
             self._flush()
 
     def finish_group(self) -> list[StoredBlock]:
-        """Write the rest of the current consumer group's results; return the places of its
-        blocks.
-        """
+        """Write the rest of the current consumer group's results, and return its blocks."""
         if self._pending:
             self._flush()
         blocks, self._blocks = self._blocks, []
@@ -318,9 +314,9 @@ class BlockWriter:
         self._blocks.append(self.append_bytes(blob, tuple(pending)))
 
     def append_bytes(self, result_bytes: bytes, keys: tuple[str, ...]) -> StoredBlock:
-        """Append bytes with stored results (``result_bytes``) to the file, and return their place.
+        """Append bytes with stored results to the file, and return their place.
 
-        ``keys`` are the digests of the results' inputs.
+        ``keys`` are the digests of the results' inputs, by which the next run finds them.
         """
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.open("ab") as file:
@@ -340,6 +336,8 @@ _BLOCK, _MOST_BLOCKS = 64, 32
 
 class StoredCheckpoint(NamedTuple):
     """Place of a stored checkpoint: the state of a policy's simulation after a recorded rebalance.
+
+    The next run can continue the simulation from there.
 
     Attributes:
         position: index of the recorded rebalance in the group's history.
@@ -367,8 +365,8 @@ class StoredSimulation(NamedTuple):
 
     @classmethod
     def from_json_fields(cls, value: Sequence[Any]) -> StoredSimulation:
-        """Build a `StoredSimulation` from the list (``value``) of its fields, read from a JSON
-        file.
+        """Build a `StoredSimulation` from the list of its fields, which was read from a
+        JSON file.
         """
         rows, checkpoints = value
         return cls(
@@ -380,7 +378,9 @@ class StoredSimulation(NamedTuple):
         )
 
     def file_paths(self) -> Iterator[str]:
-        """Yield the files that contain the stored simulation, relative to the output folder."""
+        """Yield the paths of the files with the stored simulation, relative to the output
+        folder.
+        """
         yield from (block.path for block in self.rows)
         yield from (one.place.path for one in self.checkpoints)
 
@@ -388,7 +388,7 @@ class StoredSimulation(NamedTuple):
 class HistoryChain:
     """Digests of a consumer group's history up to each of its rebalances, to detect changes.
 
-    Equal digests in two runs mean that the history up to that rebalance is unchanged. The object
+    If a digest is the same in two runs, the history up to that rebalance is unchanged. The object
     also has the group's evictions, to find those that a policy would have made earlier.
     """
 
@@ -415,7 +415,7 @@ class HistoryChain:
     def digest_at(self, rebalance_index: int) -> str:
         """Return the digest of a group's history up to a rebalance; "" beyond the end.
 
-        ``rebalance_index`` is the rebalance's index in the history.
+        ``rebalance_index`` is the index of the rebalance in the history.
         """
         return self._digests[rebalance_index] if rebalance_index < len(self._digests) else ""
 
@@ -440,8 +440,9 @@ class HistoryChain:
 
 
 class PolicyStore:
-    """Store of a consumer group's simulation under one policy: the last run's and the next run's
-    results.
+    """Store of the simulation of a consumer group's history under one policy.
+
+    It has the results of the last run, and writes those that the next run needs.
 
     Args:
         out: the output folder.
@@ -469,7 +470,7 @@ class PolicyStore:
     def find_continuation(self) -> Continuation:
         """Return the state from which the policy's simulation continues, and the rows before it.
 
-        It is the newest checkpoint that is still valid, or the empty state.
+        It is the newest checkpoint that is still valid, or else the empty state.
         """
         positions = {len(self._chain) - 1 - behind for behind in _BEHIND}
         for i in reversed(range(len(self._stored.checkpoints))):
@@ -490,14 +491,15 @@ class PolicyStore:
         return Continuation(self, frozenset(positions))
 
     def store_row(self, row: StoredRow) -> None:
-        """Store the next output row of the policy's simulation, for the next run."""
+        """Store the next output row of the policy's simulation, so that the next run can
+        reuse it.
+        """
         self._pending.append(row)
         if len(self._pending) >= _BLOCK:
             self._flush()
 
     def store_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Store a checkpoint (state of the policy's simulation), from which the next run can
-        continue.
+        """Store the state of the policy's simulation, from which the next run can continue.
 
         Nothing is stored if a strategy plug-in has values of unsupported types.
         """
@@ -514,7 +516,7 @@ class PolicyStore:
         self._checkpoints.append(one)
 
     def list_places(self) -> StoredSimulation:
-        """Return the places of the rows and checkpoints of the simulation that the next run needs.
+        """Return the file positions of the rows and checkpoints that the next run needs.
 
         For each of several distances from the end of the history, this is the newest checkpoint
         that is at least this far back.
@@ -536,9 +538,7 @@ class PolicyStore:
         return StoredSimulation(tuple(blocks), tuple(checkpoints))
 
     def _merge_blocks(self, blocks: Sequence[StoredBlock]) -> list[StoredBlock] | None:
-        """Merge several blocks of stored rows into one new block; return None if one cannot be
-        read.
-        """
+        """Merge several blocks of stored rows into a new one; return None if one cannot be read."""
         blobs = [self._read_block(block) for block in blocks]
         if None in blobs:
             return None
@@ -558,9 +558,7 @@ class PolicyStore:
         return self._writer.append_bytes(blob, (_digest(blob),))
 
     def _read_block(self, block: StoredBlock) -> bytes | None:
-        """Return the bytes of a stored block; None if the file is missing or the bytes are
-        damaged.
-        """
+        """Return the bytes of a stored block; None if the file is missing or damaged."""
         try:
             blob = block.read_bytes(self._out)
         except OSError:
@@ -589,8 +587,7 @@ def _rows_of(blob: bytes) -> list[StoredRow]:
 
 
 class GroupStore:
-    """Stored results of all simulations of one consumer group: of the last run and for the next
-    run.
+    """Stored results of all simulations of a consumer group, for this run and for the next.
 
     Args:
         out: the output folder.
@@ -624,7 +621,7 @@ class GroupStore:
     def result_key(self, rebalance: RecordedRebalance) -> str:
         """Return the key of a rebalance's stored simulation results: a digest of its inputs.
 
-        Call it for all rebalances of the group in order, because it also extends the digests of the
+        It must be called for all rebalances in order, because it extends the digests of the
         history.
         """
         key, digest = digests_of_rebalance(rebalance, self._digests)
@@ -633,9 +630,10 @@ class GroupStore:
         return key
 
     def streams_key(self, capture_digest: str, until_ms: int) -> str:
-        """Return the key of a Streams application's rows: a digest of all that they depend on.
+        """Return the key of a Streams application's stored rows: a digest of all that they depend
+        on.
 
-        Call `result_key` for the whole history first.
+        `result_key` must have been called for the whole history.
 
         Args:
             capture_digest: digest of the sizes and settings in the capture.
@@ -646,9 +644,7 @@ class GroupStore:
         return blake2b(text.encode(), digest_size=16).hexdigest()
 
     def find_streams_rows(self, key: str) -> list[dict[str, Any]] | None:
-        """Return the stored rows of table ``streams_settings``; None if there are none with this
-        key.
-        """
+        """Return the stored rows of table ``streams_settings``; None if none has this key."""
         block = self._stored_streams
         if block is None or block.keys != (key,):
             return None
@@ -662,8 +658,9 @@ class GroupStore:
         return rows
 
     def store_streams_rows(self, key: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Store the rows of table ``streams_settings`` for the next run; ``key`` is their
-        `streams_key`.
+        """Store the rows of table ``streams_settings`` for the next run.
+
+        ``key`` is the result of `streams_key`, by which the next run finds them.
         """
         blob = zlib.compress(json.dumps(rows).encode("ascii"), 1)
         self.streams = self._writer.append_bytes(blob, (key,))
@@ -671,8 +668,8 @@ class GroupStore:
     def find_continuations(self, policies: Iterable[Policy]) -> dict[str, Continuation]:
         """Return the checkpoints from which the simulations continue, as a dict by policy name.
 
-        Call `result_key` for the whole history first, because its digests decide which checkpoints
-        are valid.
+        `result_key` must have been called for the whole history, because its digests decide which
+        checkpoints are valid.
         """
         for policy in policies:
             stored = self._stored.get(policy.name, StoredSimulation())
@@ -682,7 +679,5 @@ class GroupStore:
         return {name: one.find_continuation() for name, one in self._simulations.items()}
 
     def stored_simulations(self) -> dict[str, StoredSimulation]:
-        """Return the places of each policy's stored simulation, as a dict by policy name, for the
-        next run.
-        """
+        """Return the places of each policy's stored simulation, as a dict by policy name."""
         return {name: one.list_places() for name, one in self._simulations.items()}

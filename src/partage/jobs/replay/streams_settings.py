@@ -89,8 +89,7 @@ _ASSIGNORS = (
 
 @dataclass(frozen=True)
 class StreamsFacts:
-    """Inputs of Kafka Streams simulations that group records lack, such as sizes of changelog
-    topics.
+    """Data for simulations of Kafka Streams that group records lack, such as changelog sizes.
 
     Attributes:
         groups: names of the groups that are Streams applications.
@@ -126,18 +125,18 @@ def read_streams_facts(folder: str | Path, totals: Iterable[str]) -> StreamsFact
 
 
 def has_streams(totals: Mapping[str, Any]) -> bool:
-    """Return whether a group was a Kafka Streams application.
+    """Return whether a consumer group was a Kafka Streams application.
 
-    ``totals`` is the JSON text of its totals (`GroupTotals.to_summary`).
+    ``totals`` is the dict of its totals (`GroupTotals.to_summary`).
     """
     return "streams" in totals["kind"].split("+") or STREAMS_PROTOCOL in totals["claimed"]
 
 
 def streams_facts_digest(folder: str | Path) -> str:
-    """Return a digest of the files that `read_streams_facts` reads from a capture, to detect
-    changes.
+    """Return a digest of the settings and topic files of a capture that Streams simulations read.
 
-    ``folder`` is the capture's folder.
+    If it changes, stored rows of table ``streams_settings`` are computed again. ``folder`` is the
+    capture's folder.
     """
     at = Path(folder)
     inside = at if at.is_dir() else at.parent
@@ -151,7 +150,10 @@ def streams_facts_digest(folder: str | Path) -> str:
 
 
 def is_streams(generation: Generation) -> bool:
-    """Return whether a recorded generation belongs to a Kafka Streams application."""
+    """Return whether a recorded generation belongs to a Kafka Streams application.
+
+    This is so for a streams group (KIP-1071), and for a classic group with the protocol ``stream``.
+    """
     if generation.protocol == "streams":
         return True
     return generation.protocol == "classic" and generation.first.strategy == STREAMS_PROTOCOL
@@ -164,7 +166,10 @@ def streams_settings_rows(
     capture_data: StreamsFacts,
     from_ms: int | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield rows with the results of a Kafka Streams application: as recorded, then under other
+    """Yield rows with the outages of a Kafka Streams application: recorded, then under other
+    settings.
+
+    The first row is from the log. The others are simulations, which begin with the present
     settings.
 
     Args:
@@ -201,8 +206,7 @@ def streams_settings_rows(
 
 
 class _Described(NamedTuple):
-    """A recorded Kafka Streams application and its trace (starts and stops of clients), for
-    simulation.
+    """Kafka Streams application as recorded, with its trace: when clients started and stopped.
 
     Attributes:
         described: the application as the log shows it.
@@ -223,9 +227,9 @@ def _describe_application(
     clusters: ClusterHistory,
     capture_data: StreamsFacts,
 ) -> _Described | None:
-    """Derive a Kafka Streams application that can be simulated from recorded rebalances.
+    """Derive a Kafka Streams application from recorded rebalances, so that it can be simulated.
 
-    The result is None if the records do not suffice.
+    The result is None if the records do not suffice, for example without its topology.
 
     Args:
         group: name of the group.
@@ -282,9 +286,9 @@ def _derive_trace(
     *,
     is_server: bool,
 ) -> RecordedTrace:
-    """Return when the clients of a Kafka Streams application started and stopped.
+    """Return when the clients of a Kafka Streams application started and stopped, as a trace.
 
-    The trace is cut to a length that is fast to simulate.
+    A long trace is cut to its newest events, so that it is fast to simulate.
 
     Args:
         group: name of the group.
@@ -309,7 +313,7 @@ def _find_stops(
     """Return when each member that left before a rebalance stopped, and whether it timed out.
 
     Kafka Streams sends no LeaveGroup by default. So a departure without another explanation counts
-    as a session timeout.
+    as a session timeout. The result is a dict from member id to (time in ms, flag).
 
     Args:
         rebalance: the rebalance.
@@ -343,10 +347,10 @@ def _describe_classic_group(
     clusters: ClusterHistory,
     capture_data: StreamsFacts,
 ) -> _Found | None:
-    """Describe a recorded Kafka Streams application of the classic protocol: its clients and
-    assignor.
+    """Describe a recorded Kafka Streams application that uses the classic protocol.
 
-    Return None if no generation has members. ``capture_data`` has changelog sizes and settings.
+    Return its description, its rebalances and its task assignor; None if no generation has members.
+    ``capture_data`` has changelog sizes and settings.
 
     Raises:
         PartageError: the user data of a member cannot be decoded, or the application cannot be
@@ -384,9 +388,10 @@ def _describe_classic_group(
 def observed_settings(
     generations: Sequence[ClassicGeneration], settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """Infer settings of the Streams task assignor from recorded generations, by Kafka's names.
+    """Infer settings of the Streams task assignor from recorded generations.
 
-    ``settings`` are other known settings. A setting that no assignment shows keeps Kafka's default.
+    The result is a dict by Kafka's names. ``settings`` are other known settings. A setting that no
+    assignment shows keeps Kafka's default.
 
     * A leader sends the time of the next probing rebalance, which gives the interval.
     * A task with more copies than standbys has warm-ups. Their clients lagged by more than
@@ -432,11 +437,11 @@ def _describe_streams_group(
     clusters: ClusterHistory,
     capture_data: StreamsFacts,
 ) -> _Found | None:
-    """Describe a recorded Kafka Streams application of the streams protocol: its clients and
-    assignor.
+    """Describe a recorded Kafka Streams application that uses the streams protocol (KIP-1071).
 
-    Return None if the log lacks its topology or its members' process ids. ``capture_data`` has
-    changelog sizes and broker settings.
+    Return its description, its rebalances and its task assignor. The result is None if the log
+    lacks its topology or its members' process ids. ``capture_data`` has changelog sizes and broker
+    settings.
 
     Raises:
         PartageError: the process id of a member is malformed.
@@ -481,8 +486,9 @@ def _describe_streams_group(
 
 
 def _unit_of_sizes(application: RecordedApplication) -> str | None:
-    """Return the unit of a Streams application's state sizes: bytes, records, or None if
-    unknown.
+    """Return the unit of a Streams application's state sizes: ``bytes`` or ``records``.
+
+    The result is None if the sizes are unknown.
     """
     if not any(one.changelogs for one in application.subtopologies):
         return "bytes"  # an application without state
@@ -498,8 +504,9 @@ def _has_racks(application: RecordedApplication) -> bool:
 
 
 def _row_without_result(reason: str) -> dict[str, Any]:
-    """Return the output columns of a Streams group that cannot be simulated, with the reason
-    ``reason``.
+    """Return the output columns of a Streams group that cannot be simulated.
+
+    They contain the reason.
     """
     return {"position": 0, "simulated": False, "protocol": "", "assignor": RECORDED,
             "settings": "", "detail": reason}  # fmt: skip
@@ -510,8 +517,12 @@ def _simulate_row(
 ) -> dict[str, Any]:
     """Simulate a Streams application under other settings, and return the result as output columns.
 
-    If the settings are not applicable, the columns only have the reason. ``cell`` is the
-    combination of settings, ``unit`` the unit of state sizes.
+    If the settings are not applicable, the columns only have the reason.
+
+    Args:
+        application: the application with its starts and stops of clients.
+        cell: the settings to simulate.
+        unit: unit of the state sizes; None if unknown.
     """
     row: dict[str, Any] = {
         "simulated": True, "assignor": cell.assignor,
@@ -542,8 +553,8 @@ def _build_recorded_row(
 ) -> dict[str, Any]:
     """Return the recorded rebalances and task outages of a Streams application, as output columns.
 
-    An outage ends with the assignment of the next owner. Records do not show how long that owner
-    restored state, how much it restored, or the used disk space.
+    In an outage, a task has no owner; it ends when the next owner is assigned. Records do not show
+    how long that owner restored state, how much it restored, or the used disk space.
 
     Args:
         rebalances: the recorded rebalances.
@@ -571,10 +582,13 @@ def _build_recorded_row(
 def _task_outages(
     intervals: Iterable[UnreadInterval], task_of: Mapping[tuple[str, int], tuple[int, int]]
 ) -> list[float]:
-    """Return how long (ms) each Streams task had no owner, from the times of its partitions.
+    """Return how long each Kafka Streams task had no owner (ms), for tasks with such a time.
 
-    ``intervals`` are the times in which members owned partitions; ``task_of`` is a dict from
-    partition to task. A task lacks an owner at most as long as its partitions do.
+    A task reads several partitions; the longest time of any of them counts.
+
+    Args:
+        intervals: times in which partitions were not consumed.
+        task_of: dict from (topic, partition) to the task that reads it.
     """
     longest: dict[tuple[int, int], float] = {}
     for one in intervals:

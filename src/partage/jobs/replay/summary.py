@@ -55,8 +55,9 @@ _COUNTS = {"counted": 0, "agreed": 0}
 
 
 class GroupTotals:
-    """Counts of one consumer group's records, offset commits and rebalances, for tables and
-    summary.
+    """Counts of one consumer group's records, offset commits and rebalances.
+
+    They become its row of table ``groups`` and its entry in the summary.
     """
 
     def __init__(self, name: str) -> None:
@@ -81,21 +82,19 @@ class GroupTotals:
         self.log_partitions: set[int] = set()
 
     def export_state(self) -> dict[str, Any]:
-        """Return the consumer group's counts as plain values, which a later run restores."""
+        """Return the consumer group's counts as plain values, from which a later run continues."""
         return {n: frozenset(v) if isinstance(v, set) else v for n, v in vars(self).items()}
 
     def restore_state(self, state: dict[str, Any]) -> None:
-        """Restore the consumer group's counts from the values (``state``) that `export_state`
-        returned.
-        """
+        """Restore the consumer group's counts from the values that `export_state` returned."""
         for name, value in state.items():
             setattr(self, name, set(value) if isinstance(value, frozenset) else value)
 
     def count_record(self, kind: str, log_position: LogPosition, time_ms: int) -> None:
-        """Count a log record of the consumer group that is no offset commit.
+        """Count a log record of the consumer group that is not an offset commit.
 
         Args:
-            kind: type of the record.
+            kind: group protocol of the record, such as ``classic``.
             log_position: its position in the log.
             time_ms: its time.
         """
@@ -107,22 +106,28 @@ class GroupTotals:
         self.extend_span(log_position.partition, time_ms, time_ms)
 
     def extend_span(self, log_partition: int, first_ms: int, last_ms: int) -> None:
-        """Extend the time span of the consumer group's records in a log partition.
+        """Extend the time span of the consumer group's records, and add a log partition.
 
-        ``first_ms`` and ``last_ms`` are the times of further records.
+        Args:
+            log_partition: partition of ``__consumer_offsets`` with further records.
+            first_ms: first time of these records.
+            last_ms: last time of these records.
         """
         self.log_partitions.add(log_partition)
         first, last = self.seen_ms or (first_ms, last_ms)
         self.seen_ms = (min(first, first_ms), max(last, last_ms))
 
     def set_first_position(self, log_position: LogPosition) -> None:
-        """Set the group's first log position (``log_position``) from a commit, unless a record
-        has set it.
+        """Set the first log position of the consumer group, unless it is already known.
+
+        It is used for offset commits, because a group may have no other records.
         """
         self._place = self._place or log_position
 
     def set_missing(self, before_first: int, within: int) -> None:
         """Store how many generations of the consumer group are missing in the log.
+
+        Compaction has removed them. The numbers are the gaps in the generation numbers.
 
         Args:
             before_first: number of generations before the group's first record.
@@ -131,7 +136,10 @@ class GroupTotals:
         self._missing = (before_first, within)
 
     def count_rebalance(self, rebalance_row: dict[str, Any]) -> None:
-        """Count a rebalance of the consumer group, given as a row of table ``rebalances``."""
+        """Count a rebalance of the consumer group, with its cause, strategy and clients.
+
+        ``rebalance_row`` is its row of table ``rebalances``.
+        """
         self._rebalances += 1
         self._members_max = max(self._members_max, rebalance_row["members"])
         self._partitions_max = max(self._partitions_max, rebalance_row["partitions"])
@@ -147,7 +155,7 @@ class GroupTotals:
         cause[rebalance_row["cause_source"]] += 1
 
     def to_table_row(self) -> dict[str, Any]:
-        """Return the consumer group's counts as its row of table ``groups``, without its name."""
+        """Return the consumer group's row of table ``groups``, without the group id."""
         status, why = self._find_status()
         known = self._rebalances + sum(self._missing)
         return {
@@ -171,7 +179,10 @@ class GroupTotals:
         }
 
     def _find_status(self) -> tuple[str, str | None]:
-        """Return the consumer group's status, and the reason if no rebalance was simulated."""
+        """Return the consumer group's status, and the reason if no rebalance was simulated.
+
+        For example, a group may have committed offsets without any members.
+        """
         if not self._kinds:
             return OFFSETS_ONLY, None
         if self._replayed:
@@ -181,7 +192,7 @@ class GroupTotals:
         )
 
     def to_summary(self) -> dict[str, Any]:
-        """Return the consumer group's entry in ``summary.json``."""
+        """Return the consumer group's entry in ``summary.json``, as a dict."""
         return {
             "group": self.name,
             **self.to_table_row(),
@@ -196,8 +207,8 @@ class GroupTotals:
 class SimulationTotals:
     """Metrics of simulated rebalances, summed by consumer group and policy.
 
-    Each task has its own sums; the driver merges them. A verdict says whether the group's strategy
-    computes the recorded assignment.
+    Each task has its own sums, and the driver merges them. Verdicts are counted too: whether a
+    group's strategy computes the recorded assignment.
 
     Attributes:
         groups: sums of rows by group and by "policy|simulation", see `partage.tables.sums`.
@@ -223,7 +234,7 @@ class SimulationTotals:
     def verdict_counts(self) -> dict[str, dict[str, dict[str, int]]]:
         """Numbers of recorded assignments that were compared with Partage's, and that were equal.
 
-        The result is a dict from kind of comparison to a dict from strategy to the two numbers.
+        It is a dict from kind of comparison to a dict from strategy to the two numbers.
         """
         found: dict[str, dict[str, dict[str, int]]] = {}
         for group in sorted(self.verdicts_of):
@@ -235,8 +246,8 @@ class SimulationTotals:
     def simulated_strategies(self) -> dict[str, list[str]]:
         """Names of the assignment strategies that were simulated for each policy in any group.
 
-        The policy `own` uses each group's recorded strategy. The keys are "policy|kind of
-        simulation".
+        The policy `own` uses each group's recorded strategy, so it may have several. The keys are
+        "policy|kind of simulation".
         """
         found: dict[str, list[str]] = {}
         for of_group in self.strategies_of.values():
@@ -255,7 +266,10 @@ class SimulationTotals:
         return found
 
     def add_rows(self, rows: pa.Table) -> None:
-        """Add the metrics of simulated rebalances (rows of table ``replays``) to the sums."""
+        """Add the metrics of simulated rebalances to the sums of their group and policy.
+
+        ``rows`` are rows of table ``replays``.
+        """
         from pyarrow import compute as pc
 
         for sums in sum_rows(rows, ["group", "policy", "reading"]):
@@ -278,9 +292,12 @@ class SimulationTotals:
                 counts[row["strategy"]] = counts.get(row["strategy"], 0) + 1
 
     def add_verdict(self, group: str, generation: Generation, verdict: Verdict) -> None:
-        """Count whether Partage's strategy computes the assignment that was recorded (``verdict``).
+        """Count whether Partage's strategy computes the assignment that was recorded.
 
-        ``generation`` is the group generation with the assignment.
+        Args:
+            group: the group id.
+            generation: the generation with the recorded assignment.
+            verdict: the result of the comparison.
         """
         if verdict.agrees is None:
             return
@@ -319,16 +336,21 @@ class SimulationTotals:
                          "why": why})  # fmt: skip
 
     def to_json(self) -> str:
-        """Return this task's sums as JSON text, for `merge_totals`."""
+        """Return the sums of this task as JSON text, which `merge_totals` of the driver reads."""
         return json.dumps(vars(self))
 
     def of_group(self, group: str) -> str:
-        """Return the simulation metrics of one consumer group as JSON text, for `merge_totals`."""
+        """Return the sums of one consumer group as JSON text, which `merge_totals` reads.
+
+        A later run reuses them if the group has no new records.
+        """
         parts = vars(self).items()
         return json.dumps({n: {group: of[group]} if group in of else {} for n, of in parts})
 
     def merge_totals(self, totals_json: str) -> None:
-        """Add the sums of another task's simulations, given as the JSON text of `to_json`."""
+        """Add the sums of another task's simulations, given as the JSON text that `to_json`
+        returned.
+        """
         other = json.loads(totals_json)
         for group, policies in other["groups"].items():
             for key, sums in policies.items():
@@ -349,7 +371,7 @@ class SimulationTotals:
                 _add_names(self.strategies_of.setdefault(group, {}), key, names)
 
     def metrics_by_policy(self) -> dict[str, Sums]:
-        """Return the metrics of each policy, summed over all groups, and the number of groups.
+        """Return the metrics of each policy, summed over all groups, with the number of groups.
 
         The keys are "policy|kind of simulation".
         """
@@ -361,15 +383,17 @@ class SimulationTotals:
 
 
 def _add_verdicts(totals: dict[str, dict[str, int]], more: Mapping[str, Mapping[str, int]]) -> None:
-    """Add numbers of compared and equal assignments (``more``) to ``totals``, both dicts by
-    strategy.
+    """Add further numbers of compared and equal assignments to the totals of each strategy, in
+    place.
+
+    Both arguments are dicts from strategy to the two numbers.
     """
     for name, counts in more.items():
         totals[name] = add_sums(totals.get(name, _COUNTS), counts)
 
 
 def _add_names(names: dict[str, list[str]], key: str, more: Iterable[str]) -> None:
-    """Append the names in ``more`` to the list ``names[key]``, without duplicates."""
+    """Append names to the list of a key in a dict of lists, without duplicates."""
     known = names.setdefault(key, [])
     known += [name for name in more if name not in known]
 
@@ -390,7 +414,8 @@ def check_record_counts(
 ) -> dict[str, Any]:
     """Check that each record of the input was decoded or has a row in table ``bad_records``.
 
-    Return the counts of records by type and outcome, for the summary.
+    A run whose counts differ is not published. Return the counts of records by type and outcome,
+    for the summary.
 
     Args:
         records: number of records according to the metadata of the files; None if unknown.
@@ -425,7 +450,7 @@ def check_record_counts(
 def measure_coverage(results: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the time span of the log, and the share of group generations that it still contains.
 
-    Compaction removes records of earlier generations.
+    Compaction removes records of earlier generations, so a log does not show all rebalances.
 
     Args:
         results: the results of the run's jobs.
@@ -459,10 +484,9 @@ def measure_coverage(results: JobResults, groups: Sequence[dict[str, Any]]) -> d
 
 
 def _first_recorded_metadata_ms(results: JobResults) -> int | None:
-    """Return the time (ms) of the first recorded cluster metadata if the log begins earlier, else
-    None.
+    """Return the time (ms) of the first recorded cluster metadata if the log begins earlier.
 
-    ``results`` has the results of the run's jobs.
+    Metadata of the time before is inferred or assumed. The result is None if there is no such time.
     """
     known = [s["ts_ms"] for s in results.states if not s.get("assumed")]
     assumed = not results.inferred and any(s.get("assumed") for s in results.states)
@@ -470,8 +494,9 @@ def _first_recorded_metadata_ms(results: JobResults) -> int | None:
 
 
 def _transaction_coverage(capture: Capture) -> str:
-    """Return "known" if the capture has the outcomes of transactions, else the reason why it lacks
-    them.
+    """Return whether the outcomes of transactions are known, as text for the summary.
+
+    The text is "known", or "unknown" with the reason.
     """
     if capture.batches is not None:
         return "known"
@@ -487,7 +512,7 @@ INFERRED = "inferred: partition counts from assignments and commits, racks unkno
 def _describe_log_partitions(tally: RecordTally) -> dict[str, dict[str, Any]]:
     """Return the first and last offset and the number of records of each log partition.
 
-    Field ``in_order`` says whether tasks have read offset ranges without overlaps.
+    Field ``in_order`` is True if the offset ranges that tasks have read do not overlap.
     """
     out: dict[str, dict[str, Any]] = {}
     for p, ranges in sorted(tally.ranges.items()):
@@ -503,11 +528,11 @@ def _describe_log_partitions(tally: RecordTally) -> dict[str, dict[str, Any]]:
 
 
 def count_agreement(totals: SimulationTotals) -> dict[str, Any]:
-    """Count the recorded assignments in the totals that Partage's strategies reproduce exactly.
+    """Count the recorded assignments that Partage's strategies reproduce exactly.
 
-    In the result, ``counted`` and ``agreed`` are the numbers of assignments compared and equal, for
-    assignments by Java clients and by the coordinator. Assignments by other client libraries are
-    counted separately (``by_dialect``).
+    In the result, ``counted`` and ``agreed`` are the numbers of compared and of equal assignments
+    by Java clients and by the coordinator. Assignments by other client libraries are counted
+    separately (``by_dialect``).
     """
     by: dict[str, dict[str, dict[str, int]]] = {"by_strategy": {}, "by_dialect": {}, "others": {}}
     protocols: dict[str, dict[str, int]] = {}
@@ -532,7 +557,10 @@ def _add(totals: dict[str, dict[str, int]], name: str, counts: dict[str, int]) -
 
 
 def summarise_policies(totals: SimulationTotals) -> list[dict[str, Any]]:
-    """Return each policy's metrics in the simulation totals; recorded assignments come first."""
+    """Return the metrics of each policy as rows for the summary, recorded assignments first.
+
+    Metrics, such as moved partitions, are summed over all consumer groups.
+    """
     rows = []
     for key, of_key in totals.metrics_by_policy().items():
         policy, _, reading = key.rpartition("|")
@@ -543,7 +571,7 @@ def summarise_policies(totals: SimulationTotals) -> list[dict[str, Any]]:
 
 
 def summarise_strategies(totals: SimulationTotals) -> dict[str, Any]:
-    """Return the entry ``strategies`` of ``summary.json``, computed from the simulation totals.
+    """Return the entry ``strategies`` of ``summary.json``.
 
     Field ``run`` has the metrics of each policy. Field ``not_yet`` has the number of rebalances for
     each recorded strategy that Partage does not implement.
@@ -567,9 +595,9 @@ def count_causes(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
 
 
 def build_summary(results: JobResults) -> Summary:
-    """Return the content of ``summary.json``, without run times and software versions.
+    """Build the content of ``summary.json`` from the results of the run's jobs.
 
-    ``results`` has the results of the run's jobs.
+    Run times and software versions are added later.
     """
     accounting = check_record_counts(results.capture.records, results.tally, results.receipts)
     known = sorted((json.loads(g) for g in results.groups), key=lambda g: g["group"])

@@ -66,8 +66,12 @@ class Strand(NamedTuple):
 def find_strands(offset: _Ints, time_ms: _Ints) -> list[Strand]:
     """Split the records of one log partition where timestamps jump by more than an hour.
 
-    Return the strands (consecutive records) in log order. ``offset`` and ``time_ms`` are the
-    records' offsets and times. If there are very many jumps, all records are one strand.
+    A strand is the records between two jumps. If there are very many jumps, all records are one
+    strand.
+
+    Args:
+        offset: offset of each record, ascending (int64[n]).
+        time_ms: timestamp of each record (int64[n]).
 
     >>> [one.records for one in find_strands(np.arange(4), np.array([1_000, 2_000, 10**12, 3_000]))]
     [2, 1, 1]
@@ -89,8 +93,7 @@ def find_strands(offset: _Ints, time_ms: _Ints) -> list[Strand]:
 
 @dataclass(frozen=True)
 class ClockCorrections:
-    """Offset ranges of the log whose timestamps are from a wrong broker clock, with replacement
-    times.
+    """Offset ranges of the log with timestamps of a wrong broker clock, and times to replace them.
 
     Attributes:
         wrong: dict from log partition to (first offset, offset after the last record, replacement
@@ -106,11 +109,13 @@ class ClockCorrections:
     def correct_timestamps(
         self, partition: _Ints, offset: _Ints, *times: _Ints
     ) -> NDArray[np.bool_]:
-        """Replace timestamps from wrong broker clocks in place; return a mask of the changed
-        records.
+        """Replace timestamps of wrong broker clocks in place, and return which records were
+        changed.
 
-        ``partition`` and ``offset`` are the log positions of the records; each array in ``times``
-        has a time for each record (ms).
+        Args:
+            partition: log partition of each record (int64[n]).
+            offset: offset of each record (int64[n]).
+            times: arrays with a time of each record in ms (int64[n] each).
 
         >>> times = np.array([5, 10**12, 6])
         >>> clocks = ClockCorrections({0: ((8, 9, 5),)})
@@ -137,9 +142,9 @@ class ClockCorrections:
 def find_wrong_clocks(strands: Mapping[int, Iterable[Strand]]) -> ClockCorrections:
     """Find the log records whose timestamps are from a broker with a wrong clock.
 
-    ``strands`` has, by log partition, the records between jumps of the timestamps. A wrong time is
-    replaced by that of the last correct record before it, or else by that of the first correct
-    record.
+    Such a timestamp is replaced by that of the last correct record before it, or else by that of
+    the first correct record. ``strands`` is a dict from log partition to the records between jumps
+    of the timestamps.
 
     >>> found = find_strands(np.arange(4), np.array([1_000, 2_000, 10**12, 3_000]))
     >>> find_wrong_clocks({7: found}).wrong
@@ -159,10 +164,10 @@ def find_wrong_clocks(strands: Mapping[int, Iterable[Strand]]) -> ClockCorrectio
 
 
 def _merge_strands(ordered: list[Strand]) -> list[Strand]:
-    """Merge neighbouring strands (consecutive records) without a large jump of timestamps between
-    them.
+    """Merge neighbouring strands of records if timestamps do not jump between them.
 
-    Strands of two files may be neighbours. ``ordered`` are the strands in log order.
+    A strand is consecutive records without a jump of timestamps. The last strand of one file and
+    the first of the next may belong together. ``ordered`` are the strands in log order.
     """
     out: list[Strand] = []
     for one in ordered:
@@ -178,8 +183,10 @@ def _merge_strands(ordered: list[Strand]) -> list[Strand]:
 
 
 def _correct_strands(strands: list[Strand]) -> list[bool]:
-    """Return, for each strand (consecutive records), whether its timestamps are from a correct
-    clock.
+    """Return for each strand of records whether its timestamps are from a correct clock.
+
+    A strand is consecutive records without a jump of timestamps. The strands with correct clocks
+    are those with most records whose times do not decrease.
     """
     # The correct strands are the subsequence with non-decreasing times that has the most records.
     # On ties it is the subsequence that ends last.
@@ -211,8 +218,11 @@ def _find_wrong_ranges(
 ) -> Iterable[tuple[int, int, int]]:
     """Yield the offset ranges with wrong timestamps, each with the time (ms) that replaces them.
 
-    A range is (first offset, offset after the last record, time). ``is_correct`` says which of the
-    ``strands`` (consecutive records) have correct times.
+    A range is (first offset, offset after the last record, time).
+
+    Args:
+        strands: consecutive records between jumps of the timestamps, in log order.
+        is_correct: whether the timestamps of each strand are correct.
     """
     instead = next(one.first_ms for one, good in zip(strands, is_correct, strict=True) if good)
     for i, (one, good) in enumerate(zip(strands, is_correct, strict=True)):
@@ -235,9 +245,9 @@ MOST_PARTITIONS = 1_000_000
 
 
 class RecordTally:
-    """Counts of decoded and damaged records of the log, with their types, offsets and times.
+    """Counts of decoded and damaged records of the log, by record type, with offsets and times.
 
-    Each task counts the records that it reads; the driver adds up the counts.
+    Each task counts the records that it reads, and the driver adds up the counts.
 
     >>> a = RecordTally()
     >>> a.types["GROUP_METADATA v3"] += 2
@@ -273,7 +283,7 @@ class RecordTally:
 
     @property
     def decoded_records(self) -> int:
-        """Number of records that could be decoded."""
+        """Number of records that could be decoded; damaged records are not counted."""
         return sum(self.types.values())
 
     def count_type(
@@ -282,8 +292,8 @@ class RecordTally:
         """Count decoded log records of one record type and value version.
 
         Args:
-            type_number: number of the record type.
-            name: its name.
+            type_number: number of the record type, which is the version of its key.
+            name: name of the record type, such as ``GROUP_METADATA``.
             version: version of the value; None for tombstones.
             records: how many records.
         """
@@ -291,8 +301,11 @@ class RecordTally:
         self.types[f"{type_number} {name} {what}"] += records
 
     def commit_types(self, number: NDArray[np.int16], version: NDArray[np.int16]) -> None:
-        """Count offset commits by the number of their record type and the versions of key and
-        value.
+        """Count offset commits by record type and value version.
+
+        Args:
+            number: number of each commit's record type (int16[n]).
+            version: version of each commit's value (int16[n]).
         """
         if not len(number):
             return
@@ -306,7 +319,7 @@ class RecordTally:
     def count_outcomes(self, outcome: NDArray[np.int8]) -> None:
         """Count offset commits by the outcome of their transactions, such as aborted.
 
-        ``outcome`` has the outcome of each commit.
+        ``outcome`` has a `TransactionOutcome` for each commit (int8[n]).
         """
         counted = np.bincount(outcome, minlength=len(TransactionOutcome))
         for one in TransactionOutcome:
@@ -314,17 +327,20 @@ class RecordTally:
                 self.commits[one.name.lower()] += int(counted[one])
 
     def store_unselected_groups(self, groups: Iterable[str]) -> None:
-        """Store the names of groups that are skipped because the user has not selected them."""
+        """Store the ids of groups that are skipped because the user has not selected them.
+
+        They are suggested if the user has misspelt a group id.
+        """
         names = dict.fromkeys(chain(self.unselected, groups))
         self.unselected = list(islice(names, _MOST_UNSELECTED))
 
     def to_json(self) -> str:
-        """Return the counts of records as JSON text, which `of_json` reads."""
+        """Return the counts of records as JSON text, from which `of_json` restores them."""
         return json.dumps(vars(self))
 
     @classmethod
     def of_json(cls, tally_json: str) -> RecordTally:
-        """Restore a tally from the JSON text that `to_json` wrote."""
+        """Restore the counts of records from the JSON text that `to_json` returned."""
         made = cls()
         vars(made).update(json.loads(tally_json))
         made.types, made.commits = Counter(made.types), Counter(made.commits)
@@ -335,7 +351,7 @@ class RecordTally:
         return made
 
     def add_tally(self, other_tally: RecordTally) -> None:
-        """Add the record counts of another tally, such as that of another file, to this one."""
+        """Add the record counts of another tally, for example that of another task, to this one."""
         self.rows += other_tally.rows
         self.bad += other_tally.bad
         self.types += other_tally.types
@@ -353,7 +369,7 @@ class RecordTally:
         self.repeated |= other_tally.repeated  # one task has all rows of a log partition
 
     def merge_offset_ranges(self) -> None:
-        """Merge adjacent offset ranges of each log partition, to save memory.
+        """Merge the offset ranges of each log partition into one, to save memory.
 
         Records that are added later must have higher offsets.
         """
@@ -363,7 +379,10 @@ class RecordTally:
         self.strands = {p: _merge_strands(sorted(some)) for p, some in self.strands.items()}
 
     def count_times(self, time_ms: NDArray[np.int64]) -> None:
-        """Add the timestamps (ms) of log records to the counts by day and to the range of times."""
+        """Add the timestamps of log records (ms) to the counts by day and to the range of times.
+
+        A day with few records may be from a wrong clock, see `time_range`.
+        """
         if not len(time_ms):
             return
         first, last = int(time_ms.min()), int(time_ms.max())
@@ -388,9 +407,9 @@ class RecordTally:
         """Return the first and last plausible time of the log records, and the number of
         implausible times.
 
-        Implausible times are more than a year away from the day with most records, or contradict
-        neighbouring records. One broker with a wrong clock could otherwise stretch an hour of
-        records to fifty years.
+        A time is implausible if it is more than a year away from the day with most records, or
+        contradicts neighbouring records. One broker with a wrong clock could otherwise stretch an
+        hour of records to fifty years.
 
         >>> one = RecordTally()
         >>> one.count_times(np.array([0, 1_795_208_600_000, 1_795_208_601_000]))
@@ -415,5 +434,8 @@ class RecordTally:
         return *(inner if inner[0] <= inner[1] else (first, last)), max(outside, clocks.misdated)
 
     def find_wrong_clocks(self) -> ClockCorrections:
-        """Find the log positions whose timestamps are from a broker with a wrong clock."""
+        """Find the positions in the log whose timestamps are from a broker with a wrong clock.
+
+        They are found from jumps of the timestamps.
+        """
         return find_wrong_clocks(self.strands)
