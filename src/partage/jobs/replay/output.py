@@ -381,7 +381,7 @@ def is_published(output_folder: Path, run_id: str) -> bool:
 def _is_dead(path: Path) -> bool:
     """Return whether the process that wrote a run's lock file has certainly ended.
 
-    In case of doubt, for example for a file of another host, the result is False.
+    If this is unclear, for example for a file of another host, the result is False.
     """
     try:
         with path.open("r+", encoding="utf-8") as file:

@@ -51,7 +51,7 @@ class StageTimes:
         self.counts: dict[str, int] = {}
 
     def report_count(self, name: str, total: int) -> None:
-        """Report a total of the run, such as its number of records, as soon as it is known.
+        """Report a total of the run, such as its number of records, before the run ends.
 
         Args:
             name: ``records`` or ``rebalances``.
