@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from partage.report.client_settings import (
     STATIC_LINE,
@@ -424,6 +425,49 @@ def _advise_slow_rollouts(group: GroupFigures) -> Advice | None:
     return Advice("storms", "Avoid rebalance storms", why)
 
 
+class _Cure(NamedTuple):
+    """What to do about a cause of rebalances where no client setting helps: title and sentences."""
+
+    title: str
+    sentences: str
+
+
+_KEEP = _Cure("Keep the assignment strategy", "Avoid rebalances instead.")
+# `_advise_session_timeout` has a rule for members that rejoin, `_advise_frequent_polls` one for
+# members that exceeded their poll timeout.
+_STOPS = _Cure(
+    "Find out why members stop",
+    "A longer session timeout helps only members that pause and rejoin; the partitions of "
+    "dead members would stay unread longer. Look for crashes, kills and long pauses of the "
+    "clients at the times of these rebalances.",
+)
+_STARTS = _Cure(
+    "Start and stop members less often",
+    "Each start and each stop of a member is a rebalance. Deploy members together, and let an "
+    "autoscaler wait longer before it changes their number.",
+)
+_TOPICS = _Cure(
+    "Change topics less often",
+    "Each new topic, each added partition and each new subscription is a rebalance. Make several "
+    "such changes together.",
+)
+#: Kind of a group's main cause -> what to do about it.
+_CURES: dict[str, _Cure] = {
+    "expiry": _STOPS, "departure": _STOPS,
+    "join": _STARTS, "leave": _STARTS, "bounce": _STARTS,
+    "topics": _TOPICS, "resubscription": _TOPICS,
+    "poll": _Cure(
+        "Find out why members poll late",
+        "Process fewer records per poll (max.poll.records), or move long work out of the poll "
+        "loop.",
+    ),
+    "request": _Cure(
+        "Find out which client requests rebalances",
+        "Look for calls of enforceRebalance, and for clients that rejoin after new metadata.",
+    ),
+}  # fmt: skip
+
+
 def _advise_to_keep_strategy(group: GroupFigures) -> Advice | None:
     """Recommend to keep a group's assignment strategy if no simulated alternative is clearly
     better.
@@ -451,16 +495,10 @@ def _advise_to_keep_strategy(group: GroupFigures) -> Advice | None:
         "support saves more than the simulation's error."
     )
     why += "" if most is None else f" Main cause: {cause_clause(most.kind)}."
-    instead = "Avoid rebalances instead."
-    if most is not None and most.kind == "expiry":
-        # `_advise_session_timeout` has a rule for members that rejoin.
-        instead = (
-            "A longer session timeout helps only members that pause and rejoin; the partitions of "
-            "dead members would stay unread longer. Find out why members stop."
-        )
+    cure = _CURES.get("" if most is None else most.kind, _KEEP)
     return Advice(
-        "as-it-is", "Keep the assignment strategy",
-        f"{why} {_simulation_error_sentence(group)} {instead}",
+        "as-it-is", cure.title,
+        f"{why} {_simulation_error_sentence(group)} {cure.sentences}",
     )  # fmt: skip
 
 

@@ -428,8 +428,8 @@ def reliability_sentences(run: RunFigures) -> str:
         )
     if run.downtime_estimate is not None:
         parts.append(
-            f"Ranges aim at 80{_HARD}% of cases; in recordings with known downtime, "
-            f"58 to 87{_HARD}% of the rebalances and 8 to 92{_HARD}% of the groups were inside."
+            f"Ranges aim at 80{_HARD}% of cases; in recordings with known downtime, they held for "
+            "eight of ten rebalances, but for only six of ten groups."
         )
     if run.back_tests:
         agreed = sum(one.agrees_with_recording for one in run.back_tests)

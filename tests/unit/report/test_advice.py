@@ -185,6 +185,20 @@ def test_a_rule_speaks_in_its_case_alone(rule) -> None:
         assert RULES[rule](group) is None
 
 
+def test_the_main_cause_names_what_to_do_where_no_setting_helps() -> None:
+    """Where no simulated policy is better, the advice's title follows from the main cause."""
+    titles = {
+        kind: RULES["as-it-is"](tried(causes=(CauseShare(kind, 3, timed=3, high=9.0),))).title
+        for kind in ("expiry", "leave", "topics", "strategy")
+    }
+    assert titles == {
+        "expiry": "Find out why members stop",
+        "leave": "Start and stop members less often",
+        "topics": "Change topics less often",
+        "strategy": "Keep the assignment strategy",
+    }
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_a_group_without_anything_gets_no_advice(rule) -> None:
     """A group without any known figure gets no advice."""
