@@ -515,7 +515,9 @@ def _distribution_sentence(run: RunFigures, begin: str) -> str:
 
 
 def _location_sentence(run: RunFigures) -> str:
-    """Return a sentence with a run's number of rebalances, and the groups with most downtime."""
+    """Return a sentence with a run's number of rebalances, and the groups with the most
+    downtime.
+    """
     lost = [
         (g, g.downtime_bounds)
         for g in run.groups
@@ -568,7 +570,10 @@ def _main_cause_sentence(run: RunFigures) -> str:
 
 
 def _policy_with_fewest_moves(run: RunFigures) -> PolicyFigures | None:
-    """Return the simulated policy that moves the fewest partitions, without more idle members."""
+    """Return the simulated policy (protocol and strategy) that moves the fewest partitions.
+
+    Policies that leave more members idle than recorded are left out.
+    """
     fit = [
         f
         for f in run.figures.values()
@@ -598,7 +603,7 @@ def simulated_note(run: RunFigures) -> str:
 
 
 def limit_notes(run: RunFigures) -> list[str]:
-    """Return notes on what limits a run's results, such as missing or damaged records."""
+    """Return notes for the reader on what limits a run's results, such as missing records."""
     cover = run.summary.get("coverage", {})
     found = [*_failed_groups_note(run), *_selection_note(run)]
     missing = cover.get("missing_before", 0) + cover.get("missing_within", 0)

@@ -54,7 +54,10 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """The partitions of one topic that one group member owned at one point in time."""
+    """The partitions of one topic that one group member owned at one point in time.
+
+    ``since_ms`` and ``generation`` tell when it got the newest of them.
+    """
 
     group: str
     topic: str

@@ -66,12 +66,18 @@ class Rate:
 
     @property
     def per_hour(self) -> float:
-        """The metric per hour: its sum divided by the hours observed."""
+        """The metric per hour: its sum divided by the hours observed.
+
+        It is 0 without observed time.
+        """
         return self.total / self.hours if self.hours else 0.0
 
     @property
     def standard_deviation(self) -> float:
-        """Standard deviation of an estimated rate's sum; 0 if it is an exact count."""
+        """Standard deviation of the sum, which follows from its interval; 0 for an exact count.
+
+        An example of an uncertain sum is the estimated downtime.
+        """
         if self.interval is None:
             return 0.0
         return (self.interval.high - self.interval.low) / (2 * _SIGMAS)
@@ -102,7 +108,10 @@ class GroupRates:
 
     @property
     def has_enough_generations(self) -> bool:
-        """Return whether the log has enough of the group's generations for reliable rates."""
+        """Return whether the log has enough of the group's generations for reliable rates.
+
+        A compacted log lacks most of them.
+        """
         return self.coverage >= MIN_COVERAGE and self.group.status != FAILED
 
     def hourly_rate(self, metric: str) -> Rate | None:
@@ -117,7 +126,10 @@ class GroupRates:
 
     @property
     def why_unknown(self) -> str:
-        """The reason why the group's rates are unknown; "" if they are known."""
+        """The reason why the group's rates are unknown, as text; empty if they are known.
+
+        For example, the log may have only 10 % of its generations.
+        """
         if self.group.status == FAILED:
             return "its replay failed"
         if not self.has_enough_generations:

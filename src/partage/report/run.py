@@ -289,7 +289,10 @@ class GroupFigures:
 
     @property
     def was_replayed(self) -> bool:
-        """Return whether any rebalance of the consumer group was simulated."""
+        """Return whether any rebalance of the group was simulated.
+
+        Share groups, for example, are not simulated.
+        """
         return bool(self.figures)
 
     @property
@@ -301,12 +304,18 @@ class GroupFigures:
 
     @cached_property
     def recorded_figures(self) -> PolicyFigures:
-        """Metrics of the group's recorded assignments."""
+        """Metrics of the assignments that the group really had.
+
+        They are compared with those of simulated policies.
+        """
         return self.figures.get(RECORDED, PolicyFigures.from_sums(RECORDED))
 
     @property
     def has_reliable_downtime(self) -> bool:
-        """Return whether the log has enough of the group's rebalances for a reliable downtime."""
+        """Return whether the log has enough of the group's rebalances for a reliable downtime.
+
+        At least 90 % of them must be in the log.
+        """
         return self.coverage is None or self.coverage >= MIN_COVERAGE
 
     @cached_property
@@ -346,7 +355,11 @@ class GroupFigures:
 
     @property
     def main_cause(self) -> CauseShare | None:
-        """The cause of rebalances with most downtime; None if the group has only its first one."""
+        """The kind of cause whose rebalances had the most downtime, such as ``leave``.
+
+        The group's first rebalance in the log does not count. The result is None if there is no
+        other.
+        """
         # The group's first rebalance in the log counts as no cause.
         return next((c for c in self.causes if c.kind != "first"), None)
 
@@ -453,7 +466,10 @@ class RunFigures:
 
     @property
     def other_groups(self) -> tuple[GroupFigures, ...]:
-        """Groups that were neither replayed nor simulated as a Streams application."""
+        """Groups that were not simulated, such as share groups.
+
+        A Streams application counts as simulated if it was simulated under other settings.
+        """
         return tuple(g for g in self.groups if not g.was_replayed and not g.under_settings)
 
     @property
@@ -476,7 +492,7 @@ class RunFigures:
 
     @property
     def recorded_figures(self) -> PolicyFigures:
-        """Metrics of the recorded assignments over all groups."""
+        """Metrics of the assignments that the groups really had, summed over all groups."""
         return self.figures.get(RECORDED, PolicyFigures.from_sums(RECORDED))
 
     @property
@@ -497,7 +513,10 @@ class RunFigures:
 
     @property
     def has_reliable_downtime(self) -> bool:
-        """Return whether the log has enough of all rebalances for a reliable total downtime."""
+        """Return whether the log has enough of all rebalances for a reliable total downtime.
+
+        At least 90 % of them must be in the log.
+        """
         return self.in_log >= MIN_COVERAGE * self.rebalance_count
 
     @property
@@ -510,7 +529,11 @@ class RunFigures:
 
     @property
     def downtime_estimate(self) -> Estimate | None:
-        """Best estimate of the recorded downtime of all groups in partition-seconds, or None."""
+        """Best estimate of the recorded downtime of all groups, in partition-seconds; None if
+        unknown.
+
+        Downtime is the time in which partitions had no consumer.
+        """
         return self.recorded_figures.stopped_estimate if self.downtime_bounds is not None else None
 
     @property

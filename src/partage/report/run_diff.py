@@ -81,7 +81,10 @@ class RateChange:
 
     @property
     def relative(self) -> float | None:
-        """Relative change of the rate, such as 0.5 if it is half more; None if it is undefined."""
+        """Relative change of the rate: 0.5 if it grew by half, -0.5 if it halved.
+
+        None if one of the rates is unknown, or if the first one is 0.
+        """
         if self.before is None or self.after is None or not self.before.per_hour:
             return None
         return self.after.per_hour / self.before.per_hour - 1
@@ -173,7 +176,10 @@ class RunDiff:
         ])  # fmt: skip
 
     def count(self, verdict: str) -> int:
-        """Return the number of groups with the given verdict, such as `BETTER`."""
+        """Return the number of groups with the given verdict, such as `BETTER`.
+
+        The verdict is about the time in which a group's partitions had no consumer.
+        """
         return sum(one.verdict == verdict for one in self.groups)
 
 

@@ -208,7 +208,7 @@ def _records(found: FigureRange) -> str:
 
 
 class CauseRow(NamedTuple):
-    """One row of the report's list of rebalance causes.
+    """One row of the report's list of rebalance causes, such as ``leave`` with its downtime.
 
     Attributes:
         label: short name.
@@ -325,7 +325,10 @@ class GroupRow:
 
     @property
     def action(self) -> str:
-        """The group's first recommendation in a few words; "" if there is none."""
+        """The change that the group's first recommendation advises, in a few words.
+
+        It is empty without a recommendation, unless the group's brokers should be checked.
+        """
         if self.first is not None:
             return self.first.advice.title
         main = self.group.main_cause

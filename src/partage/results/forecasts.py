@@ -103,15 +103,19 @@ class RecordedGroup:
 
     @cached_property
     def rebalances(self) -> list[dict[str, Any]]:
-        """The group's recorded rebalances as table rows (dicts), in log order."""
+        """The group's recorded rebalances in log order.
+
+        Each is a row (dict) of the table ``rebalances``.
+        """
         return sorted(
             self.rows("rebalances"), key=lambda row: (row["log_partition"], row["log_offset"])
         )
 
     @cached_property
     def members(self) -> list[dict[str, Any]]:
-        """The group's members at the last recorded rebalance after which it was not empty, as table
-        rows.
+        """The group's members after the last recorded rebalance that left it with members.
+
+        Each is a row (dict) of the table ``members``.
         """
         # They are in the order of the log's group record.
         rows = self.rows("members")
@@ -211,10 +215,9 @@ class RecordedGroup:
 
     @cached_property
     def restarts(self) -> RestartEvidence:
-        """How the group's members were restarted during the recording.
+        """Recorded restarts of the group's members: how often they restarted, and how long it took.
 
-        It shows how often they restarted, and how long each restart took. Forecasts of rolling
-        deployments are based on it.
+        Forecasts of rolling deployments are based on them.
         """
         names = ("events", "members", "unread", "commit_rates", "pauses")
         return learn_restarts(

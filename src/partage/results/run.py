@@ -226,7 +226,10 @@ class Run:
 
     @cached_property
     def advice(self) -> TableView[AdviceResult]:
-        """The recommended changes to all consumer groups, the largest expected gain first."""
+        """The recommended changes to all consumer groups, the largest expected gain first.
+
+        A row has the change, its evidence, its expected gain and configuration lines to copy.
+        """
         found = [pair for group in self._figures.groups for pair in _build_advice_rows(group)]
         found.sort(key=lambda pair: -pair[0])
         return TableView.of(AdviceResult, (row for _, row in found))
@@ -377,7 +380,10 @@ class GroupRun:
 
     @cached_property
     def ownership(self) -> TableView[OwnershipResult]:
-        """The intervals in which members owned partitions, sorted by topic, partition and time."""
+        """The intervals in which members owned partitions, sorted by topic, partition and time.
+
+        For example, a row says that a member owned partition 3 from 10:00 to 10:05.
+        """
         order = ("topic", "partition", "from_ms", "member")
         return self._run._read_view("ownership", OwnershipResult, order, self.name)  # noqa: SLF001 - of its run
 
@@ -393,7 +399,10 @@ class GroupRun:
 
     @cached_property
     def advice(self) -> TableView[AdviceResult]:
-        """The changes that the report recommends for the group, the best first."""
+        """The changes that the report recommends for the group, the best first.
+
+        A row has the change, its evidence, its expected gain and configuration lines to copy.
+        """
         return TableView.of(AdviceResult, (row for _, row in _build_advice_rows(self._figures)))
 
     @cached_property

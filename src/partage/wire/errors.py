@@ -41,7 +41,10 @@ class LengthError(WireFormatError):
 
 
 class UnsupportedVersionError(WireFormatError):
-    """Error for a message version that Kafka's definition of the message does not have."""
+    """Error for a message version that Kafka's definition of the message does not have.
+
+    It may come from a later release of Kafka.
+    """
 
 
 class EncodingError(WireFormatError):

@@ -57,7 +57,10 @@ class ByteReader:
 
     @property
     def remaining_bytes(self) -> int:
-        """Number of bytes that have not been read yet."""
+        """Number of bytes that have not been read yet.
+
+        It is the distance from ``position`` to ``end``.
+        """
         return self.end - self.position
 
     # The caller raises the errors that these two return: one frame less in each traceback.

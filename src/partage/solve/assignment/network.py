@@ -144,8 +144,9 @@ class FlowNetwork:
         self.start = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
     def flow_by_arc(self) -> IntArray:
-        """Return the current flow over each arc of the network (int64[arcs]), in the order of the
-        arcs.
+        """Return the current flow over each arc of the network (int64[arcs]).
+
+        The arcs have the order in which they were given.
         """
         flow: IntArray = self.left[1::2].copy()
         return flow

@@ -46,7 +46,10 @@ class LoadLimitSteps:
 
     @classmethod
     def from_loads(cls, loads: IntArray) -> LoadLimitSteps:
-        """Convert member loads (numbers of partitions, in any order) to limits of sorted loads."""
+        """Create the limits that permit loads as even as the given ones.
+
+        ``loads`` are numbers of partitions, one per member, in any order.
+        """
         values, counts = np.unique(loads[loads > 0], return_counts=True)
         reaching = np.cumsum(counts[::-1])[::-1].astype(np.int64)
         return cls(reaching, np.diff(np.concatenate([np.zeros(1, np.int64), values])))

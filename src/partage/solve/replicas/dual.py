@@ -73,10 +73,8 @@ class DualPlan:
     """The best dual prices found for a reassignment, and a plan rounded from the linear relaxation.
 
     Attributes:
-        prices: float64[4, brokers + racks], the dual prices of balance limits, which the judge
-            verifies.
-        replica: int32[replicas], the broker of each replica in the rounded optimum; it misses some
-            balance limits.
+        prices: float64[4, brokers + racks], the dual prices of balance limits.
+        replica: int32[replicas], brokers in the rounded optimum; it misses some balance limits.
         choice: int32[replicas], the cheapest brokers of each partition at these prices.
         master: the linear programme, for `diving`.
         reachable: an estimate of the fewest bytes that a plan moves (not a proven bound).
@@ -190,7 +188,10 @@ class Boxstep:
         return optimum
 
     def fix_partition(self, partition: int, brokers: Ints) -> None:
-        """Fix the brokers of one of the largest partitions; later bounds assume them."""
+        """Fix the brokers of one of the largest partitions; later bounds assume them.
+
+        Other partitions are ignored. ``brokers`` is int64[factor].
+        """
         single = np.flatnonzero(self.master.single == partition)
         if len(single):
             placement, task = self.plan.copy(), self.master.task
@@ -227,8 +228,7 @@ class RestrictedMaster:
     of each group's variables; singles also have rows for the rack rule. HiGHS solves it.
 
     Attributes:
-        group: int64[partitions], the group of each partition; the largest ones are groups of their
-            own.
+        group: int64[partitions], the group of each partition; a single is a group of its own.
         singles: the number of groups of one partition each, in order of size.
         single: int64[singles], their partitions.
         kind, place: int64[n], of each band, in order of rows.
@@ -592,7 +592,10 @@ class RestrictedMaster:
         self.is_fixed[single] = False
 
     def keeps_rack_rule(self, single: int, brokers: Ints) -> bool:
-        """Return whether a set of brokers is within the rack limits of a large partition."""
+        """Return whether a set of brokers is within the rack limits of a large partition.
+
+        ``single`` is the partition's number among the large ones.
+        """
         if self._rack is None:
             return True
         count = np.bincount(self._rack[brokers], minlength=self.rack_low.shape[1])

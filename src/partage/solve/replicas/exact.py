@@ -62,7 +62,10 @@ class ExactPlan(NamedTuple):
 
 
 def is_installed() -> bool:
-    """Return whether the solver HiGHS can be imported (package highspy, the extra ``plan``)."""
+    """Return whether the solver HiGHS is installed.
+
+    It comes with the package highspy, which the extra ``plan`` requires.
+    """
     return find_spec("highspy") is not None
 
 

@@ -112,7 +112,10 @@ class LocalSearch:
         state.held += sum_by_broker_and_rack(task, task.partition_of_replica, plan)
 
     def set_penalties(self, penalties: Penalties) -> None:
-        """Set the cost of imbalance of brokers and racks for all steps that follow."""
+        """Set the penalties for imbalance of brokers and racks, which all later steps use.
+
+        They rise from round to round of the search.
+        """
         self.state.penalty[:] = penalties.to_array
 
     def search_placement(self) -> NDArray[np.int32]:

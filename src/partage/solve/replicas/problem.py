@@ -127,7 +127,10 @@ class SearchState:
         return self.fixed.view(np.bool_)
 
     def kernel_arrays(self) -> SearchArrays:
-        """Return the state as a tuple of arrays for compiled kernels, without copies."""
+        """Return the state as a tuple of arrays that compiled code can take.
+
+        The arrays are not copied, so that compiled code changes the state in place.
+        """
         task, cluster = self.task, self.task.cluster
         return SearchArrays(
             task.first_replica, self.broker, cluster.start, cluster.replica, task.fate, self.fixed,

@@ -77,8 +77,9 @@ class SweepArrays(NamedTuple):
 
     @classmethod
     def for_task(cls, task: ReplicaTask) -> SweepArrays:
-        """Create zeroed work arrays for a sweep over the partitions of a reassignment
-        (``task``).
+        """Create the work arrays for a reassignment, filled with zeros.
+
+        ``task`` is the reassignment, which decides their sizes.
         """
         (kinds, places), racks = task.low.shape, task.rack_low.shape[1]
         return cls(

@@ -85,7 +85,10 @@ class BinaryColumn:
         return self.data[self.start[row] : self.start[row + 1]].tobytes()
 
     def is_valid(self) -> NDArray[np.bool_]:
-        """Return a mask of the rows that are not null (bool[n])."""
+        """Return a mask of the rows that are not null (bool[n]).
+
+        Unlike the attribute `valid` it is never None.
+        """
         return np.ones(len(self), bool) if self.valid is None else self.valid
 
     def byte_bounds(self, rows: Ints) -> tuple[Ints, Ints]:

@@ -80,7 +80,10 @@ class DistinctStrings:
         return self.data.data, self.positions.tolist()
 
     def raw_bytes(self, code: int) -> bytes:
-        """Return the bytes of the string with index ``code``, without decoding them."""
+        """Return the encoded bytes of a string.
+
+        ``code`` is the string's index.
+        """
         data, positions = self._bounds
         at, size = positions[code]
         return bytes(data[at : at + size])

@@ -264,7 +264,10 @@ class NameTable:
         return int(self.names.used[0])
 
     def enlarge(self) -> None:
-        """Enlarge the hash table to about four times its capacity; strings keep their numbers."""
+        """Enlarge the hash table to about four times its capacity.
+
+        The strings keep their numbers.
+        """
         count = max(len(self), 16)
         slots = np.full(1 << (8 * count - 1).bit_length(), -1, np.int32)
         more = np.empty((len(slots) // 2 + 1, 3), np.int64)
@@ -273,8 +276,9 @@ class NameTable:
         self.names = NameHashTable(slots, more, self.names.used)
 
     def is_full(self, reserve: int) -> bool:
-        """Return whether the hash table must be enlarged before ``reserve`` more strings
-        are added.
+        """Return whether the hash table must be enlarged before more strings are added.
+
+        ``reserve`` is the number of strings to add. A table should be at most half full.
         """
         return bool(is_half_full(self.names, reserve))
 

@@ -171,7 +171,7 @@ class TasksBuilder:
         self._topology.append(code)
 
     def build_tasks(self) -> TaskArrays:
-        """Return all added Kafka Streams tasks as arrays."""
+        """Return all added Kafka Streams tasks as a `TaskArrays` object."""
         return TaskArrays(
             np.array(self._subtopology, np.int32),
             np.array(self._partition, np.int32),
@@ -416,7 +416,7 @@ class PartitionListsBuilder:
         self._names: dict[str, int] = {}
 
     def add_partition(self, topic: str, partition: int) -> None:
-        """Append a partition to the current list, given the name of its topic."""
+        """Append a partition to the current list, given its topic's name and its number."""
         self._partition.append(partition)
         self._topic.append(self._names.setdefault(topic, len(self._names)))
 
@@ -429,7 +429,10 @@ class PartitionListsBuilder:
         self._partition.frombytes(partitions.astype(np.intc).tobytes())
 
     def end_list(self) -> None:
-        """End the current list of partitions, so that later ones belong to the next list."""
+        """End the current list of partitions.
+
+        Partitions that are added later belong to the next list.
+        """
         self._start.append(len(self._partition))
 
     def build_lists(self, topics: tuple[str, ...] | None = None) -> PartitionLists:
