@@ -149,10 +149,9 @@ def check_agreement(generation: Generation, clusters: ClusterHistory) -> Verdict
 
 
 def _check_streams(generation: Generation, clusters: ClusterHistory) -> Verdict:
-    """Compare the recorded tasks of a Kafka Streams application with those that its assignor
-    computes.
+    """Compare the tasks of a Kafka Streams application with those that its assignor computes.
 
-    ``generation`` is the rebalance with the tasks.
+    ``generation`` is the recorded rebalance with the tasks.
     """
     verdict = check_streams_agreement(generation, clusters)
     why = verdict.why or (UNEXPLAINED if verdict.agrees is False else None)
@@ -221,8 +220,9 @@ def _check_strategy(
 def _check_go_sticky(
     generation: Generation, strategy: Strategy, leader: str, clusters: ClusterHistory
 ) -> Verdict:
-    """Check that a Go client's recorded sticky assignment is as balanced as that of Java's
-    strategy.
+    """Check that a Go client's sticky assignment is as balanced as that of Java's strategy.
+
+    It cannot be computed exactly, because it depends on the random order of Go's maps.
     """
     # The Go assignor depends on the random order of Go's maps, so its plan cannot be reproduced
     # exactly. The recorded plan is consistent if it is valid, has the same largest and smallest
@@ -311,8 +311,7 @@ def _explain_assignment(
 def _alternative_metadata(
     generation: Generation, clusters: ClusterHistory, at_ms: int, observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield other cluster metadata that the assignor may have seen, such as that of an earlier
-    time.
+    """Yield other cluster metadata that the assignor may have seen, such as older metadata.
 
     Each item is (description, cluster).
 

@@ -73,8 +73,7 @@ _PRECEDENCE = {kind: i for i, kind in enumerate(CAUSE_KINDS)}
 
 @dataclass(slots=True)
 class CauseState:
-    """State of the search for causes of a consumer group's rebalances, as it is stored between
-    runs.
+    """State of the search for causes of a group's rebalances, as it is stored between runs.
 
     Attributes:
         departures: members that left recently.
@@ -95,7 +94,7 @@ class CauseState:
 
 
 class CauseFinder:
-    """Finder of the causes of a group's rebalances, such as joins, departures and new topics.
+    """Finder of the causes of a consumer group's rebalances, such as joins and new topics.
 
     Call `find_causes` for each rebalance when its record is read from the log.
 
@@ -127,7 +126,7 @@ class CauseFinder:
         self.state.alive[member] = time_ms
 
     def find_causes(self, generation: Generation, previous: Generation | None) -> tuple[Cause, ...]:
-        """Return the causes of a group's rebalance, the most important first.
+        """Return the causes of a consumer group's rebalance, the most important first.
 
         There is at least one cause.
 
@@ -245,8 +244,7 @@ class CauseFinder:
         )
 
     def _describe_fault(self, generation: Generation, time_ms: int, timeout_ms: int) -> str | None:
-        """Describe the last broker failure that can explain a rebalance; return None if there is
-        none.
+        """Describe the last broker failure that can explain a rebalance; None without one.
 
         Args:
             generation: the rebalance.
@@ -482,7 +480,7 @@ class CauseFinder:
         return repeats and earliest <= began_ms - advanced <= longest
 
     def _lost_all_members(self, generation: Generation) -> bool:
-        """Return whether all members (at least two) of the previous generation left in this
+        """Return whether all members (at least two) of the previous generation left in a
         rebalance.
         """
         # Then no commits of remaining members show when the rebalance began.

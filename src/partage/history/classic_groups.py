@@ -49,7 +49,7 @@ class ClassicRecord:
 
 @dataclass
 class ClassicGroup:
-    """Reader of one classic group's log records, which finds the group's generations (rebalances).
+    """Reader of a classic consumer group's log records, which finds its generations (rebalances).
 
     Call `process_record` for each record in log order, then `finish_generations`.
 
@@ -78,7 +78,8 @@ class ClassicGroup:
     _epoch: int | None = field(default=None)
 
     def process_record(self, record: ClassicRecord) -> Iterator[Generation | LifecycleEvent]:
-        """Process the group's next log record; yield the generations that are now complete.
+        """Process the consumer group's next log record; yield the generations that are now
+        complete.
 
         A generation is complete when the next one begins. The creation and deletion of the group
         are yielded, too.
@@ -100,14 +101,16 @@ class ClassicGroup:
 
     @property
     def newest_generation(self) -> Generation | None:
-        """The newest generation of the group; None before the first one.
+        """The newest generation of the consumer group; None before the first one.
 
         Later records may still change it, because it is not complete yet.
         """
         return self._open
 
     def find_deletion(self) -> LifecycleEvent | None:
-        """Return the deletion of the group if its newest record is a tombstone, else None."""
+        """Return the deletion of the consumer group if its newest record is a tombstone,
+        else None.
+        """
         tombstone = self._tombstone
         if tombstone is None:
             return None
@@ -116,7 +119,7 @@ class ClassicGroup:
         return LifecycleEvent("deleted", self.incarnation, number, *at)
 
     def begin_incarnation(self) -> None:
-        """Begin to count generations from the start again, after the group was deleted.
+        """Begin to count generations from the start again, after the consumer group was deleted.
 
         A new group of the same name starts with generation 0.
         """
@@ -124,7 +127,7 @@ class ClassicGroup:
         self._last_number, self._epoch = None, None
 
     def finish_generations(self) -> Iterator[Generation | LifecycleEvent]:
-        """Yield the group's last generation, or its deletion, when the log ends."""
+        """Yield the consumer group's last generation, or its deletion, when the log ends."""
         yield from self._close()
         yield from self._resolve_tombstone(None)
 
@@ -175,10 +178,9 @@ class ClassicGroup:
             self._open = None
 
     def _resolve_tombstone(self, following: ClassicRecord | None) -> Iterator[LifecycleEvent]:
-        """Decide whether a tombstone means that the group was deleted or migrated; yield that
-        event.
+        """Yield the event that a tombstone means: the consumer group was deleted or migrated.
 
-        A tombstone deletes the group's record. If a record of another protocol follows, the group
+        A tombstone is a record without a value. If a record of another protocol follows, the group
         was migrated.
 
         Args:

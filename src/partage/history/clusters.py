@@ -81,8 +81,7 @@ class ClusterHistory:
         self.state = lru_cache(maxsize=_STATES_CACHED)(self._state)
 
     def _extend_index(self, index: Index, states: Sequence[Mapping[str, Any]]) -> Index:
-        """Return a copy of the partition numbering, extended by the new partitions of some
-        metadata.
+        """Return a copy of the partition numbering that includes the partitions of newer metadata.
 
         Existing numbers do not change. ``states`` are cluster metadata of several times, as in
         `ClusterHistory`.
@@ -166,8 +165,9 @@ class ClusterHistory:
     def find_changed_topics(
         self, names: Sequence[str], earlier_position: int, later_position: int
     ) -> tuple[str, ...]:
-        """Return the topics that were created, deleted or got partitions between two recorded
-        states.
+        """Return the topics that were created, deleted or got partitions between two states.
+
+        A state is the cluster's metadata at one time.
 
         Args:
             names: the topics to compare.
@@ -186,7 +186,10 @@ class ClusterHistory:
 
     @cached_property
     def broker_changes(self) -> tuple[int, ...]:
-        """Times (ms) at which brokers left or entered the Kafka cluster."""
+        """Times (ms) at which brokers left or entered the Kafka cluster.
+
+        They are the times of recorded metadata whose brokers differ from those before.
+        """
         ids = [{b["id"] for b in state["brokers"]} for state in self._states]
         return tuple(self.times[i] for i in range(1, len(ids)) if ids[i] != ids[i - 1])
 
@@ -536,8 +539,7 @@ class CoordinatorMoves:
     position: LogPosition | None = None
 
     def moves_until(self, log_position: LogPosition) -> Iterator[CoordinatorMove]:
-        """Yield the coordinator's moves between the position of the last call and a position in the
-        log.
+        """Yield the coordinator's moves since the last call, up to a position in the log.
 
         The first call yields none, because earlier moves do not concern the group.
         """

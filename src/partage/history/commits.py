@@ -125,7 +125,10 @@ class Runs:
 
 
 class RecordPositions(NamedTuple):
-    """Consumer group and log position of n records, as one int64 array of length n per field."""
+    """Consumer group and log position of n records, as one int64 array of length n per field.
+
+    The records are offset commits or group records, whose order in the log is compared.
+    """
 
     group: Int64Array
     partition: Int64Array
@@ -399,9 +402,9 @@ class CommitStretch(NamedTuple):
 
 @dataclass(frozen=True)
 class RunColumns:
-    """Summaries of one group's offset commits per partition and minute, as columns.
+    """Summaries of a consumer group's offset commits per partition and minute, as columns.
 
-    A summary does not extend over a group record.
+    A summary does not extend over a group record, so that no rebalance lies within it.
 
     Attributes:
         topics: the distinct topic names.
@@ -451,7 +454,8 @@ class MinuteColumns:
 
 
 class CommitFolder:
-    """Aggregator of a group's offset commits: statistics per minute and between rebalances.
+    """Aggregator of a consumer group's offset commits: statistics per minute and between
+    rebalances.
 
     Call `add_runs` with summaries of commits in log order, then `finish_minutes`. Its memory does
     not grow with the length of the history.
@@ -469,24 +473,20 @@ class CommitFolder:
         self._state = np.empty((STATE_ROWS, 0), np.int64)
 
     def export_state(self) -> tuple[Any, ...]:
-        """Return the statistics of incomplete minutes as plain values that can be stored between
-        two runs.
+        """Return the statistics of incomplete minutes as plain values that can be stored.
 
         `restore_state` takes these values.
         """
         return list(self._series), self._state.tobytes()
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Restore the statistics of incomplete minutes from the values that `export_state`
-        returned.
-        """
+        """Restore the statistics of incomplete minutes from the values of `export_state`."""
         series, numbers = state
         self._series = {key: number for number, key in enumerate(series)}
         self._state = np.frombuffer(numbers, np.int64).reshape(STATE_ROWS, len(series)).copy()
 
     def add_runs(self, runs: RunColumns) -> tuple[list[tuple[int, CommitStretch]], MinuteColumns]:
-        """Add the group's next summaries of offset commits and return the statistics that are now
-        complete.
+        """Add the consumer group's next summaries of offset commits; return what is now complete.
 
         Returns:
             A list of pairs (number, summary of one partition's commits between two group records),
@@ -499,7 +499,7 @@ class CommitFolder:
         return list(self._stretches(runs, table)), self._minutes(out, made)
 
     def finish_minutes(self) -> MinuteColumns:
-        """Return the statistics of the last, incomplete minutes at the end of the log."""
+        """Return the offset commit statistics of the last, incomplete minutes when the log ends."""
         out = np.empty((len(MINUTE), 3 * len(self._series)), np.int64)
         made = close_minutes(self._state, out, work=len(self._series) * _STEPS)
         return self._minutes(out, made)

@@ -290,8 +290,9 @@ class EpochGroup:
         return StreamsInput(processes, state.topology, state.settings)
 
     def _add_leaves_of_static_members(self) -> None:
-        """Store a cause for the next rebalance for each static member that left and has not
-        rejoined.
+        """Store a cause of the next rebalance for each static member that left and did not rejoin.
+
+        Until the rebalance, its removal may be the first half of a restart.
         """
         for instance, (member, time_ms) in self.state.replaced.items():
             self._add_cause(Cause("leave", RECORDED, member, instance, time_ms))
@@ -427,7 +428,10 @@ class EpochGroup:
             self._add_cause(Cause("topics", RECORDED, time_ms=record.timestamp_ms, detail=detail))
 
     def _complete_members(self, generation: Generation) -> Generation:
-        """Add members' metadata to a target assignment if the log has it only in later records."""
+        """Add members' metadata to a target assignment if the log has it only in later records.
+
+        This happens in a compacted log.
+        """
         # This happens in a compacted log. Static members may also have new ids at the end of the
         # generation.
         state, first = self.state, generation.first

@@ -14,7 +14,7 @@ _MOST_REMEMBERED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class DepartedMember:
-    """A member that left its group, stored so that it can be recognised if it rejoins.
+    """A member that left its consumer group, stored so that it can be recognised if it rejoins.
 
     Attributes:
         time_ms: estimated time at which it stopped consuming.
@@ -35,8 +35,7 @@ class DepartedMember:
     settings: tuple[int, int, int] = (-1, -1, -1)
 
     def is_bounce(self, time_ms: int) -> bool:
-        """Return whether a rejoin at ``time_ms`` is a bounce, such as a quick restart of the
-        member.
+        """Return whether a rejoin at ``time_ms`` is a bounce, such as a quick restart.
 
         It is one if the member's session timeout has not expired since its departure.
         """
@@ -70,7 +69,7 @@ class DepartedMembers:
     members: list[DepartedMember] = field(default_factory=list)
 
     def add_departure(self, member: MemberState, time_ms: int, timeout_ms: int) -> None:
-        """Add a member that left its group at ``time_ms``.
+        """Add a member that left its consumer group at ``time_ms``.
 
         If it rejoins within ``timeout_ms`` (its session timeout), the rejoin is a bounce, such as a
         restart.
@@ -92,8 +91,8 @@ class DepartedMembers:
     def match_rejoin(
         self, member: MemberState, time_ms: int, *, same_settings: bool = False
     ) -> DepartedMember | None:
-        """Find and remove the departed member that a joining member was before; return None without
-        a match.
+        """Match a joining member to a departed one and remove that entry; return None without a
+        match.
 
         Both have the same member id or instance id. Without an instance id, both have the same
         client id and host.

@@ -66,7 +66,7 @@ Roles = tuple[tuple[str, TopicPartitionNumbers], ...]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One cause of a group's rebalance: what happened, to which member, and how certain it is.
+    """One cause of a consumer group's rebalance: what happened, to which member, how certain it is.
 
     Attributes:
         kind: one of `partage.tables.statuses.CAUSE_KINDS`.
@@ -167,7 +167,7 @@ class CurrentAssignment:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One recorded rebalance of a group: the state before and after it, and its causes.
+    """One recorded rebalance of a consumer group: the state before and after it, and its causes.
 
     Attributes:
         incarnation: number of earlier deletions of the group; its name may be reused.
@@ -215,6 +215,8 @@ class Generation:
 class LifecycleEvent:
     """Creation, deletion or protocol migration of a consumer group.
 
+    A migration changes the group between the classic and the consumer protocol (KIP-848).
+
     Attributes:
         what: ``created``, ``deleted`` or ``migrated``.
     """
@@ -229,7 +231,7 @@ class LifecycleEvent:
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """Differences between two successive generations of a group, such as members that joined.
+    """Differences between two successive generations of a consumer group, such as joined members.
 
     An empty field means that nothing of this kind changed.
 
@@ -276,7 +278,7 @@ class StateChange:
 
 
 def compare_states(old_state: ClassicState | None, new_state: ClassicState) -> StateChange:
-    """Return the differences between two successive states of a group, such as members that joined.
+    """Return the differences between two successive states of a group, such as joined members.
 
     If ``old_state`` is None, all members count as joined.
 
@@ -387,8 +389,9 @@ def _event_name(generation: Generation) -> str:
 
 
 def _events_within_generation(generation: Generation) -> Iterator[Event]:
-    """Yield the events of a generation after its rebalance, such as the restart of a static
-    member.
+    """Yield the events that happened after a rebalance and before the next one.
+
+    For example, the restart of a static member, which needs no rebalance.
     """
     before = generation.first
     for position, time_ms, state in generation.rewrites:

@@ -36,7 +36,7 @@ HistoryItem = Generation | LifecycleEvent | CurrentAssignment | Event | Pause
 
 
 class GroupHistory:
-    """History of one group (rebalances, causes, pauses), rebuilt from the records of Kafka's log.
+    """History of one consumer group (rebalances, causes, pauses), rebuilt from Kafka's log.
 
     Call `process_record` with group records and `process_commit_stretch` with offset commits in log
     order, then `finish_history`.
@@ -102,8 +102,7 @@ class GroupHistory:
 
     @property
     def missing_within(self) -> int:
-        """Number of the group's generations that are missing in the log, after the first one that
-        it has.
+        """Number of generations missing in the log between the first and the last one that it has.
 
         Epochs that no record mentions are included.
         """
@@ -112,7 +111,7 @@ class GroupHistory:
 
     @property
     def newest_rebalance(self) -> Generation | None:
-        """Newest rebalance of the group, with its causes; None before the first one.
+        """Newest rebalance of the consumer group, with its causes; None before the first one.
 
         It may still be in progress, so later records may change it.
         """
@@ -120,12 +119,12 @@ class GroupHistory:
 
     @property
     def last_ended_rebalance(self) -> Generation | None:
-        """Newest rebalance of the group that is complete; None before the first one."""
+        """Newest rebalance of the consumer group that is complete; None before the first one."""
         return self._previous
 
     def estimate_unread(self) -> UnreadEstimate | None:
-        """Estimate the time without a consumer (partition-seconds) that the newest rebalance caused
-        so far.
+        """Estimate the partition-seconds without a consumer that the newest rebalance caused so
+        far.
 
         Only partitions that are consumed again count. The result is None if earlier generations are
         missing in the log.
@@ -136,7 +135,7 @@ class GroupHistory:
         return self._unread.so_far()
 
     def find_deletion(self) -> LifecycleEvent | None:
-        """Return the deletion of the group if its newest record is a tombstone, else None.
+        """Return the deletion of the consumer group if its newest record is a tombstone, else None.
 
         The next record may still show that the group was migrated, not deleted.
         """
@@ -173,7 +172,8 @@ class GroupHistory:
         return [self._pauses.commit_values(), place and [place.partition, place.offset]]
 
     def resume_commits(self, values: Sequence[Any]) -> None:
-        """Restore the data of the history that offset commits change.
+        """Restore the data of the history that offset commits change, as `commit_values` returned
+        it.
 
         Args:
             values: result of `commit_values`.
@@ -183,7 +183,7 @@ class GroupHistory:
         self._moves.position = None if place is None else LogPosition(*place)
 
     def to_bytes(self, *, level: int = 6) -> bytes:
-        """Serialize the group's history so far to bytes, so that `from_bytes` can continue it.
+        """Serialize the consumer group's history so far to bytes; `from_bytes` continues it.
 
         ``level`` is zlib's compression level, 0 to 9.
         """
@@ -205,7 +205,7 @@ class GroupHistory:
         moves: Mapping[int, Sequence[CoordinatorMove]] | None = None,
         initial_delay_ms: int | None = None,
     ) -> GroupHistory:
-        """Restore a group's history from the bytes that `to_bytes` returned.
+        """Restore a consumer group's history from the bytes that `to_bytes` returned.
 
         The other arguments are those of a new history.
 
@@ -238,10 +238,9 @@ class GroupHistory:
         return new
 
     def process_record(self, record: GroupRecord) -> Iterator[HistoryItem]:
-        """Process the group's next log record; yield the rebalances and events that are now
-        complete.
+        """Process the consumer group's next log record; yield what is now complete.
 
-        A rebalance is complete when the next one begins.
+        The results are rebalances and events. A rebalance is complete when the next one begins.
         """
         if record.position == self._at:
             return  # the capture contains the record twice
@@ -298,8 +297,9 @@ class GroupHistory:
             yield Event("coordinator", *at, RECORDED, detail=words)
 
     def _process_protocol(self, record: GroupRecord) -> Iterator[HistoryItem]:
-        """Process a group record by the rules of its protocol (classic or KIP-848); yield the
-        results.
+        """Process a group record by the rules of its protocol: classic, or KIP-848.
+
+        Yield the rebalances and events that are now complete.
         """
         # The builder of classic groups also receives records of other protocols, to notice
         # migrations.
@@ -368,10 +368,9 @@ class GroupHistory:
             self._epochs = None
 
     def _resolve_tombstone(self, following: GroupRecord | None) -> Iterator[HistoryItem]:
-        """Decide whether a tombstone means that the group was deleted or migrated; yield that
-        event.
+        """Yield the event that a tombstone means: the consumer group was deleted or migrated.
 
-        A tombstone deletes the group's record. If a record of another protocol follows, the group
+        A tombstone is a record without a value. If a record of another protocol follows, the group
         was migrated.
 
         Args:
@@ -388,7 +387,10 @@ class GroupHistory:
         self._classic.begin_incarnation()
 
     def _is_migrated_by(self, record: GroupRecord) -> bool:
-        """Return whether a record shows that this group was migrated to the classic protocol."""
+        """Return whether a record shows that this group was migrated to the classic protocol.
+
+        Its generation number then continues the group's epochs.
+        """
         # Then its generation number is not below the group's last epoch.
         if record.group_protocol != "classic":
             return False

@@ -61,7 +61,7 @@ _Pair = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class RebalanceOpened:
-    """Event of a live recording: a rebalance of a group has begun.
+    """Event of a live recording: a rebalance of a consumer group has begun.
 
     Attributes:
         group: name of the group.
@@ -104,7 +104,7 @@ class RebalanceOpened:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceSettled:
-    """Event of a live recording: a rebalance of a group has ended.
+    """Event of a live recording: a rebalance of a consumer group has ended.
 
     It normally ends when all partitions that stopped are consumed again.
 
@@ -155,7 +155,7 @@ class RebalanceSettled:
 
 @dataclass(frozen=True, slots=True)
 class GroupChange:
-    """Event of a live recording that is no rebalance, such as a group's creation or deletion.
+    """Event of a live recording that is no rebalance, such as the deletion of a consumer group.
 
     It may also be the restart of a static member or a move of the coordinator. ``fresh`` says
     whether it happened after the recording began.
@@ -166,7 +166,10 @@ class GroupChange:
     fresh: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return the event as a dict for JSON."""
+        """Return the event as a dict for JSON.
+
+        It has the kind and time of the event, the group and the member.
+        """
         one = self.event
         return {
             "event": one.event, "time_ms": one.time_ms, "group": self.group,
@@ -238,7 +241,7 @@ class _OpenRebalance:
 
 
 class WatchedGroup:
-    """Live view of one group, which yields an event when a rebalance begins or ends.
+    """Live view of one consumer group, which yields an event when a rebalance begins or ends.
 
     Call `process_record` and `process_commit` in log order, and `close_if_expired` as time passes.
 
@@ -276,7 +279,7 @@ class WatchedGroup:
     def restore_group(
         cls, name: str, history: GroupHistory, state: tuple[Any, ...]
     ) -> WatchedGroup:
-        """Restore the live view of a group from the state that `export_state` returned.
+        """Restore the live view of a consumer group from the state that `export_state` returned.
 
         ``name`` is the group's name, ``history`` its restored history.
         """
@@ -299,7 +302,7 @@ class WatchedGroup:
         return self._open is not None or self._ended_ms is not None
 
     def is_in_storm(self, time_ms: int) -> bool:
-        """Return whether the group is in a rebalance storm at a time.
+        """Return whether the consumer group is in a rebalance storm at a time.
 
         A storm is a series of many rebalances in quick succession.
         """
@@ -351,8 +354,7 @@ class WatchedGroup:
             yield from self._end_if_consumed(at, fresh=is_new)
 
     def close_if_expired(self, now_ms: int, *, fresh: bool) -> Iterator[WatchEvent]:
-        """End the group's rebalance if it has taken too long by now, and confirm a pending
-        deletion.
+        """End the group's rebalance if it has taken too long, and confirm a pending deletion.
 
         Yield the events. ``now_ms`` is the present time, ``fresh`` says whether it is after the
         start of the recording.
@@ -489,7 +491,7 @@ _STORED = (CoordinatorMove, LiveCommit, RebalanceSettled, _Held)
 
 @dataclass(slots=True)
 class LiveGroups:
-    """Live view of all groups of a cluster, from new records of ``__consumer_offsets``.
+    """Live view of all consumer groups of a cluster, from new records of ``__consumer_offsets``.
 
     Queue record batches with `queue_batches` and call `process_due_records` as time passes. It
     yields an event when a rebalance begins or ends.
@@ -535,10 +537,10 @@ class LiveGroups:
         self.clusters.append_metadata(metadata)
 
     def queue_batches(self, batches: Sequence[LogBatch], received_ms: int) -> None:
-        """Queue new record batches of ``__consumer_offsets``, which were received at
-        ``received_ms``.
+        """Queue new record batches of ``__consumer_offsets`` for `process_due_records`.
 
-        `process_due_records` processes them. Batches that were queued before are ignored.
+        ``received_ms`` is the time at which they were received. Batches that were queued before are
+        ignored.
         """
         new = [one for one in batches if one.base_offset > self.newest.get(one.partition, -1)]
         for batch in new:
@@ -548,8 +550,7 @@ class LiveGroups:
             self._held.append(_Held(due_ms, group, item))
 
     def to_bytes(self) -> bytes:
-        """Serialize the state of all groups, so that a later process can restore it with
-        `restore_state`.
+        """Serialize the state of all consumer groups to bytes; `restore_state` restores it.
 
         Cluster metadata is not included.
         """
@@ -559,7 +560,7 @@ class LiveGroups:
         return pack_state(stored, _STORED)
 
     def restore_state(self, state_bytes: bytes) -> None:
-        """Restore the state of all groups from the bytes that `to_bytes` returned.
+        """Restore the state of all consumer groups from the bytes that `to_bytes` returned.
 
         The cluster metadata and the broker's settings must be set before.
 
@@ -604,8 +605,7 @@ class LiveGroups:
         yield from self._expire_all(newest_ms, fresh=False)
 
     def process_due_records(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Process all queued records and commits that are due at ``now_ms``; yield the groups'
-        events.
+        """Process all queued records and commits that are due at ``now_ms``; yield the events.
 
         Then end the rebalances that have taken too long.
         """
@@ -619,7 +619,7 @@ class LiveGroups:
             yield from self._track_deadlines(name, expired)
 
     def process_remaining_records(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Process the remaining records and commits at the end of the recording; yield the
+        """Process the remaining queued records and commits when the recording ends; yield the
         events.
         """
         while self._held:
@@ -653,8 +653,8 @@ class LiveGroups:
             del self.groups[held.group]
 
     def _track_deadlines(self, name: str, events: Iterator[WatchEvent]) -> Iterator[WatchEvent]:
-        """Yield the events of a group, and store whether it still has a rebalance or deletion to
-        finish.
+        """Yield the events of a group, and note whether a rebalance or deletion is still
+        unfinished.
         """
         found = list(events)
         if self.groups[name].is_open:

@@ -50,9 +50,10 @@ class LogBatch(NamedTuple):
 
 
 class LiveCommit(NamedTuple):
-    """Offset commit of a group, from the time when it takes effect.
+    """Offset commit of a consumer group, which has taken effect.
 
-    ``offset`` is None if the commit deletes the committed offset.
+    ``offset`` is None if it deletes the committed offset. A commit in a transaction takes effect
+    when the transaction is committed.
     """
 
     group: str
@@ -93,9 +94,7 @@ class LiveDecoder:
         return self.moves, self.damaged, self._epochs, self._pending
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Restore the open transactions and leader epochs from the values that `export_state`
-        returned.
-        """
+        """Restore the open transactions and leader epochs from the values of `export_state`."""
         self.moves, self.damaged, self._epochs, self._pending = state
 
     def decode_batches(
@@ -155,8 +154,9 @@ class LiveDecoder:
         return group, LiveCommit(group, *at, key["topic"], key["partition"], offset)
 
     def _note_epoch(self, batch: LogBatch) -> None:
-        """Store a move of the coordinator if a batch has a higher leader epoch than the one
-        before.
+        """Store a move of the coordinator if a batch has a higher leader epoch than before.
+
+        Each new coordinator writes a higher leader epoch.
         """
         if batch.leader_epoch < 0:
             return

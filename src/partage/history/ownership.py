@@ -16,7 +16,7 @@ __all__ = ["Interval", "OwnershipIntervals"]
 class Interval:
     """Time span in which one member owned one partition: a row of table ``ownership``.
 
-    ``to_ms`` and ``to_generation`` are None while it lasts.
+    ``to_ms`` and ``to_generation`` are None while the member owns the partition.
     """
 
     incarnation: int
@@ -37,7 +37,7 @@ _Key = tuple[str, str | None, int, str, str]
 
 
 class OwnershipIntervals:
-    """Builder of the time spans in which each member of a group owned each partition.
+    """Builder of the time spans in which each member of a consumer group owned each partition.
 
     Call `process_item` with the items of the group's history in order. Each call yields the spans
     that are now complete.
@@ -79,8 +79,8 @@ class OwnershipIntervals:
     def process_item(
         self, history_item: Generation | LifecycleEvent | CurrentAssignment
     ) -> Iterator[Interval]:
-        """Process the next item of the group's history; yield the ownership spans that are now
-        final.
+        """Process the next item of the group's history; yield the ownership spans that are
+        complete.
 
         A span is the time in which one member owned one partition.
         """
@@ -162,7 +162,7 @@ class OwnershipIntervals:
         return time_ms
 
     def finish_intervals(self) -> Iterator[Interval]:
-        """Yield the ownership spans that last until the end of the log."""
+        """Yield the ownership spans that have not ended when the log ends."""
         yield from self._ended.values()
         yield from self._open.values()
         self._open, self._ended = {}, {}

@@ -102,11 +102,10 @@ class PartitionCommits:
 
 
 class PauseTracker:
-    """Tracker of a group's pauses: times around rebalances in which partitions have no offset
-    commits.
+    """Tracker of pauses: times around rebalances in which a partition has no offset commits.
 
-    Call `begin_pauses` for each rebalance and `process_commit_stretch` for the commits in between,
-    in log order.
+    Call `begin_pauses` for each rebalance of a consumer group, and `process_commit_stretch` for the
+    commits in between, in log order.
 
     Attributes:
         partitions: the state of each partition, by topic and number.

@@ -108,7 +108,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class MemberState:
-    """Member of a recorded group: its settings, its subscription and its assigned partitions.
+    """Member of a recorded consumer group: its settings, its subscription and its partitions.
 
     Attributes:
         subscription: None if the protocol type is not ``consumer`` or the bytes are damaged.
@@ -141,7 +141,7 @@ class MemberState:
 
 @dataclass(frozen=True, slots=True)
 class ClassicState:
-    """State of a classic group in one log record: its members, protocol and leader.
+    """State of a classic consumer group in one log record: its members, protocol and leader.
 
     The record type is GROUP_METADATA (key version 2).
 
@@ -160,7 +160,7 @@ class ClassicState:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """Decoded record of a group in ``__consumer_offsets``, other than an offset commit.
+    """Decoded record of a consumer group in ``__consumer_offsets``, other than an offset commit.
 
     Attributes:
         position: the record's position in the log.
@@ -201,8 +201,7 @@ def assigned_partitions(member: MemberState) -> tuple[tuple[str, int], ...]:
 
 
 def recorded_plan(state: ClassicState) -> dict[str, dict[str, list[int]]]:
-    """Return the assignment in a recorded group state as nested dicts: member to topic to
-    partitions.
+    """Return the assignment in a recorded group state as nested dicts, by member and topic.
 
     For example, ``{"a": {"t": [0, 1]}, "b": {}}`` if member ``b`` has no partitions.
     """

@@ -176,10 +176,9 @@ def uniform_instant(earliest_ms: float, latest_ms: float) -> Instant:
 
 
 def after_record(time_ms: float) -> Instant:
-    """Estimate when a member ran its rebalance callback, given the time of the log record before
-    it.
+    """Estimate when a member ran its rebalance callback, given the log record before it.
 
-    The callback is later than the record by the network and poll latency.
+    The callback is later than the record (``time_ms``) by the network and poll latency.
     """
     mean, latest = time_ms + _LATENCY_MS, time_ms + _LONGEST_LATENCY_MS
     return Instant(mean, _LATENCY_DEVIATION_MS**2, time_ms, latest)
@@ -198,9 +197,9 @@ def after_heartbeat(time_ms: float, *, revokes: bool = False) -> Instant:
 
 
 def before_record(time_ms: float) -> Instant:
-    """Estimate when a member ran its rebalance callback, given the time of the log record after it.
+    """Estimate when a member ran its rebalance callback, given the log record after it.
 
-    The callback is earlier than the record by the network latency.
+    The callback is earlier than the record (``time_ms``) by the network latency.
     """
     mean, earliest = time_ms - _LATENCY_MS, time_ms - _LONGEST_LATENCY_MS
     return Instant(mean, _LATENCY_DEVIATION_MS**2, earliest, time_ms)
@@ -284,8 +283,7 @@ class MemberCommits:
         return DEFAULT_COMMIT_MS if self.usual_ms is None else max(1.0, self.usual_ms)
 
     def estimate_stop(self, otherwise: Instant, commit_probability: float | None = None) -> Instant:
-        """Estimate when a member stopped consuming: at its last commit, or at the time
-        ``otherwise``.
+        """Estimate when a member stopped: at its last commit, or at the time ``otherwise``.
 
         The result weighs both by the probability that the member commits when it stops.
 
@@ -325,6 +323,8 @@ def revocation_time(
     commits: MemberCommits, end_ms: float, heartbeat_ms: float, members: int
 ) -> Instant:
     """Estimate when a member revoked its partitions before an eager rebalance.
+
+    Members learn of the rebalance with their next heartbeat; many commit when they revoke.
 
     Args:
         commits: commit statistics of the member.
@@ -382,6 +382,8 @@ def departure_time(
     is_evicted: bool = False,
 ) -> Instant:
     """Estimate when a member that left its group, or died, stopped consuming.
+
+    The time of its last commit shows which of both is likelier.
 
     Args:
         commits: commit statistics of the member.
@@ -530,8 +532,7 @@ class StopSum:
     most: float = 0.0
 
     def add_stop(self, stop_time: Instant, start_time: Instant, apart_ms: float = 0.0) -> None:
-        """Add the time in which one partition had no consumer, from ``stop_time`` to
-        ``start_time``.
+        """Add the time in which one partition had no consumer.
 
         Args:
             stop_time: when the last owner stopped.

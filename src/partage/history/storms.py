@@ -37,7 +37,7 @@ class _PendingRebalance(Generic[_Item]):
 
 
 class StormTracker(Generic[_Item]):
-    """Finder of a group's rebalance storms: many rebalances in quick succession.
+    """Finder of a consumer group's rebalance storms: many rebalances in quick succession.
 
     Call `add_rebalance` for each rebalance, then `finish_storms`. They yield earlier rebalances in
     the same order, with the number of their storm or None.
@@ -96,7 +96,7 @@ class StormTracker(Generic[_Item]):
             self._assign_storm_number(newest)
 
     def is_ongoing(self, time_ms: int) -> bool:
-        """Return whether the group is in a rebalance storm at a time.
+        """Return whether the consumer group is in a rebalance storm at a time.
 
         It is if the newest rebalance is part of a storm and at most one session timeout ago.
         """
@@ -119,10 +119,9 @@ class StormTracker(Generic[_Item]):
         return first.item, first.storm
 
     def _assign_storm_number(self, newest: _PendingRebalance[_Item]) -> None:
-        """Give the newest rebalance and those shortly before it a storm number, if there are
-        enough.
+        """Give the newest rebalance and those shortly before it a storm number, if they are enough.
 
-        Enough are at least three within a session timeout.
+        At least three within a session timeout are enough.
         """
         # At least LEAST_REBALANCES are needed within the newest one's session timeout. If one of
         # them already has a storm number, the others get the same number.

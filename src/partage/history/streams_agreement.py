@@ -96,8 +96,7 @@ class StreamsVerdict(NamedTuple):
 
 
 def check_streams_agreement(generation: Generation, clusters: ClusterHistory) -> StreamsVerdict:
-    """Compare the recorded tasks of a Kafka Streams application with those that its assignor
-    computes.
+    """Compare the tasks of a Kafka Streams application with those that its assignor computes.
 
     The log lacks some inputs, such as settings, so several guesses at them are tried.
 

@@ -258,8 +258,7 @@ def racks_matter(
 
 
 def racks_of(cluster: Cluster, topics: Mapping[str, int]) -> dict[TopicPartition, frozenset[str]]:
-    """Return the racks of the replicas of each partition, as a dict from (topic, partition) to a
-    set.
+    """Return the racks of each partition's replicas, as a dict from (topic, partition) to a set.
 
     Partitions on a broker without a rack are left out.
 

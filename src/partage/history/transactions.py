@@ -16,7 +16,10 @@ Int64Array = NDArray[np.int64]
 
 
 class TransactionOutcome(IntEnum):
-    """Outcome of a log record's transaction: committed, aborted, still open, or no transaction."""
+    """Outcome of a log record's transaction: committed, aborted, still open, or no transaction.
+
+    An aborted record has no effect.
+    """
 
     ABORTED = 0
     COMMITTED = 1

@@ -107,6 +107,8 @@ class CommitRate:
     def add_commits(self, first_ms: int, last_ms: int, first_offset: int, last_offset: int) -> None:
         """Add successive offset commits of one partition to its measured consumption rate.
 
+        Only the first and the last of these commits are given.
+
         Args:
             first_ms: time of the first commit (ms since the epoch).
             last_ms: time of the last commit.

@@ -84,8 +84,7 @@ def stop_time_bounds(pause: Pause, undetected: Bounds) -> Bounds | None:
 
 
 def rebalance_duration(bounds: Sequence[Bounds]) -> Bounds | None:
-    """Combine bounds from single partitions into bounds on the duration of a recorded rebalance
-    (ms).
+    """Combine bounds from single partitions into bounds on a rebalance's duration (ms).
 
     ``bounds`` says, for each partition, how long it had no consumer. The combined lower bound is
     the smallest of the lower bounds; the combined upper bound is the median of the upper bounds.
@@ -304,7 +303,10 @@ class RebalanceCosts:
 
     @cached_property
     def given(self) -> Assignment:
-        """The recorded assignment of partitions to members after the rebalance."""
+        """The recorded assignment of partitions to members after the rebalance.
+
+        Partitions have their numbers in the metadata ``cluster``.
+        """
         return recorded_assignment(self.state, self.cluster)
 
     @cached_property
@@ -365,6 +367,8 @@ def compute_rebalance_costs(
     max_reread: FloatArray,
 ) -> RebalanceCosts:
     """Compute the costs of a recorded rebalance: time without a consumer, and records read twice.
+
+    The costs of simulated rebalances are derived from the result.
 
     Args:
         rebalance: a rebalance that is valid input for assignment strategies.

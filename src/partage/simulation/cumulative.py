@@ -91,7 +91,7 @@ def simulate_cumulative(
     ``replays``, in order of generation and of step (a rebalance may have follow-ups).
 
     Every recorded rebalance that can be replayed has at least one row: the simulated rebalance, or
-    the reason why the policy has none. Memory does not grow with the history.
+    the reason why the policy has none.
 
     Args:
         rebalances: all recorded rebalances of the group, in order.
@@ -110,10 +110,10 @@ def simulate_policies(
     context: SimulationContext,
     continuations: Mapping[str, Continuation] | None = None,
 ) -> Iterator[SimulatedRebalance]:
-    """Simulate one group's whole history under several policies, in one pass over the history.
+    """Simulate a consumer group's whole history under several policies, in one pass over it.
 
-    Yield rows of table ``replays``: those of each policy in order, alternating between policies.
-    Equal assignment problems of policies are solved once.
+    A policy is a group configuration, such as ``eager/range``. Yield rows of table ``replays``:
+    those of each policy in order, alternating between policies.
 
     Args:
         rebalances: all recorded rebalances of the group, in order.
@@ -279,8 +279,7 @@ class _Simulation:
         self._append(row.complete_row(self.policy.name, rebalance, self.context, self.lengths))
 
     def store_state_if_needed(self, position: int, time_ms: int, *, is_last_at_time: bool) -> None:
-        """Store the simulation state after a recorded rebalance if a later run is to continue
-        there.
+        """Store the simulation state after a recorded rebalance if a later run is to continue.
 
         ``position`` is the rebalance's index in the history. ``is_last_at_time`` is false if the
         next recorded rebalance has the same time.
@@ -602,8 +601,7 @@ class _Simulation:
     ) -> UnreadEstimate | None:
         """Estimate the partition-seconds without a consumer in a simulated rebalance.
 
-        ``stops`` are the indices of the partitions that stop. The rebalance waited ``longer_ms``
-        for members that did not respond.
+        ``stops`` are the partitions that stop; it waited ``longer_ms`` for unresponsive members.
         """
         recorded = self.context.rebalance_costs(rebalance).protocol
         protocol = recorded if self.policy.protocol == OWN else self.policy.protocol
@@ -621,7 +619,9 @@ class _Simulation:
     def _estimate_downtime(
         self, rebalance: RecordedRebalance, inputs: UnreadInputs
     ) -> UnreadEstimate | None:
-        """Estimate partition-seconds without a consumer in a rebalance from the inputs."""
+        """Estimate the partition-seconds without a consumer in a rebalance, and store the
+        inputs.
+        """
         self.unread_inputs = inputs
         return inputs.estimate_downtime(self.lengths, rebalance)
 

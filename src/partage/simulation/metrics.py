@@ -54,7 +54,7 @@ class Bounds(NamedTuple):
         return Bounds(self.low + other.low, self.high + other.high)
 
     def multiply_by(self, factor: float) -> Bounds:
-        """Return the lower and the upper bound multiplied by a non-negative factor."""
+        """Return bounds with both ends multiplied by a non-negative factor."""
         return Bounds(self.low * factor, self.high * factor)
 
 

@@ -44,9 +44,10 @@ def simulate_rebalance(
 ) -> Iterator[SimulatedRebalance]:
     """Simulate one recorded rebalance under each policy, independently of earlier rebalances.
 
-    Members start with the partitions that they really owned before it. Yield rows of table
-    ``replays``: the recorded assignment first, then the simulated one of each policy. There are no
-    rows if the rebalance cannot be replayed.
+    A policy is a group configuration to simulate, such as ``eager/range``. Members start with the
+    partitions that they really owned. Yield rows of table ``replays``: the recorded assignment
+    first, then the simulated one of each policy. There are no rows if the rebalance cannot be
+    replayed.
 
     Args:
         rebalance: the recorded rebalance, with the ownership before it.
@@ -227,7 +228,10 @@ def _avoids_rebalance(rebalance: RecordedRebalance, policy: Policy) -> bool:
 
 
 def _returns_in_time(absence: Absence, policy: Policy) -> bool:
-    """Return whether an absent member rejoined within the policy's session timeout."""
+    """Return whether an absent member rejoined within the policy's session timeout.
+
+    The coordinator waits that long for a static member before it begins a rebalance.
+    """
     if absence.back_ms is None:
         return False
     timeout = policy.timeout_ms or session_timeout_ms(absence.member)

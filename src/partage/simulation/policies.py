@@ -174,6 +174,8 @@ class Policy:
 def default_policies() -> tuple[Policy, ...]:
     """Return the policies that a replay simulates if the user names none.
 
+    A policy is a group configuration, such as ``eager/range`` or ``consumer/uniform``.
+
     >>> len(default_policies()) == len(DEFAULT_POLICIES)
     True
     """

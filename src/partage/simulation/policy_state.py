@@ -93,7 +93,7 @@ class Absences(NamedTuple):
     away_s: float = 0.0
 
     def add_absences(self, other: Absences) -> Absences:
-        """Return the sum of two such times without a consumer."""
+        """Return the sum of these and other times without a consumer."""
         return Absences(self.bounds + other.bounds, self.away_s + other.away_s)
 
 
@@ -136,6 +136,8 @@ class PendingRebalance:
 @dataclass(slots=True)
 class PolicyState:
     """State of a simulated consumer group that is carried over from one rebalance to the next.
+
+    It follows from the simulated rebalances only, not from recorded assignments.
 
     Attributes:
         members: dict from key to member, in join order.
@@ -203,7 +205,7 @@ class PolicyState:
 def protocol_under_policy(policy: Policy, rebalance: RecordedRebalance) -> str:
     """Return the rebalance protocol of a group under a policy: eager, cooperative or consumer.
 
-    For policy ``own`` it is the protocol of the recorded rebalance.
+    A policy is a simulated group configuration. For policy ``own`` it is the recorded protocol.
     """
     is_own = policy.protocol == OWN
     return recorded_protocol(rebalance.generation) if is_own else policy.protocol
@@ -630,7 +632,7 @@ class SimulationStore(Protocol):
     """
 
     def store_row(self, row: StoredRow) -> None:
-        """Store the next output row of the simulation."""
+        """Store the next output row; rows arrive in the order of the simulation."""
 
     def store_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Store a checkpoint: the state of the simulation after the rows that have been stored so

@@ -237,7 +237,9 @@ class RecordedRebalance:
 
     @property
     def cause_kinds(self) -> tuple[str, ...]:
-        """Kinds of the rebalance's causes, the main cause first."""
+        """Kinds of the rebalance's causes, the main cause first, for example ``("leave",
+        "topics")``.
+        """
         return tuple(cause.kind for cause in self.generation.causes)
 
     @property
@@ -297,7 +299,10 @@ class OwnershipTracker:
         return self._newest
 
     def _apply_newest(self) -> None:
-        """Update the owners of partitions with the assignment of the newest rebalance."""
+        """Update the owners of partitions with the assignment of the newest rebalance.
+
+        If that assignment is unusable, partitions have no owner.
+        """
         # The caller defers this until the next rebalance is added or the state is stored.
         newest, self._newest = self._newest, None
         if newest is None:
@@ -384,7 +389,9 @@ class RecordedRebalanceBuilder:
 
     @property
     def pending(self) -> list[Generation]:
-        """Generations whose rebalances are still incomplete: their members may yet return."""
+        """Generations whose rebalances are still incomplete, because later ones may show returning
+        members.
+        """
         return [generation for generation, *_ in self._queue]
 
     def finish_rebalances(self) -> Iterator[RecordedRebalance]:

@@ -179,6 +179,8 @@ class RowBuilder:
     ) -> SimulatedRebalance:
         """Return the output row of a simulated rebalance, with its metrics and costs.
 
+        If the simulation failed, the row only says why.
+
         Args:
             policy: the policy of the row.
             resolved: the policy with its strategy.
@@ -232,8 +234,8 @@ class RowBuilder:
         )
 
     def _count_changed_owners(self, plan: Plan) -> int:
-        """Count the partitions that a simulated assignment gives to another member than the
-        recorded one.
+        """Count the partitions whose owner in a simulated assignment differs from the recorded
+        owner.
         """
         number = {member: i for i, member in enumerate(self.recorded.members)}
         if plan.members == self.recorded.members and len(number) == len(plan.members):

@@ -106,7 +106,10 @@ class _StopLength(NamedTuple):
 
 @dataclass(slots=True)
 class _Mean:
-    """Running mean of the times in which partitions had no consumer."""
+    """Running mean of the times in which partitions had no consumer.
+
+    Best estimates and both ends of the 80 % intervals are averaged.
+    """
 
     best: float = 0.0
     p10: float = 0.0
@@ -210,7 +213,7 @@ class StopLengths:
     def add_recorded(self) -> None:
         """Add the recorded times without a consumer of the newest rebalance.
 
-        Call it after ``recorded`` (`RecordedLengths`) got that rebalance.
+        Call it after each `RecordedLengths.add_rebalance`.
         """
         for pair, one in self._recorded.newest:
             self._intervals[pair].append(one)
