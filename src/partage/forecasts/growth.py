@@ -24,10 +24,9 @@ _MOST_LISTED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class DrainTime:
-    """Time that a consumer group needs to read the old records of a topic that gets more
-    partitions.
+    """Time that a consumer group needs to read the old records of a growing topic.
 
-    Old records are those that were written before the partition count changes.
+    Old records are those that were written before the topic gets more partitions.
 
     Attributes:
         group: name of the group.
@@ -42,8 +41,7 @@ class DrainTime:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Effect of more partitions on a Kafka topic: the keys that move, and steps that keep record
-    order.
+    """Effect of more partitions on a Kafka topic: which keys move, and steps that keep the order.
 
     A key moves if its records go to another partition than before.
 
@@ -139,8 +137,7 @@ def drain_time(group: str, lag: int, *, drain_rate: float | None) -> DrainTime:
 
 
 def _growth_steps(after: int, drains: Sequence[DrainTime]) -> tuple[str, ...]:
-    """Return instructions for raising a topic's partition count without reordering any key's
-    records.
+    """Return instructions for adding partitions to a topic without reordering any key's records.
 
     Args:
         after: the new partition count.

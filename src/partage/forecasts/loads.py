@@ -43,7 +43,10 @@ MOST_RECORDS = 1e12
 
 
 class CommitMinute(NamedTuple):
-    """Last committed offset of one partition in one minute: a row of the table ``commit_rates``."""
+    """Last committed offset of one partition in one minute: a row of the table ``commit_rates``.
+
+    The load of a consumer group is computed from such rows.
+    """
 
     topic: str
     partition: int
@@ -52,7 +55,10 @@ class CommitMinute(NamedTuple):
 
 
 class OwnedSpan(NamedTuple):
-    """Time span in which one member owned a partition: a row of the table ``ownership``."""
+    """Time span in which one member owned a partition: a row of the table ``ownership``.
+
+    The capacity of a consumer is estimated from such rows.
+    """
 
     topic: str
     partition: int

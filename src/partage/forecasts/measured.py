@@ -18,10 +18,10 @@ __all__ = ["MeasuredGroup", "check_strategy", "has_no_consumers", "measurement_t
 
 @dataclass(frozen=True)
 class MeasuredGroup:
-    """A consumer group that was measured on a running cluster for a short time, as input of
-    forecasts.
+    """A consumer group that was measured on a running cluster for a short time.
 
-    A cluster does not report session timeouts, restarts or capacities, so defaults replace them.
+    It is an input of forecasts. A cluster does not report session timeouts, restarts or capacities,
+    so defaults replace them.
 
     Attributes:
         group: name of the group.
@@ -85,8 +85,7 @@ def check_strategy(group: str, name: str) -> str:
 
 
 def has_no_consumers(protocol: str) -> str:
-    """Return the reason why a group without consumers cannot be forecast, as text for an error
-    message.
+    """Return the reason why a group without consumers cannot be forecast, for an error message.
 
     ``protocol`` is the kind of group, such as ``share``.
 

@@ -355,8 +355,7 @@ def _client_findings(members: Sequence[_Row]) -> list[Finding]:
 
 
 def _strategy_findings(strategy: str | None) -> list[Finding]:
-    """Return findings about the assignment strategy of a group that is to use the consumer
-    protocol.
+    """Return findings about a group's assignment strategy before it uses the consumer protocol.
 
     With that protocol the broker assigns partitions, so the group loses its own strategy.
 
@@ -495,7 +494,10 @@ def _code_findings(causes: set[str], members: Sequence[_Row]) -> list[Finding]:
 
 
 def _matched_patterns(members: Sequence[_Row]) -> list[str]:
-    """Return the topic patterns (regular expressions) that a group's members subscribe to."""
+    """Return the topic patterns (regular expressions) that a group's members subscribe to.
+
+    The broker matches them (RE2 syntax).
+    """
     return sorted({row["pattern"] for row in members if row.get("pattern")})
 
 
@@ -543,8 +545,7 @@ def _consumer_restarts(assignor: str, *, at_once: bool) -> tuple[str, ...]:
 
 
 def _return_to_classic(strategy: str | None, members: Sequence[_Row]) -> tuple[str, ...]:
-    """Return instructions for moving a group from the consumer protocol back to the classic
-    protocol.
+    """Return instructions for a rollback from the consumer protocol to the classic protocol.
 
     Args:
         strategy: the strategy that the group has now.

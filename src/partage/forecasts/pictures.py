@@ -159,8 +159,7 @@ def migration_picture(migrations: Sequence[Migration]) -> str:
 
 
 def growth_picture(growth: Growth, drains: Sequence[DrainTime] = ()) -> str:
-    """Draw the share of the keys that stays in each partition when partitions are added, as SVG
-    bars.
+    """Draw the share of keys that stays in each partition when partitions are added, as SVG.
 
     ``growth`` has these shares. Below the bars are the times that consumer groups need to read
     their old records (``drains``).

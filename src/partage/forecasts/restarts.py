@@ -111,7 +111,10 @@ def learn_restarts(tables: Mapping[str, Sequence[_Row]], session_s: float = 0.0)
 
 
 class _Stops:
-    """Lookup of the times at which members of a consumer group stopped consuming."""
+    """Lookup of the times at which members of a consumer group stopped consuming.
+
+    A static member may have announced its stop; for others the time is an estimate.
+    """
 
     def __init__(self, events: Iterable[_Row], unread: Iterable[_Row]) -> None:
         # A static member of the consumer protocol announces that it stops.
@@ -156,8 +159,7 @@ def _restart_seconds(
     is_classic: bool,
     share_id: bool,
 ) -> list[float]:
-    """Return how long each recorded restart of a member took, from its stop to its rejoin
-    (seconds).
+    """Return how long each recorded restart of a member took, from stop to rejoin (seconds).
 
     Args:
         events: recorded departures and joins of members.
@@ -287,11 +289,10 @@ def _evicted_together(events: Iterable[_Row]) -> set[str]:
 
 
 def _rejoined_together(events: Iterable[_Row], session_s: float) -> set[str]:
-    """Return the static members that rejoined because their coordinator failed, not after a
-    restart.
+    """Return the static members that rejoined because their coordinator failed.
 
     All members of a group notice such a failure with their next heartbeats. So at least three of
-    them rejoin, each less than a heartbeat interval after another one.
+    them rejoin, each less than a heartbeat interval after another one. They did not restart.
 
     Args:
         events: recorded departures and joins of members.
@@ -340,8 +341,7 @@ def _count_rebalances(events: Iterable[_Row], *kinds: str) -> int:
 
 
 def _usual_members(rebalances: Sequence[_Row], events_ms: Sequence[int]) -> int:
-    """Return the usual number of members of a consumer group, regardless of restarts and
-    deployments.
+    """Return the usual number of members of a consumer group, outside of deployments.
 
     It is the largest number that the group had for at least a fifth of the time.
 

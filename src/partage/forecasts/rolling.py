@@ -149,9 +149,7 @@ class RestartTime:
 
     @property
     def sigma(self) -> float:
-        """Standard deviation of the logarithm of restart times, the parameter of the
-        distribution.
-        """
+        """Standard deviation of the logarithm of restart times (parameter of the distribution)."""
         return log(self.high / self.low) / (2 * _TENTH)
 
     @property
@@ -248,8 +246,7 @@ class Deployment:
         return f"{self.policy.name}, {pods}{'' if self.leaves else ', killed'}"
 
     def text_beside(self, other: Deployment) -> str:
-        """Return the short description of the deployment, for a table that compares it with
-        ``other``.
+        """Return the short description of the deployment, for a comparison with ``other``.
 
         The session timeout is included if both have different ones.
         """
@@ -387,8 +384,7 @@ def forecast_rollout(
 
 
 def simulation_count(pods: int) -> int:
-    """Return how often a rolling deployment is simulated, given the number of pods that it
-    replaces.
+    """Return how often a rolling deployment of a number of pods is simulated.
 
     Deployments of many pods take longer to simulate and vary less, so they are repeated less often.
 
@@ -401,11 +397,10 @@ def simulation_count(pods: int) -> int:
 
 
 def recorded_slowdown(recorded_s: float, rebalances: int, forecast: RolloutForecast) -> float:
-    """Return how much longer partitions had no consumer in recorded rebalances than in simulated
-    ones.
+    """Return by which factor recorded times without a consumer were longer than simulated ones.
 
-    The result is a factor of at least 1, which corrects forecasts. If only a few rebalances were
-    recorded, it is nearer to 1.
+    The result is at least 1 and corrects forecasts. If only a few rebalances were recorded, it is
+    nearer to 1.
 
     Args:
         recorded_s: mean seconds for which a stopped partition had no consumer in past rebalances,
@@ -535,9 +530,7 @@ def _simulate(deployment: Deployment, seed: int, known: KnownAssignments) -> Rol
 
 
 class _Rollout:
-    """Simulated Kubernetes controller that replaces the pods of a consumer group one after the
-    other.
-    """
+    """Simulated Kubernetes controller that replaces the pods of a consumer group in turn."""
 
     def __init__(
         self,
@@ -565,9 +558,7 @@ class _Rollout:
         self._proceed()
 
     def _proceed(self) -> None:
-        """Start new pods and stop old ones, as many as ``maxSurge`` and ``maxUnavailable``
-        permit.
-        """
+        """Start new and stop old pods, as ``maxSurge`` and ``maxUnavailable`` permit."""
         is_changed = True
         while is_changed:
             is_changed = False

@@ -82,9 +82,9 @@ class SizeRow:
 
 @dataclass(frozen=True, slots=True)
 class HottestPartition:
-    """The partition with the highest load of a group; it limits how much more consumers can help.
+    """The partition with the highest load of a group; it limits the effect of more consumers.
 
-    No consumer can have less load than its partition.
+    The consumer that owns it has at least this load.
 
     Attributes:
         topic, partition: its topic and number.
@@ -342,8 +342,7 @@ def _fewest_by_count(rate: FloatArray, capacity: float) -> int:
 
 
 class _PlanCheck:
-    """Fast check whether a number of consumers may be enough for a group, without a full
-    simulation.
+    """Fast check whether a number of consumers may be enough for a group.
 
     It computes a plan (assignment) with all consumers. If the strategy ignores what members own, it
     also computes one without the busiest. All members send equal join requests, so these plans need

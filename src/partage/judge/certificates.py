@@ -34,11 +34,10 @@ _HIGHEST_PRICE = 1 << 31
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedBest:
-    """A plan (assignment of partitions) that is claimed to be the most even one, with numbers that
-    prove it.
+    """A plan that is claimed to be the most even one, with numbers (a certificate) that prove it.
 
-    "Most even" means that the largest number of partitions of a member is as small as possible,
-    then the second largest, and so on. The numbers are called a certificate.
+    A plan assigns partitions to members. "Most even" means that the largest number of partitions of
+    a member is as small as possible, then the second largest, and so on.
 
     Attributes:
         owner: int[partitions], the plan: index of each partition's owner in the group, -1 for none.
@@ -52,11 +51,10 @@ class ClaimedBest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedFewest:
-    """A plan (assignment of partitions) that is claimed to have the fewest moves, with numbers that
-    prove it.
+    """A plan that is claimed to have the fewest moves, with numbers (a certificate) that prove it.
 
-    A move is a partition that changes owner. The plan is compared with all plans that are at least
-    as even. The numbers are called a certificate.
+    A plan assigns partitions to members; a move is a partition that changes owner. The plan is
+    compared with all plans that are at least as even.
 
     Attributes:
         owner: int[partitions], the plan: index of each partition's owner in the group, -1 for none.
@@ -141,12 +139,12 @@ def _above(
 def verify_moves_certificate(
     facts: Facts, old_owners: PreviousOwners, loads: NDArray[np.integer], claim: ClaimedFewest
 ) -> int:
-    """Verify that no plan with equally even loads moves fewer partitions; return the number of
-    moves.
+    """Verify that no plan with loads at least as even has fewer moves; return the moves.
 
-    The load of a member is its number of partitions. The certificate has a dual price (a number
-    from linear programming) for each member, from which a lower bound of the moves follows. The
-    claimed plan must meet this bound.
+    A plan assigns partitions to members; a move is a partition that changes owner. The load of a
+    member is its number of partitions. The certificate has a dual price (a number from linear
+    programming) for each member, from which a lower bound of the moves follows. The claimed plan
+    must meet this bound.
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
@@ -227,11 +225,10 @@ def count_moves(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
 
 
 def even_loads_of_equal_members(facts: Facts) -> NDArray[np.int64] | None:
-    """Return the most even numbers of partitions per member, if all members subscribe to the same
-    topics.
+    """Return the most even numbers of partitions per member, for members with equal subscriptions.
 
-    The numbers then differ by at most one, for example 3, 3 and 2. The result is int64[members]; it
-    is None if subscriptions differ. ``facts`` has the subscriptions and partitions.
+    The numbers differ by at most one, for example 3, 3 and 2. The result is int64[members]; it is
+    None if subscriptions differ. ``facts`` has the subscriptions and partitions.
     """
     if len(facts.problem.group.subscriptions) != 1:
         return None
@@ -248,12 +245,11 @@ def even_loads_of_equal_members(facts: Facts) -> NDArray[np.int64] | None:
 def fewest_moves_of_equal_members(
     facts: Facts, old_owners: PreviousOwners, loads: NDArray[np.integer]
 ) -> int | None:
-    """Return the fewest partitions that must move to reach even loads, if all subscribe to the same
-    topics.
+    """Return the fewest partitions that must move for even loads, for equal subscriptions.
 
-    The load of a member is its number of partitions. Plans with loads at least as even as ``loads``
-    are considered. The result is None if subscriptions differ, or if several members claim the same
-    partition.
+    All members subscribe to the same topics. The load of a member is its number of partitions.
+    Plans with loads at least as even as ``loads`` are considered. The result is None if
+    subscriptions differ, or if several members claim the same partition.
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.

@@ -47,8 +47,7 @@ def split_cost_bound(
     plan_costs: Mapping[str, int],
     fewest_violations: RackMinima | None,
 ) -> float:
-    """Return a lower bound of the bytes that any reassignment of replicas must copy between
-    brokers.
+    """Return a lower bound of the bytes that a replica reassignment must copy between brokers.
 
     The prices prove it: they split the costs of the problem between partitions and brokers
     (Lagrangian decomposition). The bound holds for all plans that are as good in every more
@@ -111,9 +110,10 @@ def _check_prices(task: ReplicaTask, prices: SplitPrices) -> None:
 
 
 class _PartitionPart(CheapestReplicas):
-    """Search for the cheapest brokers of each partition at the split prices.
+    """Search for the cheapest brokers of each partition, in the partitions' part of the problem.
 
-    The sum of their costs is the partitions' part of the lower bound.
+    The split prices (see `split_cost_bound`) divide each cost between partitions and brokers. The
+    sum of the cheapest costs is the partitions' part of the lower bound.
     """
 
     def __init__(self, task: ReplicaTask, prices: SplitPrices, least: RackMinima | None) -> None:
@@ -137,7 +137,7 @@ class _PartitionPart(CheapestReplicas):
 
 
 def _cheapest_case(task: ReplicaTask, prices: SplitPrices, broker: int) -> tuple[float, float]:
-    """Return a lower bound of the cost of one broker, and a sum of absolute values.
+    """Return one broker's part of the lower bound, and a sum of absolute values.
 
     In each case the broker holds another large partition, or none; the cheapest case counts. The
     rounding error is proportional to the sum.

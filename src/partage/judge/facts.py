@@ -16,7 +16,8 @@ __all__ = ["Facts"]
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Subscriptions of a group's members and existing partitions, as arrays to check plans with.
+    """Subscriptions of a consumer group's members and existing partitions, as arrays to check
+    plans.
 
     They are computed without the code of the strategies, so that an error there is found. Members,
     topics and partitions have their numbers in ``problem.index``.
@@ -60,8 +61,7 @@ class Facts:
 
     @property
     def topics_of_subscriptions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Topics of each distinct subscription, as a sparse matrix (CSR): offsets and topic
-        indices.
+        """Topics of each distinct subscription, as a sparse matrix (CSR) of topic indices.
 
         Members with equal topics share a subscription. Topics without partitions are left out.
         """
@@ -69,10 +69,9 @@ class Facts:
 
     @property
     def subscriptions_of_topics(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Distinct subscriptions that contain each topic, as a sparse matrix (CSR): offsets and
-        indices.
+        """Distinct subscriptions that contain each topic, as a sparse matrix (CSR).
 
-        Members with equal topics share a subscription.
+        Members with equal topics share a subscription, so these are the subscribers of each topic.
         """
         return self._topics.subscribers
 
@@ -96,8 +95,9 @@ class Facts:
 
     @cached_property
     def member_weights(self) -> NDArray[np.float64]:
-        """Weight of each member, by which its share of the load is larger than others'
-        (float64[members]).
+        """Weight of each member (float64[members]).
+
+        A member of weight 2 should get twice the load of a member of weight 1.
         """
         return np.array([m.weight for m in self.problem.group], float)
 
@@ -108,7 +108,7 @@ class Facts:
 
     @property
     def co_partitioned(self) -> list[NDArray[np.int32]]:
-        """Groups of topics with equal partition numbers and equal subscribers, as arrays of
+        """Sets of topics with equal partition numbers and equal subscribers, as arrays of
         partitions.
 
         Each array is int32[topics, partitions]. Topics without such a partner are left out.
@@ -118,11 +118,10 @@ class Facts:
     def is_subscribed(
         self, member: NDArray[np.integer], partition: NDArray[np.integer]
     ) -> NDArray[np.bool_]:
-        """Return, for each pair of a member and a partition, whether the member subscribes to its
-        topic.
+        """Return whether each given member subscribes to the topic of the given partition
+        (bool[n]).
 
-        ``member`` and ``partition`` are arrays of equal length with the indices of the pairs. The
-        result is bool[n].
+        ``member`` and ``partition`` are arrays of equal length, with one pair at each index.
         """
         width = len(self.problem.group.subscriptions)
         if width == 1:
@@ -195,10 +194,9 @@ class _TopicFacts:
 
     @cached_property
     def topic_subscription_keys(self) -> NDArray[np.int64]:
-        """Sorted (topic, subscription) pairs as integers: topic * number of subscriptions +
-        subscription.
+        """Sorted pairs of a topic and a subscription that contains it, each pair as one integer.
 
-        A pair means that the subscription contains the topic.
+        The integer is topic * number of subscriptions + subscription.
         """
         start, subscription = self.subscribers
         topic = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))

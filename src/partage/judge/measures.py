@@ -44,8 +44,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Measured quality of an assignment: balance, moves, rack mismatches, and the best possible
-    values.
+    """Measured quality of an assignment: balance, moves, rack mismatches, and the optimum.
 
     A load is the number of partitions that a member owns. Values that cannot be computed are None.
     Members that subscribe to no existing partition are ignored.
@@ -252,8 +251,9 @@ def measure_balance(
     *,
     partition_weight: ArrayLike | None = None,
 ) -> Measures:
-    """Measure the loads, moves and rack mismatches of an assignment, without comparing it to an
-    optimum.
+    """Measure the loads, moves and rack mismatches of an assignment, without the optimum.
+
+    `add_optimum` adds the best possible values.
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
@@ -416,8 +416,7 @@ def _rack_mismatches(facts: Facts, counted: AssignmentCounts) -> int:
 
 
 def _colocated_fraction(facts: Facts, owner: NDArray[np.int64]) -> float | None:
-    """Return the fraction of partition numbers whose partitions have the same owner in related
-    topics.
+    """Return the fraction of partition numbers that have the same owner in all related topics.
 
     Related (co-partitioned) topics have equal partition numbers and equal subscribers. ``facts``
     lists them; ``owner`` is the owner of each partition, -1 for none (int64[partitions]).

@@ -507,8 +507,7 @@ def _subscribers(facts: Facts, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def _weights_by_owner_choice(
     facts: Facts, certificate: Certificate, measured: WeightedFigures, topics: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Return the weights of the partitions of some topics; those that must share an owner are added
-    up.
+    """Return the weights of partitions, added up for those that must have the same owner.
 
     ``topics`` (bool[topics]) selects the topics. The certificate lists the sets of partitions that
     must have the same owner.

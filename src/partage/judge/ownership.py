@@ -31,8 +31,7 @@ _OWNING = (Role.OWNER, Role.RELEASING, Role.ACTIVE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentEntries:
-    """An assignment as arrays of member and partition indices, with one entry per assigned
-    partition.
+    """An assignment as arrays of member and partition indices, one entry per assigned partition.
 
     Attributes:
         member: int64[n], the member's index in the group, -1 for an unknown member.
@@ -199,8 +198,7 @@ class PreviousOwners:
     def may_keep(
         self, partition: NDArray[np.int64], member: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Return, for each pair of a partition and a member, whether the member owned it before
-        (bool[n]).
+        """Return whether each given member owned the given partition before (bool[n]).
 
         Assigning the partition to this member is then no move. The pairs are given as two arrays of
         equal length.

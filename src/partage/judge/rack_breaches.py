@@ -20,10 +20,10 @@ __all__ = ["RackMinima", "rack_minima", "rack_ranges"]
 
 @dataclass(frozen=True, eq=False)
 class RackMinima:
-    """Fewest violations of the rack rule by a partition's replicas, and the fewest moves to reach
-    them.
+    """Fewest possible violations of the rack rule, and the fewest moves to reach them.
 
-    The rack rule limits the number of a partition's replicas on each rack.
+    The rack rule limits the number of a partition's replicas on each rack. Both are given for each
+    partition of a reassignment.
 
     Attributes:
         breach: int64[partitions], the fewest replicas that violate the rack rule.

@@ -225,11 +225,11 @@ class CheapestReplicas:
     def _broker_costs(
         self, partitions: NDArray[np.int64]
     ) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return the cost of a replica of each given partition on each broker, infinite if not
-        allowed.
+        """Return the cost of a replica of each given partition on each broker; infinite if
+        forbidden.
 
-        Two masks follow: where a current replica may stay, and where it must stay. All three arrays
-        have the shape [partitions, brokers].
+        Also return two masks: where a current replica may stay, and where it must stay. All three
+        arrays have the shape [partitions, brokers].
         """
         task, cluster = self.task, self.task.cluster
         weight = task.weight[:, partitions].T.astype(np.float64)
@@ -259,8 +259,7 @@ class CheapestReplicas:
         self, partitions: NDArray[np.int64], broker_costs: Floats, old: NDArray[np.bool_],
         required: NDArray[np.bool_], factor: int,
     ) -> list[float]:  # fmt: skip
-        """Return, for each partition, the total cost of the cheapest valid brokers for its
-        replicas.
+        """Return the total cost of the cheapest valid brokers for the replicas of each partition.
 
         ``broker_costs`` (float64[n, brokers]) is infinite for brokers that are not allowed. ``old``
         and ``required`` mark the brokers where a current replica may, and must, stay.
@@ -306,11 +305,10 @@ class CheapestReplicas:
         return out
 
     def _cheapest_by_rack(self, broker_costs: Floats) -> Floats:
-        """Return the cost of the cheapest broker of each rack for each partition (float64[n,
-        racks]).
+        """Return the cost of the cheapest broker of each rack, for each partition.
 
-        ``broker_costs`` has the cost of each broker (float64[n, brokers]). Racks without brokers
-        are left out.
+        The result is float64[n, racks]. ``broker_costs`` has the cost of each broker (float64[n,
+        brokers]). Racks without brokers are left out.
         """
         order, first = self._by_rack
         if len(first) == broker_costs.shape[1]:

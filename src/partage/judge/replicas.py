@@ -80,10 +80,10 @@ class ReplicaVerdict:
 
 
 def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
-    """Check a reassignment plan against the rules, measure its costs, and verify their lower
-    bounds.
+    """Check a reassignment plan against the rules, and verify the lower bounds of its costs.
 
-    The plan says which brokers get the replicas of each partition.
+    The plan says which brokers get the replicas of each partition. Its costs, such as the bytes to
+    copy, are measured first.
 
     Args:
         task: brokers, partitions and rules of the reassignment.
@@ -156,8 +156,7 @@ def _check_shapes(task: ReplicaTask, plan: NewReplicas) -> None:
 
 
 def _round_up(bound: float, divisor: int) -> int:
-    """Round a lower bound up to the next multiple of ``divisor``, for example 4.2 with divisor 2 to
-    6.
+    """Round a lower bound up to the next multiple of ``divisor``: 4.2 with divisor 2 to 6.
 
     The cost itself is a multiple of the divisor, so it cannot be lower. Negative bounds become 0.
     """
@@ -166,8 +165,7 @@ def _round_up(bound: float, divisor: int) -> int:
 
 
 class _MeasuredPlan:
-    """A reassignment plan and the current replicas as arrays, to measure costs and find violated
-    rules.
+    """A reassignment plan and the current replicas as arrays, to measure costs and check rules.
 
     Attributes:
         key: int64[replicas], an id of each new replica's (partition, broker) pair.
