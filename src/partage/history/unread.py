@@ -104,16 +104,15 @@ class UnreadTracker:
         return found
 
     def so_far(self) -> UnreadEstimate:
-        """Return the partition-seconds without a consumer that the current rebalance has ended so
-        far.
+        """Return the partition-seconds without a consumer that the current rebalance ended so far.
 
         Partitions that still have no consumer do not count yet.
         """
         return sum_stops(self.state.sums.values(), self.state.no_consumer_ms)
 
     def take_intervals(self) -> tuple[UnreadInterval, ...]:
-        """Return and clear the time spans in which partitions had no consumer in the last
-        rebalance.
+        """Return and clear the times without a consumer that the last rebalance ended, by
+        partition.
         """
         found, self.state.ended = tuple(self.state.ended), []
         return found
@@ -123,9 +122,7 @@ class UnreadTracker:
     def process_rebalance(self, generation: Generation, previous: Generation | None) -> None:
         """Update which partitions have a consumer, after a rebalance of the group.
 
-        Args:
-            generation: the rebalance, with its causes.
-            previous: the rebalance before it, None for the first.
+        ``previous`` is the rebalance before it; None for the first one.
         """
         state, at = self.state, generation.timestamp_ms
         self._store_stalled_members(generation, previous)
@@ -186,9 +183,7 @@ class UnreadTracker:
                 self.state.java[member.id] = None
 
     def _stop_classic(self, generation: Generation) -> None:
-        """Mark the partitions as not consumed that members of a classic group lost in a
-        rebalance.
-        """
+        """Mark partitions as not consumed that members of a classic group lost in a rebalance."""
         # Present members revoked them to rejoin, or by their new assignment. Departed members lost
         # all their partitions.
         at, claims = generation.timestamp_ms, _reported_partitions(generation)
@@ -261,10 +256,7 @@ class UnreadTracker:
         """Return the members that never received their last assignment, with its partitions.
 
         Such members never consumed these partitions, although the log says that they owned them.
-
-        Args:
-            generation: the rebalance.
-            revoked: partitions that each consumer revoked.
+        ``revoked`` has the partitions that each member revoked.
         """
         # If a slow member or leader misses the end of a rebalance, all members rejoin at once.
         # Neither members nor topics change, and no member commits in between.
@@ -329,9 +321,7 @@ class UnreadTracker:
             self._assign(assigned_partitions(member), member.id, time_ms, after_record(time_ms))
 
     def process_acknowledgement(self, assignment: CurrentAssignment) -> None:
-        """Update which partitions have a consumer, after a member acknowledged an assignment
-        (KIP-848).
-        """
+        """Update which partitions have a consumer, after a member acknowledged its assignment."""
         state, at = self.state, assignment.time_ms
         now = {(topic, p): None for role, _, topic, p in assignment.parts if role in _READS}
         lost = [pair for pair in state.reads.get(assignment.member, ()) if pair not in now]
@@ -400,10 +390,7 @@ class UnreadTracker:
         """Store which clients a rebalance evicted because their session timed out.
 
         Clients that share a client id and a host cannot be recognised later, so they are left out.
-
-        Args:
-            generation: the rebalance without them, with its causes.
-            previous: the rebalance before it.
+        ``generation`` is the rebalance, ``previous`` the one before it.
         """
         state = self.state
         evicted = {c.member for c in generation.causes if c.member and c.kind == "expiry"}
@@ -470,7 +457,7 @@ class UnreadTracker:
                 state.no_consumer_ms += stop.apart_ms
 
     def _end_stall(self, stop: OpenStop, member: str, time_ms: int, read_start: Instant) -> None:
-        """Correct the stop of a member that exceeded max.poll.interval.ms, once the next owner is
+        """Correct when a member stopped that exceeded max.poll.interval.ms: the next owner is
         known.
 
         Such a member loses its partitions only when it polls again, or when another member takes
@@ -534,11 +521,10 @@ class UnreadTracker:
         return since
 
     def _count_absence_of_rejoined(self, members: Iterable[MemberState], time_ms: int) -> None:
-        """Count the time in which a group had no member as time without a consumer, if a client
-        rejoins.
+        """Count the time without members as time without a consumer, if an evicted client rejoins.
 
-        An evicted client that rejoins was alive meanwhile, so it was expected to consume.
-        ``members`` are the present members, ``time_ms`` is the time of the record.
+        The client was alive meanwhile, so it was expected to consume. ``members`` are the present
+        members, ``time_ms`` is the time of the record.
         """
         # The client was alive all the time, so it was expected to consume.
         state = self.state
@@ -560,9 +546,8 @@ class UnreadTracker:
     def _was_alive(self, member: MemberState, time_ms: int) -> bool:
         """Return whether a joining member is a client that was evicted shortly before.
 
-        Args:
-            member: the member that joins.
-            time_ms: when it joins.
+        The client was then alive, although it sent no heartbeats. ``time_ms`` is the time of its
+        join.
         """
         evicted_ms = self.state.evicted.pop(_client(member), None)
         if evicted_ms is not None and time_ms - evicted_ms <= _REJOIN_MS:
@@ -605,9 +590,7 @@ class UnreadTracker:
     def _commits_of(self, owner: str, owned_pairs: Iterable[_Pair]) -> MemberCommits:
         """Return a member's offset commit statistics, from which the time of its stop is estimated.
 
-        Args:
-            owner: member id.
-            owned_pairs: (topic, partition) pairs that it owns.
+        ``owned_pairs`` are the (topic, partition) pairs that it owns.
         """
         # The time of the last commit only considers commits since the owner got the partition.
         state = self.state
