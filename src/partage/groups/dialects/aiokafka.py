@@ -35,6 +35,7 @@ class AiokafkaRange(PlainStrategy):
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign partitions to a group's consumers as aiokafka's range assignor does.
 
+        For each topic, its subscribers get consecutive partitions in the order of their member ids.
         ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
         """
         ids = problem.group.ids
@@ -65,6 +66,7 @@ class AiokafkaRoundRobin(PlainStrategy):
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign partitions to a group's consumers as aiokafka's round-robin assignor does.
 
+        Each partition goes to the next member, by member id, that subscribes to its topic.
         ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
         """
         ids = problem.group.ids
@@ -108,8 +110,9 @@ class AiokafkaSticky(RemembersAssignment):
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign partitions to a group's consumers as aiokafka's sticky assignor does.
 
-        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
-        The plan has a warning if aiokafka would loop forever on this input.
+        The members' user data say which partitions they owned. The plan has a warning if aiokafka
+        would loop forever on this input. ``problem`` is the group and the cluster; ``memory``
+        (state between rebalances) is not used.
 
         Raises:
             PeerAssignorError: aiokafka raises an error on this problem.

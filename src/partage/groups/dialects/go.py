@@ -40,6 +40,7 @@ class FranzGoRange(PlainStrategy):
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign partitions to a group's consumers as franz-go's range assignor does.
 
+        For each topic, its subscribers get consecutive partitions, static members first.
         ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
         """
         peer = PeerProblem(problem)
@@ -73,6 +74,7 @@ class FranzGoRoundRobin(PlainStrategy):
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign partitions to a group's consumers as franz-go's round-robin assignor does.
 
+        Each partition goes to the next member that subscribes to its topic, static members first.
         ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
         """
         rank = _franz_go_ranks(problem.group)
@@ -102,6 +104,7 @@ class SaramaRange(PlainStrategy):
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign partitions to a group's consumers as Sarama's range assignor does.
 
+        For each topic, its subscribers get consecutive partitions in the order of their member ids.
         ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
         """
         peer = PeerProblem(problem)
@@ -134,7 +137,9 @@ class SaramaRoundRobin(PlainStrategy):
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign partitions to a group's consumers as Sarama's round-robin assignor does.
 
-        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
+        Partitions are sorted as text, such as ``t-10`` before ``t-2``, and go to the members in
+        turn. ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not
+        used.
 
         Raises:
             PeerAssignorError: the group has no members or subscribes to no topic.
@@ -157,7 +162,8 @@ class SaramaRoundRobin(PlainStrategy):
 def _franz_go_ranks(group: Group) -> list[int]:
     """Return the rank of each group member in the sort order of the Go client franz-go.
 
-    Static members come first, by instance id, then dynamic members by member id.
+    Static members come first, by instance id, then dynamic members by member id. Its range and
+    round-robin assignors use this order.
     """
     members = sorted(
         range(len(group)),

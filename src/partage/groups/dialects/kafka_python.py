@@ -51,6 +51,7 @@ class KafkaPythonRange(PlainStrategy):
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign partitions to a group's consumers as kafka-python's range assignor does.
 
+        For each topic, its subscribers get consecutive partitions in the order of `sort_members`.
         ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
         """
         return assign_ranges(problem, partial(sort_members, problem.group))
@@ -82,7 +83,8 @@ class KafkaPythonRoundRobin(PlainStrategy):
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign partitions to a group's consumers as kafka-python's round-robin assignor does.
 
-        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
+        Partitions go to the members in turn. ``problem`` is the group and the cluster; ``memory``
+        (state between rebalances) is not used.
 
         Raises:
             PeerAssignorError: the next member does not subscribe to a topic; kafka-python raises
@@ -144,8 +146,9 @@ class KafkaPythonSticky(RemembersAssignment):
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign partitions to a group's consumers as kafka-python's sticky assignor does.
 
-        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
-        The plan has a warning if kafka-python would loop forever on this input.
+        The members' user data say which partitions they owned. The plan has a warning if
+        kafka-python would loop forever on this input. ``problem`` is the group and the cluster;
+        ``memory`` (state between rebalances) is not used.
 
         Raises:
             PeerAssignorError: kafka-python raises an error on this problem.
@@ -187,17 +190,17 @@ class KafkaPythonCooperativeSticky(PlainStrategy):
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes:
         """Return empty user data, as kafka-python's cooperative-sticky consumers send it.
 
-        Their subscriptions list the owned partitions instead. ``topics`` and ``memory`` have no
-        effect.
+        Their subscriptions list the owned partitions, so user data are not needed. ``topics`` and
+        ``memory`` have no effect.
         """
         return b""
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign partitions to a group's consumers like kafka-python's cooperative-sticky assignor.
+        """Assign partitions like kafka-python's cooperative-sticky assignor.
 
         A partition that moves is revoked in the first rebalance and assigned in the next (KIP-429).
-        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
-        The plan has a warning if kafka-python would loop forever on this input.
+        The plan has a warning if kafka-python would loop forever on this input. ``problem`` is the
+        group and the cluster; ``memory`` (state between rebalances) is not used.
 
         Raises:
             PeerAssignorError: kafka-python raises an error on this problem.
@@ -225,8 +228,8 @@ class KafkaPythonCooperativeSticky(PlainStrategy):
 def sort_members(group: Group, members: Sequence[int]) -> list[int]:
     """Sort group members as kafka-python does, including a bug that drops some of them.
 
-    Static members come first, by (instance id, id), then dynamic ones by id. If static and dynamic
-    members alternate in join order, only the **last** sequence of each kind remains; the other
+    Static members come first, by instance id, then dynamic ones by member id. If static and dynamic
+    members alternate in join order, only the **last** sequence of each kind remains, and the other
     members get no partitions.
 
     Args:

@@ -60,7 +60,8 @@ class LibrdkafkaRange(PlainStrategy):
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign partitions to a group's consumers as librdkafka's range assignor does.
 
-        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
+        For each topic, its subscribers get consecutive partitions, or with racks those with a close
+        replica. ``problem`` is the group and the cluster; ``memory`` (state) is not used.
 
         Raises:
             PeerAssignorError: a member has an empty subscription.
@@ -109,7 +110,8 @@ class LibrdkafkaRoundRobin(PlainStrategy):
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign partitions to a group's consumers as librdkafka's round-robin assignor does.
 
-        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
+        Each partition goes to the next member that subscribes to its topic. ``problem`` is the
+        group and the cluster; ``memory`` (state between rebalances) is not used.
 
         Raises:
             PeerAssignorError: a member has an empty subscription.
@@ -156,12 +158,12 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
     merges_topics = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign partitions to a group's consumers like librdkafka's cooperative-sticky assignor.
+        """Assign partitions like librdkafka's cooperative-sticky assignor.
 
-        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
-        A partition that moves is assigned in the next rebalance (KIP-429). Partitions that no
-        longer exist are in ``plan.unresolved``, because librdkafka returns them to their owners. A
-        warning says if librdkafka would loop forever.
+        A partition that moves is revoked first and assigned in the next rebalance (KIP-429). A
+        warning says if librdkafka would loop forever. Partitions that no longer exist are in
+        ``plan.unresolved``, because librdkafka returns them to their owners. ``problem`` is the
+        group and the cluster; ``memory`` (state between rebalances) is not used.
 
         Raises:
             PeerAssignorError: the library would crash or its behaviour is undefined, or a member
@@ -196,7 +198,8 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
 def sort_members(group: Group, members: Sequence[int]) -> list[int]:
     """Sort group members as librdkafka does: two static ones by instance id, others by member id.
 
-    ``members`` are the positions of the members to sort.
+    Two static members are compared by instance id, all others by member id. ``members`` are the
+    positions of the members to sort.
 
     >>> from partage.model import Member
     >>> group = Group([Member("b", instance_id="1"), Member("a", instance_id="2"), Member("c")])
@@ -232,7 +235,7 @@ def _is_not_after(group: Group, member: int, other: int) -> bool:
 class _TopicRange:
     """Subscribers and unassigned partitions of one topic in librdkafka's range assignor.
 
-    Each subscriber gets as many partitions as the quota, the first ones one more.
+    Each subscriber gets as many partitions as the quota; the first ones may get one more.
 
     Attributes:
         topic: index of the topic in the problem.
@@ -275,9 +278,10 @@ class _TopicRange:
         return has_rack and self.is_on_rack(member, slot) and self.capacity(member) > 0
 
     def assign_free_partitions(self, fits: Callable[[int, int], bool]) -> None:
-        """Assign the topic's free partitions to its subscribers in order, each up to its quota.
+        """Assign the topic's unassigned partitions to its subscribers, each up to its quota.
 
-        ``fits(member, partition)`` returns whether the member may get the partition.
+        ``fits(member, partition)`` returns whether the member may get the partition, for example
+        because of its rack.
         """
         for member in self.members:
             capacity = self.capacity(member)
@@ -294,9 +298,10 @@ class _TopicRange:
 
 
 def _assign_copartitioned(ranges: Sequence[_TopicRange]) -> None:
-    """Assign equal partition numbers of several topics to the same consumer, in place.
+    """Assign equal partition numbers of several topics to the same consumer, by rack.
 
-    ``ranges`` are the topics; they have equal subscribers and partition counts.
+    The consumer's rack must have a replica of each of these partitions. ``ranges`` are the topics,
+    with equal subscribers and partition counts; they are changed in place.
     """
     # The member chosen for a number is the first with free capacity whose rack has a replica of
     # this partition of every topic.
@@ -311,10 +316,10 @@ def _assign_copartitioned(ranges: Sequence[_TopicRange]) -> None:
 def _build_lists(
     members: int, target: dict[int, int], claimant: dict[int, int], staying: set[int]
 ) -> list[list[int]]:
-    """List the partitions of each consumer after one of the two cooperative rebalances.
+    """List the partitions of each consumer after the first of two cooperative rebalances.
 
     ``target`` is the planned owner of each partition, ``claimant`` the member that reports it as
-    owned. Only ``staying`` partitions do not move.
+    owned. Only ``staying`` partitions keep their owner; those that move are left out.
     """
     # Each list has first the partitions that stay, then those without a current owner, then those
     # that the member owns but the plan does not assign.
@@ -338,10 +343,10 @@ def _is_same_member(group: Group, member: int, other: int) -> bool:
 
 
 def _last_claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolved]]:
-    """Return the last member in join order that reports each partition as owned, by partition.
+    """Return the member that reports each partition as owned, by partition.
 
-    ``problem`` is the group and the cluster. Reported partitions that do not exist follow as an
-    iterator of `Unresolved`.
+    Of several members, it is the last one in join order. Reported partitions that do not exist
+    follow as an iterator of `Unresolved`. ``problem`` is the group and the cluster.
     """
     start, claimed = problem.claims
     claimant: dict[int, int] = {}
@@ -359,6 +364,9 @@ def _last_claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolv
 
 def assign_sticky(peer: LibrdkafkaProblem) -> tuple[list[list[int]], EndlessLoop | None]:
     """Assign a group's partitions by the sticky algorithm of the C client librdkafka.
+
+    If librdkafka would loop forever on this input, the most even valid assignment in the loop is
+    returned.
 
     Args:
         peer: members, topics and partitions as librdkafka sees them.
@@ -390,8 +398,9 @@ class LibrdkafkaClaims(SettledClaims):
 def settle_claims(peer: LibrdkafkaProblem) -> LibrdkafkaClaims:
     """Choose one owner for each partition that consumers report as owned, as librdkafka does.
 
-    The newest generation wins, the second newest gives the previous owner; two reports of equal
-    generation leave the partition without owner. ``peer`` is the problem as librdkafka sees it.
+    The report with the newest generation wins; the second newest gives the previous owner. Two
+    reports of equal generation leave the partition without owner. ``peer`` is the problem as
+    librdkafka sees it.
     """
     claims: dict[int, list[tuple[int, int]]] = {}
     last_claimant = {}
@@ -417,8 +426,9 @@ def settle_claims(peer: LibrdkafkaProblem) -> LibrdkafkaClaims:
 def order_slots(peer: LibrdkafkaProblem, claims: SettledClaims) -> list[int]:
     """Sort all partitions into the order in which librdkafka's sticky assignor handles them.
 
-    Partitions with the fewest subscribers come first. ``peer`` is the problem, ``claims`` has each
-    partition's owner.
+    Partitions with the fewest subscribers come first; if all subscriptions are equal, owned
+    partitions come first. ``claims`` has each partition's owner, ``peer`` is the problem as
+    librdkafka sees it.
     """
     slots = range(len(peer.topic_of_slot))
     if not subscriptions_identical(peer, peer.topic_sets):
@@ -497,10 +507,7 @@ class LibrdkafkaAssignment(GeneralAssignment):
         raise _crash("asks for the load of a member that it has excluded")
 
     def _move_partition(self, slot: int, topic: int, target: int) -> None:
-        """Move a partition to member ``target``.
-
-        A defect of librdkafka may move another partition instead.
-        """
+        """Move a partition to a member; by a defect of librdkafka, another one may move instead."""
         moving, source = self._movements.record_move(slot, topic, self.owner, target)
         # A slot that moves in place of another may have a new owner by now.
         self._is_irregular |= self.owner[moving] != source
@@ -538,9 +545,9 @@ class LibrdkafkaAssignment(GeneralAssignment):
 
 
 class _ListedOwners(dict[int, int]):
-    """Owners by partition that raise `PeerAssignorError` where librdkafka would crash.
+    """Dict from partition to owner that raises `PeerAssignorError` for a missing partition.
 
-    It would crash for a partition that is not in the dict.
+    librdkafka crashes when it looks up a partition without an owner.
     """
 
     def __missing__(self, slot: int) -> int:
@@ -554,7 +561,7 @@ class _ListedOwners(dict[int, int]):
 class _Direction:
     """Source and target member of partition moves in librdkafka's sticky assignor.
 
-    Directions are compared by identity, as the library compares addresses.
+    Objects are compared by identity, because librdkafka compares their addresses.
     """
 
     source: int
@@ -599,9 +606,9 @@ class LibrdkafkaMovements:
     def record_move(
         self, slot: int, topic: int, owner: Sequence[int], target: int
     ) -> tuple[int, int]:
-        """Record a partition's move; return the partition that really moves, and its source.
+        """Record a partition's move, and return the partition that really moves, with its source.
 
-        A defect may move another partition of the same topic instead.
+        Because of a defect of librdkafka, it can be another partition of the same topic.
 
         Args:
             slot: the partition that should move (an index of the sorted partitions).
@@ -670,7 +677,9 @@ class LibrdkafkaMovements:
         moved.slots.append(slot)
 
     def comparable_state(self) -> object:
-        """Return all recorded moves as one comparable value, for the detection of endless loops."""
+        """Return all moves so far as one comparable value, to detect endless loops of
+        librdkafka.
+        """
         ways = {slot: (way.source, way.target) for slot, way in self._way.items()}
         slot_of = {id(way): slot for slot, way in self._way.items()}
         # The value includes which keys of lists are freed, because that affects later moves.

@@ -32,7 +32,7 @@ __all__ = [
 
 
 class PeerAssignorError(UnsupportedProblemError):
-    """Raised for an input on which the assignor of another client, such as kafka-python, fails.
+    """Raised if the assignor of another client library, such as kafka-python, fails on this input.
 
     Attributes:
         peer_exception: name of the client's exception. ``"hangs"``: the client loops forever;
@@ -48,12 +48,12 @@ class PeerAssignorError(UnsupportedProblemError):
 
 
 class PeerProblem:
-    """Members, topics and partitions of a rebalance as the assignors of non-Java clients see them.
+    """Members, topics and partitions of a rebalance, as the assignors of non-Java clients see them.
 
-    A *slot* is the index of a partition in an array that is sorted by topic name and partition
-    number. Names sort by code points (Java's order differs beyond U+FFFF). Topics without
-    subscribers or without partitions have no slots. In all attributes a topic is an index of
-    ``topics``, and a member an index of the group.
+    Partitions are numbered by topic name and partition number; such a number is called a *slot*.
+    Names sort by code points (Java's order differs beyond U+FFFF). Topics without subscribers or
+    without partitions have no slots. In all attributes a topic is an index of ``topics``, and a
+    member an index of the group.
 
     Attributes:
         problem: the group and the cluster.
@@ -78,12 +78,19 @@ class PeerProblem:
 
     @cached_property
     def topic_by_name(self) -> dict[str, int]:
-        """Index of each topic in ``topics``, by topic name."""
+        """Index of each topic in ``topics``, by topic name.
+
+        Members name topics when they subscribe or report owned partitions.
+        """
         return {self.problem.index.topics[t]: k for k, t in enumerate(self.topics)}
 
     @cached_property
     def subscriptions(self) -> list[tuple[int, ...]]:
-        """Topics to which each member subscribes, in the order sent; a topic may repeat."""
+        """Topics to which each member subscribes, in the order sent.
+
+        They are indices of ``topics``. A topic that the member names twice is listed twice; unknown
+        topics are left out.
+        """
         by_name, group = self.topic_by_name, self.problem.group
         by_class = [
             tuple(by_name[n] for n in names if n in by_name) for names in group.subscriptions
@@ -92,14 +99,17 @@ class PeerProblem:
 
     @cached_property
     def topic_sets(self) -> list[set[int]]:
-        """Topics to which each member subscribes, as a set."""
+        """Set of the topics to which each member subscribes, as indices of ``topics``.
+
+        Topics that do not exist are left out.
+        """
         return [set(topics) for topics in self.subscriptions]
 
     @cached_property
     def subscribers(self) -> list[list[int]]:
         """Members that subscribe to each topic, in join order.
 
-        A member that names the topic twice is listed twice.
+        A member that names the topic twice is listed twice, as the clients do.
         """
         subscribers: list[list[int]] = [[] for _ in self.topics]
         for member, topics in enumerate(self.subscriptions):
@@ -109,7 +119,10 @@ class PeerProblem:
 
     @cached_property
     def id_rank(self) -> list[int]:
-        """Rank of each member by member id, sorted by code points."""
+        """Rank of each member by member id, sorted by code points.
+
+        For example, members "b" and "a" have the ranks 1 and 0.
+        """
         ids = self.problem.group.ids
         rank = [0] * len(ids)
         for r, m in enumerate(sorted(range(len(ids)), key=ids.__getitem__)):
@@ -118,7 +131,10 @@ class PeerProblem:
 
     @cached_property
     def topic_of_slot(self) -> list[int]:
-        """Topic of each slot (partition), as an index of ``topics``."""
+        """Topic of each partition, as an index of ``topics``.
+
+        Partitions are sorted by topic name and number, so equal topics are adjacent.
+        """
         return [k for k in range(len(self.topics)) for _ in self.slots_of(k)]
 
     @cached_property
@@ -127,14 +143,16 @@ class PeerProblem:
         return [{number[s]: s for s in self.slots_of(k)} for k in range(len(self.topics))]
 
     def slots_of(self, topic: int) -> range:
-        """Return the range of slots (indices of sorted partitions) of a topic.
+        """Return the range of indices of a topic's partitions, such as ``range(2, 5)``.
 
-        ``topic`` is the topic's index in ``topics``.
+        All partitions are sorted by topic name and number. ``topic`` is the topic's index in
+        ``topics``.
         """
         return range(self.first_slot[topic], self.first_slot[topic + 1])
 
     def claimed_slots(self, claims: Iterable[tuple[str | None, int]]) -> list[int]:
-        """Convert the partitions that a consumer reports as owned to slots (indices of partitions).
+        """Convert the partitions that a consumer reports as owned to indices of partitions
+        ("slots").
 
         Unknown topics and partitions are left out.
 
@@ -151,12 +169,17 @@ class PeerProblem:
         return slots
 
     def partition_name(self, slot: int) -> str:
-        """Return the name of the partition at a slot, e.g. "orders-3"."""
+        """Return the name of a partition, such as "orders-3", given its index ("slot").
+
+        Warnings and errors use it.
+        """
         topic, number = self.problem.index.name(int(self.partition_of_slot[slot]))
         return f"{topic}-{number}"
 
     def build_plan(self, lists: Sequence[Sequence[int]], **attributes: object) -> Plan:
-        """Build a plan from the list of partitions of each member.
+        """Build a plan from each member's list of partitions.
+
+        It is the last step of the assignors of non-Java clients.
 
         Args:
             lists: each member's partitions, as slots (indices of the sorted partitions).
@@ -169,9 +192,9 @@ class PeerProblem:
 
 
 class LibrdkafkaProblem(PeerProblem):
-    """Members, topics, racks and partitions of a rebalance as librdkafka's assignors see them.
+    """Members, topics, racks and partitions of a rebalance, as librdkafka's assignors see them.
 
-    In contrast to `PeerProblem`, a topic that a member names twice counts once.
+    Unlike in `PeerProblem`, a topic that a member names twice counts once.
 
     Raises:
         PeerAssignorError: a member has an empty subscription, which librdkafka cannot parse but
@@ -187,20 +210,27 @@ class LibrdkafkaProblem(PeerProblem):
 
     @cached_property
     def subscriptions(self) -> list[tuple[int, ...]]:
-        """Topics to which each member subscribes, in the order sent, without repetitions."""
+        """Topics to which each member subscribes, in the order sent, without repetitions.
+
+        They are indices of ``topics``; unknown topics are left out.
+        """
         return [tuple(dict.fromkeys(topics)) for topics in super().subscriptions]
 
     @cached_property
     def metadata_order(self) -> list[int]:
         """Topics in the order in which librdkafka's leader requests their metadata.
 
-        It is the order in which members first name them, and presumably that of the response.
+        The range assignor handles topics in this order. It is the order in which members first name
+        them.
         """
         return list(dict.fromkeys(k for topics in self.subscriptions for k in topics))
 
     @cached_property
     def racks(self) -> list[frozenset[str]]:
-        """Racks of the replicas of each partition, sorted by topic name and partition number."""
+        """Racks of each partition's replicas, as one set of rack names for each partition.
+
+        The list is sorted by topic name and partition number.
+        """
         return [
             frozenset(self.problem.cluster.racks_of(p)) for p in self.partition_of_slot.tolist()
         ]
@@ -208,7 +238,8 @@ class LibrdkafkaProblem(PeerProblem):
     def uses_racks(self, topics: Sequence[int], members: Sequence[int]) -> bool:
         """Return whether librdkafka considers racks when it assigns some topics to some members.
 
-        It does if a replica is on a member's rack, and some rack lacks replicas of some partition.
+        It does if a replica is on a member's rack, and if some rack lacks replicas of some
+        partition.
 
         Args:
             topics: the topics to assign.
@@ -228,7 +259,9 @@ class LibrdkafkaProblem(PeerProblem):
 
 
 def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int]]) -> Plan:
-    """Assign partitions as the range assignors of kafka-python and aiokafka do, which ignore racks.
+    """Assign partitions as the range assignors of kafka-python and aiokafka do.
+
+    For each topic, its subscribers get consecutive partitions; racks are ignored.
 
     Args:
         problem: the group and the cluster.
@@ -250,9 +283,10 @@ def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int
 
 
 def divide_into_ranges(members: Sequence[int], slots: range) -> list[tuple[int, range]]:
-    """Divide a topic's partitions into consecutive ranges of even size, one for each member.
+    """Divide a topic's partitions into consecutive ranges, one for each member.
 
-    For example, 5 partitions and 2 members give the ranges 0 to 2 and 3 to 4.
+    Sizes differ by at most one, and the first members get the larger ranges. For example, 5
+    partitions and 2 members give the ranges 0 to 2 and 3 to 4.
 
     Args:
         members: the members, in the order in which they get ranges.
@@ -273,6 +307,8 @@ def divide_into_ranges(members: Sequence[int], slots: range) -> list[tuple[int, 
 
 def assign_round_robin(peer: PeerProblem, members: Sequence[int]) -> Plan:
     """Assign partitions round robin: each goes to the next member that subscribes to its topic.
+
+    Several clients use this rule, with different orders of members.
 
     Args:
         peer: members, topics and partitions as the client sees them.

@@ -30,6 +30,9 @@ __all__ = [
 class SettledClaims:
     """Owner of each partition after conflicting reports of the group's consumers are resolved.
 
+    Consumers report the partitions that they own when they join the group; several may report the
+    same one.
+
     Attributes:
         owned: the partitions of each member, as indices of the problem's sorted partitions.
         previous: the previous owner of each partition that several members report as owned.
@@ -42,8 +45,8 @@ class SettledClaims:
 class GeneralAssignment(ABC):
     """Base class of the sticky assignors of non-Java clients (the algorithm of Kafka 2.3 and 2.4).
 
-    An instance is used for one call of `assign_and_balance`. A "slot" is a partition, as an index
-    of the sorted partitions.
+    Partitions are given by their index in the problem ("slot"). An instance is used for one call of
+    `assign_and_balance`.
 
     Args:
         peer: members, topics and partitions as the client sees them.
@@ -92,9 +95,9 @@ class GeneralAssignment(ABC):
         self.loop: EndlessLoop | None = None
 
     def assign_and_balance(self) -> None:
-        """Assign partitions without owner, then move partitions until consumers' loads are even.
+        """Assign partitions without an owner, then move partitions until consumers' loads are even.
 
-        The result is in the attribute `lists`.
+        A load is the consumer's number of partitions. The result is in the attribute `lists`.
         """
         self._assign(self._unassigned)
         self._exclude_fixed()
@@ -121,7 +124,10 @@ class GeneralAssignment(ABC):
                 self._fixed.add(member)
 
     def _balance_loads(self) -> None:
-        """Move partitions from more loaded to less loaded members until their loads are even."""
+        """Move partitions from more loaded to less loaded members until their loads are even.
+
+        If loads did not become more even, all moves are undone, as in Kafka's class.
+        """
         start, score = self._copied_lists(), self._balance_score()
         self._best, self._best_score, moved = start, score, False
         if not self._is_revoking:
@@ -137,9 +143,11 @@ class GeneralAssignment(ABC):
             self.lists = self._copied_lists()
 
     def _repeat_passes(self, slots: Sequence[int]) -> bool:
-        """Try to move each given partition until no attempt succeeds; return whether any moved.
+        """Try to move each given partition, and repeat this until no partition moves any more.
 
-        ``slots`` are the partitions in the order of the attempts.
+        ``slots`` are the partitions, in the order of the attempts. Return whether any partition
+        moved. The loop also ends if an earlier state recurs, because the client would then never
+        return.
         """
         moved, repeated = False, RepeatedState()
         while self._pass_over(slots):
@@ -153,7 +161,7 @@ class GeneralAssignment(ABC):
     def _pass_over(self, slots: Sequence[int]) -> bool:
         """Try once to move each given partition to a less loaded member; return whether any moved.
 
-        ``slots`` are the partitions in order. This is one pass of Kafka's ``performReassignments``.
+        It is one pass of Kafka's ``performReassignments``. ``slots`` are the partitions in order.
         """
         queue, topic_of_slot, moved = self._queue, self._peer.topic_of_slot, False
         for slot in slots:
@@ -191,7 +199,7 @@ class GeneralAssignment(ABC):
     def _is_balanced(self) -> bool:
         """Return whether no member could take a partition from a more loaded one.
 
-        This is Kafka's ``isBalanced``.
+        It is Kafka's method ``isBalanced``, which ends the balancing.
         """
         queue, peer = self._queue, self._peer
         if queue.is_even:
@@ -227,7 +235,7 @@ class GeneralAssignment(ABC):
     def _endless_loop(self, slots: Sequence[int], repeated: RepeatedState) -> EndlessLoop:
         """Describe the endless loop in which the client moves partitions.
 
-        The client's moves are repeated once from the state in which the loop was found.
+        To find these partitions, the moves of one period of the loop are repeated.
         """
         self._moving = set()
         for _ in range(repeated.length):
@@ -255,37 +263,46 @@ class GeneralAssignment(ABC):
 
     @abstractmethod
     def _replace_excluded_target(self, owner: int, target: int) -> int:
-        """Return another new owner for a partition whose previous owner is excluded from balancing.
+        """Return another new owner for a partition whose previous owner must not get it.
 
-        An excluded member can neither lose nor get partitions. The result is -1 for the least
-        loaded subscriber. The method raises `PeerAssignorError` where the client fails.
+        The previous owner is excluded from balancing, because it can neither lose nor get
+        partitions. The result is -1 for the least loaded subscriber. The method raises
+        `PeerAssignorError` where the client fails.
         """
 
     @abstractmethod
     def _move_partition(self, slot: int, topic: int, target: int) -> None:
-        """Move a partition to member ``target``, or instead move another one of its topic back.
+        """Move a partition to member ``target``, or another partition of its topic instead.
 
-        The other one is chosen if it moved in the opposite direction before (Kafka's
-        ``getTheActualPartitionToBeMoved``).
+        The other one is chosen if it moved in the opposite direction before, so that it moves back
+        (Kafka's ``getTheActualPartitionToBeMoved``).
         """
 
     @abstractmethod
     def _copied_lists(self) -> list[list[int]]:
-        """Return a copy of each member's list of partitions."""
+        """Return a copy of each member's list of partitions, which later moves do not change."""
 
     @abstractmethod
     def _is_valid(self) -> bool:
-        """Return whether each partition has one owner at most, which subscribes to its topic."""
+        """Return whether each partition has at most one owner, which subscribes to its topic.
+
+        Only valid assignments can replace the best one so far, if the client loops forever.
+        """
 
     @abstractmethod
     def _comparable_state(self) -> object:
-        """Return owners and moves as one comparable value, for the detection of endless loops."""
+        """Return the owners and all recorded moves as one comparable value.
+
+        Equal values in different iterations help to detect an endless loop of the client.
+        """
 
 
 def run_to_end(
     make: Callable[..., GeneralAssignment],
 ) -> tuple[list[list[int]], EndlessLoop | None]:
-    """Run another client's sticky algorithm, even if it loops forever; return its result.
+    """Run another client's sticky algorithm, and stop it if it loops forever.
+
+    In case of an endless loop, the result is the best assignment that the loop visits.
 
     Args:
         make: function that creates the algorithm (`GeneralAssignment`); its argument ``watch`` says
@@ -306,6 +323,9 @@ def run_to_end(
 def subscriptions_identical(peer: PeerProblem, by_member: Sequence[object]) -> bool:
     """Return whether all members of a consumer group subscribe to the same topics.
 
+    The clients then handle partitions in another order. They compare subscriptions as lists or as
+    sets.
+
     Args:
         peer: members, topics and partitions as the client sees them.
         by_member: each member's subscription, in the type that the client compares (list or set).
@@ -317,11 +337,10 @@ def subscriptions_identical(peer: PeerProblem, by_member: Sequence[object]) -> b
 
 
 class SortedMembers:
-    """Queue of a group's members in ascending order of their number of partitions.
+    """Queue of a group's members in ascending order of their number of partitions (load).
 
-    Members with equal numbers are sorted by the rank of their id, as in Java's ``TreeSet``.
-
-    Example: loads ``[2, 0, 2]`` and ranks ``[1, 2, 0]`` of members 0, 1, 2 give the keys ``[(0, 2),
+    Members with equal loads are sorted by the rank of their id, as in Java's ``TreeSet``. For
+    example, loads ``[2, 0, 2]`` and ranks ``[1, 2, 0]`` of members 0, 1, 2 give the keys ``[(0, 2),
     (2, 0), (2, 1)]``, so the order of members is 1, 2, 0.
 
     >>> queue = SortedMembers([2, 0], rank=[0, 1])
@@ -341,20 +360,30 @@ class SortedMembers:
 
     @property
     def highest_load(self) -> int:
-        """Largest number of partitions of any member in the queue."""
+        """Largest number of partitions that any member in the queue has."""
         return self._keys[-1][0]
 
     @property
     def is_even(self) -> bool:
-        """True if the partition counts of the members in the queue differ by at most one."""
+        """True if the partition counts of the members in the queue differ by at most one.
+
+        No move can then make them more even.
+        """
         return self._keys[0][0] >= self._keys[-1][0] - 1
 
     def remove_member(self, member: int) -> None:
-        """Remove a member from the queue, for example because it can no longer get partitions."""
+        """Remove a member from the queue.
+
+        This is done if the member can neither lose nor get partitions.
+        """
         del self._keys[bisect_left(self._keys, (self.load[member], self._rank[member]))]
 
     def change_load(self, member: int, change: int) -> None:
-        """Change a member's number of partitions by ``change`` (may be negative), and its place."""
+        """Add ``change`` to a member's number of partitions, and move it to its new place in the
+        queue.
+
+        ``change`` is negative if the member loses partitions.
+        """
         self.remove_member(member)
         self.load[member] += change
         insort(self._keys, (self.load[member], self._rank[member]))
@@ -362,13 +391,16 @@ class SortedMembers:
     def first_member(self, fits: Callable[[int], bool]) -> int:
         """Return the member with the fewest partitions that satisfies a condition, -1 for none.
 
-        ``fits(member)`` is the condition.
+        ``fits(member)`` is the condition, for example that the member subscribes to a topic.
         """
         return next((m for m in self if fits(m)), -1)
 
 
 def owned_slots_in_turns(peer: PeerProblem, claims: SettledClaims) -> list[int]:
-    """List all owned partitions, always taking the next one from the member with the most left.
+    """List all owned partitions in the order in which the clients' sticky assignors handle them.
+
+    The next partition always comes from the member with the most partitions that are not listed
+    yet.
 
     Args:
         peer: members, topics and partitions as the client sees them.
@@ -402,6 +434,9 @@ def assign_as_python_clients(
 ) -> tuple[list[list[int]], EndlessLoop | None]:
     """Assign partitions by the sticky algorithm of the Python clients kafka-python and aiokafka.
 
+    If the client would loop forever on this input, the most even valid assignment in the loop is
+    returned.
+
     Args:
         peer: members, topics and partitions as the client sees them.
         claims: the partitions that each member reports as owned, and their generation.
@@ -428,9 +463,9 @@ def assign_as_python_clients(
 
 
 def settle_python_claims(peer: PeerProblem, claims: Sequence[Claims]) -> SettledClaims:
-    """Choose one owner for each partition that consumers report as owned, as kafka-python does.
+    """Choose one owner for each partition that consumers report as owned, as the Python clients do.
 
-    The newest generation wins; the second newest gives the previous owner.
+    The report with the newest generation wins; the second newest gives the previous owner.
 
     Args:
         peer: members, topics and partitions as the client sees them.
@@ -455,9 +490,10 @@ def settle_python_claims(peer: PeerProblem, claims: Sequence[Claims]) -> Settled
 
 
 def order_python_slots(peer: PeerProblem, claims: SettledClaims, *, has_claims: bool) -> list[int]:
-    """Sort all partitions into the order in which kafka-python's sticky assignor handles them.
+    """Sort all partitions into the order in which the Python clients' sticky assignors handle them.
 
-    Partitions with the fewest subscribers come first.
+    Partitions with the fewest subscribers come first; if all subscriptions are equal, owned
+    partitions come first.
 
     Args:
         peer: members, topics and partitions as the client sees them.
@@ -478,7 +514,7 @@ def order_python_slots(peer: PeerProblem, claims: SettledClaims, *, has_claims: 
 
 
 class PythonAssignment(GeneralAssignment):
-    """One run of Kafka's sticky algorithm as the Python clients kafka-python and aiokafka have it.
+    """One run of Kafka's sticky algorithm, as the Python clients kafka-python and aiokafka have it.
 
     Args:
         peer: the group's members, topics and partitions.
@@ -507,10 +543,10 @@ class PythonAssignment(GeneralAssignment):
         self._added_again: set[int] = set()
 
     def _replace_excluded_target(self, owner: int, target: int) -> int:
-        """Return -1 if a partition's previous owner must not get it, so that another member does.
+        """Return -1, so that another member gets a partition that its previous owner must not get.
 
         If the current owner has other partitions, kafka-python raises KeyError, and this method
-        `PeerAssignorError`.
+        raises `PeerAssignorError`.
         """
         self._added_again.add(target)
         if self._queue.load[owner] > 1:
@@ -561,7 +597,10 @@ class PythonAssignment(GeneralAssignment):
 
 
 class PythonMovements:
-    """Record of partition moves so far, with source and target (Kafka's ``PartitionMovements``)."""
+    """Record of partition moves so far, with source and target (Kafka's ``PartitionMovements``).
+
+    The clients use it to move a partition back instead of moving another one.
+    """
 
     def __init__(self) -> None:
         # The clients keep the partitions that moved from one member to another in a hash set and
@@ -571,10 +610,10 @@ class PythonMovements:
         self._slots: dict[tuple[int, int, int], list[int]] = {}
 
     def partition_to_move(self, slot: int, topic: int, source: int, target: int) -> int:
-        """Return a partition that can move back to member ``target``, else the partition ``slot``.
+        """Return the partition to move to member ``target``, preferably one that came from it.
 
-        A partition of the same topic moves back if it moved from ``target`` to ``source`` before.
-        That has the same effect on loads and keeps one more partition in place.
+        Instead of ``slot``, a partition of the same topic that moved from ``target`` to ``source``
+        before moves back. That has the same effect on loads and keeps one more partition in place.
 
         Args:
             slot: the partition that should move (an index of the sorted partitions).
@@ -588,7 +627,9 @@ class PythonMovements:
         return back[0] if back else slot
 
     def add_movement(self, slot: int, topic: int, source: int, target: int) -> None:
-        """Record that a partition has moved; if it is back at its first owner, forget its moves.
+        """Record that a partition has moved from member ``source`` to member ``target``.
+
+        If it is back at its first owner, all its moves are forgotten.
 
         Args:
             slot: the partition (an index of the sorted partitions).
@@ -608,5 +649,8 @@ class PythonMovements:
         insort(self._slots.setdefault((topic, source, target), []), slot)
 
     def comparable_state(self) -> frozenset[tuple[int, tuple[int, int]]]:
-        """Return all recorded moves as one comparable value, for the detection of endless loops."""
+        """Return all recorded moves as one comparable value.
+
+        Equal values in different iterations help to detect an endless loop of the client.
+        """
         return frozenset(self._way.items())

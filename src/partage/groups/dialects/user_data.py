@@ -34,6 +34,8 @@ Claims = tuple[Sequence[tuple["str | None", int]], int]
 class LastAssignment:
     """State of a consumer with a sticky assignor: its last partitions and their generation.
 
+    The consumer reports it when it joins again.
+
     >>> LastAssignment((("t", 0),), 3).generation
     3
     """
@@ -43,7 +45,9 @@ class LastAssignment:
 
     @classmethod
     def check_memory(cls, memory: object) -> LastAssignment | None:
-        """Check that ``memory`` is a stored state of a sticky assignor (or None), and return it.
+        """Check that a value is the stored state of a sticky assignor, and return it.
+
+        None, for a consumer before its first rebalance, is accepted.
 
         Raises:
             InvalidConfigError: another assignor stored the state.
@@ -55,7 +59,11 @@ class LastAssignment:
 
 
 class RemembersAssignment(PlainStrategy):
-    """Base class of assignors whose consumers send their last assignment as user data."""
+    """Base class of assignors whose consumers report their last assignment as user data.
+
+    Such a consumer stores its assignment after each rebalance and sends it when it joins again.
+    Sticky assignors use it to leave partitions where they are.
+    """
 
     #: Whether the user data begins with the version as int16, as kafka-python's does.
     version_first: bool = False
@@ -64,7 +72,9 @@ class RemembersAssignment(PlainStrategy):
     merges_topics: bool = True
 
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes:
-        """Encode a consumer's last partitions and generation as user data, sent when it joins.
+        """Encode the partitions that a consumer owned last, and their generation, as user data.
+
+        The consumer sends them when it joins its group.
 
         Args:
             topics: the subscribed topics, which have no effect.
@@ -87,7 +97,10 @@ class RemembersAssignment(PlainStrategy):
         generation: int,
         memory: object = None,
     ) -> LastAssignment:
-        """Return a consumer's new partitions and generation, to store until the next rebalance.
+        """Return the state that a consumer stores until the next rebalance.
+
+        It consists of the consumer's new partitions and their generation, which it reports when it
+        joins again.
 
         Args:
             assignment: the partitions that the consumer got.
@@ -106,7 +119,9 @@ def encode_claims(
     version_first: bool,
     merge_topics: bool = True,
 ) -> bytes:
-    r"""Encode a consumer's owned partitions and generation as user data of a sticky assignor.
+    r"""Encode a consumer's owned partitions and their generation as user data of a sticky assignor.
+
+    The format is that of Kafka's ``StickyAssignor``; kafka-python writes a version in front of it.
 
     Args:
         partitions: (topic, partition number) pairs.
@@ -137,9 +152,10 @@ def encode_claims(
 
 
 def decode_claims(data: bytes | None, *, version_first: bool) -> Claims:
-    r"""Decode a consumer's owned partitions and generation from the user data of a sticky assignor.
+    r"""Decode a consumer's owned partitions and their generation from its user data.
 
-    Malformed bytes give no partitions and generation -1.
+    The format is that of Kafka's ``StickyAssignor``; kafka-python writes a version in front of it.
+    Malformed bytes give no partitions and generation -1, as in the Python clients.
 
     Args:
         data: the user data as sent.
@@ -174,16 +190,17 @@ def _read_topics(reader: _LenientReader) -> list[tuple[str | None, list[int] | N
 
 
 class _UnreadableError(Exception):
-    """Raised if a sticky assignor's user data ends too early, or a topic name is not UTF-8.
+    """Raised if the user data of a sticky assignor end too early or have a topic name that is not
+    UTF-8.
 
-    The caller then regards the consumer as one without previous partitions.
+    The consumer is then treated as one without previous partitions.
     """
 
 
 class _LenientReader:
-    """Decoder of a sticky assignor's user data that tolerates what the Python clients tolerate.
+    """Decoder of a sticky assignor's user data that is as tolerant as the Python clients.
 
-    A negative length is null, and trailing bytes are ignored.
+    A negative length means null, and trailing bytes are ignored.
     """
 
     def __init__(self, data: bytes) -> None:

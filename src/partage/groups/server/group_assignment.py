@@ -116,8 +116,8 @@ def concatenate_runs(
 def assignment_to_json(assignment: GroupAssignment, spec: GroupSpec) -> dict[str, Any]:
     """Convert the result of an assignor in the broker to a JSON document.
 
-    Tests compare it with the result of Kafka's class. Its fields are ``type`` and ``assignment``.
-    Topic ids are in Java's sort order, partitions ascending.
+    In this form it can be compared with the result of Kafka's class. Its fields are ``type`` and
+    ``assignment``. Topic ids are in Java's sort order, partitions ascending.
 
     Args:
         assignment: the result.
