@@ -215,9 +215,10 @@ class PluginFailedError(PartageError):
 
 
 class InvalidPlacementError(PartageError):
-    """Raised if a topic's replicas cannot be placed on the brokers as requested.
+    """Raised if the replicas of a new topic cannot be placed on the brokers as requested.
 
-    The attribute ``java_exception`` names the exception that Kafka throws in this case.
+    For example, the replication factor exceeds the number of brokers. The attribute
+    ``java_exception`` names the exception that Kafka throws in this case.
 
     >>> InvalidPlacementError("too few", java_exception="InvalidPartitionsException").java_exception
     'InvalidPartitionsException'
@@ -303,11 +304,12 @@ class InvalidConfigError(PartageError):
 
 
 class InconsistentGroupProtocolError(PartageError):
-    """Raised if a member cannot join a consumer group, because they have no strategy in common.
+    """Raised if a member and the consumer group that it joins have no assignment strategy in
+    common.
 
-    A member must support an assignment strategy that all other members support, and have the
-    group's protocol type. Kafka's coordinator answers with error 23 (INCONSISTENT_GROUP_PROTOCOL).
-    The group remains unchanged.
+    A member must support a strategy that all other members support, and have the group's protocol
+    type. Kafka's coordinator answers with error 23 (INCONSISTENT_GROUP_PROTOCOL). The group remains
+    unchanged.
     """
 
 

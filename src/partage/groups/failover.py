@@ -204,6 +204,8 @@ class Failover(PlainStrategy):
     def configure(self, config: Mapping[str, object]) -> Failover:
         """Return a copy of the failover assignor with the settings of a client's configuration.
 
+        For example, ``assignment.consumer.priority`` sets the priority of this consumer.
+
         Args:
             config: values by setting name; the class documents the settings.
 
@@ -232,7 +234,8 @@ class Failover(PlainStrategy):
     ) -> bytes:
         """Encode the consumer's failover priorities as user data, which it sends when it joins.
 
-        ``topics`` (the subscribed ones) and ``memory`` (state between rebalances) have no effect.
+        The leader decodes them from all members. ``topics`` (the subscribed ones) and ``memory``
+        (state between rebalances) have no effect.
         """
         return write_priorities(Priorities(self.priority, self.topic_priority))
 

@@ -47,10 +47,10 @@ class Fair(PlainStrategy):
     aliases = ("org.apache.kafka.clients.consumer.FairAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign partitions to a group's consumers by KIP-49's fair rule.
+        """Assign each partition to the subscriber with the fewest partitions so far (KIP-49).
 
-        ``problem`` is the group and the cluster; ``memory`` (state between rebalances) is not used.
-        The plan is empty for a group without members or topics.
+        The plan is empty for a group without members or topics. ``problem`` is the group and the
+        cluster; ``memory`` (state between rebalances) is not used.
         """
         rows, member = assign_fairly(problem, topics_by_name(problem))
         return plan_in_order(problem, rows.partition, member)

@@ -220,6 +220,8 @@ class SubscriberSets:
     def from_topics(cls, problem: Problem, topics: Int32Array) -> SubscriberSets:
         """Find the members that subscribe to each of the given topics.
 
+        Topics with the same subscribers get the same set.
+
         Args:
             problem: the consumer group and the cluster.
             topics: index numbers of the topics; each must have a subscriber.
@@ -249,7 +251,10 @@ class SubscriberSets:
 
     @property
     def sizes(self) -> Int32Array:
-        """Number of members in each distinct set of subscribers (int32[S])."""
+        """Number of members in each distinct set of subscribers (int32[S]).
+
+        The sets are numbered as in ``set_of_topic``.
+        """
         return np.diff(self.start)
 
     def members_of_set(self, subscriber_set: int) -> Int32Array:

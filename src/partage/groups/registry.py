@@ -342,7 +342,9 @@ def settings_of(strategy: Strategy) -> tuple[Setting, ...]:
 
 
 def describe() -> tuple[StrategyRow, ...]:
-    """Return a description of every partition assignor, including plug-ins that cannot load.
+    """Return a description of every partition assignor, for the list of `partage strategies`.
+
+    A plug-in that cannot be loaded is listed with the reason.
 
     >>> next(row for row in describe() if row.name == "optimal").settings[4][:2]
     ('assignment.optimal.max.moves', 'no limit')

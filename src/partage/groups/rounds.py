@@ -291,9 +291,9 @@ def play(strategy: str | Strategy, cluster: Cluster, changes: Iterable[Change]) 
 
 
 def _expect_metadata(change: object) -> None:
-    """Raise an error if a value is not a `Metadata` event.
+    """Raise an error unless a value is a `Metadata` event, the last kind of event for `play`.
 
-    It is the last check for the events of `play`, after all other types of events.
+    The caller has handled `Join`, `Leave` and `Subscribe` before.
 
     Raises:
         InvalidProblemError: the value is no event at all.

@@ -20,7 +20,9 @@ _RUNNING, _CAUGHT_UP, _UNKNOWN = -1, 0, 1
 
 @dataclass(frozen=True)
 class Movement:
-    """Proposed move of an active Kafka Streams task from one client to another.
+    """Planned move of an active Kafka Streams task from one client to another.
+
+    The task moves only when the new client has caught up with the task's changelog (KIP-441).
 
     Attributes:
         task: index of the task.
@@ -36,11 +38,12 @@ class Movement:
 class Kip441Document:
     """Kafka Streams task assignor that follows the text of KIP-441, not its implementation.
 
-    Each pair of task and client has a rank, from its lag and ``acceptable_recovery_lag``. Active
-    stateful tasks get a balanced proposal under ``balance_factor``. Movements are the differences
-    between the current owners and the proposal. A movement is *available* if its destination has
-    rank 0. A rebalance follows only if the check finds an available movement. Stateful actives,
-    standbys and stateless tasks are assigned separately.
+    An active task with state only moves to a client that has caught up with the task's changelog:
+    its lag is at most ``acceptable_recovery_lag``. The aim is a balanced assignment, in which the
+    clients' tasks per thread differ by at most ``balance_factor``. Each task that is elsewhere is a
+    planned *movement*. A movement is *available* if its destination has caught up (rank 0). Another
+    rebalance follows only if a movement is available. Standbys and stateless tasks are assigned
+    separately.
 
     The document leaves gaps. They are filled as in the first implementation of April 2020, with the
     parameters of the KIP's page:

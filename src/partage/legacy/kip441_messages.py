@@ -74,7 +74,10 @@ class StoreLags:
 
     @classmethod
     def from_lags(cls, lags: Mapping[StoreId, int] | Iterable[tuple[StoreId, int]]) -> StoreLags:
-        """Build the lags of a client's state stores from a dict such as {("counts", 0): 7}.
+        """Build the lags of a client's state stores from a dict, such as ``{("counts", 0): 7}``.
+
+        A key is the name of a store and its partition number; the value is the number of changelog
+        records that are not restored yet.
 
         Args:
             lags: the lag in offsets by (store name, partition number), or pairs of both.
@@ -165,7 +168,9 @@ class SubscriptionDraft5:
         endpoint: str | None = None,
         latest_version: int = 5,
     ) -> SubscriptionDraft5:
-        """Build the subscription message that KIP-441 proposed from Python values.
+        """Build the subscription message that KIP-441 proposed, from Python values.
+
+        `encode_subscription_draft_5` converts it to bytes.
 
         Args:
             process: UUID of the client's process, 16 bytes.

@@ -33,8 +33,8 @@ __all__ = ["Assignment", "Plan", "Role", "Unresolved", "format_runs"]
 class Role(IntEnum):
     """Role of a group member for an assigned partition or Kafka Streams task.
 
-    A consumer is the owner. RELEASING means that it must revoke the partition before another member
-    gets it. The other roles are those of Streams clients.
+    A consumer is the OWNER of its partitions. RELEASING means that it must revoke a partition
+    before another member gets it. A Streams client has ACTIVE, STANDBY and WARM_UP tasks.
     """
 
     OWNER = 0
@@ -97,7 +97,10 @@ class Assignment:
         return f"<{type(self).__name__}: {', '.join(self._counts())}>"
 
     def __str__(self) -> str:
-        """Return one line of text for each group member and its partitions; long text is cut."""
+        """Return a text with one line for each group member and its partitions.
+
+        Long lists of members and partitions are shortened.
+        """
         numbers = self.to_dict() if len(self.members) <= MOST_ROWS else self._head().to_dict()
         lines = [f"{type(self).__name__}: {', '.join(self._counts())}"]
         for member, topics in numbers.items():
@@ -256,10 +259,9 @@ class Assignment:
 
     @cached_property
     def lists(self) -> list[Int32Array]:
-        """Partitions assigned to each member: one int32 array per member, in the order of
-        ``members``.
+        """Partitions assigned to each member: one int32 array for each entry of ``members``.
 
-        The partitions are numbers of the index.
+        The partitions are numbers of the index, in the order of the assignment.
         """
         return [self.partition[a:b] for a, b in pairwise(self.start.tolist())]
 
@@ -336,7 +338,9 @@ def _format_count(number: int, noun: str) -> str:
 
 
 def format_runs(numbers: Sequence[int], max_ranges: int | None = None) -> str:
-    """Format partition numbers as text with ranges for consecutive numbers, such as "0-2 5 4".
+    """Format partition numbers as text, with ranges for consecutive numbers.
+
+    For example, 0, 1, 2, 5, 4 become "0-2 5 4".
 
     Args:
         numbers: the partition numbers, in the order of the text.

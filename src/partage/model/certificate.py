@@ -65,10 +65,11 @@ class Certificate:
 
     @property
     def optimal(self) -> bool:
-        """True if the assignment is proven optimal: its value of each criterion equals the lower
+        """True if the assignment is proven optimal: each criterion has the value of its lower
         bound.
 
-        The criterion "topic excess" is left out, because its bound considers one topic at a time.
+        The even spread of each topic ("topic excess") is left out, because its bound considers one
+        topic at a time.
         """
         scale = {name: max(1.0, abs(bound)) for name, bound in self.bounds.items()}
         return all(

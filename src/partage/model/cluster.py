@@ -89,7 +89,10 @@ class Cluster:
         return f"<Cluster: {self._counts()}>"
 
     def __str__(self) -> str:
-        """Return a text table with the partition count, replica count and racks of each topic."""
+        """Return a text table with the partition count, replica count and racks of each topic.
+
+        Only the first topics of a large cluster are listed.
+        """
         rows = [tuple(map(str, row)) for row in self._topic_rows()]
         more = int(np.count_nonzero(self.topic_exists)) - len(rows)
         lines = [f"Cluster: {self._counts()}"]
@@ -170,10 +173,10 @@ class Cluster:
         brokers: Sequence[Mapping[str, Any]],
         index: Index | None = None,
     ) -> Cluster:
-        """Build a Kafka cluster from one recorded state of its metadata, a line of
-        ``cluster.jsonl``.
+        """Build a Kafka cluster from one recorded state of its metadata.
 
-        `partage capture` writes such a line whenever topics or brokers change.
+        `partage capture` writes such a state as a line of ``cluster.jsonl`` whenever topics or
+        brokers change.
 
         Args:
             topics: the record's topics: partitions and replicas by topic name.
@@ -189,7 +192,9 @@ class Cluster:
         topics: Mapping[str, Mapping[int, Sequence[int]]],
         racks: Mapping[int, str | None],
     ) -> Cluster:
-        """Build a Kafka cluster without leaders from the node ids of each partition's replicas.
+        """Build a Kafka cluster from the brokers that hold each partition's replicas.
+
+        Brokers are given by node id; leaders are unknown. Use `from_metadata` if leaders are known.
 
         Args:
             topics: node ids of the replicas, by topic and partition number.

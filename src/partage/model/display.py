@@ -130,7 +130,9 @@ def draw_bar(segments: Iterable[tuple[int, int]], longest_bar: int) -> Picture:
 
 
 def draw_strip(colours: Sequence[int]) -> Picture:
-    """Draw a row of small coloured squares as SVG, for example one for each partition's owner.
+    """Draw a row of small coloured squares, as SVG for a cell of an HTML table.
+
+    For example, there is one square for each partition, in the colour of its owner.
 
     Args:
         colours: palette index of each square; -1 draws a square for no owner.
@@ -174,7 +176,9 @@ def html_table(
     rows: Iterable[Sequence[str | int | Picture]],
     notes: Iterable[str] = (),
 ) -> str:
-    """Format an HTML table with title, headings and style, for ``_repr_html_`` in notebooks.
+    """Format rows as an HTML table with a title, for notebooks.
+
+    Classes use it in ``_repr_html_``. Text is escaped, and colours follow the notebook's theme.
 
     Args:
         title: line above the table.

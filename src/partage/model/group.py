@@ -179,8 +179,7 @@ class Member:
         return hash(self._key())
 
     def rejoined(self, owned: Claims, generation: int, user_data: bytes | None) -> Member:
-        """Return a copy of the member as it joins the group again, after its owned partitions
-        changed.
+        """Return a copy of the member that rejoins its group with other owned partitions.
 
         The arguments are not validated, because simulations of many rebalances call this method
         often.
@@ -360,7 +359,10 @@ class Group:
         return f"Group({list(self.members)!r})"
 
     def __str__(self) -> str:
-        """Return a text table with each consumer's topics and number of owned partitions."""
+        """Return a text table with each consumer's topics and number of owned partitions.
+
+        Only the first members of a large group are listed.
+        """
         rows = [
             (*texts, str(owned)) for *texts, owned in map(_member_row, self.members[:MOST_ROWS])
         ]
@@ -418,8 +420,7 @@ class Group:
 
     @property
     def position(self) -> dict[str, int]:
-        """Position of each group member in join order, by member id, such as ``{"c1": 0, "c2":
-        1}``.
+        """Position of each group member in join order, by member id, such as ``{"c1": 0}``.
 
         Arrays refer to a member by this position.
         """
@@ -486,7 +487,10 @@ class Group:
 
     @cached_property
     def reports_claims(self) -> bool:
-        """True if any member reports an owned partition or a generation, or sends user data."""
+        """True if any member reports an owned partition or a generation, or sends user data.
+
+        Otherwise the group is new, and sticky assignors need not look for previous owners.
+        """
         return self.has_claims or any(
             m.generation >= 0 or m.user_data is not None for m in self.members
         )

@@ -192,6 +192,8 @@ class Index:
     def locate_all(self, topic: Int32Array, number: Int32Array) -> Int32Array:
         """Return the index numbers of many partitions, -1 for each that the index does not have.
 
+        It does for arrays what `locate` does for one partition.
+
         Args:
             topic: int32[n], each partition's topic as an index number.
             number: int32[n], Kafka's partition number of each partition.
@@ -215,10 +217,9 @@ class Index:
         return np.where(good, dense, -1).astype(np.int32)
 
     def name(self, partition: int) -> tuple[str, int]:
-        """Return the topic name and Kafka's partition number of a partition, such as ``("orders",
-        2)``.
+        """Return the topic name and Kafka's partition number of a partition.
 
-        ``partition`` is its index number. `locate` is the inverse.
+        For example, ``("orders", 2)``. ``partition`` is its index number; `locate` is the inverse.
         """
         return self.topics[self.topic_of[partition]], int(self.number_of[partition])
 

@@ -157,8 +157,7 @@ class Problem:
 
 
 def cached_by_subscriptions(problem: Problem, make: Callable[[Problem], Made]) -> Made:
-    """Compute a value that only depends on the cluster and the members' subscriptions, and cache
-    it.
+    """Compute a value that only depends on the cluster and the subscriptions, and cache it.
 
     The next call with the same cluster and subscriptions returns the cached value. Most rebalances
     change neither of them.

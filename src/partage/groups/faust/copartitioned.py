@@ -278,9 +278,9 @@ class _MinimumCostFlow:
                 self._update_moves(member)
 
     def _update_moves(self, member: int) -> None:
-        """Find the partition that each other member could get from a member at the least cost.
+        """Find, for each other member, the partition of ``member`` that costs least to move there.
 
-        The costs are stored for the search of shortest paths. It is called whenever the partitions
+        The costs are stored for the search of shortest paths. This is done whenever the partitions
         of ``member`` have changed.
         """
         owned = self._owned[member]
@@ -337,7 +337,9 @@ _Item = TypeVar("_Item")
 
 
 class SplitMix64:
-    """Seeded random generator with the same output on every machine and Python version.
+    """Seeded random generator that gives the same numbers on every machine and Python version.
+
+    Placements of standbys use it, so that equal seeds give equal plans.
 
     Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
 

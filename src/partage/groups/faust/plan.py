@@ -24,8 +24,7 @@ ByTopic = dict[str, list[int]]
 class CopartitionedAssignment:
     """Active and standby partition numbers of one Faust member, for several topics at once.
 
-    The topics are copartitioned: they have equal partition counts and are assigned together. Faust
-    has a class of the same name.
+    The topics are copartitioned: they have equal partition counts and are assigned together.
 
     Source: Faust's class of the same name.
 

@@ -127,6 +127,7 @@ class Optimal(PlainStrategy):
     def configure(self, config: Mapping[str, object]) -> Optimal:
         """Return a copy of the optimal assignor with the settings of a client's configuration.
 
+        For example, ``assignment.optimal.max.moves`` limits the number of moved partitions.
         ``config`` has values by setting name; the class documents the settings.
 
         Raises:
@@ -135,8 +136,8 @@ class Optimal(PlainStrategy):
         return replace(self, settings=self.settings.with_config(config))
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign all partitions optimally; those that other members must revoke first get no owner
-        yet.
+        """Assign all partitions optimally, but leave those without owner that must be revoked
+        first.
 
         The follow-up rebalance assigns them (KIP-429). If the number of moves is limited, the
         follow-up moves nothing else.

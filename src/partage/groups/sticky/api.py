@@ -289,7 +289,10 @@ class CooperativeSticky(PlainStrategy):
 
 
 def _is_in_turn(sticky: StickyProblem) -> bool:
-    """Return whether a group that owns nothing gets its partitions round robin."""
+    """Return whether Kafka's sticky assignors assign partitions round robin if no member owns any.
+
+    They do if all subscriptions are equal and no member has a rack.
+    """
     without_racks = sticky.members > 0 and not sticky.problem.group.has_racks
     return without_racks and has_equal_subscriptions(sticky)
 
