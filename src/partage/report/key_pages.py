@@ -29,6 +29,9 @@ def write_keys_page(
 ) -> Path:
     """Write the HTML page of `partage keys`, one file that works offline.
 
+    The page shows how the keys of a topic spread over its partitions, also for other partition
+    counts.
+
     Args:
         document: JSON document of ``partage keys``.
         loads: dict from partition count to (partition, records) of partitions with records.
@@ -145,6 +148,8 @@ def write_audit_page(
     joins: Sequence[tuple[str, Sequence[str]]],
 ) -> Path:
     """Write the HTML page of `partage audit`, one file that works offline.
+
+    The page shows which partitioners wrote each topic, and which joins of topics are broken.
 
     Args:
         document: JSON document of ``partage audit``.

@@ -161,7 +161,9 @@ class Recording:
 
 
 def read_recording(folder: str | Path, run: str | None = None) -> Recording:
-    """Read a published run and compute the rates of its groups.
+    """Read a published run and compute the rates of its groups, such as rebalances per hour.
+
+    The result is compared with another recording, or checked against limits.
 
     Args:
         folder: output folder of ``partage replay``, or the folder ``runs/ID`` of a run in it.

@@ -23,6 +23,8 @@ _NAMES = {
 def write_replicas_page(plan: Mapping[str, Any], path: Path) -> Path:
     """Write the HTML page of `partage reassign`, one file that works offline.
 
+    The page shows the load of each broker before and after the plan, and the replicas that move.
+
     Args:
         plan: JSON document of ``partage reassign``.
         path: path of the page.

@@ -33,6 +33,8 @@ def write_streams_page(
 ) -> Path:
     """Write the HTML page of `partage streams`, one file that works offline.
 
+    The page shows which client ran each task of a simulated Streams application over time.
+
     Args:
         cells: simulation results from the JSON document of ``partage streams``, one for each
             combination of assignor and settings.

@@ -228,6 +228,8 @@ class CauseRow(NamedTuple):
 class CauseList(NamedTuple):
     """The report's list of rebalance causes, sorted by one measure such as downtime.
 
+    The measure is the same for all causes, and each cause has a bar of its size.
+
     Attributes:
         measure: name of the measure, for the heading.
         rows: the causes.
@@ -546,7 +548,9 @@ def metric_headings() -> list[dict[str, str]]:
 
 
 def group_data(run: RunFigures, group: GroupFigures, details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return everything that the page's script displays about one group.
+    """Return the data of one group that the page's script displays when the group is opened.
+
+    It has the timeline, the rebalances, the recommendations and the compared policies.
 
     Args:
         run: the published run.

@@ -145,6 +145,8 @@ def replay(
 def open_run(folder: str | Path, run: str | None = None) -> Run:
     """Open a finished replay by its output folder.
 
+    The replay may have been made in Python or on the command line.
+
     Args:
         folder: the output folder of `replay` or ``partage replay``.
         run: id of an earlier run; None for the newest.
@@ -407,9 +409,9 @@ class GroupRun:
 
     @cached_property
     def streams_settings(self) -> TableView[StreamsSettingsResult]:
-        """Simulated results of the group under other Kafka Streams settings.
+        """The simulated results of the group under other Kafka Streams settings.
 
-        Empty if the group is no Streams application.
+        It is empty if the group is no Streams application.
         """
         order = ("group", "position")
         return self._run._read_view("streams_settings", StreamsSettingsResult, order, self.name)  # noqa: SLF001 - of its run

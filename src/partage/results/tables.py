@@ -92,7 +92,7 @@ class GroupResult(ResultRow):
 
 @dataclass(frozen=True, slots=True)
 class RebalanceResult(ResultRow):
-    """One recorded rebalance, with its cause, size and duration.
+    """One recorded rebalance of a consumer group, with its cause, size and duration.
 
     Attributes:
         cause: the cause with the highest precedence, such as ``session timeout``.

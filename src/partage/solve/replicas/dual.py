@@ -96,9 +96,9 @@ def solve_dual(
     plan: NDArray[np.int32],
     brokers_of: Mapping[int, Ints] | None = None,
 ) -> DualPlan | None:
-    """Solve the Lagrangian dual of a reassignment by column generation.
+    """Find dual prices that prove how few bytes a reassignment can move, by column generation.
 
-    Return dual prices of the balance limits and a rounded plan; None without the solver HiGHS.
+    Return them with a plan rounded from the linear programme; None without the solver HiGHS.
 
     Args:
         task: brokers, partitions and rules of the reassignment.
