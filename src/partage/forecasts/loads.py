@@ -85,13 +85,16 @@ class GroupLoad:
 
     @cached_property
     def rate(self) -> FloatArray:
-        """Mean records per second of each partition (float64[partitions])."""
+        """Mean records per second of each partition (float64[partitions]).
+
+        The mean is that over all minutes.
+        """
         mean: FloatArray = self.by_minute.mean(axis=0)
         return mean
 
     @property
     def total(self) -> float:
-        """Mean records per second of the whole group."""
+        """Mean records per second of the whole consumer group."""
         return float(self.rate.sum())
 
     @cached_property

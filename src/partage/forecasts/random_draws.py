@@ -23,7 +23,10 @@ class RandomDraws:
         self._state = JavaRandom.from_seed(seed).state
 
     def skip(self) -> None:
-        """Skip one random number: the next one is as if `uniform` had been called once."""
+        """Skip one random number: the next one is as if `uniform` had been called once.
+
+        Simulations with and without a draw then have the same later numbers.
+        """
         self._state = next_state(self._state)
 
     def uniform(self, low: float, high: float) -> float:
@@ -32,7 +35,10 @@ class RandomDraws:
         return low + (high - low) * ((state >> 16) / 2**32)
 
     def normal(self) -> float:
-        """Draw a random number of the standard normal distribution (Box and Muller)."""
+        """Draw a random number of the standard normal distribution.
+
+        It is computed from two uniform numbers (method of Box and Muller).
+        """
         radius = sqrt(-2 * log(1 - self.uniform(0, 1)))
         return radius * cos(2 * pi * self.uniform(0, 1))
 

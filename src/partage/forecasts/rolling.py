@@ -235,7 +235,10 @@ class Deployment:
 
     @property
     def pods(self) -> int:
-        """Number of members (pods) that the rolling deployment replaces."""
+        """Number of members (pods) that the rolling deployment replaces.
+
+        It is the number of all members unless ``replaced`` is given.
+        """
         return self.members if self.replaced is None else self.replaced
 
     @property
@@ -530,7 +533,10 @@ def _simulate(deployment: Deployment, seed: int, known: KnownAssignments) -> Rol
 
 
 class _Rollout:
-    """Simulated Kubernetes controller that replaces the pods of a consumer group in turn."""
+    """Simulated Kubernetes controller that replaces the pods of a consumer group in turn.
+
+    It starts new pods and stops old ones in simulated time.
+    """
 
     def __init__(
         self,

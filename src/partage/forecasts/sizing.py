@@ -518,5 +518,8 @@ def _most_replicas(sizing: Sizing, needed: int) -> int:
 
 
 def _quote_yaml(text: str) -> str:
-    """Quote a name as a YAML string in single quotes."""
+    """Quote a name as a YAML string in single quotes.
+
+    Single quotes within the name are doubled.
+    """
     return "'" + text.replace("'", "''") + "'"

@@ -539,10 +539,7 @@ class CauseFinder:
     def _is_outage(self, member: MemberState, generation: Generation, began_ms: int) -> bool:
         """Return whether a consumer group lost all its members because its coordinator moved.
 
-        Args:
-            member: one of the lost members.
-            generation: the rebalance without them.
-            began_ms: when the rebalance began (ms).
+        ``member`` is one of them, ``began_ms`` is when the rebalance without them began (ms).
         """
         # At least two members are required, because a single one may have died by coincidence.
         before = generation.previous
@@ -593,12 +590,9 @@ class CauseFinder:
         return max((w for w in waits if w is not None), default=0)
 
     def _rebalance_start_ms(self, departed: MemberState, generation: Generation) -> int:
-        """Estimate when a group's rebalance began (ms), from the offset commits of remaining
-        members.
+        """Estimate when a group's rebalance began (ms), from the commits of remaining members.
 
-        Args:
-            departed: a member that left.
-            generation: the rebalance.
+        They commit when they stop consuming. ``departed`` is a member that left.
         """
         # The record is written at the end of the rebalance, maybe minutes after the member left.
         # Remaining members commit when they stop consuming, so it began before their next commit

@@ -108,8 +108,9 @@ class ClassicGroup:
         return self._open
 
     def find_deletion(self) -> LifecycleEvent | None:
-        """Return the deletion of the consumer group if its newest record is a tombstone,
-        else None.
+        """Return the deletion of the consumer group if its newest record is a tombstone, else None.
+
+        A later record may still show that the group was migrated, not deleted.
         """
         tombstone = self._tombstone
         if tombstone is None:
@@ -127,7 +128,10 @@ class ClassicGroup:
         self._last_number, self._epoch = None, None
 
     def finish_generations(self) -> Iterator[Generation | LifecycleEvent]:
-        """Yield the consumer group's last generation, or its deletion, when the log ends."""
+        """Yield the consumer group's last generation, or its deletion, when the log ends.
+
+        The last generation was not complete before, because no later one has begun.
+        """
         yield from self._close()
         yield from self._resolve_tombstone(None)
 

@@ -294,7 +294,10 @@ class TopicNames:
             self.extra_names.setdefault(topic_id, name)
 
     def name_of(self, topic_id: str) -> str:
-        """Return the name of a topic by its topic id, or the id itself if the name is unknown."""
+        """Return the name of a topic by its topic id.
+
+        The result is the id itself if neither the metadata nor a record has the name.
+        """
         number = self._clusters.index.topic_by_id(topic_id)
         if number >= 0:
             return self._clusters.index.topics[number]
@@ -302,7 +305,10 @@ class TopicNames:
         return self.extra_names.get(topic_id, topic_id)
 
     def id_of(self, name: str, time_ms: int) -> str | None:
-        """Return the topic id that a topic name had at a time (ms); None without such a topic."""
+        """Return the topic id that a topic name had at a time (ms), or None without such a topic.
+
+        A topic that is deleted and created again gets another id.
+        """
         cluster = self._clusters.cluster_at(time_ms)
         number = cluster.topic(name)
         return cluster.index.ids[number] if number >= 0 else None

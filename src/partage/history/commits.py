@@ -424,8 +424,9 @@ class RunColumns:
         return len(self.topic)
 
     def column_of_runs(self, name: str) -> Int64Array:
-        """Return one column of the offset commit summaries, by its name in `RUN`, such as
-        ``commits``.
+        """Return one column of the offset commit summaries, by its name in `RUN`.
+
+        For example, ``commits`` is the number of commits of each summary.
         """
         column: Int64Array = self.table[RUN.index(name)]
         return column
@@ -446,8 +447,9 @@ class MinuteColumns:
         return int(self.table.shape[1])
 
     def column_of_minutes(self, name: str) -> Int64Array:
-        """Return one field of the statistics for all minutes, by its name in `MINUTE`, such as
-        ``commits``.
+        """Return one field of the statistics for all minutes, by its name in `MINUTE`.
+
+        For example, ``commits`` is the number of commits in each minute.
         """
         column: Int64Array = self.table[MINUTE.index(name)]
         return column
@@ -480,7 +482,10 @@ class CommitFolder:
         return list(self._series), self._state.tobytes()
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Restore the statistics of incomplete minutes from the values of `export_state`."""
+        """Restore the statistics of incomplete minutes from the values of `export_state`.
+
+        Later commits may then still be added to these minutes.
+        """
         series, numbers = state
         self._series = {key: number for number, key in enumerate(series)}
         self._state = np.frombuffer(numbers, np.int64).reshape(STATE_ROWS, len(series)).copy()
@@ -499,7 +504,10 @@ class CommitFolder:
         return list(self._stretches(runs, table)), self._minutes(out, made)
 
     def finish_minutes(self) -> MinuteColumns:
-        """Return the offset commit statistics of the last, incomplete minutes when the log ends."""
+        """Return the offset commit statistics of the last, incomplete minutes when the log ends.
+
+        Call it after the last `add_runs`.
+        """
         out = np.empty((len(MINUTE), 3 * len(self._series)), np.int64)
         made = close_minutes(self._state, out, work=len(self._series) * _STEPS)
         return self._minutes(out, made)

@@ -163,7 +163,10 @@ class EpochGroup:
             self.state.topology = record.value
 
     def finish_generation(self) -> Iterator[Generation]:
-        """Yield the group's last target assignment when the log or the group ends."""
+        """Yield the group's last target assignment when the log or the group ends.
+
+        It was not complete before, because no later one has begun.
+        """
         if self.state.open is not None:
             yield self._complete_members(self.state.open)
             self.state.open = None

@@ -207,7 +207,10 @@ class Generation:
 
     @property
     def generation_number(self) -> int:
-        """Number of the consumer group's generation, or epoch of the target assignment."""
+        """Number of the consumer group's generation.
+
+        For consumer, share and streams groups it is the epoch of the target assignment.
+        """
         return self.first.generation
 
 
@@ -307,7 +310,10 @@ def _change(before: str | None, after: str | None) -> tuple[str, str] | None:
 
 
 def subscribed_topics(member: MemberState) -> tuple[str, ...]:
-    """Return the topics to which a member subscribes, sorted and without duplicates."""
+    """Return the topics to which a member subscribes, sorted and without duplicates.
+
+    The result is empty if the log does not have the member's subscription.
+    """
     return () if member.subscription is None else tuple(sorted(set(member.subscription.topics)))
 
 
@@ -404,7 +410,7 @@ def _events_within_generation(generation: Generation) -> Iterator[Event]:
 
 
 def all_assigned(members: Iterable[MemberState]) -> set[tuple[str, int]]:
-    """Return all (topic, partition) pairs that are assigned to the given members, as one set."""
+    """Return all (topic, partition) pairs that are assigned to any of the given members."""
     return {pair for m in members for pair in assigned_partitions(m)}
 
 

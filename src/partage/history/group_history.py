@@ -92,12 +92,18 @@ class GroupHistory:
 
     @property
     def deletion_count(self) -> int:
-        """Number of times that the consumer group was deleted so far."""
+        """Number of times that the consumer group was deleted so far.
+
+        A group that is created again under the same name is counted as another incarnation.
+        """
         return self._classic.incarnation
 
     @property
     def missing_before(self) -> int:
-        """Number of generations before the first one in the log, which compaction has removed."""
+        """Number of generations before the first one in the log.
+
+        Compaction has removed their records.
+        """
         return self._classic.missing_before
 
     @property
@@ -119,7 +125,10 @@ class GroupHistory:
 
     @property
     def last_ended_rebalance(self) -> Generation | None:
-        """Newest rebalance of the consumer group that is complete; None before the first one."""
+        """Newest rebalance of the consumer group that is complete; None before the first one.
+
+        A rebalance is complete when the next one begins or the group ends.
+        """
         return self._previous
 
     def estimate_unread(self) -> UnreadEstimate | None:
@@ -146,15 +155,24 @@ class GroupHistory:
         return LifecycleEvent("deleted", *at)
 
     def current_consumer(self, topic: str, partition: int) -> str | None:
-        """Return the id of the member that now consumes a topic's partition; None without one."""
+        """Return the id of the member that now consumes a topic's partition; None without one.
+
+        There is none during a rebalance that stopped the partition.
+        """
         return self._unread.state.owner.get((topic, partition))
 
     def is_stopped(self, topic: str, partition: int) -> bool:
-        """Return whether a topic's partition has no consumer now, although it had one before."""
+        """Return whether a topic's partition has no consumer now, although it had one before.
+
+        It stops when its owner leaves, dies or revokes it.
+        """
         return (topic, partition) in self._unread.state.stopped
 
     def committed_offsets(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """Return the newest committed offset and its time (ms) for each (topic, partition)."""
+        """Return the newest committed offset of each partition and the time of the commit (ms).
+
+        The result is a dict from (topic, partition) to (offset, time).
+        """
         return {
             pair: (state.last_offset, state.last_ms)
             for pair, state in self._pauses.partitions.items()
@@ -266,7 +284,10 @@ class GroupHistory:
             yield pause._replace(rewind=None, advance=None) if recreated else pause
 
     def finish_history(self) -> Iterator[HistoryItem]:
-        """Yield the rebalances, events and pauses that are still incomplete when the log ends."""
+        """Yield the rebalances, events and pauses that are still incomplete when the log ends.
+
+        Call it after the last record.
+        """
         if self._epochs is not None:
             yield from map(self._complete_generation, self._epochs.finish_generation())
         for found in (*self._classic.finish_generations(), *self._resolve_tombstone(None)):

@@ -365,7 +365,10 @@ class WatchedGroup:
             yield self._settle("timeout", now_ms, self.history.estimate_unread(), fresh=fresh)
 
     def close_rebalance_at_end(self, now_ms: int) -> Iterator[WatchEvent]:
-        """End the group's unfinished rebalance because the recording ends; yield the event."""
+        """End the group's unfinished rebalance because the recording ends; yield the event.
+
+        A pending deletion of the group is confirmed, too.
+        """
         if self._ended_ms is not None:
             yield from self._confirm_deletion()
         if self._open is not None:
@@ -391,7 +394,10 @@ class WatchedGroup:
                 yield GroupChange(self.name, item, fresh)
 
     def _confirm_deletion(self) -> Iterator[WatchEvent]:
-        """Yield the deletion of the group now, although a later record may show a migration."""
+        """Yield the deletion of the group now, although a later record may show a migration.
+
+        Some time has passed since the tombstone, or the recording ends.
+        """
         self._ended_ms, found = None, self.history.find_deletion()
         for one in derive_events(found) if found is not None else ():
             self._ended = GroupChange(self.name, one, fresh=self._fresh)
@@ -585,8 +591,9 @@ class LiveGroups:
         self.newest, self.failed, self._held = newest, failed, deque(held)
 
     def next_due_ms(self) -> int | None:
-        """Return the time (ms) at which the next queued record or commit is due, or None without
-        one.
+        """Return the time (ms) at which the next queued record or commit is due; None without one.
+
+        Each waits a little, until the cluster metadata of its time is known.
         """
         return self._held[0].due_ms if self._held else None
 
@@ -619,8 +626,9 @@ class LiveGroups:
             yield from self._track_deadlines(name, expired)
 
     def process_remaining_records(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Process the remaining queued records and commits when the recording ends; yield the
-        events.
+        """Process the remaining queued records and commits when the recording ends.
+
+        Yield the events. Unfinished rebalances end, too.
         """
         while self._held:
             yield from self._process_queued(self._held.popleft(), now_ms)

@@ -94,7 +94,10 @@ class LiveDecoder:
         return self.moves, self.damaged, self._epochs, self._pending
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Restore the open transactions and leader epochs from the values of `export_state`."""
+        """Restore the open transactions and leader epochs from the values of `export_state`.
+
+        The decoder then continues with the next batch.
+        """
         self.moves, self.damaged, self._epochs, self._pending = state
 
     def decode_batches(

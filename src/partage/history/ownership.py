@@ -73,7 +73,10 @@ class OwnershipIntervals:
         return self._open, self._ended, self._newest, self._latest_end
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Restore the ownership spans that have not ended yet from the values of `export_state`."""
+        """Restore the ownership spans that have not ended yet from the values of `export_state`.
+
+        The builder then continues with the next item of the history.
+        """
         self._open, self._ended, self._newest, self._latest_end = state
 
     def process_item(
@@ -162,7 +165,10 @@ class OwnershipIntervals:
         return time_ms
 
     def finish_intervals(self) -> Iterator[Interval]:
-        """Yield the ownership spans that have not ended when the log ends."""
+        """Yield the remaining ownership spans when the log ends.
+
+        The end of a span that has not ended is None.
+        """
         yield from self._ended.values()
         yield from self._open.values()
         self._open, self._ended = {}, {}

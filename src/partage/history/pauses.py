@@ -205,7 +205,10 @@ class PauseTracker:
         return pause._replace(first_ms=stretch.first_ms, rewind=rewind, advance=advance)
 
     def last_ms(self, topic: str, partition: int) -> int | None:
-        """Return the time (ms) of a partition's newest offset commit, or None if it has none."""
+        """Return the time (ms) of a partition's newest offset commit, or None if it has none.
+
+        Commits of all owners of the partition count.
+        """
         state = self.partitions.get((topic, partition))
         return None if state is None else state.last_ms
 
@@ -219,8 +222,9 @@ class PauseTracker:
         return None if state is None else state.advanced_ms
 
     def usual_ms(self, topic: str, partition: int) -> int | None:
-        """Return the usual time (ms) between two offset commits of a partition, or None if
-        unknown.
+        """Return the usual time (ms) between two offset commits of a partition.
+
+        It is the mean of the intervals without a rebalance in between; None if unknown.
         """
         state = self.partitions.get((topic, partition))
         return None if state is None else state.usual_ms

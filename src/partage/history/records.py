@@ -184,17 +184,26 @@ class GroupRecord:
 
     @property
     def group_protocol(self) -> str:
-        """Protocol of the record's group: classic, consumer, share or streams."""
+        """Protocol of the record's group: classic, consumer, share or streams.
+
+        The first word of the record type shows it.
+        """
         return PROTOCOLS[self.type.split("_", 1)[0]]
 
     @property
     def record_type(self) -> str:
-        """Type of the log record without the protocol, such as ``GROUP_MEMBER_METADATA``."""
+        """Type of the log record without the protocol, such as ``GROUP_MEMBER_METADATA``.
+
+        It is equal for consumer, share and streams groups.
+        """
         return self.type if self.group_protocol == "classic" else self.type.split("_", 1)[1]
 
 
 def assigned_partitions(member: MemberState) -> tuple[tuple[str, int], ...]:
-    """Return the (topic, partition) pairs that are assigned to a member, each once."""
+    """Return the (topic, partition) pairs that are assigned to a member, each once.
+
+    They are in the order of the record.
+    """
     # librdkafka's cooperative-sticky may list a topic twice in one assignment.
     flat = ((topic, p) for topic, numbers in member.assigned for p in numbers)
     return tuple(dict.fromkeys(flat))

@@ -187,7 +187,10 @@ class _Packer:
 
 
 class _Unpacker:
-    """Converter that restores Python values from the JSON values that `_Packer` wrote."""
+    """Converter that restores Python values from the JSON values that `_Packer` wrote.
+
+    It only creates instances of known classes.
+    """
 
     # An object that was written once and referred to several times is restored as one object.
     def __init__(self, more: tuple[type, ...]) -> None:

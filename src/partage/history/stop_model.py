@@ -620,10 +620,7 @@ class OpenStop:
     ) -> UnreadInterval:
         """Return the row of table ``unread`` for the partition, which a member consumes again.
 
-        Args:
-            topic_partition: topic and partition number.
-            new_owner: id of the member that consumes it now.
-            read_again: when it was consumed again.
+        ``new_owner`` is the id of that member, ``read_again`` the time at which it began.
         """
         length = StopSum()
         length.add_stop(self.start, read_again, self.apart_ms)

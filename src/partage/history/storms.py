@@ -65,6 +65,8 @@ class StormTracker(Generic[_Item]):
     def restore_state(self, state: tuple[Any, ...]) -> None:
         """Restore the rebalances that may still belong to a storm from the values of
         `export_state`.
+
+        The tracker then continues with the next rebalance.
         """
         waiting, self._number = state
         self._pending = deque(_PendingRebalance(*one) for one in waiting)
@@ -108,8 +110,9 @@ class StormTracker(Generic[_Item]):
         )
 
     def finish_storms(self) -> Iterator[tuple[_Item, int | None]]:
-        """Yield the remaining rebalances, each with the number of its storm or None, when the log
-        ends.
+        """Yield the remaining rebalances when the log ends.
+
+        Each is yielded as (object of the rebalance, number of its storm or None).
         """
         while self._pending:
             yield self._pop()

@@ -207,7 +207,10 @@ class Assumption:
 
     @property
     def heeds_racks(self) -> bool:
-        """Return whether the guessed settings include a rack-aware assignment strategy."""
+        """Return whether the guessed settings include a rack-aware assignment strategy (KIP-925).
+
+        Then the racks of brokers and clients affect the tasks.
+        """
         return self.settings.rack_aware_assignment_strategy != "none"
 
     def is_exact(self, rebalance: RecordedStreamsRebalance) -> bool:
@@ -462,7 +465,10 @@ class _AssumptionComparison:
         )
 
     def agreement_result(self, assumption: Assumption) -> StreamsVerdict:
-        """Return the comparison's result for a guess that gives exactly the recorded tasks."""
+        """Return the comparison's result for a guess that gives exactly the recorded tasks.
+
+        It also says whether larger lags would give the same tasks.
+        """
         # It also states if the assignment would be the same with all other changelog lags.
         words = None
         tasks = frozenset(stateful_tasks(self.seen, assumption.stateful, self._counts))
@@ -542,7 +548,10 @@ class _AssumptionComparison:
         return counts_of(self.seen, self.cluster)
 
     def _run_task_assignor(self, assumption: Assumption) -> StreamsGroupAssignment | None:
-        """Run the task assignor with the inputs of a guess; return None if it fails."""
+        """Run the task assignor with the inputs of a guess; return None if it fails.
+
+        The other inputs are those of the record.
+        """
         counts = self._counts
         ends: dict[TopicPartition, int] = {}
         for task in stateful_tasks(self.seen, assumption.stateful, counts):

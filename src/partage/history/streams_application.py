@@ -85,8 +85,9 @@ class RecordedStreamsRebalance:
                     yield TaskId(*task), partition
 
     def standby_counts(self) -> Counter[TaskId]:
-        """Count the standby copies of each task, including warm-ups, as a dict from task to
-        number.
+        """Count the standby copies of each task, as a dict from task to number.
+
+        Warm-up copies are included, because the record does not tell both apart.
         """
         return Counter(TaskId(*task) for info in self.infos.values() for task in info.standby)
 

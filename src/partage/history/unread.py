@@ -457,11 +457,10 @@ class UnreadTracker:
                 state.no_consumer_ms += stop.apart_ms
 
     def _end_stall(self, stop: OpenStop, member: str, time_ms: int, read_start: Instant) -> None:
-        """Correct when a member stopped that exceeded max.poll.interval.ms: the next owner is
-        known.
+        """Correct the stop time of a member that exceeded max.poll.interval.ms.
 
-        Such a member loses its partitions only when it polls again, or when another member takes
-        them.
+        It is called when the next owner is known. Such a member loses its partitions only when it
+        polls again, or when another member takes them.
 
         Args:
             stop: the partition and its former owner, which no longer polled.

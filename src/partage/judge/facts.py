@@ -174,7 +174,10 @@ class _TopicFacts:
 
     @cached_property
     def has_subscriber(self) -> NDArray[np.bool_]:
-        """Mask of the topics that have partitions and at least one subscriber (bool[T])."""
+        """Mask of the topics that have partitions and at least one subscriber (bool[topics]).
+
+        Only their partitions need an owner.
+        """
         wanted = np.zeros(len(self.partitions), bool)
         wanted[self.subscriptions[1]] = True
         return wanted

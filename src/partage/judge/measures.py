@@ -94,8 +94,9 @@ class Measures:
     refused: str | None = None
 
     def to_dict(self) -> dict[str, int | float | str | None]:
-        """Return the measured values as a dict by name, such as ``{"partitions": 12, "unowned": 0,
-        ...}``.
+        """Return the measured values as a dict by name.
+
+        For example, ``{"partitions": 12, "unowned": 0, ...}``.
         """
         return {one.name: getattr(self, one.name) for one in fields(self)}
 

@@ -75,7 +75,10 @@ class ReplicaVerdict:
 
     @property
     def optimal(self) -> bool:
-        """True if every measured cost of the reassignment equals its proven lower bound."""
+        """True if every measured cost of the reassignment equals its proven lower bound.
+
+        Then no other valid plan is better.
+        """
         return all(self.figures[name] == bound for name, bound in self.bounds.items())
 
 

@@ -66,7 +66,10 @@ class SimulatedMember:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The member's subscribed topics, in the order in which it sent them."""
+        """The member's subscribed topics, in the order in which it sent them.
+
+        They are empty if its subscription is unknown.
+        """
         subscription = self.state.subscription
         return () if subscription is None else subscription.topics
 

@@ -167,7 +167,10 @@ class Policy:
         return self.protocol == EAGER
 
     def with_protocol_and_strategy(self, protocol: str, strategy: Strategy) -> Policy:
-        """Return a copy of the policy with another protocol and strategy, and the same options."""
+        """Return a copy of the policy with another protocol and strategy.
+
+        Static membership and the session timeout stay the same.
+        """
         return replace(self, protocol=protocol, strategy=strategy)
 
 

@@ -127,7 +127,10 @@ class _AbsenceTracker:
         return self._departed, self._before
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Restore the absent members from the values (``state``) that `export_state` returned."""
+        """Restore the absent members from the values that `export_state` returned.
+
+        The tracker then continues with the next generation.
+        """
         self._departed, self._before = state
 
 
@@ -329,7 +332,10 @@ class OwnershipTracker:
         return self._incarnation, owned, more
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Restore the tracked owners of partitions from the values that `export_state` returned."""
+        """Restore the tracked owners of partitions from the values that `export_state` returned.
+
+        The tracker then continues with the next rebalance.
+        """
         self._incarnation, self._owned, more = state
         self._last_owned = self._owned | more
 
@@ -381,7 +387,10 @@ class RecordedRebalanceBuilder:
         return *of_members, list(self._queue), self._before
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Restore the state of the builder from the values that `export_state` returned."""
+        """Restore the state of the builder from the values that `export_state` returned.
+
+        The builder then continues with the next generation.
+        """
         absences, ownership, queue, self._before = state
         self._absences.restore_state(absences)
         self._ownership.restore_state(ownership)

@@ -234,8 +234,9 @@ class RowBuilder:
         )
 
     def _count_changed_owners(self, plan: Plan) -> int:
-        """Count the partitions whose owner in a simulated assignment differs from the recorded
-        owner.
+        """Count the partitions whose simulated owner differs from the recorded owner.
+
+        ``plan`` is the simulated assignment.
         """
         number = {member: i for i, member in enumerate(self.recorded.members)}
         if plan.members == self.recorded.members and len(number) == len(plan.members):
