@@ -180,8 +180,8 @@ def _assign_standbys(
 ) -> None:
     """Assign missing standbys of partitions, so that each has ``replicas`` of them.
 
-    Members take turns up to a maximum number of standbys. If all are full, one of them gives up
-    another standby first, as in Faust's class. ``assignments`` is changed in place.
+    Members take turns up to a maximum number of standbys. If all are full, one of them first loses
+    another standby, as in Faust's class. ``assignments`` is changed in place.
     """
     limit = max_capacity * replicas
     standbys = [assignment.standbys for assignment in assignments]
