@@ -177,8 +177,19 @@ class Party(Closes):
             have = sorted(pair for pairs in owned for pair in pairs)
             if have == wanted and sorted(map(len, owned)) == loads:
                 return
-            assert time.monotonic() < until, f"not settled: {have} is not {wanted}"
+            assert time.monotonic() < until, self._unsettled(owned, wanted, loads)
             time.sleep(0.1)
+
+    def _unsettled(
+        self, owned: list[set[tuple[str, int]]], wanted: list[tuple[str, int]], loads: list[int]
+    ) -> str:
+        """Return what differs from the wanted assignment, with the loads of each member."""
+        have = Counter(pair for pairs in owned for pair in pairs)
+        lost, twice = set(wanted) - set(have), [pair for pair, n in have.items() if n > 1]
+        members = [
+            (one[0], one[2], len(pairs)) for one, pairs in zip(self.members, owned, strict=True)
+        ]
+        return f"not settled: lost {lost}, twice {twice}, loads {members} instead of {loads}; done {self.done}"
 
     def close(self) -> None:
         for library, one, _, _ in self.members:
