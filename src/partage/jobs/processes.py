@@ -77,7 +77,7 @@ class WorkerProcesses:
 
     @property
     def process_count(self) -> int:
-        """Number of worker processes besides the calling process."""
+        """Number of worker processes besides the calling process; 0 if none could be started."""
         return len(self._starts)
 
     def _start_processes(self, count: int, modules: tuple[str, ...]) -> None:
@@ -226,7 +226,10 @@ class _ItemQueue(Generic[Item, Result]):
 
     @property
     def is_shared(self) -> bool:
-        """Return whether a worker process is still running an item of this queue."""
+        """Return whether a worker process is still running an item of this queue.
+
+        If an item has failed, such workers are killed, because their results are no longer needed.
+        """
         return self._shared > 0
 
     def take_item(self, *, by_worker: bool = False) -> int | None:

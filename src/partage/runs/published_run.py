@@ -59,7 +59,7 @@ class PublishedRun:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of the tables that this run wrote."""
+        """Names of the tables that this run wrote, such as ``rebalances``."""
         found = self._manifest.get("tables")
         return tuple(found) if isinstance(found, dict) else ()
 

@@ -64,6 +64,8 @@ _CLASSIC, _CONSUMER, _TOPOLOGY = 2, 5, 23
 class CoSubscription:
     """Consumer groups that subscribe to the same set of topics, and so may join these topics.
 
+    The audit compares how such topics are partitioned.
+
     Attributes:
         groups: the group ids, sorted.
         joined: whether the topology of one of these groups (KIP-1071) joins the topics.
@@ -279,7 +281,11 @@ class Audit:
 
     @property
     def has_no_problem(self) -> bool:
-        """Return whether no topic needs attention and no intended join loses records."""
+        """Return whether no topic needs attention and no intended join loses records.
+
+        A join is intended if the user or a Streams topology names it, or if the topics look like
+        it.
+        """
         return not any(j.meant for j in self.joins) and not any(
             t.needs_attention for t in self.topics
         )

@@ -240,7 +240,8 @@ class PairCounter:
     def count_records(self, table: pa.Table) -> None:
         """Count the records of an Arrow table by topic, key and partition.
 
-        The table's columns are topic, partition, offset, timestamp_ms and key.
+        They are added to the counts of earlier tables. The table's columns are topic, partition,
+        offset, timestamp_ms and key.
         """
         from pyarrow import compute
 
@@ -382,7 +383,10 @@ def _expect_partitions(table: pa.Table) -> None:
 
 
 def sample_hashes(keys: pa.Array) -> NDArray[np.int32]:
-    """Return a hash of each record key (int32[n]), by which `in_sample` selects keys."""
+    """Return a hash of each record key (int32[n]), by which `in_sample` selects keys.
+
+    Equal keys have equal hashes, so all workers select the same keys.
+    """
     # The hash is the top 24 bits of the key's 32-bit FNV-1a hash. These are independent of the low
     # bits, from which partitioners compute a partition.
     from partage.keys import partition_for

@@ -171,7 +171,10 @@ class LocalKeyJob:
 
 
 class _PartQueue:
-    """Thread-safe queue of the parts of the input (row groups or files) that are not read yet."""
+    """Thread-safe queue of the parts of the input (row groups or files) that are not read yet.
+
+    Each thread takes the next part when it has finished one.
+    """
 
     def __init__(self, parts: tuple[InputPart, ...], progress: Callable[[int, int], None]) -> None:
         self._parts, self._progress = parts, progress
@@ -632,6 +635,8 @@ class KeyCounter:
     def remaining_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the results that a worker has not sent yet: key counts, records by hour, and
         totals.
+
+        It is called once, after the last batch of records.
         """
         from pyarrow import compute
 

@@ -182,7 +182,7 @@ class Appender:
         return before is not None and all(before[n] == self._files[name][n] for n in names)
 
     def earlier_tally(self) -> RecordTally:
-        """Return the counts of all records that earlier runs have read."""
+        """Return the counts of all records that earlier runs of `partage replay` have read."""
         return RecordTally() if self.past is None else RecordTally.of_json(self.past.tally)
 
     def with_ended_transactions(
@@ -314,7 +314,11 @@ class Appender:
         return found
 
     def _is_history_valid(self, group: Mapping[str, Any], history: StoredHistory) -> bool:
-        """Return whether a group's stored history is what a full run would have at this point."""
+        """Return whether a group's stored history can be continued with new records.
+
+        It cannot if the cluster metadata that it depends on has changed, or if its file has
+        changed.
+        """
         assert self._context is not None  # noqa: S101 - set by the caller
         if self._context.history_digest(group["seen"]) != group["history_view"]:
             return False
@@ -326,7 +330,10 @@ class Appender:
             return False
 
     def with_stored_results(self, histories: list[SpilledHistory]) -> list[SpilledHistory]:
-        """Add to each group's history where the last run stored its simulation results."""
+        """Add to each group's history where the last run stored its simulation results.
+
+        The simulations of this run reuse these results.
+        """
         known = {} if self.past is None else self.past.groups
         return [
             _with_stored_results(one, known[one.group]) if one.group in known else one
@@ -551,6 +558,8 @@ def _digest_of_batches(capture: Capture, positions: Mapping[int, int]) -> str | 
 class _GroupContext:
     """Inputs besides a consumer group's own records that affect its output rows.
 
+    If they change, the group must be replayed although it has no new records.
+
     Args:
         states: the cluster metadata over time.
         around: session timeout, coordinator moves, time span of the log, and wrong clocks.
@@ -568,7 +577,10 @@ class _GroupContext:
         self._topic_ids = frozenset(clusters.index.ids)
 
     def has_topic_id(self, topic_ids: Iterable[str]) -> bool:
-        """Return whether the cluster metadata has the name of any of the given topic ids."""
+        """Return whether the cluster metadata has the name of any of the given topic ids.
+
+        If so, a history in which these topics had no names must be rebuilt.
+        """
         return not self._topic_ids.isdisjoint(topic_ids)
 
     def history_digest(self, record_ranges: Mapping[str, Any]) -> str:

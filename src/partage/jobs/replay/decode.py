@@ -306,7 +306,10 @@ def _retry_task(
 
 
 def _infer_topic_ids(commits: OffsetCommits) -> dict[str, str]:
-    """Return a dict from topic id to topic name, inferred from offset commits that have both."""
+    """Return a dict from topic id to topic name, inferred from offset commits that have both.
+
+    Target assignments of consumer groups have only topic ids.
+    """
     # Target assignments of consumer groups contain only topic ids. If no metadata was recorded, the
     # names of these topics occur only in commits.
     number: dict[str, int] = {}
@@ -632,7 +635,9 @@ class _GroupRecordDecoder:
 
 @dataclass(frozen=True)
 class CommitsTable:
-    """Settings of the optional output table ``commits``, with a row for each effective commit."""
+    """Settings of the optional output table ``commits``: one row for each commit that took
+    effect.
+    """
 
     out: str
     run_id: str

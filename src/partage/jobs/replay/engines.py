@@ -63,7 +63,7 @@ class SharedValue(Protocol):
 
     @property
     def value(self) -> Any:
-        """The value itself, as given to `share_value`."""
+        """The shared value, as it was given to `share_value` of the engine."""
 
     def destroy(self) -> None:
         """Free the memory of the shared value; no job may read it afterwards."""
@@ -78,7 +78,7 @@ class LazyRows(Protocol):
     def filter_kinds(self, *kinds: int) -> LazyRows:
         """Return only the rows whose column ``kind`` has one of the given values.
 
-        For example, the rows with damaged records.
+        The kind says what a row contains, for example a damaged record.
         """
 
     def sorted_by(self, key: str, sort_columns: Sequence[str]) -> LazyRows:
@@ -100,7 +100,10 @@ class LazyRows(Protocol):
         """
 
     def collect_columns(self, *columns: str) -> list[tuple[Any, ...]]:
-        """Compute the rows, and return the named columns as a list of tuples, one for each row."""
+        """Compute the rows, and return the named columns as a list of tuples, one for each row.
+
+        All of these rows must fit into the memory of the calling process.
+        """
 
     def persist(self) -> LazyRows:
         """Cache the rows, so that several jobs can read them without computing them again.
@@ -109,7 +112,10 @@ class LazyRows(Protocol):
         """
 
     def unpersist(self) -> object:
-        """Free the memory of rows that `persist` has cached."""
+        """Free the memory of rows that `persist` has cached.
+
+        If they are read later, they are computed again.
+        """
 
 
 class ReplayEngine(Protocol):
@@ -167,12 +173,18 @@ _TASKS_A_CORE = 4
 
 @dataclass(frozen=True)
 class SparkRows:
-    """Lazy rows of a replay that are a Spark data frame."""
+    """Lazy rows of a replay that are a Spark data frame.
+
+    Each method returns another lazy data frame. Spark computes it when its rows are collected.
+    """
 
     frame: DataFrame
 
     def filter_kinds(self, *kinds: int) -> SparkRows:
-        """Return only the rows whose column ``kind`` has one of the given values."""
+        """Return only the rows whose column ``kind`` has one of the given values.
+
+        The kind says what a row contains, for example a damaged record.
+        """
         wanted = ", ".join(str(int(kind)) for kind in kinds)
         return SparkRows(self.frame.where(f"kind in ({wanted})"))
 
@@ -216,7 +228,10 @@ class SparkRows:
 
 @dataclass(frozen=True)
 class SparkEngine:
-    """Engine that runs the jobs of a replay in the Python workers of a Spark session."""
+    """Engine that runs the jobs of a replay in the Python workers of a Spark session.
+
+    The rows between two jobs are Spark data frames.
+    """
 
     spark: SparkSession
     name: str = "spark"
@@ -289,7 +304,10 @@ class LocalRows:
         return iter(self._batches() if self._kept is None else self._kept)
 
     def filter_kinds(self, *kinds: int) -> LocalRows:
-        """Return only the rows whose column ``kind`` has one of the given values."""
+        """Return only the rows whose column ``kind`` has one of the given values.
+
+        The kind says what a row contains, for example a damaged record.
+        """
 
         def some() -> Iterator[pa.RecordBatch]:
             import pyarrow as pa
@@ -433,7 +451,10 @@ def _run_part(job: Job, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 @dataclass
 class _LocalValue:
-    """Read-only value that all tasks of a replay without Spark share."""
+    """Read-only value that all tasks of a replay without Spark share.
+
+    It has the interface of a Spark broadcast.
+    """
 
     value: Any
 

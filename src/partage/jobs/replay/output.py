@@ -195,7 +195,10 @@ class TableWriters:
         return self._name
 
     def close_with_receipts(self) -> list[Receipt]:
-        """Write the buffered rows, close all Parquet files, and return a receipt for each file."""
+        """Write the buffered rows, close all Parquet files, and return a receipt for each file.
+
+        A receipt has the table, the path, the number of rows and the size of a file.
+        """
         for table in list(self._rows):
             self._flush(table)
         for table in list(self._tables):

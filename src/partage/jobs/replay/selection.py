@@ -54,7 +54,10 @@ class Selection:
 
     @property
     def is_unrestricted(self) -> bool:
-        """Return whether the selection includes all groups and all times."""
+        """Return whether the selection includes all groups and all times.
+
+        It is then not mentioned in the summary of the run.
+        """
         return not self.groups and self.from_ms is None and self.to_ms is None
 
     def includes_group(self, name: str) -> bool:

@@ -171,7 +171,10 @@ class SpilledHistory:
 
     @property
     def byte_count(self) -> int:
-        """Size of the consumer group's rebalances in the files, in bytes."""
+        """Size of the consumer group's rebalances in the files, in bytes.
+
+        A large history is not read into memory at once.
+        """
         return sum(chunk.length for chunk in self.chunks)
 
     @property

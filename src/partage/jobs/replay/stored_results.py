@@ -200,6 +200,8 @@ def digests_of_rebalance(
 class RebalanceStore:
     """Stored simulation results of a consumer group's rebalances, each simulated on its own.
 
+    The next run reuses a result if the inputs of the rebalance are the same.
+
     Args:
         out: the output folder.
         blocks: file positions of the last run's results.
@@ -279,7 +281,10 @@ class RebalanceStore:
 
 
 class BlockWriter:
-    """Writer of one task's file of simulation results, in blocks of one consumer group each."""
+    """Writer of one task's file of simulation results, in blocks of one consumer group each.
+
+    The next run with ``--append`` reads the results.
+    """
 
     def __init__(self, out: str, path: str, task: str) -> None:
         self._path = f"{path}/rebalances-{task}-{uuid4().hex[:8]}.memo"
@@ -298,7 +303,10 @@ class BlockWriter:
             self._flush()
 
     def finish_group(self) -> list[StoredBlock]:
-        """Write the rest of the current consumer group's results, and return its blocks."""
+        """Write the rest of the current consumer group's results, and return its blocks.
+
+        A block says where some results are in the file.
+        """
         if self._pending:
             self._flush()
         blocks, self._blocks = self._blocks, []
@@ -679,5 +687,8 @@ class GroupStore:
         return {name: one.find_continuation() for name, one in self._simulations.items()}
 
     def stored_simulations(self) -> dict[str, StoredSimulation]:
-        """Return the places of each policy's stored simulation, as a dict by policy name."""
+        """Return the places of each policy's stored simulation, as a dict by policy name.
+
+        The next run continues the simulations from there.
+        """
         return {name: one.list_places() for name, one in self._simulations.items()}

@@ -506,7 +506,7 @@ def _has_racks(application: RecordedApplication) -> bool:
 def _row_without_result(reason: str) -> dict[str, Any]:
     """Return the output columns of a Streams group that cannot be simulated.
 
-    They contain the reason.
+    ``reason`` is the reason, as text for the user.
     """
     return {"position": 0, "simulated": False, "protocol": "", "assignor": RECORDED,
             "settings": "", "detail": reason}  # fmt: skip
@@ -584,7 +584,7 @@ def _task_outages(
 ) -> list[float]:
     """Return how long each Kafka Streams task had no owner (ms), for tasks with such a time.
 
-    A task reads several partitions; the longest time of any of them counts.
+    If a task reads several partitions, the longest time of any of them counts.
 
     Args:
         intervals: times in which partitions were not consumed.

@@ -204,6 +204,8 @@ class KafkaTable(SparkTable):
     def read_stream(self, spark: SparkSession, most_records: int) -> DataFrame:
         """Return the records from the start offsets on as a streaming data frame of Spark.
 
+        `partage watch` reads a running cluster in this way.
+
         Args:
             spark: the session.
             most_records: approximate number of records of a micro-batch.

@@ -597,7 +597,7 @@ class GroupProcessor(StatefulProcessor):
     def _metadata_and_moves(
         self, size: int, partition: int, moves: str
     ) -> tuple[ClusterHistory, LogContext]:
-        """Return the cluster metadata and the group's coordinator moves that a micro-batch needs.
+        """Return the cluster metadata, and when the group's coordinator moved to another broker.
 
         Args:
             size: number of bytes of ``cluster.jsonl`` to read.
