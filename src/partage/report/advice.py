@@ -398,9 +398,9 @@ def _advise_fewer_members(group: GroupFigures) -> Advice | None:
 def _advise_slow_rollouts(group: GroupFigures) -> Advice | None:
     """Recommend slower rollouts to a group whose deployments cause rebalance storms.
 
-    A rebalance storm is a series of rebalances in quick succession. The result is None unless
-    storms have at least a quarter of the group's rebalances, and members that start or stop are
-    their most frequent trigger.
+    A rebalance storm is a series of rebalances in quick succession. The result is None if storms
+    have less than a quarter of the group's rebalances. It is also None if members that start or
+    stop are not their most frequent trigger.
     """
     traits = group.traits
     if not traits.storms or traits.stormy < _LEAST_STORM_SHARE * group.rebalances:

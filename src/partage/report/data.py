@@ -590,7 +590,7 @@ def _observed_time_ms(first_ms: int | None, cover: Mapping[str, Any]) -> int:
     """Return how long the log covers a consumer group (ms), from its first record to the log's end.
 
     ``first_ms`` is the time of that record; ``cover`` has the log's first and last time. The result
-    is 0 if one of these is unknown.
+    is 0 if a time is unknown.
     """
     begin, end = cover.get("first_ms"), cover.get("last_ms")
     if first_ms is None or begin is None or end is None:

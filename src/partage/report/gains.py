@@ -95,8 +95,8 @@ def simulation_error(
     (partition-seconds).
 
     The simulation uses the group's present settings, so that the difference measures its error. The
-    result is None if one of both is unknown. ``figures_by_policy`` are the metrics by policy; None
-    for those of the simulation of the whole history.
+    result is None if a downtime is unknown. ``figures_by_policy`` are the metrics by policy; None
+    takes the simulation of the whole history.
     """
     # The simulation uses the present settings. If there are no estimates, the error is computed
     # from the bounds of both, at the relative position of the estimated downtime. None means
@@ -153,9 +153,10 @@ def gain_of(
 def _estimate_gain(
     group: GroupFigures, own: PolicyFigures, policy_figures: PolicyFigures
 ) -> Estimate | None:
-    """Return the downtime that other client settings would save a group, from estimates of both.
+    """Estimate the downtime that other client settings would save a group, from its estimated
+    downtimes.
 
-    The result is None if one estimate is unknown.
+    The result is None if one of them is unknown.
 
     Args:
         group: the consumer group, with its recorded downtime.

@@ -56,7 +56,7 @@ class Owner:
 class Holding:
     """The partitions of one topic that one group member owned at one point in time.
 
-    ``since_ms`` and ``generation`` tell when it got the newest of them.
+    ``since_ms`` and ``generation`` say when the member got its newest partition.
     """
 
     group: str
@@ -227,8 +227,8 @@ def _read_rows(
 def group_by_member(owners: Iterable[Owner]) -> Iterator[Holding]:
     """Group partition owners by member, so that each member has one entry per topic.
 
-    An entry has the sorted partitions that the member owns, and the time since which it owns the
-    newest of them.
+    An entry has the sorted partitions that the member owns, and the time at which it got its newest
+    partition.
     """
     found: dict[tuple[str, str, str, str], list[Owner]] = {}
     for one in owners:

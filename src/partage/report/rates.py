@@ -110,7 +110,7 @@ class GroupRates:
     def has_enough_generations(self) -> bool:
         """Return whether the log has enough of the group's generations for reliable rates.
 
-        A compacted log lacks most of them.
+        A compacted log, for example, has only the newest generation.
         """
         return self.coverage >= MIN_COVERAGE and self.group.status != FAILED
 
@@ -283,8 +283,8 @@ def _sum_by_episode(
     """Add up a metric for each consumer group, together with the numbers that its variance needs.
 
     An episode is a rebalance with its follow-ups, or a rebalance storm. The result has one dict per
-    group: ``total`` (sum), ``squares`` (sum of the squared episode sums) and ``episodes`` (number
-    of episodes with a sum above 0).
+    group, with ``total`` (sum) and ``squares`` (sum of the squared episode sums). ``episodes`` is
+    the number of episodes with a sum above 0.
 
     Args:
         table: rows with the columns ``group`` and ``episode``.
@@ -351,10 +351,10 @@ def _group_rates(
 
 
 def _unread_rate(group: GroupFigures, rate: Rate) -> Rate:
-    """Return a consumer group's downtime per hour in which its partitions were assigned.
+    """Return a consumer group's downtime (partition-seconds) per hour of assigned partitions.
 
-    Downtime is the time in which partitions have no consumer, in partition-seconds. The result has
-    the estimate's interval.
+    Downtime is the time in which partitions have no consumer. The hours count only while partitions
+    are assigned to a member. The result has the estimate's interval.
     """
     interval: Estimate | None = group.recorded_figures.stopped_estimate
     # The report calls zero unknown if generations are missing before the recording.

@@ -306,7 +306,7 @@ class GroupFigures:
     def recorded_figures(self) -> PolicyFigures:
         """Metrics of the assignments that the group really had.
 
-        They are compared with those of simulated policies.
+        Simulated policies are compared with them.
         """
         return self.figures.get(RECORDED, PolicyFigures.from_sums(RECORDED))
 

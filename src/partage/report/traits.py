@@ -276,8 +276,8 @@ def _count_dynamic_members(members: pa.Table) -> dict[str, int]:
 def _count_static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, tuple[int, int]]:
     """Return how many static members and how many members in all each consumer group has.
 
-    Static members have a ``group.instance.id``. The numbers are those of the newest rebalance with
-    the most members, because members may be leaving at the end of a log.
+    Static members have a ``group.instance.id``. The newest rebalance with the most members counts,
+    because members may be leaving at the end of a log.
     """
     from pyarrow import compute as pc
 
@@ -315,8 +315,8 @@ def _has_copartitioned_topics(ownership: pa.Table) -> dict[str, bool]:
 def _count_storms(rebalances: pa.Table) -> dict[str, dict[int, tuple[int, str]]]:
     """Return the rebalance storms (rebalances in quick succession) of each consumer group.
 
-    The result is a dict from group to a dict from storm number to the number of rebalances and the
-    kind of cause of the first one.
+    The result is a dict from group to its storms, which are a dict from storm number to two values:
+    the number of rebalances, and the cause of the first one.
     """
     from pyarrow import compute as pc
 

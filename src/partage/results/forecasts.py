@@ -414,7 +414,8 @@ def forecast(
     """Forecast a rolling deployment of a group: unread time, duration, rebalances, rereads.
 
     Unread time is the time in which partitions have no consumer. The group's data comes from a run
-    or a measurement; the other arguments replace parts of it. Without a run, they give all of it.
+    or a measurement, and other arguments replace parts of it. Without a run, the arguments give all
+    data.
 
     Args:
         run: a finished replay or its folder, or a measured group (`measure_group`); None with

@@ -123,9 +123,9 @@ class _BranchAndBound:
     def score_assignment(self, owner: list[int]) -> Score:
         """Return a score by which complete assignments are compared; a lower tuple is better.
 
-        Its elements are, most important first: the number of items on members that should own
-        nothing, the load above capacities, the sorted loads, the rack cost, the moves, and the
-        spread of topics. ``owner`` is the member of each item.
+        Most important is the number of items on members that should own nothing. Then follow the
+        load above capacities, the sorted loads, the rack cost, the moves, and the spread of topics.
+        ``owner`` is the member of each item.
         """
         cost = moves = misplaced = 0
         for i, m in enumerate(owner):

@@ -114,8 +114,8 @@ def find_most_even_assignment(eligibility: Eligibility) -> BestLoads:
 def find_even_loads(classes: SubscriptionClasses) -> tuple[IntArray, IntArray, IntArray]:
     """Compute the most even numbers of partitions that the members of a consumer group can get.
 
-    The computation treats members with equal subscriptions as interchangeable, and topics with
-    equal subscribers too.
+    Members with equal subscriptions are interchangeable here, and so are topics with equal
+    subscribers.
 
     Args:
         classes: classes of topics with equal subscribers, and of members with equal subscriptions.
@@ -316,7 +316,8 @@ def assign_members(
     pair_counts: IntArray,
     member_counts: IntArray,
 ) -> None:
-    """Choose owners for the partitions that have none, so that members get given numbers of them.
+    """Choose owners for the partitions that have none; each member gets a given number of
+    partitions.
 
     Args:
         owner: int64[partitions], the owner of each partition, -1 for none; filled in place.

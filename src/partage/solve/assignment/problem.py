@@ -280,8 +280,8 @@ def _group_contested(
 ) -> tuple[list[tuple[int, tuple[int, ...]]], IntArray]:
     """Group the partitions that several previous owners may keep, by topic class and these owners.
 
-    The first result lists the groups as pairs of a topic class and its owners, the second has the
-    group of each partition (-1 for none).
+    The first result lists the groups, each as a pair of a topic class and its owners. The second
+    has the group of each partition (-1 for none).
 
     Args:
         partition: partition of each claim, ascending.

@@ -29,8 +29,8 @@ class LoadLimitSteps:
     """Upper limits of the sorted member loads of a consumer group, stored as ranges of equal
     limits.
 
-    For loads of 3, 3 and 1 partitions, three members may have a first partition, and two members a
-    second and third: these are two ranges.
+    For example, loads of 3, 3 and 1 partitions have two ranges. Three members may have a first
+    partition, and two members a second and third.
 
     Attributes:
         reaching: int64[ranges], number of members that may reach each range.

@@ -293,8 +293,8 @@ class WeightedPlan:
     def plan_score(self) -> tuple[object, ...]:
         """Return a score by which assignments are compared; a lower tuple is better.
 
-        Its elements are, most important first: the number of items on members that should own
-        nothing, the load above capacities, the sorted loads, the rack cost and the moves.
+        Most important is the number of items on members that should own nothing. Then follow the
+        load above capacities, the sorted loads, the rack cost and the moves.
         """
         over = float(np.maximum(self.load - self.members.capacity, 0.0).sum())
         there = self.members.group >= 0

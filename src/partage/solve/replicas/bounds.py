@@ -118,7 +118,7 @@ def moved_bytes_bound(
 
 
 def prices_of_brokers(task: ReplicaTask, prices: Floats) -> Floats:
-    """Add the dual prices of each rack to those of its brokers (float64[4, brokers]).
+    """Add the dual prices of each rack to the prices of its brokers (float64[4, brokers]).
 
     A replica on a broker uses resources of the broker and of its rack.
 

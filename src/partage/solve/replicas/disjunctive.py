@@ -111,8 +111,9 @@ def find_split_prices(
 def _large_partitions(task: ReplicaTask) -> Ints:
     """Return the largest partitions, each with a sizeable part of a broker's mean bytes (int64[n]).
 
-    The largest comes first. The result is empty for tasks other than a rebalance: if replicas must
-    stay, or some brokers receive nothing, the programme would choose brokers that no plan can have.
+    The largest comes first. The result is empty for tasks other than a rebalance, in which replicas
+    must stay or some brokers receive nothing. There the programme would choose brokers that no plan
+    can have.
     """
     stays = (task.fate == STAY) & ~task.closed[task.old_owner]
     if stays.any() or not task.receives[task.alive].all():

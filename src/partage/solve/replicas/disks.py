@@ -186,8 +186,9 @@ def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -
     """Return dual prices of disks that can prove how much a plan must move, or how uneven it must
     be.
 
-    The result is a list of alternatives, each float64[2, 4, disks]: the price of a unit above and
-    of a unit below the balance limits, by resource (capacity, replicas, bytes, load) and disk.
+    The result is a list of alternatives, each float64[2, 4, disks]. They are the prices of a unit
+    above and of a unit below the balance limits, by resource (capacity, replicas, bytes, load) and
+    disk.
 
     Args:
         task: brokers, disks, partitions and rules of the reassignment.

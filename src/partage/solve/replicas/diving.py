@@ -121,8 +121,8 @@ class _DivingSearch:
     def _count_of_size(self, fraction: float) -> int:
         """Return how many partitions are larger than a fraction of a broker's mean bytes.
 
-        For example, a ``fraction`` of 0.1 counts those above 10 % of it. Only the large partitions
-        that have their own variables count.
+        For example, with a ``fraction`` of 0.1 these are the partitions above 10 % of the mean.
+        Only large partitions that have their own variables count.
         """
         task = self.task
         mean = float(task.cost @ task.factor) / max(int(task.receives.sum()), 1)
@@ -158,8 +158,8 @@ class _DivingSearch:
         optimum.
 
         Each trial solves the linear programme with the set fixed (strong branching). ``single`` is
-        the partition's number among the large ones, ``sets`` are the sets to try beside those of
-        known plans.
+        the partition's number among the large ones. The brokers in known plans are tried beside
+        ``sets``.
         """
         master, partition = self.search.master, int(self.search.master.single[single])
         slots = slice(

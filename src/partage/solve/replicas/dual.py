@@ -543,9 +543,8 @@ class RestrictedMaster:
         return -dual[:bands], optimum, float(values[: 2 * bands].sum())
 
     def _run_simplex(self, method: int) -> None:
-        """Run a simplex method from the last basis; if it stalls, solve anew by the dual simplex.
-
-        ``method`` is HiGHS's number of the simplex method.
+        """Run a simplex method from the last basis; if it stalls, solve anew by the dual
+        simplex.
         """
         self._set_method(method, _STALLED)
         self.highs.run()
@@ -663,7 +662,11 @@ class RestrictedMaster:
         return list(sets.values()), target
 
     def _used_choices(self, values: Floats) -> list[list[tuple[float, int]]]:
-        """Return each group's broker choices in the last optimum: (fraction, number in history)."""
+        """Return which known choices of brokers the last optimum uses, for each group of
+        partitions.
+
+        Each choice is a pair: the fraction to which it is used, and its index in `history`.
+        """
         out: list[list[tuple[float, int]]] = [[] for _ in range(self.groups)]
         for value, (group, number) in zip(values[self.first :], self.owned, strict=False):
             if value > _LEAST_PART and group >= self.singles:

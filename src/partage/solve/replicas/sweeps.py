@@ -281,7 +281,8 @@ def _move_replica(arrays, work, partition, replica):
 
 
 class MoveCandidates:
-    """Filter for the partitions of which a move may lower the cost, so that sweeps skip all others.
+    """Filter that finds the partitions whose moves may lower the cost, so that sweeps skip all
+    others.
 
     A move may help if a broker or rack is outside its balance limits, or if a replica can return to
     a current broker. Results are cached until a partition's brokers change.
@@ -308,7 +309,7 @@ class MoveCandidates:
         self._kinds = [k for k in range(len(KINDS)) if task.weight[k].any()]
 
     def find_candidates(self) -> Ints:
-        """Return the partitions for which a move may lower the cost at the current penalties.
+        """Return the partitions whose moves may lower the cost at the current penalties.
 
         The result is int64[n]. A partition that is left out cannot gain by any move.
         """
@@ -340,8 +341,7 @@ class MoveCandidates:
         return np.flatnonzero(out)
 
     def _can_return(self, bands: _BandPenalties, relief: Floats, rack_gain: Floats) -> Bools:
-        """Return the partitions for which it may pay to return a replica to a current broker, as a
-        mask.
+        """Return the partitions that may gain if a replica returns to a current broker, as a mask.
 
         A current broker has a replica of the partition before the reassignment, so that nothing is
         copied.

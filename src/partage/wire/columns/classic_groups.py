@@ -170,8 +170,8 @@ def classic_columns(values: BinaryColumn, rows: Ints) -> Iterator[ClassicColumns
     r"""Decode the states of classic consumer groups (GROUP_METADATA records), and yield them in
     batches.
 
-    ``values`` is the column of the records' values, ``rows`` the rows to decode, none of which may
-    be null. Damaged values raise no error: their rows are listed in ``odd``.
+    ``values`` is the column of the records' values, ``rows`` the rows to decode; they must not be
+    null. Damaged values raise no error: their rows are listed in ``odd``.
 
     >>> value = b"\0\3\0\0" + (7).to_bytes(4, "big") + b"\xff\xff\xff\xff" + bytes(12)
     >>> (made,) = classic_columns(BinaryColumn.from_rows([value]), np.array([0]))

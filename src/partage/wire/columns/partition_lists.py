@@ -68,9 +68,9 @@ class PartitionList(NamedTuple):
 def read_partition_lists(payloads: Sequence[bytes]) -> list[PartitionList | None]:
     r"""Decode the list of topic partitions with which each of several byte strings begins.
 
-    ``payloads`` are the bytes of each member of a group. The result is None for bytes that the
-    general decoder must decode: damaged ones, and all if that decoder is faster (few members with
-    many topics each).
+    ``payloads`` are the bytes of each member of a group. The result is None for damaged bytes,
+    which the general decoder must report. All results are None if that decoder is faster (few
+    members with many topics each).
 
     >>> lists = read_partition_lists([b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\7!"] * 6 + [b"\0\0\0\1"])
     >>> lists[0].names, lists[0].number.tolist(), lists[0].end, lists[6]
