@@ -206,7 +206,7 @@ def _choose(
         raise InvalidConfigError("strategy", what, strategy)
     if is_strategy(strategy):
         return cast("Strategy", strategy)
-    names = _names_in(strategy)
+    names = _expect_names(strategy)
     for name in names:
         known = look_up(name)
         if known is not None:
@@ -231,7 +231,7 @@ def split_names(names: str) -> list[str]:
     return listed
 
 
-def _names_in(value: object) -> list[str]:
+def _expect_names(value: object) -> list[str]:
     """Check that a value is a list of assignor names, and return it as a list.
 
     The message of the error says what the caller probably wanted to pass.

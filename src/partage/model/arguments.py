@@ -23,7 +23,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class _Kind(NamedTuple):
+class _ArgumentType(NamedTuple):
     """Accepted type of a function argument: a test for values, and a name for error messages.
 
     For example, "a number" accepts integers and floats, but neither booleans nor NaN.
@@ -45,7 +45,7 @@ def check_argument_types(function: Callable[_P, _R]) -> Callable[_P, _R]:
     Two kinds of arguments are not checked: a string where a list is expected (the function itself
     calls `partage.model.validation.reject_text`), and classes of other libraries.
     """
-    kinds: dict[str, list[_Kind]] = {}
+    kinds: dict[str, list[_ArgumentType]] = {}
     parameters: list[Parameter] = []
 
     @wraps(function)
@@ -65,7 +65,7 @@ def check_argument_types(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 @cache
-def _allowed_types(annotation: str) -> list[_Kind]:
+def _allowed_types(annotation: str) -> list[_ArgumentType]:
     """Return the types that an annotation such as ``"int | None"`` allows, each with a test for
     values.
 
@@ -92,41 +92,43 @@ def _split_outside_brackets(text: str, separator: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def _kind(name: str) -> _Kind | None:
+def _kind(name: str) -> _ArgumentType | None:
     outer, _, rest = name.partition("[")
     inner = _split_outside_brackets(rest.removesuffix("]"), ",")
     if name in _PLAIN:
         return _PLAIN[name]
     if outer == "Callable":
-        return _Kind(callable, "a function")
+        return _ArgumentType(callable, "a function")
     if outer in {"Sequence", "Collection", "Iterable"}:
         of = _allowed_types(inner[0])
-        return _Kind(lambda value: _is_list(value, of), f"a list{_of(of)}")
+        return _ArgumentType(lambda value: _is_list(value, of), f"a list{_of(of)}")
     if outer == "Mapping":
         of = _allowed_types(inner[-1])
-        return _Kind(lambda value: _is_mapping(value, of), f"a mapping from text{_to(of)}")
+        return _ArgumentType(lambda value: _is_mapping(value, of), f"a mapping from text{_to(of)}")
     if outer == "tuple" and "..." not in inner:
         of = _allowed_types(inner[0])
         several = len(inner)
-        return _Kind(
+        return _ArgumentType(
             lambda value: _is_list(value, of) and isinstance(value, tuple | list)
             and len(value) == several,
             f"a tuple of {several}{_of(of)}",
         )  # fmt: skip
     if name in _OURS:
-        return _Kind(lambda value: name in (c.__name__ for c in type(value).__mro__), f"a {name}")
+        return _ArgumentType(
+            lambda value: name in (c.__name__ for c in type(value).__mro__), f"a {name}"
+        )
     return None
 
 
-def _of(kinds: list[_Kind]) -> str:
+def _of(kinds: list[_ArgumentType]) -> str:
     return f" (of {' or '.join(kind.words for kind in kinds)})" if kinds else ""
 
 
-def _to(kinds: list[_Kind]) -> str:
+def _to(kinds: list[_ArgumentType]) -> str:
     return f" to {' or '.join(kind.words for kind in kinds)}" if kinds else ""
 
 
-def _is_list(value: object, of: list[_Kind]) -> bool:
+def _is_list(value: object, of: list[_ArgumentType]) -> bool:
     if isinstance(value, str | bytes):
         return True  # the function says what its list has
     if isinstance(value, Mapping) or not isinstance(value, Iterable):
@@ -136,7 +138,7 @@ def _is_list(value: object, of: list[_Kind]) -> bool:
     return all(any(kind.accepts(one) for kind in of) for one in value)
 
 
-def _is_mapping(value: object, of: list[_Kind]) -> bool:
+def _is_mapping(value: object, of: list[_ArgumentType]) -> bool:
     if not isinstance(value, Mapping):
         return False
     rows = [any(kind.accepts(one) for kind in of) or not of for one in value.values()]
@@ -153,15 +155,15 @@ def _is_number(value: object) -> bool:
 
 
 _PLAIN = {
-    "None": _Kind(lambda value: value is None, "None"),
-    "bool": _Kind(lambda value: isinstance(value, bool | np.bool_ | int), "True or False"),
-    "int": _Kind(
+    "None": _ArgumentType(lambda value: value is None, "None"),
+    "bool": _ArgumentType(lambda value: isinstance(value, bool | np.bool_ | int), "True or False"),
+    "int": _ArgumentType(
         lambda value: isinstance(value, Integral) and not isinstance(value, bool | np.bool_),
         "a whole number",
     ),
-    "float": _Kind(_is_number, "a number"),
-    "str": _Kind(lambda value: isinstance(value, str), "text"),
-    "Path": _Kind(lambda value: isinstance(value, PathLike), "a path"),
+    "float": _ArgumentType(_is_number, "a number"),
+    "str": _ArgumentType(lambda value: isinstance(value, str), "text"),
+    "Path": _ArgumentType(lambda value: isinstance(value, PathLike), "a path"),
 }  # fmt: skip
 #: Classes of Partage that arguments may have, by name.
 _OURS = {"Run", "MeasuredGroup", "ReplicaCluster", "SimulatedApplication"}

@@ -312,7 +312,7 @@ class Group:
         self.ids: tuple[str, ...] = tuple([m.id for m in self.members])
         if len(set(self.ids)) < len(self.ids):
             _refuse_twice(self.ids)
-        self.orders = _Orders(self.ids)
+        self.orders = _MemberOrders(self.ids)
         seen: dict[tuple[str, ...], int] = {}
         # By identity: hashing 2,000 names 2,000 times takes a while.
         lists = [m.topics for m in self.members]
@@ -569,7 +569,7 @@ class Group:
         return self.orders.by_rank
 
 
-class _Orders:
+class _MemberOrders:
     """Cached sort orders of a consumer group's members, such as Java's hash order.
 
     They only depend on member ids and join order. Copies of a group whose members rejoin with other

@@ -200,7 +200,7 @@ def _assign_standbys(
             # If all members are at the limit, one of them first loses a standby of another
             # partition.
             target = _find_full_member(assignments, p, limit)
-            unassigned.append(_free_up_partition(assignments, target, limit))
+            unassigned.append(_evict_standby(assignments, target, limit))
             livelock.raise_if_repeated(unassigned, current, standbys)
         target.standbys.add(p)
     if any(count != replicas for count in _count_assigned(standbys, partitions)):
@@ -244,7 +244,7 @@ def _find_full_member(
     raise _failure("no member can take another standby, not even a full one", "StopIteration")
 
 
-def _free_up_partition(
+def _evict_standby(
     assignments: Sequence[CopartitionedAssignment], full: CopartitionedAssignment, max_standbys: int
 ) -> int:
     """Remove one standby from a full member, so that it can get another one.

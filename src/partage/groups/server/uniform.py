@@ -241,7 +241,7 @@ def _revoke_over_quota(
     over = visit[previous.total[visit] > kept[visit]]
     if not len(over):
         return keeps, np.zeros(0, np.int32)
-    sets, rank = _expand_rows(before.set_start, over)
+    sets, rank = _entries_of_rows(before.set_start, over)
     sets = sets[hash_map_orders(rank, before.uuid_hash[sets])]
     # The walk keeps the keys of one map together, so ranks stay ascending.
     within = previous.subscribed[sets]
@@ -255,7 +255,7 @@ def _revoke_over_quota(
     if tails is not None:
         keeps[tails] = False
         return keeps, before.partition[tails]
-    entries, rank = _expand_rows(before.start, sets)
+    entries, rank = _entries_of_rows(before.start, sets)
     number = spec.problem.index.number_of[before.partition[entries]]
     entries = entries[copied_set_orders(rank, number.view(np.uint32))]
     nth = _exclusive_sums(np.ones(len(entries), np.int64), rank) + begin[rank]
@@ -293,7 +293,7 @@ def _find_revoked_in_order(
     return (first + np.arange(len(first))).astype(np.int32)
 
 
-def _expand_rows(start: Int32Array, rows: Int32Array) -> tuple[Int32Array, NDArray[np.int64]]:
+def _entries_of_rows(start: Int32Array, rows: Int32Array) -> tuple[Int32Array, NDArray[np.int64]]:
     """Return the indices of all entries in some rows of a compressed-row (CSR) array.
 
     The second array has, for each entry, the position of its row in ``rows``.

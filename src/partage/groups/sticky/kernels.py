@@ -341,7 +341,7 @@ def assign_or_move_each(order, at, filling, racks, slots, draft, queue, movement
 
 
 @kernel_helper
-def _next_row(after, row):
+def _next_remaining_row(after, row):
     """Return the first row, from ``row`` on, that has not been removed from a list.
 
     ``after`` is a union-find structure: a later row for each removed row, the row itself for
@@ -404,7 +404,7 @@ class WaitingMembers(NamedTuple):
 
 
 @kernel_helper
-def _next_under(slot, place, slots, under):
+def _next_below_quota(slot, place, slots, under):
     """Return the next member below its quota that is on the rack of a replica of partition
     ``slot``.
 
@@ -417,12 +417,12 @@ def _next_under(slot, place, slots, under):
     for j in range(slots.rack_start[slot], slots.rack_start[slot + 1]):
         r = slots.rack[j]
         begin, end = under.rack_start[r], under.rack_start[r + 1]
-        row = _next_row(after, _not_before(position, begin, end, place) + r)
+        row = _next_remaining_row(after, _not_before(position, begin, end, place) + r)
         if row - r < end:
             if best < 0 or position[row - r] < best:
                 best, ahead = position[row - r], row
             continue
-        row = _next_row(after, begin + r)
+        row = _next_remaining_row(after, begin + r)
         if row - r < end and (first < 0 or position[row - r] < first):
             first, behind = position[row - r], row
     return (ahead, best) if ahead >= 0 else (behind, first)
@@ -457,7 +457,7 @@ def assign_on_racks(free, slots, member_rack, under, waiting, size, out, numbers
     over, clock, place = numbers[3], numbers[4], 0
     sequence = waiting.sequence
     for i in range(len(free)):
-        row, at = _next_under(free[i], place, slots, under)
+        row, at = _next_below_quota(free[i], place, slots, under)
         if row >= 0:
             m = under.member[at]
             size[m] += 1
