@@ -543,9 +543,7 @@ class RestrictedMaster:
         return -dual[:bands], optimum, float(values[: 2 * bands].sum())
 
     def _run_simplex(self, method: int) -> None:
-        """Run a simplex method from the last basis; if it stalls, solve anew by the dual
-        simplex.
-        """
+        """Run a simplex method from the last basis; if it stalls, run the dual simplex anew."""
         self._set_method(method, _STALLED)
         self.highs.run()
         self.iterations += int(self.highs.getInfo().simplex_iteration_count)
