@@ -559,10 +559,9 @@ class RestrictedMaster:
         self.highs.setOptionValue("simplex_iteration_limit", iterations)
 
     def values_of(self, single: int) -> Floats:
-        """Return how much of a large partition each broker has in the last optimum
-        (float64[brokers]).
+        """Return how much of a large partition each broker has in the last optimum.
 
-        A value of 1 is a whole replica. ``single`` is the partition's number among the large ones.
+        A value of 1 is a whole replica (float64[brokers]). ``single`` is the partition's number.
         """
         column, out = self.arc[single], np.zeros(self.arc.shape[1])
         if self.values is not None:
