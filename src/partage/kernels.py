@@ -368,6 +368,8 @@ def _widest(types: Any, one: Any) -> Any:
 def _modules_called_by(function: Callable[..., Any], visited: set[str]) -> set[str]:
     """Return the names of the Python modules whose code a Numba-compiled function calls.
 
+    A change in one of these modules requires a new compilation.
+
     Args:
         function: the function; its own module is included.
         visited: set to which the names are added; it is also the result.

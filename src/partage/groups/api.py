@@ -30,7 +30,10 @@ class RebalanceProtocol(IntEnum):
 
 
 class Setting(NamedTuple):
-    """Configuration setting of an assignment strategy, as `partage strategies` lists it.
+    """Configuration setting of an assignment strategy.
+
+    A strategy lists its settings in the attribute ``options``, and `partage strategies` prints
+    them.
 
     Attributes:
         key: name in a configuration; ``.<topic>`` at the end stands for a topic name.
@@ -52,6 +55,8 @@ class Setting(NamedTuple):
 @runtime_checkable
 class Strategy(Protocol):
     """Interface that all partition assignors implement: built-in ones and plug-ins.
+
+    A strategy has no state of its own; what a consumer remembers is passed as ``memory``.
 
     Attributes:
         name: the protocol name, as members list it when they join (such as "range").

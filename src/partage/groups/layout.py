@@ -135,7 +135,9 @@ class TopicRows:
 
     @classmethod
     def from_topics(cls, problem: Problem, topics: Int32Array) -> TopicRows:
-        """Build the array of the existing partitions of the given topics.
+        """Build the array of all existing partitions of the given topics.
+
+        Topics without partitions have no entries.
 
         Args:
             problem: the consumer group and the cluster.

@@ -165,6 +165,9 @@ def _expect_first_member(member_id: str, names: tuple[str, ...], protocol_type: 
 class Negotiated:
     """Assignor that the coordinator selects for a consumer group, with the votes and the reason.
 
+    `negotiate` returns it; printed, it is a sentence such as "range: the only strategy that all 3
+    members support".
+
     Attributes:
         strategy: the protocol name that the coordinator selected.
         decided_by: the leader's name for the selected strategy; a name such as `librdkafka:range`

@@ -87,7 +87,9 @@ _BUILT_IN = {
 
 
 class StrategyRow(NamedTuple):
-    """Description of one partition assignor, a row of the list that `partage strategies` prints.
+    """Description of one partition assignor.
+
+    `describe` returns one for each assignor, and `partage strategies` prints them as a table.
 
     Attributes:
         name: name of the strategy.
@@ -411,7 +413,9 @@ def _is_class_path(name: str) -> bool:
 
 
 def _import_strategy(name: str) -> Strategy:
-    """Import an assignor from a path such as ``package.module:Class``, and return an instance.
+    """Import an assignor's class from a path such as ``package.module:Class``.
+
+    Return an instance of the class.
 
     Raises:
         InvalidConfigError: the class cannot be loaded, or is not a strategy.

@@ -106,6 +106,8 @@ class Leave:
 class Subscribe:
     """Event for `play`: a member changes the topics to which it subscribes.
 
+    The member rejoins, which causes a rebalance.
+
     Attributes:
         id: the member's id.
         topics: names of the topics to which it subscribes from now on.
@@ -123,6 +125,8 @@ class Subscribe:
 @dataclass(frozen=True, slots=True)
 class Metadata:
     """Event for `play`: topics of the cluster are created, extended or deleted.
+
+    The change of metadata causes a rebalance.
 
     Attributes:
         cluster: the topics and partitions from now on.
@@ -144,6 +148,8 @@ def _existing(cluster: Cluster, topic: int) -> list[int]:
 @dataclass(frozen=True, eq=False, repr=False)
 class Round:
     """One simulated rebalance of a consumer group: its cause, the members and the resulting plan.
+
+    `play` returns a sequence of rounds.
 
     Attributes:
         generation: the group's generation, from 1.
@@ -311,7 +317,7 @@ def _without_generation(memory: Any) -> object:
 
 @dataclass(slots=True)
 class _Consumer:
-    """Simulated consumer between two rebalances.
+    """Simulated consumer between two rebalances, with what it remembers of the last one.
 
     Attributes:
         member: its id, subscription and settings.
@@ -359,6 +365,8 @@ def _name_partitions(partitions: AbstractSet[tuple[str, int]]) -> str:
 @dataclass(slots=True)
 class GroupSimulation:
     """State of a simulated consumer group between two rebalances: members and cluster metadata.
+
+    `apply_change` simulates the next rebalances; `play` does so for a sequence of events.
 
     Attributes:
         strategy: the strategy of all members.

@@ -52,6 +52,8 @@ _FORMATS = {
 class GroupWithUserData(NamedTuple):
     """Consumer group in which each member has the user data that an assignor needs.
 
+    User data are the bytes that a consumer sends with its subscription when it joins.
+
     Attributes:
         group: the members, with user data in the assignor's format.
         warnings: messages about user data that were added or ignored.

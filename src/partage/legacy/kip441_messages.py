@@ -107,8 +107,10 @@ class StoreLags:
     ) -> StoreLags:
         """Build the lags of a client's state stores from three arrays with one item for each store.
 
+        `from_lags` takes a dict instead.
+
         Args:
-            stores: for each lag the index of the store's name in ``names``.
+            stores: for each store the index of its name in ``names``.
             partitions: partition number of each store.
             lags: lag of each store in offsets.
             names: the names of the stores.

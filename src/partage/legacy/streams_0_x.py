@@ -95,6 +95,8 @@ def tasks_in_turn(
 class _Assignment:
     """One run of the task assignor of Kafka Streams 0.10.2, with its partial result.
 
+    `assign_all` is called once for active tasks, then once for each standby.
+
     Attributes:
         draft: the plan so far: active and standby tasks of each client, as sets.
         given: the same active and standby tasks of each client, as lists in order of assignment.

@@ -79,6 +79,8 @@ def _allowed_types(annotation: str) -> list[_ArgumentType]:
 def _split_outside_brackets(text: str, separator: str) -> list[str]:
     """Split the text of a type annotation at a separator, but not inside square brackets.
 
+    It separates the parts of a union, and the arguments of a generic type.
+
     >>> _split_outside_brackets("Mapping[str, int] | None", "|")
     ['Mapping[str, int]', 'None']
     """

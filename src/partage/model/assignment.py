@@ -452,6 +452,8 @@ class _CertificateField:
 class Plan(Assignment):
     """Result of an assignment strategy: an assignment with at most one owner for each partition.
 
+    In a cooperative rebalance, partitions that move have no owner in the first plan.
+
     Attributes:
         memory: the strategy's state for the next rebalance (opaque, may be None).
         user_data: bytes by member that the leader sends with the assignment.

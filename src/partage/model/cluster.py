@@ -252,7 +252,10 @@ class Cluster:
         return alive[start[t] : start[t + 1]]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields to pickle, without the values that assignors cache in the cluster."""
+        """Return the fields to pickle, without the values that assignors cache in the cluster.
+
+        The process that loads the pickle computes these values again when it needs them.
+        """
         return {name: v for name, v in self.__dict__.items() if name != "of_subscriptions"}
 
     @cached_property
@@ -402,6 +405,8 @@ def _stand_ins(
 
 class _TopicRows(NamedTuple):
     """Partitions of one Kafka topic, as one list for each field of its metadata.
+
+    All lists have one entry per partition.
 
     Attributes:
         id: the topic id, None if unknown.

@@ -103,7 +103,10 @@ _NUMBER = ' class="n"'
 
 
 class Picture(NamedTuple):
-    """SVG drawing that fills one cell of an HTML table in a notebook (see `html_table`)."""
+    """SVG drawing that fills one cell of an HTML table in a notebook.
+
+    `draw_bar`, `draw_strip` and `draw_histogram` create pictures for `html_table`.
+    """
 
     svg: str
 

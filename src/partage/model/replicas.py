@@ -99,7 +99,10 @@ class ReplicaCluster:
     missing: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
 
     def __post_init__(self) -> None:
-        """Set ``missing`` to False for all brokers if it is not given."""
+        """Set ``missing`` to False for all brokers if it is not given.
+
+        By default, all brokers are in the metadata.
+        """
         if not len(self.missing):
             object.__setattr__(self, "missing", np.zeros(len(self.brokers), bool))
 
@@ -129,7 +132,10 @@ class ReplicaCluster:
 
     @cached_property
     def replication_factors(self) -> Int64Array:
-        """Replication factor of each partition: its current number of replicas (int64[P])."""
+        """Replication factor of each partition (int64[P]).
+
+        It is the partition's current number of replicas, for example ``[3, 3, 2]``.
+        """
         return np.diff(self.start)
 
     @cached_property

@@ -47,6 +47,8 @@ _MARK = 0x5A5A5A5A5A5A5A5A
 class Size:
     """Size of a synthetic recording of ``__consumer_offsets`` that `write_capture` generates.
 
+    Only ``records`` is required.
+
     Attributes:
         records: approximate number of records.
         groups: number of groups; 0 for one per 20,000 records.

@@ -34,6 +34,8 @@ __all__ = [
 class PeerAssignorError(UnsupportedProblemError):
     """Raised if the assignor of another client library, such as kafka-python, fails on this input.
 
+    For example, kafka-python's round-robin assignor raises KeyError for some unequal subscriptions.
+
     Attributes:
         peer_exception: name of the client's exception. ``"hangs"``: the client loops forever;
             ``"crash"``: its process ends; ``"undefined"``: it reads freed memory.

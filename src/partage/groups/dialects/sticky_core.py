@@ -280,7 +280,10 @@ class GeneralAssignment(ABC):
 
     @abstractmethod
     def _copied_lists(self) -> list[list[int]]:
-        """Return a copy of each member's list of partitions, which later moves do not change."""
+        """Return a copy of each member's list of partitions.
+
+        Later moves do not change the copy, so it can be restored if they do not help.
+        """
 
     @abstractmethod
     def _is_valid(self) -> bool:
@@ -360,7 +363,10 @@ class SortedMembers:
 
     @property
     def highest_load(self) -> int:
-        """Largest number of partitions that any member in the queue has."""
+        """Largest number of partitions that any member in the queue has.
+
+        It is 0 if no member owns a partition yet.
+        """
         return self._keys[-1][0]
 
     @property
@@ -515,6 +521,8 @@ def order_python_slots(peer: PeerProblem, claims: SettledClaims, *, has_claims: 
 
 class PythonAssignment(GeneralAssignment):
     """One run of Kafka's sticky algorithm, as the Python clients kafka-python and aiokafka have it.
+
+    The two clients differ in one point: aiokafka may exchange two partitions forever.
 
     Args:
         peer: the group's members, topics and partitions.

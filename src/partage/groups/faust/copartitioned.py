@@ -353,7 +353,10 @@ class SplitMix64:
         self._state = seed & _MASK
 
     def next_number(self) -> int:
-        """Return the next random 64-bit number, an int from 0 to 2**64 - 1."""
+        """Return the next random number, an int from 0 to 2**64 - 1.
+
+        `next_numbers` returns several at once.
+        """
         return int(self.next_numbers(1)[0])
 
     def next_numbers(self, count: int) -> NDArray[np.uint64]:

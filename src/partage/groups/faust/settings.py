@@ -43,7 +43,9 @@ _FIELDS_OF_TOPICS = {CHANGELOGS: "changelogs", GLOBALS: "global_changelogs", COP
 
 @dataclass(frozen=True)
 class FaustSettings:
-    """Settings of both Faust assignors (keys that begin with ``assignment.faust.``).
+    """Settings of both Faust assignors, whose names begin with ``assignment.faust.``.
+
+    The leader's settings apply to the whole group; only the URL is each member's own.
 
     Attributes:
         replicas: number of standbys of each partition.

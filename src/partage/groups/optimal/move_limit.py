@@ -45,6 +45,8 @@ _MOST_ROUNDS = 24
 class LimitedPlan:
     """Best assignment within a limit of moved partitions, with its proof of optimality.
 
+    The proof consists of dual prices of the minimum-cost flow that found the assignment.
+
     Attributes:
         owner: int32[n], the owner of each partition, as the member's index in canonical order.
         proofs: (load level, int64[M] dual prices of members) pairs, which prove the loads; see

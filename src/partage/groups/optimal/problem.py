@@ -71,6 +71,8 @@ class CanonicalProblem:
     def __init__(self, problem: Problem, topics: Int32Array | None = None) -> None:
         """Sort a problem's members and topics independently of the join order.
 
+        Equal groups then get equal assignments, whichever member joined first.
+
         Args:
             problem: the consumer group and the cluster.
             topics: the topics with subscribers in another order; by default they are sorted by
@@ -100,12 +102,18 @@ class CanonicalProblem:
 
     @property
     def member_count(self) -> int:
-        """Number of members in the consumer group, including those without subscribed topics."""
+        """Number of members in the consumer group.
+
+        Members without subscribed topics are included.
+        """
         return len(self.order)
 
     @property
     def partition_count(self) -> int:
-        """Number of partitions to assign: those whose topic has a subscriber."""
+        """Number of partitions to assign.
+
+        Partitions of topics without subscribers are not included.
+        """
         return len(self.rows.partition)
 
     @property

@@ -245,6 +245,8 @@ class Optimal(PlainStrategy):
 class _OptimalRequest:
     """Prepared inputs for one run of the optimal assignor.
 
+    They are derived from the consumer group, the cluster and the settings.
+
     Attributes:
         canonical: the problem, with members and partitions sorted independently of the join order.
         racks: costs of consuming across racks, None if they do not matter.

@@ -254,12 +254,14 @@ def _previous_by_member(spec: GroupSpec) -> PartitionsByTopic:
 class _MemberSets:
     """Assignment of a share group under construction: each member's partitions by topic.
 
+    It begins with the previous assignment, which is then changed as little as possible.
+
     Attributes:
         previous: each member's previous partitions by topic, in the iteration order of Java's maps.
     """
 
     def __init__(self, spec: GroupSpec, only_topics: frozenset[int] | None = None) -> None:
-        """Copy the previous assignment of a share group.
+        """Copy the previous assignment of a share group, as the start of the new one.
 
         Args:
             spec: the assignor's input.

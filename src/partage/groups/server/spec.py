@@ -96,8 +96,9 @@ class TopicIds:
 
     @property
     def base64_texts(self) -> list[str]:
-        """Each topic id as Kafka prints it, in URL-safe base64 such as
-        ``AAAAAAAAAAAAAAAAAAAABw``.
+        """Each topic id as text, such as ``AAAAAAAAAAAAAAAAAAAABw``.
+
+        It is the URL-safe base64 that Kafka prints.
         """
         raw = np.stack([self.high, self.low], axis=1).astype(">u8").tobytes()
         pieces = (raw[i : i + _BYTES] for i in range(0, len(raw), _BYTES))
@@ -468,7 +469,10 @@ class GroupSpec:
 
     @property
     def members(self) -> int:
-        """Number of members in the group, including those without subscribed topics."""
+        """Number of members in the group.
+
+        Members without subscribed topics are included.
+        """
         return len(self.problem.group.members)
 
     @property
@@ -540,8 +544,9 @@ class GroupSpec:
         return cached_by_subscriptions(self.problem, _number_partitions)
 
     def partitions_of(self, topics: Int32Array) -> tuple[Int32Array, Int32Array]:
-        """Return the partitions of the given topics, one topic after the other, by partition
-        number.
+        """Return the partitions of the given topics as one array, topic after topic.
+
+        Within a topic, they are sorted by partition number.
 
         Args:
             topics: int32[n], index numbers of the topics.

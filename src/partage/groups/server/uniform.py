@@ -563,6 +563,8 @@ class _DuplicateOwners:
     def record_owners(self, owner: Int32Array, partition: Int32Array, member: Int32Array) -> None:
         """Store the previous owners of partitions that several members owned.
 
+        It is called once, before unassigned partitions are assigned.
+
         Args:
             owner: int32[P], the owner of each partition. It is set to the member that comes last in
                 the coordinator's map, as in Kafka.
