@@ -29,7 +29,8 @@ MayMove = Callable[[int, int], bool]
 def balance_over_threads(
     draft: DraftAssignment, *, standbys: bool = False, may_move: MayMove = lambda _source, _to: True
 ) -> None:
-    """Balance the number of tasks per stream thread over the clients (application instances).
+    """Balance the number of Kafka Streams tasks per stream thread over clients (application
+    instances).
 
     A client's load is its number of active and standby tasks per stream thread. A task moves to
     another client if that reduces the difference between their loads.
@@ -89,10 +90,11 @@ def _should_move(draft: DraftAssignment, source: int, destination: int) -> bool:
 
 @dataclass
 class TaskMovements:
-    """Temporary moves of tasks to clients with up-to-date state (KIP-441).
+    """Temporary moves of Kafka Streams tasks to clients with up-to-date state (KIP-441).
 
-    If the client of a task has to restore state first, the task runs on a caught-up client for now.
-    The intended client gets a warm-up replica, and takes over the task when its state is restored.
+    If the client (application instance) of a task has to restore state first, the task runs on a
+    caught-up client for now. The intended client gets a warm-up replica, and takes over the task
+    when its state is restored.
 
     Attributes:
         problem: clients, tasks and settings of the rebalance.
@@ -125,7 +127,8 @@ class TaskMovements:
         self.load = np.array(self.draft.load)
 
     def move_actives(self) -> int:
-        """Move each active task from a client that lags behind to a client with up-to-date state.
+        """Move each active Kafka Streams task from a client that lags behind to one with up-to-date
+        state.
 
         The client that lags behind gets a warm-up replica, as long as the limit allows. It restores
         the task's state there, so that the task can return later.
@@ -148,7 +151,10 @@ class TaskMovements:
         return len(wanted)
 
     def _move_active(self, task: int, destination: int, copies: list[int]) -> None:
-        """Let another client run an active task until its intended client has restored the state.
+        """Let another client run an active Kafka Streams task until its intended client has the
+        state.
+
+        The intended client meanwhile restores the state in a warm-up replica, if the limit allows.
 
         Args:
             task: number of the task.
@@ -178,7 +184,10 @@ class TaskMovements:
         self._update_loads(source, destination)
 
     def move_standbys(self) -> int:
-        """Move each standby task from a client that lags behind to a client that lags less.
+        """Move each standby task from a Kafka Streams client that lags behind to one that lags
+        less.
+
+        A standby is a copy of a task's state, which can take over quickly if it is up to date.
 
         Returns:
             The number of moved tasks.

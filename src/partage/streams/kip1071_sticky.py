@@ -27,7 +27,7 @@ ServerTask = tuple[str, int]
 
 @dataclass(frozen=True)
 class ServerSubtopology:
-    """Sub-topology of a streams group: its id, its number of tasks, and whether it has state.
+    """Sub-topology of a Kafka Streams group: its id, its number of tasks, and whether it has state.
 
     It is an input of the group coordinator's task assignor (KIP-1071).
 
@@ -44,7 +44,7 @@ class ServerSubtopology:
 
 @dataclass(frozen=True)
 class ServerMember:
-    """Member of a streams group, with the tasks that it had before the rebalance.
+    """Member of a Kafka Streams group, with the tasks that it had before the rebalance.
 
     It is an input of the group coordinator's task assignor (KIP-1071).
 
@@ -119,7 +119,11 @@ class ServerSticky:
         members: Sequence[ServerMember],
         configs: Mapping[str, str] | None = None,
     ) -> ServerPlan:
-        """Assign the tasks of all sub-topologies to the members of a streams group (KIP-1071).
+        """Assign the tasks of all sub-topologies to the members of a Kafka Streams group
+        (KIP-1071).
+
+        The group coordinator on the broker decides so in a streams group. Members keep their
+        previous tasks if possible.
 
         Args:
             subtopologies: sub-topologies in any order.
@@ -200,7 +204,7 @@ def _in_map_order(members: Sequence[ServerMember]) -> list[ServerMember]:
 
 
 class _Quota:
-    """Upper limit of the number of tasks that a member of a streams group may get.
+    """Upper limit of the number of tasks that a member of a Kafka Streams group may get.
 
     The limit is the number of tasks per member, rounded up. When a member reaches it, the member
     and its tasks no longer count, and the limit is computed again for the others.
@@ -220,7 +224,7 @@ class _Quota:
 
 
 class _Process:
-    """Process with one or more members of a streams group, and the tasks of all of them.
+    """Process with one or more members of a Kafka Streams group, and the tasks of all of them.
 
     The members of a process share its local state. Kafka's class is ``ProcessState``.
     """
@@ -262,7 +266,7 @@ class _Process:
 
 
 class _TargetDraft:
-    """Unfinished assignment of a streams group's tasks to its members.
+    """Unfinished assignment of a Kafka Streams group's tasks to its members.
 
     The coordinator's sticky task assignor fills it step by step.
 
@@ -383,9 +387,10 @@ class _TargetDraft:
         self.all_quota.reached(count)
 
     def _best_previous_standby(self, task: ServerTask, *, without_copy: bool) -> str | None:
-        """Return the least loaded member among those that had a standby copy of a task.
+        """Return the least loaded member among those that had a standby copy of a Kafka Streams
+        task.
 
-        None if there is no such member.
+        Such a member has the state of the task already. None if there is no such member.
 
         Args:
             task: the task.
@@ -473,7 +478,8 @@ class _TargetDraft:
 
 
 class _TargetDraft43(_TargetDraft):
-    """Unfinished assignment of a streams group's tasks to its members, by the rules of Kafka 4.3.
+    """Unfinished assignment of a Kafka Streams group's tasks to its members, by the rules of Kafka
+    4.3.
 
     See `ServerSticky43` for the differences.
     """

@@ -46,7 +46,7 @@ def end_offset_sums(
     end_offsets: Mapping[TopicPartition, int] | None,
     committed: Mapping[TopicPartition, int | None] | None = None,
 ) -> dict[TaskId, int]:
-    """Return the sum of the end offsets of each task's changelog partitions.
+    """Return the sum of the end offsets of each Kafka Streams task's changelog partitions.
 
     The sum says how much state a client must restore for the task. It is -3 (unknown) for all tasks
     if ``end_offsets`` is None. A changelog that does not exist yet counts 0. A changelog that is
@@ -107,7 +107,8 @@ def task_lags(
     ends: Mapping[TaskId, int],
     offset_sums: Iterable[Mapping[TaskId, int]],
 ) -> NDArray[np.int64]:
-    """Return how many changelog offsets each client still has to restore for each task.
+    """Return how many changelog offsets each Kafka Streams client still has to restore for each
+    task.
 
     The result is int64[clients, tasks]. The lag is the task's end offset sum minus the client's
     offset sum. The sentinels -2 (fully restored active task) and -3 (unknown) stay. The lag is the
@@ -291,7 +292,11 @@ def _assign_clients(
     versions: tuple[int, int],
     probing_versions: bool,
 ) -> StreamsGroupAssignment:
-    """Assign the tasks of an application to its instances (clients), then to their stream threads.
+    """Assign the tasks of a Kafka Streams application to its instances, then to their stream
+    threads.
+
+    It is the last step of what the group leader computes in a rebalance. An instance is called a
+    client.
 
     Args:
         application: topology, settings and state of the cluster.

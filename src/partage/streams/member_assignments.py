@@ -55,14 +55,14 @@ class ThreadTasks:
 
     @property
     def active_tasks(self) -> list[int]:
-        """Active tasks of the stream thread: first those with state, then those without."""
+        """Active tasks of a Kafka Streams thread: first those with state, then those without."""
         return self.stateful + self.stateless
 
 
 def assign_to_threads(
     plan: TaskPlan, client: int, reported: Mapping[str, Collection[int]]
 ) -> dict[str, ThreadTasks]:
-    """Divide the tasks of one application instance (client) among its stream threads.
+    """Divide the tasks of one Kafka Streams instance (client) among its stream threads.
 
     A thread first gets tasks whose state it reported to have, as in Kafka's leader. The other tasks
     are assigned round-robin.
@@ -117,7 +117,7 @@ def _assign_pass(
     reported: Mapping[str, Sequence[int]],
     load: Mapping[str, int],
 ) -> dict[str, list[int]]:
-    """Divide tasks evenly among the stream threads of one application instance.
+    """Divide some tasks evenly among the stream threads of one Kafka Streams instance.
 
     Each thread first gets tasks whose state it reported, up to an equal share. The rest follows.
 
@@ -163,7 +163,7 @@ def _assign_rest(
     too_many: Mapping[int, str],
     assigned: dict[str, list[int]],
 ) -> None:
-    """Assign the tasks that remain after every stream thread has an equal share.
+    """Assign the Kafka Streams tasks that remain after every stream thread has an equal share.
 
     Each thread gets at most one of them.
 
@@ -189,7 +189,7 @@ def _assign_rest(
 
 
 def assign_in_turn(plan: TaskPlan, client: int, consumers: Sequence[str]) -> dict[str, ThreadTasks]:
-    """Divide the tasks of an application instance among its stream threads round-robin.
+    """Divide the tasks of a Kafka Streams instance among its stream threads round-robin.
 
     This is the rule before Kafka 2.4. Active tasks come first. The threads' previous tasks are
     ignored.
@@ -220,7 +220,7 @@ Hosts = dict[tuple[str, int], tuple[TopicPartition, ...]]
 
 @dataclass(frozen=True)
 class StreamsMemberAssignment:
-    """Assignment of one stream thread: its partitions, its tasks, and when to rebalance again.
+    """Assignment of one Kafka Streams thread: partitions, tasks, and when to rebalance again.
 
     Kafka's classes are ``Assignment`` and ``AssignmentInfo``.
 
@@ -248,7 +248,7 @@ class StreamsMemberAssignment:
 def error_assignments(
     clients: Iterable[ClientGroup], code: int
 ) -> dict[str, StreamsMemberAssignment]:
-    """Return the assignment that each member gets if the rebalance of the application failed.
+    """Return the assignment that each member gets if a Kafka Streams rebalance failed.
 
     It has an error code and no tasks. The result is a dict by member id.
 
@@ -266,7 +266,8 @@ def error_assignments(
 def source_partitions_by_host(
     plan: TaskPlan, clients: Sequence[ClientGroup], layout: TopologyLayout
 ) -> tuple[Hosts, Hosts]:
-    """Return the source partitions whose state each application instance serves, by host and port.
+    """Return the source partitions whose state each Kafka Streams instance serves, by host and
+    port.
 
     Interactive queries use them to find the instance that has a key.
 
@@ -306,7 +307,7 @@ def member_assignments(
     deadline_ms: int | None,
     versions: tuple[int, int] = (LATEST_VERSION, LATEST_VERSION),
 ) -> dict[str, StreamsMemberAssignment]:
-    """Return the assignment of each stream thread of one application instance (client).
+    """Return the assignment of each stream thread of one Kafka Streams instance (client).
 
     The result is a dict by member id. A task whose partition another thread still owns is withheld
     until that thread revokes it.
@@ -412,7 +413,9 @@ def build_member(
     owned: Iterable[TopicPartition] = (),
     rack: str | None = None,
 ) -> StreamsMember:
-    """Build a `StreamsMember` from the subscription in the member's JoinGroup request.
+    """Build a Kafka Streams member from the subscription in its JoinGroup request.
+
+    The group leader decodes each member's subscription in this way.
 
     Args:
         name: member id of the consumer.
@@ -463,7 +466,9 @@ def assignment_info(
     hosts: Hosts | None = None,
     standby_hosts: Hosts | None = None,
 ) -> AssignmentInfo:
-    """Build the user data (Kafka's ``AssignmentInfo``) that the leader sends to one stream thread.
+    """Build the user data that the leader of a Kafka Streams group sends to one stream thread.
+
+    It is Kafka's ``AssignmentInfo``, with tasks, hosts and the time of the next rebalance.
 
     Args:
         assignment: assignment of the consumer; with an error code, all else is left out.
@@ -503,8 +508,10 @@ def _endpoint(name: str, text: str | None) -> tuple[str, int] | None:
 
 @dataclass(frozen=True)
 class NextRebalance:
-    """Time at which a stream thread joins its group again, and the subscription version it then
-    uses.
+    """Time at which a Kafka Streams thread joins its group again, and its next subscription
+    version.
+
+    A new version is used if the group's members were upgraded or downgraded.
 
     Attributes:
         version: version of its next subscription.
@@ -523,7 +530,7 @@ def on_assignment(
     endpoint: tuple[str, int] | None = None,
     hosts: Collection[tuple[str, int]] = (),
 ) -> NextRebalance:
-    """Return when a stream thread must join its group again after it received an assignment.
+    """Return when a Kafka Streams thread must join its group again after it received an assignment.
 
     It joins again at once if the version has changed, or if its own endpoint is missing among the
     hosts (a static member with an old assignment). Otherwise the assignment has the time.

@@ -82,7 +82,7 @@ class ClientGroup:
     offset_sums: dict[TaskId, int] = field(default_factory=dict)
 
     def add_member(self, member: StreamsMember) -> None:
-        """Add a stream thread to its application instance, with its partitions and state.
+        """Add a stream thread to this Kafka Streams instance, with its partitions and state.
 
         Raises:
             InvalidProblemError: the client has tasks with and without a topology's name. Kafka
@@ -101,14 +101,12 @@ class ClientGroup:
 
     @property
     def consumer_ids(self) -> list[str]:
-        """Member ids of this application instance's stream threads, sorted as Java sorts
-        strings.
-        """
+        """Member ids of this Kafka Streams instance's threads, sorted as Java sorts strings."""
         return sorted((member.id for member in self.members), key=string_order_key)
 
     @property
     def client_tags(self) -> Mapping[str, str]:
-        """Client tags of this application instance, such as ``{"zone": "a"}`` (KIP-708).
+        """Client tags of this Kafka Streams instance, such as ``{"zone": "a"}`` (KIP-708).
 
         They are those of its first stream thread, because all threads have the same.
         """
@@ -116,14 +114,14 @@ class ClientGroup:
 
     @property
     def query_endpoint(self) -> tuple[str, int] | None:
-        """Host and port at which this application instance serves interactive queries.
+        """Host and port at which this Kafka Streams instance serves interactive queries.
 
         They are those of its first stream thread. None if no endpoint is configured.
         """
         return self.members[0].endpoint if self.readable else None
 
     def common_rack(self, *, of_first: bool) -> str | None:
-        """Return the rack of this application instance.
+        """Return the rack of this Kafka Streams instance.
 
         None if its stream threads are in different racks, or have no rack.
 
@@ -137,8 +135,9 @@ class ClientGroup:
         """Return the active tasks and the standby tasks that this instance had before the
         rebalance.
 
-        They follow from the partitions that its threads own and from the state that they report.
-        ``layout`` has the partitions that each task reads.
+        An instance belongs to a Kafka Streams application. Its tasks follow from the partitions
+        that its threads own and from the state that they report. ``layout`` has the partitions that
+        each task reads.
 
         Raises:
             InvalidTopologyError: the client owns partitions, but no task reads any of them.

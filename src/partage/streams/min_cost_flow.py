@@ -105,9 +105,9 @@ class FlowGraph:
         cost: Int64Array,
         flow: Int64Array,
     ) -> FlowGraph:
-        """Build a flow network from arrays that describe its edges.
+        """Build a flow network from arrays that describe its n edges.
 
-        There is one element for each of n edges.
+        Element i of each array belongs to edge i.
 
         Args:
             origin: int64[n], node at which each edge begins. Nodes may have any numbers; only the

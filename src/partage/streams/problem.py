@@ -135,6 +135,8 @@ class TaskProblem:
     ) -> None:
         """Build the input of a Kafka Streams task assignor, and validate it.
 
+        Clients (application instances) and tasks are given in Kafka's order, and are then numbered.
+
         Args:
             clients: clients in the order in which Kafka's leader reads them.
             tasks: all tasks, in the order in which Kafka inserts them into a set.
@@ -208,7 +210,7 @@ class TaskProblem:
 
     @cached_property
     def stateless_tasks(self) -> list[int]:
-        """Numbers of the tasks without a changelog, ascending."""
+        """Numbers of the Kafka Streams tasks without a changelog, ascending."""
         stateful = set(self.stateful)
         return [task for task in range(len(self.tasks)) if task not in stateful]
 
@@ -225,7 +227,8 @@ class TaskProblem:
 
     @cached_property
     def changelog_lags(self) -> NDArray[np.int64]:
-        """Number of changelog offsets that each client still has to restore for each task.
+        """Number of changelog offsets that each Kafka Streams client still has to restore for each
+        task.
 
         It is int64[clients, tasks]; -2 stands for a running task, -3 for an unknown lag. Only the
         columns of stateful tasks have a meaning.
@@ -262,14 +265,15 @@ class TaskProblem:
 
     @cached_property
     def client_map_order(self) -> list[int]:
-        """Client numbers in the order in which a Java ``HashMap`` iterates over the clients.
+        """Numbers of the Kafka Streams clients in the order in which a Java ``HashMap`` iterates
+        over them.
 
-        The map is keyed by process id.
+        The map is keyed by process id. Kafka's leader visits clients in this order.
         """
         return self.client_hash_order(self.client_arrival)
 
     def client_hash_order(self, clients: Sequence[int], *, copied: bool = False) -> list[int]:
-        """Sort client numbers in the order in which a Java ``HashSet`` iterates over the clients.
+        """Sort the numbers of Kafka Streams clients as a Java ``HashSet`` would iterate over them.
 
         The set contains their process ids.
 
@@ -284,7 +288,7 @@ class TaskProblem:
         return [clients[place] for place in places]
 
     def task_hash_order(self, tasks: Sequence[int], *, copied: bool = False) -> list[int]:
-        """Sort task numbers in the order in which a Java ``HashSet`` iterates over the tasks.
+        """Sort the numbers of Kafka Streams tasks as a Java ``HashSet`` would iterate over them.
 
         The set contains their task ids.
 
@@ -311,7 +315,9 @@ class TaskProblem:
 
 
 class DraftAssignment:
-    """Unfinished assignment of tasks to clients (application instances), with the clients' loads.
+    """Unfinished assignment of Kafka Streams tasks to clients (instances), with the clients' loads.
+
+    A task assignor fills it step by step.
 
     Attributes:
         active: active tasks of each client.
@@ -330,32 +336,39 @@ class DraftAssignment:
         self.load = [0.0] * clients
 
     def has_copy(self, client: int, task: int) -> bool:
-        """Return whether a client already has a copy of a task, active or standby."""
+        """Return whether a Kafka Streams client has a copy of a task already, active or standby.
+
+        A client must not get two copies of the same task.
+        """
         return task in self.active[client] or task in self.standby[client]
 
     def assign_active(self, client: int, task: int) -> None:
-        """Assign an active task to a client that has no copy of it, and update the client's
-        load.
+        """Assign an active Kafka Streams task to a client, and update the client's load.
+
+        The client must not have a copy of the task yet.
         """
         self.active[client].add(task)
         self._add_to_count(client, 1)
 
     def assign_standby(self, client: int, task: int) -> None:
-        """Assign a standby copy of a task to a client that has no copy of it, and update the
-        client's load.
+        """Assign a standby copy of a Kafka Streams task to a client, and update the client's load.
+
+        The client must not have a copy of the task yet.
         """
         self.standby[client].add(task)
         self._add_to_count(client, 1)
 
     def unassign_standby(self, client: int, task: int) -> None:
-        """Remove a standby copy of a task from the client that has it, and update the client's
+        """Remove a standby copy of a Kafka Streams task from its client, and update the client's
         load.
         """
         self.standby[client].remove(task)
         self._add_to_count(client, -1)
 
     def move_task(self, tasks: list[set[int]], task: int, source: int, destination: int) -> None:
-        """Move one copy of a task, active or standby, to a client that has no copy of it.
+        """Move one copy of a Kafka Streams task, active or standby, to another client.
+
+        The other client must not have a copy of the task yet. The loads of both are updated.
 
         Args:
             tasks: the attribute ``active`` or ``standby`` of this object: which copy moves.
@@ -369,8 +382,9 @@ class DraftAssignment:
         self._add_to_count(destination, 1)
 
     def swap_roles(self, standby_at: int, active_at: int, task: int) -> None:
-        """Swap the roles of two copies of a task: the standby becomes active, the active one a
-        standby.
+        """Swap the roles of two copies of a Kafka Streams task.
+
+        The standby copy becomes active, and the active copy becomes a standby.
 
         Args:
             standby_at: client with the standby copy, which becomes active.
@@ -425,7 +439,7 @@ class TaskPlan:
         in_turn: Iterable[tuple[int, ...]] = (),
         warnings: Iterable[str] = (),
     ) -> TaskPlan:
-        """Build the result of a task assignor from a finished draft assignment.
+        """Build the result of a Kafka Streams task assignor from a finished draft assignment.
 
         Args:
             problem: clients and tasks of the rebalance.
@@ -448,14 +462,14 @@ class TaskPlan:
         )
 
     def active_of(self, process: ProcessId) -> list[TaskId]:
-        """Return the ids of a client's active tasks, sorted.
+        """Return the ids of a Kafka Streams client's active tasks, sorted.
 
         ``process`` is the process id of the client (application instance).
         """
         return self._named(self.active, process)
 
     def standby_of(self, process: ProcessId) -> list[TaskId]:
-        """Return the ids of a client's standby tasks, sorted.
+        """Return the ids of a Kafka Streams client's standby tasks, sorted.
 
         ``process`` is the process id of the client (application instance).
         """
@@ -468,7 +482,7 @@ class TaskPlan:
         return []
 
     def to_dict(self) -> dict[str, dict[str, list[str]]]:
-        """Return the task assignment as a dict that can be written as JSON.
+        """Return the assignment of Kafka Streams tasks as a dict that can be written as JSON.
 
         It maps a client's process id to ``{"active": ["0_3", ...], "standby": [...]}``.
         """

@@ -29,10 +29,10 @@ Int64Array = NDArray[np.int64]
 
 
 def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
-    """Exchange tasks between clients so that the total cost is minimal.
+    """Exchange Kafka Streams tasks between clients so that the total cost is minimal.
 
-    Each client keeps its number of tasks. Kafka's name of this strategy is ``min_traffic``; the
-    algorithm is minimum-cost flow. The cost is traffic across racks plus moved tasks.
+    The cost is traffic across racks plus moved tasks. Each client keeps its number of tasks.
+    Kafka's name of this strategy is ``min_traffic``; the algorithm is minimum-cost flow.
 
     Args:
         held: bool[tasks, clients], the current assignment; each task is on one client.
@@ -69,10 +69,11 @@ def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
 def balance_subtopology(
     held: NDArray[np.bool_], cost: Int64Array, groups: Sequence[Sequence[int]]
 ) -> list[int]:
-    """Spread the tasks of each sub-topology evenly over clients, at minimal total cost.
+    """Spread the tasks of each Kafka Streams sub-topology evenly over clients, at minimal total
+    cost.
 
-    Kafka's name of this strategy is ``balance_subtopology``; the algorithm is minimum-cost flow.
-    The cost is traffic across racks plus moved tasks.
+    The cost is traffic across racks plus moved tasks. Kafka's name of this strategy is
+    ``balance_subtopology``; the algorithm is minimum-cost flow.
 
     Args:
         held: bool[tasks, clients], the current assignment; each task is on one client.
@@ -175,10 +176,11 @@ class RackOptimizer:
 
     @classmethod
     def for_legacy(cls, problem: TaskProblem) -> RackOptimizer | None:
-        """Create the optimizer as Kafka Streams' internal task assignors use it.
+        """Create the rack optimizer that Kafka Streams' internal task assignors use.
 
-        None if Kafka would not consider racks, for example because some are unknown. ``problem``
-        has the clients, tasks and racks.
+        It exchanges tasks between clients to save reads across racks. None if Kafka would not
+        consider racks, for example because some are unknown. ``problem`` has the clients, tasks and
+        racks.
         """
         if not legacy_racks_are_known(problem):
             return None
@@ -193,7 +195,10 @@ class RackOptimizer:
 
     @classmethod
     def for_public(cls, problem: TaskProblem, *, standbys: bool) -> RackOptimizer | None:
-        """Create the optimizer as the class ``TaskAssignmentUtils`` (KIP-924) uses it.
+        """Create the rack optimizer that Kafka Streams' class ``TaskAssignmentUtils`` (KIP-924)
+        uses.
+
+        It exchanges tasks between clients to save reads across racks.
 
         Args:
             problem: clients, tasks and racks of the rebalance.
@@ -217,7 +222,10 @@ class RackOptimizer:
     def optimize_active(
         self, draft: DraftAssignment, tasks: Sequence[int], traffic: int, non_overlap: int
     ) -> None:
-        """Exchange active tasks between clients so that the cost of traffic and moves is minimal.
+        """Exchange active Kafka Streams tasks between clients, to minimise reads across racks and
+        moves.
+
+        Each read and each moved task has a cost, and the sum is minimised.
 
         Args:
             draft: unfinished assignment of tasks to clients; changed in place.
@@ -242,8 +250,9 @@ class RackOptimizer:
     def optimize_standby(
         self, draft: DraftAssignment, traffic: int, non_overlap: int, may_swap: MaySwap
     ) -> None:
-        """Exchange standby tasks between clients in different racks, as long as that lowers the
-        cost.
+        """Exchange standby tasks between Kafka Streams clients in different racks.
+
+        It is repeated as long as that lowers the cost of reads across racks and of moves.
 
         Args:
             draft: unfinished assignment of tasks to clients; changed in place.
@@ -355,9 +364,9 @@ def rack_misses(
     problem: TaskProblem,
     partitions: Callable[[PartitionRacks], Sequence[frozenset[str] | None]],
 ) -> NDArray[np.int64]:
-    """Count, for each task and client, the partitions that have no replica in the client's rack.
+    """Count the partitions of each Kafka Streams task that have no replica in a client's rack.
 
-    The client would read these partitions across racks.
+    There is a count for each task and client. The client would read these partitions across racks.
 
     Args:
         problem: clients, tasks and settings of the rebalance.
@@ -403,7 +412,7 @@ def legacy_racks_are_known(problem: TaskProblem) -> bool:
 
 
 def public_racks_are_known(problem: TaskProblem, *, standbys: bool) -> bool:
-    """Return whether the class ``TaskAssignmentUtils`` (KIP-924) would consider racks.
+    """Return whether Kafka Streams' class ``TaskAssignmentUtils`` (KIP-924) would consider racks.
 
     It does so if a rack-aware strategy and both costs are set, and all racks are known.
 

@@ -72,7 +72,10 @@ class RecordedSubtopology:
 
     @property
     def task_count(self) -> int:
-        """Number of tasks of the sub-topology: the partitions of its largest source topic."""
+        """Number of Kafka Streams tasks of the sub-topology.
+
+        It is the number of partitions of its largest source topic.
+        """
         return max(self.sources.values(), default=0)
 
 
@@ -132,7 +135,7 @@ class RecordedApplication:
 
     @property
     def default_assignor(self) -> str:
-        """Name of the task assignor that such an application uses if it configures none.
+        """Name of the task assignor that a Kafka Streams application uses if it configures none.
 
         The capture does not show the broker's release, so streams groups get the assignor of Kafka
         4.3.
@@ -165,7 +168,9 @@ def select_typical_state(states: Iterable[tuple[int, int, int, _T]]) -> _T:
 
 
 def client_name(application: str, client_id: str, taken: Iterable[str]) -> str:
-    """Return a short, unique name for an application instance, from a stream thread's client id.
+    """Return a short, unique name for a Kafka Streams instance, from a stream thread's client id.
+
+    The name begins without the application id and the number of the thread.
 
     Args:
         application: the ``application.id``.
@@ -185,7 +190,7 @@ def client_name(application: str, client_id: str, taken: Iterable[str]) -> str:
 
 
 def store_name(application: str, changelog: str) -> str:
-    """Return the name of a state store, given the name of its changelog topic.
+    """Return the name of a Kafka Streams state store, given the name of its changelog topic.
 
     A topic name that does not have Kafka's form ``<application>-<store>-changelog`` is returned
     unchanged.
@@ -200,7 +205,7 @@ def store_name(application: str, changelog: str) -> str:
 
 
 def describe_application(application: RecordedApplication) -> dict[str, Any]:
-    """Return the JSON object that describes an application as input of ``partage streams``.
+    """Return the JSON description of a Kafka Streams application, the input of ``partage streams``.
 
     The object contains an example to simulate: the client with the most state crashes, loses its
     disk, and returns after two minutes.
@@ -238,7 +243,10 @@ def describe_application(application: RecordedApplication) -> dict[str, Any]:
 
 
 def _check_describable(application: RecordedApplication) -> None:
-    """Check that the capture shows everything about an application that must be simulated.
+    """Check that a capture shows everything about a Kafka Streams application that is to be
+    described.
+
+    For example, the source topics of each sub-topology must be known.
 
     Raises:
         UnsupportedProblemError: data are missing; the message says which.
@@ -295,7 +303,7 @@ def _client(client: RecordedClient) -> dict[str, Any]:
 
 
 def _bytes_by_task(application: RecordedApplication) -> dict[str, int]:
-    """Return the size of each task's state in bytes, as a dict by task id.
+    """Return the size of each Kafka Streams task's state in bytes, as a dict by task id.
 
     It is the size of the task's changelog partitions. A record of unknown size counts 100 bytes.
     """
@@ -311,7 +319,7 @@ def _bytes_by_task(application: RecordedApplication) -> dict[str, int]:
 
 
 def _client_with_most_state(application: RecordedApplication) -> str:
-    """Return the name of the application instance that has the most state to lose in a crash.
+    """Return the name of the Kafka Streams instance that has the most state to lose in a crash.
 
     State is counted in bytes of the changelogs of its active tasks.
     """
@@ -323,7 +331,7 @@ def _client_with_most_state(application: RecordedApplication) -> str:
 
 
 def _simulation_seconds(application: RecordedApplication) -> int:
-    """Return how many seconds of a recorded application ``partage streams`` should simulate.
+    """Return how many seconds of a Kafka Streams application ``partage streams`` should simulate.
 
     The time is at least an hour, and enough to restore the state of all tasks twice.
     """

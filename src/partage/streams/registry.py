@@ -52,14 +52,15 @@ class TaskAssignor(Protocol):
 
 @runtime_checkable
 class Kip441Proposal(TaskAssignor, Protocol):
-    """Interface of a task assignor that requests a rebalance when it can improve the assignment.
+    """Interface of a Kafka Streams task assignor that itself requests a rebalance to improve loads.
 
     The document of KIP-441 proposes this. Kafka instead starts probing rebalances at fixed
     intervals.
     """
 
     def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
-        """Return whether a rebalance would now improve the assignment of tasks to clients.
+        """Return whether a rebalance would now improve the assignment of Kafka Streams tasks to
+        clients.
 
         It would if clients have restored the state of tasks in the meantime.
 
@@ -69,7 +70,9 @@ class Kip441Proposal(TaskAssignor, Protocol):
         """
 
     def with_balance_factor(self, balance_factor: int) -> TaskAssignor:
-        """Return a copy of this task assignor that tolerates another difference between loads.
+        """Return a copy of this Kafka Streams task assignor with another balance factor (KIP-441).
+
+        The factor is the difference between clients' loads that is still tolerated.
 
         Args:
             balance_factor: largest tolerated difference between clients' loads (KIP-441).

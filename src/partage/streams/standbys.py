@@ -21,7 +21,7 @@ Tag = tuple[str, str]
 
 
 class TagIndex:
-    """Client tags of all clients (application instances), by client and by tag key (KIP-708).
+    """Client tags of all Kafka Streams clients (instances), by client and by tag key (KIP-708).
 
     An example of a tag is ``zone`` = "zone-a".
     """
@@ -35,7 +35,7 @@ class TagIndex:
                 self.values.setdefault(key, set()).add(value)
 
     def mark_used_tags(self, used: set[Tag], client: int, copies: int) -> None:
-        """Mark the tags of a client as used, because the client got a copy of a task.
+        """Mark the tags of a Kafka Streams client as used, because it got a copy of a task.
 
         Further copies of the task then go to clients with other tags, for example in another zone
         (KIP-708).
@@ -56,8 +56,10 @@ class TagIndex:
                 used.add((key, value))
 
     def is_used(self, used: set[Tag], client: int) -> bool:
-        """Return whether a client shares a tag, such as its zone, with a client that has a copy of
-        a task.
+        """Return whether a client shares a tag, such as its zone, with another copy of the same
+        task.
+
+        Copies of a Kafka Streams task are spread over clients with different tags (KIP-708).
 
         Args:
             used: tags (key, value) of the clients with a copy of the task, see `mark_used_tags`.
@@ -92,7 +94,10 @@ class TagAwareStandbys:
         self._index = TagIndex(problem)
 
     def assign_standbys(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
-        """Assign the configured number of standbys to each task that has an active copy.
+        """Assign the configured number of standbys to each Kafka Streams task that has an active
+        copy.
+
+        The copies of a task are spread over client tags, such as zones (KIP-708).
 
         Args:
             draft: unfinished assignment of tasks to clients; changed in place.
@@ -110,7 +115,8 @@ class TagAwareStandbys:
 
     @staticmethod
     def _assign_by_load(draft: DraftAssignment, task: int, copies: int) -> None:
-        """Assign standbys of one task to the least loaded clients, whatever their tags.
+        """Assign standbys of one Kafka Streams task to the least loaded clients, whatever their
+        tags.
 
         It is the last resort for standbys that could not be spread over tags.
 
@@ -126,7 +132,10 @@ class TagAwareStandbys:
             draft.assign_standby(client, task)
 
     def assign_standbys_of_task(self, draft: DraftAssignment, task: int, active_at: int) -> int:
-        """Assign standbys of one task to clients whose tags differ from those of its other copies.
+        """Assign standbys of one Kafka Streams task to clients with other tags than its other
+        copies have.
+
+        An example of a tag is the zone of a client (KIP-708).
 
         Args:
             draft: unfinished assignment of tasks to clients; changed in place.
@@ -153,7 +162,7 @@ class TagAwareStandbys:
                 return left
 
     def may_balance(self, source: int, destination: int) -> bool:
-        """Return whether a step that balances loads may move standbys from one client to another.
+        """Return whether balancing may move standby tasks from one Kafka Streams client to another.
 
         It may if the destination has all configured tags of the source (KIP-708).
         """
@@ -182,7 +191,8 @@ class TagAwareStandbys:
 
 
 def least_loaded(draft: DraftAssignment, eligible: Callable[[int], bool]) -> int | None:
-    """Return the client with the fewest tasks per stream thread among the eligible ones.
+    """Return the Kafka Streams client with the fewest tasks per stream thread among the eligible
+    ones.
 
     Ties go to the client with the lowest number. None if no client is eligible.
 
@@ -198,13 +208,15 @@ def least_loaded(draft: DraftAssignment, eligible: Callable[[int], bool]) -> int
 
 
 class StandbyPlacement(Protocol):
-    """Interface of a rule that chooses the clients for the standby copies of tasks.
+    """Interface of a rule that chooses the clients for the standby copies of Kafka Streams tasks.
 
     It also decides whether later steps may move a standby.
     """
 
     def assign_standbys(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
-        """Assign the configured number of standbys to each task.
+        """Assign the configured number of standbys to each Kafka Streams task.
+
+        Each standby goes to another client (application instance).
 
         Args:
             draft: unfinished assignment of tasks to clients; changed in place.
@@ -212,12 +224,15 @@ class StandbyPlacement(Protocol):
         """
 
     def may_balance(self, source: int, destination: int) -> bool:
-        """Return whether a step that balances loads may move standbys from a source to a
-        destination client.
+        """Return whether balancing may move standby tasks from a source to a destination client.
+
+        A client is a Kafka Streams instance. Client tags (KIP-708) may forbid the move.
         """
 
     def may_swap(self, draft: DraftAssignment, source: int, destination: int, task: int) -> bool:
-        """Return whether a standby may move to another client to save traffic across racks.
+        """Return whether a standby task may move to another client to save traffic across racks.
+
+        A client is a Kafka Streams instance. Client tags (KIP-708) may forbid the move.
 
         Args:
             draft: assignment of Kafka Streams tasks to clients before the move.
@@ -228,7 +243,8 @@ class StandbyPlacement(Protocol):
 
 
 class DefaultStandbys:
-    """Placement of standby tasks by load: each goes to the least loaded client without a copy.
+    """Placement of Kafka Streams standbys by load: each goes to the least loaded client without a
+    copy.
 
     Ties go to the lower process id. Cost: O(log C) for each of T tasks times N standbys.
     Exact to ``DefaultStandbyTaskAssignor`` 4.3.1.
@@ -247,7 +263,9 @@ class DefaultStandbys:
         self._replicas = problem.settings.num_standby_replicas
 
     def assign_standbys(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
-        """Assign the configured number of standbys to each task.
+        """Assign the configured number of standbys to each Kafka Streams task.
+
+        Each standby goes to the least loaded client that has no copy of the task.
 
         Args:
             draft: unfinished assignment of tasks to clients; changed in place.
@@ -271,7 +289,10 @@ class DefaultStandbys:
                 heapq.heappush(heap, entry)
 
     def may_balance(self, source: int, destination: int) -> bool:  # noqa: ARG002 - the interface
-        """Return True, because any standby may move if no client tags are configured."""
+        """Return True: without client tags, balancing may move any standby task to any client.
+
+        A client is a Kafka Streams instance.
+        """
         return True
 
     def may_swap(
@@ -281,12 +302,16 @@ class DefaultStandbys:
         destination: int,  # noqa: ARG002 - the same
         task: int,  # noqa: ARG002 - the same
     ) -> bool:
-        """Return True, because any standby may move if no client tags are configured."""
+        """Return True: without client tags, any standby task may move to another client.
+
+        A client is a Kafka Streams instance. The purpose of the move is to save traffic across
+        racks.
+        """
         return True
 
 
 def placement_for(problem: TaskProblem) -> StandbyPlacement:
-    """Return the rule that chooses clients for standby tasks: by client tags or by load.
+    """Return the rule that chooses clients for Kafka Streams standbys: by client tags or by load.
 
     Client tags are used if the application configures them. ``problem`` has the clients and
     settings.
@@ -297,9 +322,10 @@ def placement_for(problem: TaskProblem) -> StandbyPlacement:
 
 
 def standby_shortage(replicas: int, clients: int) -> str | None:
-    """Return a warning if an application has too few clients (instances) for its standbys.
+    """Return a warning if a Kafka Streams application has too few instances for its standbys.
 
-    Each copy of a task, active or standby, needs its own client. None if there are enough clients.
+    Each copy of a task, active or standby, needs its own instance (client). None if there are
+    enough.
 
     Args:
         replicas: configured number of standbys of each task.

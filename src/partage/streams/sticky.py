@@ -34,7 +34,7 @@ _HASH_BITS = 0xFFFFFFFF
 
 
 class TaskPairs:
-    """Pairs of tasks that have been on one client together.
+    """Pairs of Kafka Streams tasks that have been on one client together.
 
     Sticky task assignors prefer new pairs, so that a failed client's tasks spread over several
     others.
@@ -56,11 +56,14 @@ class TaskPairs:
         self._pairs: set[int] = set()
 
     def add_task(self, task: int, others: Iterable[int]) -> None:
-        """Record that a task is on the same client as each task in ``others``."""
+        """Record that a Kafka Streams task is on the same client as each task in ``others``."""
         self._pairs.update(self._pair(task, other) for other in others)
 
     def has_new(self, task: int, *others: Iterable[int]) -> bool:
-        """Return whether a task would be together with any of a client's tasks for the first time.
+        """Return whether a Kafka Streams task would be with one of a client's tasks for the first
+        time.
+
+        Sticky task assignors prefer such clients, so that tasks spread well after a failure.
 
         Args:
             task: number of the task.
@@ -72,7 +75,7 @@ class TaskPairs:
 
     @property
     def has_all_pairs(self) -> bool:
-        """Return whether every two tasks have already been on one client together."""
+        """Return whether every two Kafka Streams tasks have already been on one client together."""
         return len(self._pairs) == self._most
 
     def _pair(self, task: int, other: int) -> int:
@@ -123,8 +126,10 @@ class StickyCore:
         in_order: Callable[[Iterable[TaskId]], list[TaskId]],
         hash_of: Callable[[TaskId], int],
     ) -> None:
-        """Find the clients that ran each task before the rebalance, and those that had a standby of
+        """Find the clients that ran each Kafka Streams task before, and those that had a standby of
         it.
+
+        The sticky task assignors prefer these clients.
 
         Args:
             in_order: function that sorts a client's previous active tasks as Kafka visits them.
@@ -154,13 +159,19 @@ class StickyCore:
     # -- assigning -------------------------------------------------------------------------------
 
     def assign_active(self, task: int, client: int) -> None:
-        """Assign an active task to a client, and record which other tasks are on that client."""
+        """Assign an active Kafka Streams task to a client.
+
+        The other tasks on the client are recorded, because assignors prefer new pairs of tasks.
+        """
         self._add_pairs(task, client)
         self.draft.assign_active(client, task)
         self.given[client][0].append(task)
 
     def assign_standby(self, task: int, client: int) -> None:
-        """Assign a standby task to a client, and record which other tasks are on that client."""
+        """Assign a standby Kafka Streams task to a client.
+
+        The other tasks on the client are recorded, because assignors prefer new pairs of tasks.
+        """
         self._add_pairs(task, client)
         self.draft.assign_standby(client, task)
         self.given[client][1].append(task)
@@ -170,7 +181,7 @@ class StickyCore:
         self._pairs.add_task(task, self.draft.standby[client])
 
     def has_room(self, client: int) -> bool:
-        """Return whether a client may keep another active task within its quota.
+        """Return whether a Kafka Streams client may keep another active task within its quota.
 
         The quota grows with the client's number of threads.
         """
@@ -182,7 +193,10 @@ class StickyCore:
         return len(self.draft.active[client]) < most
 
     def assign_previous(self, tasks: Iterable[int], *, ignore_quota: bool = False) -> list[int]:
-        """Assign tasks to the clients that ran them before, or else to clients that had a standby.
+        """Assign Kafka Streams tasks to the clients that ran them before, or else had a standby of
+        them.
+
+        Each client keeps tasks only up to its quota.
 
         Args:
             tasks: all tasks, in the order in which previous standbys are promoted.
@@ -209,7 +223,8 @@ class StickyCore:
         return remaining
 
     def assign_standbys(self, tasks: Iterable[int]) -> None:
-        """Assign the configured number of standbys of each task to clients without a copy of it.
+        """Assign the configured number of standbys of each Kafka Streams task to clients without a
+        copy.
 
         A task gets fewer if there are too few clients.
         """
@@ -227,7 +242,7 @@ class StickyCore:
     # -- choosing --------------------------------------------------------------------------------
 
     def best_client(self, task: int, among: Sequence[int]) -> int:
-        """Choose the best of several clients for a task.
+        """Choose the best of several clients for a Kafka Streams task.
 
         It is the client that ran the task, else one with its standby, else the least loaded client.
 
@@ -262,10 +277,10 @@ class StickyCore:
         return self._least_loaded(task, [client for client in copied if client in within])
 
     def _should_balance(self, client: int) -> bool:
-        """Return whether a client has a task for each of its threads while another client is less
-        loaded.
+        """Return whether a Kafka Streams client is busy while another client is less loaded.
 
-        Sticky task assignors then choose another client than the previous one.
+        A client is busy if it has a task for each of its threads. Sticky task assignors then choose
+        another client than the previous one.
         """
         draft = self.draft
         if draft.count[client] < draft.capacity[client]:

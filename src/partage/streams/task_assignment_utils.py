@@ -26,8 +26,9 @@ __all__ = [
 
 
 class AssignmentError(Enum):
-    """Reasons for which the leader of a Kafka Streams application rejects a task assignment
-    (KIP-924).
+    """Reasons for which the leader of a Kafka Streams application rejects a task assignment.
+
+    The names are those of KIP-924. ``NONE`` stands for a valid assignment.
     """
 
     NONE = "none"
@@ -41,7 +42,7 @@ class AssignmentError(Enum):
 def identity_assignment(
     problem: TaskProblem,
 ) -> dict[ProcessId, tuple[list[TaskId], list[TaskId]]]:
-    """Return the tasks that each client had before the rebalance, as an assignment.
+    """Return the Kafka Streams tasks that each client had before the rebalance, as an assignment.
 
     The result is a dict from process id to the client's active tasks and standby tasks. Tasks that
     no longer exist are included. ``problem`` has the clients.
@@ -106,7 +107,7 @@ def validate_task_assignment(
 
 
 def default_standby_task_assignment(problem: TaskProblem, draft: DraftAssignment) -> None:
-    """Assign the configured number of standbys of each task to clients (application instances).
+    """Assign the configured number of standbys of each Kafka Streams task to clients (instances).
 
     If client tags are configured (KIP-708), standbys are spread over tags, else by load. Tasks are
     visited in Java's hash order. As in Kafka, a task gets one standby even if
@@ -134,10 +135,9 @@ def default_standby_task_assignment(problem: TaskProblem, draft: DraftAssignment
 
 
 def stateful_in_hash_order(problem: TaskProblem) -> list[int]:
-    """Return the tasks with a changelog in the order in which a Java ``HashSet`` iterates over
-    them.
+    """Return the Kafka Streams tasks with a changelog in the order of a Java ``HashSet``.
 
-    Kafka Streams fills the set from the hash map of all tasks. The result has task numbers.
+    Kafka fills the set from the hash map of all tasks. The result has task numbers.
 
     >>> from partage.streams import ClientState, ProcessId, TaskId, TaskProblem
     >>> tasks = [TaskId(0, n) for n in range(3)]
@@ -156,7 +156,8 @@ def optimize_rack_aware_active_tasks(
     *,
     costs: tuple[int, int] | None = None,
 ) -> None:
-    """Move active tasks between clients so that fewer partitions are read across racks.
+    """Move active Kafka Streams tasks between clients so that fewer partitions are read across
+    racks.
 
     This does nothing unless both rack-aware costs are configured, even if ``costs`` overrides them.
     In contrast to Kafka's internal assignors, changelog partitions cost as much as source
@@ -203,7 +204,8 @@ def optimize_rack_aware_standby_tasks(
     *,
     costs: tuple[int, int] | None = None,
 ) -> None:
-    """Exchange standby tasks between clients so that fewer changelogs are read across racks.
+    """Exchange Kafka Streams standbys between clients so that fewer changelogs are read across
+    racks.
 
     This does nothing unless both rack-aware costs are configured. In contrast to Kafka's internal
     assignors, the configured strategy decides how standbys are exchanged, pairs of clients are

@@ -86,7 +86,7 @@ class ProcessId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> ProcessId:
-        """Parse a process id from the text of a UUID.
+        """Parse the process id of a Kafka Streams instance from the text of a UUID.
 
         Raises:
             InvalidProblemError: the text is not a UUID.
@@ -98,22 +98,26 @@ class ProcessId(NamedTuple):
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> ProcessId:
-        """Build a process id (a UUID) from its 16 bytes, the most significant first."""
+        """Build the process id of a Kafka Streams instance from the 16 bytes of a UUID.
+
+        The most significant byte is the first.
+        """
         return cls(
             int.from_bytes(raw[:8], "big", signed=True), int.from_bytes(raw[8:], "big", signed=True)
         )
 
     @property
     def raw(self) -> bytes:
-        """The 16 bytes of the process id (a UUID), the most significant first."""
+        """Process id of a Kafka Streams instance as the 16 bytes of a UUID, the most significant
+        first.
+        """
         return b"".join(half.to_bytes(8, "big", signed=True) for half in self)
 
 
 def early_task_hash(task: TaskId) -> int:
     """Return the hash code that a task id has in Kafka Streams 0.10 and 0.11 (signed int32).
 
-    It decides the order of tasks in the hash maps of these releases. Source: ``TaskId.hashCode``,
-    before topologies had names.
+    It decides the order of tasks in the hash maps of these releases.
 
     Source: ``TaskId.hashCode``, before topologies had names.
 
@@ -127,9 +131,9 @@ def early_task_hash(task: TaskId) -> int:
 
 
 def process_hash(process: ProcessId) -> int:
-    """Return the hash code that Java computes for a process id (``UUID.hashCode``, signed int32).
+    """Return the hash code that Java computes for the process id of a Kafka Streams instance.
 
-    It decides the order of clients in Kafka's hash maps.
+    It is ``UUID.hashCode`` (signed int32), and decides the order of clients in Kafka's hash maps.
 
     >>> process_hash(ProcessId(0, 7))
     7

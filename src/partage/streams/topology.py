@@ -68,12 +68,15 @@ class Subtopology:
 
     @property
     def has_state(self) -> bool:
-        """True if the sub-topology has a state store (``isStateful`` of KIP-924)."""
+        """True if the Kafka Streams sub-topology has a state store (``isStateful`` of KIP-924)."""
         return bool(self.changelogs if self.stores is None else self.stores)
 
     @property
     def user_source_topics(self) -> tuple[str, ...]:
-        """Source topics that the user must create: all but the repartition topics."""
+        """Source topics of a Kafka Streams sub-topology that the user must create.
+
+        They are all source topics but the repartition topics.
+        """
         return tuple(topic for topic in self.sources if topic not in self.repartition)
 
 
@@ -129,7 +132,8 @@ class Topology:
                     )
 
     def in_map_order(self, subtopologies: Iterable[Subtopology]) -> list[Subtopology]:
-        """Sort sub-topologies in the order in which a Java ``HashMap`` iterates over them.
+        """Sort Kafka Streams sub-topologies in the order in which a Java ``HashMap`` iterates over
+        them.
 
         The map is keyed by sub-topology number and topology name.
         """
@@ -143,7 +147,7 @@ class Topology:
     def missing_sources(
         self, counts: Mapping[str, int]
     ) -> list[tuple[Subtopology, tuple[str, ...]]]:
-        """Return the sub-topologies with source topics that do not exist, together with these
+        """Return the Kafka Streams sub-topologies with source topics that do not exist, and these
         topics.
 
         Topics that the application itself creates do not count.
@@ -193,7 +197,7 @@ class TopologyLayout:
     def for_partition_counts(
         cls, topology: Topology, counts: Mapping[str, int], *, check_changelogs: bool = True
     ) -> TopologyLayout:
-        """Compute the tasks and internal topics of an application from its topology and partition
+        """Compute the tasks and internal topics of a Kafka Streams application from partition
         counts.
 
         A sub-topology has as many tasks as its largest source topic has partitions. Its task with
@@ -255,9 +259,11 @@ class TopologyLayout:
         return layout
 
     def check_counts(self, counts: Mapping[str, int]) -> None:
-        """Check that the internal topics that exist already have the expected number of partitions.
+        """Check that a Kafka Streams application's internal topics have the expected number of
+        partitions.
 
-        ``counts`` has the partition count of each topic of the cluster.
+        Internal topics that do not exist yet are ignored. ``counts`` has the partition count of
+        each topic of the cluster.
 
         Raises:
             InvalidTopologyError: an internal topic has another partition count.
@@ -266,7 +272,8 @@ class TopologyLayout:
 
     @cached_property
     def task_arrival(self) -> list[TaskId]:
-        """All tasks in the order in which Kafka's leader passes them to the task assignor.
+        """All Kafka Streams tasks in the order in which the leader passes them to the task
+        assignor.
 
         This is the iteration order of a Java ``HashMap``.
         """
@@ -274,7 +281,7 @@ class TopologyLayout:
 
     @cached_property
     def task_of(self) -> dict[TopicPartition, TaskId]:
-        """Task that reads each source partition, as a dict by (topic, partition)."""
+        """Kafka Streams task that reads each source partition, as a dict by (topic, partition)."""
         return {one: task for task in self.task_arrival for one in self.partitions_of[task]}
 
 
@@ -428,7 +435,7 @@ def _external_count(topic: str, counts: Mapping[str, int]) -> int:
 def _enforce_copartitioning(
     topics: frozenset[str], derived: dict[str, int], fixed: set[str], counts: Mapping[str, int]
 ) -> None:
-    """Give the repartition topics that are joined by key equal partition counts.
+    """Give repartition topics of Kafka Streams that are joined by key equal partition counts.
 
     A set of topics that are joined by key is called co-partitioned.
 
