@@ -95,7 +95,9 @@ def assign(
 
 
 class PlanWithWarnings(NamedTuple):
-    """Plan of a strategy, together with warnings for the operator; `decide` returns it.
+    """Assignment that a strategy has made, together with warnings for the operator.
+
+    `decide` returns it.
 
     Attributes:
         plan: the assignment; it has the same ``warnings``.
@@ -170,7 +172,10 @@ class ComparisonRow:
 
     @property
     def valid(self) -> bool:
-        """True if the strategy returned a plan that breaks none of Kafka's assignment rules."""
+        """True if the strategy returned an assignment that breaks none of Kafka's rules.
+
+        An example of a rule is that a partition has only one owner.
+        """
         return self.plan is not None and not self.breaches
 
     def loads(self) -> list[int]:
@@ -245,7 +250,10 @@ class Comparison(Sequence[ComparisonRow]):
 
     @property
     def measures(self) -> dict[str, judge.Measures]:
-        """Measures of each plan by strategy name; strategies without a plan are omitted."""
+        """Measures of each strategy's plan, as a dict by strategy name.
+
+        Strategies without a plan are left out.
+        """
         return {row.strategy: row.measures for row in self.rows if row.measures is not None}
 
     @property

@@ -32,7 +32,10 @@ def measure(
     partition_weight: ArrayLike | None = None,
     optimum: bool = True,
 ) -> judge.Measures:
-    """Measure an assignment: loads, moves, rack mismatches, and distance from the optimum.
+    """Measure how good a partition assignment is.
+
+    The result has the members' loads, the moved partitions, rack mismatches, and the distance from
+    the optimum.
 
     Args:
         plan: the plan of a strategy, or any other assignment, such as a recorded one.
@@ -71,7 +74,7 @@ def measure(
 class _ClaimedOptima:
     """Most even loads and fewest partition moves that the solver found for one assignment problem.
 
-    They are claims: each has a certificate (a proof), which the judge verifies later. A value is
+    Each comes with a certificate (a proof), which is verified before the value is used. A value is
     None if it was not computed. ``refused`` has the reason if the problem is too large for the
     solver.
     """
@@ -165,8 +168,9 @@ class ProblemMeasurement:
         self._found: dict[tuple[bool, bytes], _ClaimedOptima] = {}
 
     def measure_plan(self, plan: Assignment) -> judge.Measures:
-        """Measure one plan for this group and cluster: loads, moves, and distance from the
-        optimum.
+        """Measure one partition assignment of this group and cluster.
+
+        The result has loads, moves, and distance from the optimum, as that of `measure`.
         """
         counted = count_by_member(plan, self._facts)
         # The solver only uses the loads of the plan, and only if the plan is valid.
@@ -241,12 +245,12 @@ class _ProblemFacts:
 
     @cached_property
     def old_owners(self) -> judge.PreviousOwners:
-        """Previous owners of each partition, from the owned partitions that the members report."""
+        """Members that owned each partition before the assignment, as they report it."""
         return judge.previous_owners(self.facts.problem)
 
     @cached_property
     def even_loads(self) -> NDArray[np.int64] | None:
-        """Number of partitions of each member in the most even assignment (int64[M]).
+        """Number of partitions of each group member in the most even assignment (int64[M]).
 
         None if the members have different subscriptions, because the solver must find it then.
         """

@@ -98,7 +98,10 @@ class Reassignment:
 
     @property
     def moves(self) -> ReplicaMoves:
-        """Replica copies that the plan makes between brokers and between disks."""
+        """Replica copies that the plan makes between brokers, and between disks of a broker.
+
+        Kafka executes them when the plan is applied.
+        """
         return ReplicaMoves(self.task, self.plan.replica, self.plan.disk)
 
 
@@ -275,6 +278,8 @@ def _plan_within_disks(task: ReplicaTask, plan: NewReplicas, breach: str) -> New
 def _choose_leaders_and_disks(task: ReplicaTask, replica: NDArray[np.int32]) -> NewReplicas:
     """Complete a replica placement: choose the leader of each partition and the disk of each
     replica.
+
+    The replicas stay on the given brokers; only their order and their disks are chosen.
 
     Args:
         task: cluster, brokers and limits.

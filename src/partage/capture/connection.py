@@ -38,7 +38,7 @@ _DESCRIBE = 8
 
 
 class FetchedPartition(NamedTuple):
-    """Response for one partition in a Kafka Fetch response: its raw record batches and offsets.
+    """Raw record batches and offsets of one partition in a Kafka Fetch response.
 
     Attributes:
         partition: the partition's number.
@@ -59,7 +59,7 @@ class FetchedPartition(NamedTuple):
 
 
 class PartitionRequest(NamedTuple):
-    """Request for one partition in a Kafka Fetch request: the offset at which to start reading.
+    """Partition in a Kafka Fetch request, with the offset from which to read.
 
     Attributes:
         partition: the partition's number.
@@ -214,7 +214,8 @@ class ClusterConnection:
     # --- requests --------------------------------------------------------------------------
 
     def fetch_metadata(self, topics: Sequence[str] | None = None) -> Any:
-        """Return the metadata of some topics of the cluster, as kafka-python's MetadataResponse.
+        """Return the metadata of some topics of the Kafka cluster, as kafka-python's
+        MetadataResponse.
 
         ``topics`` are names of topics; None stands for all topics that the account may see.
         """
@@ -231,7 +232,7 @@ class ClusterConnection:
         self, requests_by_broker: Mapping[int, Sequence[PartitionRequest]], topic: str, *,
         wait_ms: int, partition_bytes: int, most_bytes: int,
     ) -> tuple[list[FetchedPartition], dict[int, Exception]]:  # fmt: skip
-        """Fetch records of several partitions from the brokers that lead them.
+        """Fetch records of several Kafka partitions from the brokers that lead them.
 
         The records are raw batches, because a recording also needs transaction markers.
 
@@ -278,7 +279,7 @@ class ClusterConnection:
     def partition_bounds(
         self, topic: str, partitions: Sequence[int]
     ) -> tuple[dict[int, int], dict[int, int]]:
-        """Return the first offset and the end offset of some partitions of a topic.
+        """Return the first offset and the end offset of some partitions of a Kafka topic.
 
         The result is two dicts by partition number. The end offset is the high watermark.
 
@@ -300,7 +301,7 @@ class ClusterConnection:
         return found[0], found[1]
 
     def may_describe_cluster(self) -> bool | None:
-        """Return whether the account has the permission DESCRIBE on the cluster.
+        """Return whether the connection's account has the permission DESCRIBE on the Kafka cluster.
 
         None if the brokers do not report permissions (before Kafka 2.3).
         """
@@ -318,7 +319,7 @@ class ClusterConnection:
         return None if operations is None else _DESCRIBE in operations
 
     def quorum_leader(self) -> int | None:
-        """Return the id of the KRaft controller that leads the quorum.
+        """Return the id of the KRaft controller that leads the quorum of the Kafka cluster.
 
         None if the account may not see it, or the cluster has no quorum.
         """
@@ -337,7 +338,7 @@ class ClusterConnection:
         return leaders[0] if leaders and not response.error_code else None
 
     def broker_config(self, node: int) -> dict[str, str]:
-        """Return a broker's settings for groups, offsets and transactions, as a dict by name.
+        """Return a Kafka broker's settings for groups, offsets and transactions, as a dict by name.
 
         The dict is empty if the account may not read settings. ``node`` is the broker's id.
         """
@@ -346,15 +347,15 @@ class ClusterConnection:
         return {name: value for name, value in found.items() if name.startswith(wanted)}
 
     def topic_config(self, topic: str, names: Sequence[str]) -> dict[str, str]:
-        """Return the values of some settings of a topic, as a dict by name.
+        """Return the values of some settings of a Kafka topic, as a dict by name.
 
-        The dict is empty if the account may not read settings.
+        The dict is empty if the account may not read settings. ``names`` are the settings.
         """
         found = self._resource_configs("TOPIC", topic)
         return {name: found[name] for name in names if name in found}
 
     def _resource_configs(self, kind: str, resource: str) -> dict[str, str]:
-        """Return all settings of a broker or a topic, as a dict by name.
+        """Return all settings of a Kafka broker or topic, as a dict by name.
 
         The dict is empty if the account may not read them.
 
@@ -387,7 +388,7 @@ def _diverging_epoch(answer: Any) -> tuple[int, int] | None:
 
 
 def _check_reachable(bootstrap: str, settings: Mapping[str, Any]) -> None:
-    """Check that at least one bootstrap address accepts a connection.
+    """Check that at least one bootstrap address of a Kafka cluster accepts a connection.
 
     The check gives a clear error at once; kafka-python would try for 15 seconds.
 
@@ -434,7 +435,11 @@ class _FailureLog(logging.Handler):
         self.logger = logging.getLogger("kafka")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Remember the reason of a connection failure that kafka-python has logged."""
+        """Remember the reason of a connection failure that kafka-python has logged.
+
+        The logging module calls this method for each log record. A timeout does not replace a
+        better reason.
+        """
         for one in record.args if isinstance(record.args, tuple) else ():
             self.is_broker |= getattr(one, "broker_version", None) is not None
             # The caller raises a timeout itself.
@@ -485,7 +490,10 @@ def error_reason(error: BaseException) -> str:
 
 
 def error_name(code: int) -> str:
-    """Return Kafka's name of an error code, such as GROUP_AUTHORIZATION_FAILED for 30."""
+    """Return Kafka's name of an error code, such as GROUP_AUTHORIZATION_FAILED for 30.
+
+    The name is shown in messages to the user.
+    """
     from kafka.errors import for_code
 
     kind = for_code(code)
@@ -528,7 +536,9 @@ def unreachable_error(
     *,
     is_broker: bool = False,
 ) -> ClusterUnreachableError:
-    """Build the error for a cluster that cannot be reached, with the reason and what to check.
+    """Build the error for a Kafka cluster that cannot be reached.
+
+    Its message has the reason and says what to check, for example the security protocol.
 
     Args:
         bootstrap: the addresses of the brokers.

@@ -80,6 +80,8 @@ def live_groups(
 ) -> tuple[list[LiveGroup], dict[Partition, int], Any]:
     """Read the groups of a running Kafka cluster, with their members and offsets.
 
+    Groups of all types are read: classic, consumer, streams and share groups.
+
     Returns:
         The groups, the end offset of each of their partitions, and the cluster's metadata.
 
@@ -105,7 +107,7 @@ def live_groups(
 
 
 def expect_visible_groups(connection: ClusterConnection) -> None:
-    """Raise an error if the account may not list the groups of the cluster.
+    """Raise an error if the account may not list the groups of the Kafka cluster.
 
     Without the permission a broker returns an empty list, which must not be taken for "no groups".
 
@@ -120,7 +122,7 @@ def expect_visible_groups(connection: ClusterConnection) -> None:
 
 
 def listed_group_ids(connection: ClusterConnection, nodes: Sequence[int]) -> list[str]:
-    """Return the ids of all groups that the account may see, sorted.
+    """Return the ids of all Kafka groups that the connection's account may see, sorted.
 
     ``nodes`` are the ids of the brokers to ask, because each lists the groups that it coordinates.
 
@@ -132,7 +134,9 @@ def listed_group_ids(connection: ClusterConnection, nodes: Sequence[int]) -> lis
 
 
 def refused_group_ids(connection: ClusterConnection, node: int, ids: Sequence[str]) -> list[str]:
-    """Return which of some groups the account may not describe.
+    """Return those of some Kafka groups that the connection's account may not describe.
+
+    The broker refuses to describe them with the error GROUP_AUTHORIZATION_FAILED.
 
     Args:
         connection: open connection to the cluster.
@@ -329,7 +333,7 @@ def _with_offsets(connection: ClusterConnection, group: LiveGroup) -> LiveGroup:
 def end_offsets(
     connection: ClusterConnection, metadata: Any, partitions: Iterable[Partition]
 ) -> dict[Partition, int]:
-    """Return the end offset of each given partition, as a dict by (topic, partition).
+    """Return the end offset of each given Kafka partition, as a dict by (topic, partition).
 
     Partitions that do not exist or have no leader are left out.
 

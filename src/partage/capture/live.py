@@ -53,7 +53,10 @@ class ProblemReporter:
     _reported_at: dict[str, float] = field(default_factory=dict)
 
     def report_problem(self, message: str) -> None:
-        """Report a problem to the user, unless it was reported within the last minute."""
+        """Report a problem to the user, such as an unreachable broker.
+
+        Nothing is reported if the same problem was reported within the last minute.
+        """
         now, problem = time.time(), message.partition(":")[0]
         self.last = message
         since = self._since.setdefault(problem, now)
@@ -97,7 +100,7 @@ _MOVED = {3, 5, 6, 9, 13, 74, 75, 76, 78, 100}
 
 @dataclass(frozen=True)
 class CaptureIntervals:
-    """Time intervals of a live recording, in seconds.
+    """Time intervals of a live recording of a Kafka cluster, in seconds.
 
     Attributes:
         metadata: time between two reads of the cluster's metadata.
@@ -111,7 +114,8 @@ class CaptureIntervals:
 
 
 class LiveCapture:
-    """Recorder of a running cluster: it copies ``__consumer_offsets`` and metadata to a folder.
+    """Recorder of a running Kafka cluster: it copies ``__consumer_offsets`` and metadata to a
+    folder.
 
     Args:
         connection: open connection to the cluster.
@@ -198,7 +202,7 @@ class LiveCapture:
     # --- metadata --------------------------------------------------------------------------
 
     def _read_metadata(self) -> None:
-        """Read the metadata of the cluster, and add it to the recording if it has changed.
+        """Read the metadata of the Kafka cluster, and add it to the recording if it has changed.
 
         The leaders of the partitions of ``__consumer_offsets`` are updated, too.
 
@@ -222,7 +226,9 @@ class LiveCapture:
         )
 
     def _read_first_metadata(self) -> None:
-        """Read the metadata of the cluster for the first time; try again if a broker fails.
+        """Read the metadata of the Kafka cluster for the first time, when a recording begins.
+
+        A failure is retried, because a broker may be restarting.
 
         Raises:
             KafkaError: reading still fails after ``pace.patience``, or the error is permanent.
@@ -302,7 +308,7 @@ class LiveCapture:
             self._problems.report_recovery()
 
     def _next_requests(self) -> dict[int, list[PartitionRequest]]:
-        """Return the next fetch requests, as a dict from broker id to the partitions that it leads.
+        """Return the next fetch requests for ``__consumer_offsets``, by id of the broker to ask.
 
         Each call begins with another partition, so that none is always last in a full response.
         """
@@ -356,7 +362,7 @@ class LiveCapture:
             self._writer.skip_to(partition, batch.last_offset + 1, what)
 
     def _retry_damaged(self, partition: int, error: WireFormatError, fetched_bytes: bytes) -> None:
-        """Fetch a damaged record batch once more, and skip it if it is still damaged.
+        """Fetch a damaged record batch of Kafka once more, and skip it if it is still damaged.
 
         Args:
             partition: partition of ``__consumer_offsets``.
@@ -379,7 +385,7 @@ class LiveCapture:
         self._writer.skip_to(partition, next_offset, what)
 
     def _reset_offset(self, partition: int) -> None:
-        """Choose a new offset for a partition whose log no longer has the requested one.
+        """Choose a new offset for a Kafka partition whose log no longer has the requested one.
 
         Reading continues at the start of the log if old records were deleted, and at its end if an
         unclean leader truncated it.
@@ -411,7 +417,7 @@ class LiveCapture:
         self._writer.skip_to(partition, to, why)
 
     def _rewind_partition(self, partition: int, epoch: int, end_offset: int) -> None:
-        """Go back to the offset from which the leader's log differs from what was recorded.
+        """Go back to the offset from which the leader's log differs from the recorded records.
 
         This happens after an unclean leader election. The recorded rows from there on are removed.
 
@@ -436,7 +442,10 @@ class LiveCapture:
         self._writer.remove_lost_rows(partition, to, why)
 
     def _expect_answer(self, partitions: Sequence[int], begun_s: float) -> None:
-        """Raise an error if none of some partitions could be read for ``pace.patience`` seconds.
+        """Raise an error if none of some Kafka partitions could be read for ``pace.patience``
+        seconds.
+
+        A recording would otherwise wait without end for unreachable brokers.
 
         Args:
             partitions: partitions of ``__consumer_offsets``.

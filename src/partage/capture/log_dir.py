@@ -41,9 +41,9 @@ DamageReport = Callable[[str], None]
 
 
 def capture_log_dirs(folders: Sequence[Path], writer: CaptureWriter) -> None:
-    """Record ``__consumer_offsets`` from copies of brokers' log directories.
+    """Record ``__consumer_offsets`` from copies of Kafka brokers' log directories.
 
-    No running cluster is needed. Ranges that cannot be read become warnings in the manifest.
+    No running cluster is needed. Ranges that cannot be read become warnings in the recording.
 
     Args:
         folders: the copied log directories.
@@ -111,9 +111,9 @@ def _last_offset(folder: Path) -> tuple[int, int]:
 
 
 def _cluster_id(folders: Sequence[Path]) -> str | None:
-    """Return the cluster id that the ``meta.properties`` files of copied log directories name.
+    """Return the id of the Kafka cluster that copied log directories belong to.
 
-    None if there is no such file.
+    It is read from their files ``meta.properties``. None if there is no such file.
 
     Args:
         folders: the copied log directories.

@@ -53,7 +53,9 @@ _MOST_TROUBLES = 100
 
 
 class CapturePart(NamedTuple):
-    """Numbered pair of Parquet files in a recording: one with records, one with record batches.
+    """Numbered pair of Parquet files in a recording of a Kafka cluster.
+
+    One file has records, the other has record batches.
 
     Attributes:
         number: part of the file name.
@@ -65,7 +67,10 @@ class CapturePart(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        """File name of this part, which is the same in the folders of records and of batches."""
+        """File name of this part of a recording.
+
+        It is the same in the folder of records and in the folder of record batches.
+        """
         return f"part-{self.number:08d}.parquet"
 
 
@@ -83,7 +88,7 @@ def replaced_path(path: Path) -> Path:
 
 
 def expect_streamable_capture(folder: Path) -> None:
-    """Check that a recording's folder can be read as a stream by Spark while it grows.
+    """Check that Spark can read the folder of a recording as a stream while the recording grows.
 
     Raises:
         InvalidCaptureError: the folder or its metadata is missing.
@@ -177,9 +182,10 @@ class CaptureManifest:
         write_json(folder / MANIFEST, {"format": _FORMAT, "topic": "__consumer_offsets", **content})
 
     def add_warning(self, message: str) -> None:
-        """Add a warning to the manifest, for example that a range of the log was skipped.
+        """Add a warning to the manifest of the recording.
 
-        At most a hundred different warnings are stored.
+        An example is that a damaged range of the log was skipped. At most a hundred different
+        warnings are stored.
         """
         if len(self.troubles) < _MOST_TROUBLES and message not in self.troubles:
             self.troubles.append(message)
@@ -208,7 +214,7 @@ _BATCHES = (
 
 
 class RecordBuffer:
-    """Records and record batches that are in memory and not yet in files of the recording.
+    """Buffer of Kafka records and record batches that are not yet in files of the recording.
 
     Attributes:
         bytes: estimated size of the buffered data in memory.
@@ -223,16 +229,16 @@ class RecordBuffer:
 
     @property
     def record_count(self) -> int:
-        """Number of log records in the buffer."""
+        """Number of Kafka records in the buffer, which are not yet in files."""
         return len(self._records["offset"])
 
     @property
     def batch_count(self) -> int:
-        """Number of record batches in the buffer, transaction markers included."""
+        """Number of Kafka record batches in the buffer, transaction markers included."""
         return len(self._batches["base_offset"])
 
     def add_batch(self, partition: int, batch: Batch, payload: bytes) -> LogBatch:
-        """Decode a record batch and add it to the buffer.
+        """Decode a Kafka record batch and add its records to the buffer.
 
         The result is the batch with its decoded records.
 
@@ -281,7 +287,10 @@ class RecordBuffer:
         self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
 
     def to_arrow_tables(self) -> tuple[pa.Table, pa.Table]:
-        """Return the content of the buffer as two Arrow tables: records and record batches."""
+        """Return the content of the buffer as two Arrow tables: records and record batches.
+
+        They become Parquet files of the recording.
+        """
         import pyarrow as pa
 
         records = pa.schema([
@@ -300,7 +309,10 @@ class RecordBuffer:
 
 
 def write_table(path: Path, table: pa.Table) -> None:
-    """Write an Arrow table to a Parquet file so that the file is complete even after a crash."""
+    """Write an Arrow table to a Parquet file so that the file is complete even after a crash.
+
+    The content goes to a temporary file first, which is then renamed.
+    """
     from pyarrow import parquet
 
     def write(aside: Path) -> None:
@@ -310,7 +322,7 @@ def write_table(path: Path, table: pa.Table) -> None:
 
 
 def drop_lost_rows(path: Path, column: str, first_lost: Mapping[int, int]) -> int:
-    """Remove the rows of lost records from a file of the recording.
+    """Remove the rows of lost Kafka records from a file of the recording.
 
     A broker's log loses records when an unclean leader truncates it.
 

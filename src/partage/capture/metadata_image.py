@@ -54,7 +54,7 @@ def cluster_state(response: Any, *, ts_ms: int, controller: int | None) -> dict[
 
 
 def format_topic_id(topic_id: uuid.UUID | None) -> str | None:
-    """Format a topic id as base64 text, as Kafka prints it.
+    """Format the id of a Kafka topic as base64 text, as Kafka prints it.
 
     None if there is no id, as before Kafka 2.8.
 
@@ -66,7 +66,8 @@ def format_topic_id(topic_id: uuid.UUID | None) -> str | None:
 
 
 class MetadataImage:
-    """State of a cluster (brokers, topics, leaders), rebuilt from the records of its metadata log.
+    """State of a Kafka cluster (brokers, topics, leaders), rebuilt from the records of its metadata
+    log.
 
     >>> image = MetadataImage()
     >>> image.apply_record(MetadataRecord("TopicRecord", 2, 0, {"name": "t", "topicId": "i"}))
@@ -98,11 +99,14 @@ class MetadataImage:
 
     @property
     def in_transaction(self) -> bool:
-        """True while records wait for the end of their metadata transaction (KIP-868)."""
+        """True while records of the metadata log wait for the end of their transaction (KIP-868).
+
+        They have no effect on the state of the cluster until then.
+        """
         return self._uncommitted is not None
 
     def apply_record(self, record: MetadataRecord) -> bool:
-        """Apply one record of the KRaft metadata log to this state.
+        """Apply one record of the KRaft metadata log to this image of the cluster.
 
         The result says whether the cluster's brokers, topics or leaders may have changed.
         """
@@ -164,7 +168,10 @@ class MetadataImage:
         found |= {name: value[name] for name in ("leader", "replicas", "isr") if name in value}
 
     def cluster_state_line(self, ts_ms: int, cluster_id: str | None = None) -> dict[str, Any]:
-        """Return this state as one line of the recording's file ``cluster.jsonl``.
+        """Return this image of the Kafka cluster as one line of the recording's file
+        ``cluster.jsonl``.
+
+        The line has the brokers, topics and partition leaders.
 
         Args:
             ts_ms: time of the state (ms).

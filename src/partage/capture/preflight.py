@@ -54,7 +54,8 @@ _ACL_RESOURCES = {
 
 @dataclass(frozen=True)
 class Permission:
-    """Permission that a command of Partage uses, and whether the account has it.
+    """Permission on a Kafka resource that a command of Partage uses, and whether the account has
+    it.
 
     Attributes:
         operation: Kafka's name of the operation, such as READ.
@@ -74,7 +75,7 @@ class Permission:
 
     @property
     def acl_options(self) -> str:
-        """Options of ``kafka-acls.sh --add`` that grant this permission.
+        """Options of ``kafka-acls.sh --add`` that grant this permission to an account.
 
         >>> Permission("DESCRIBE_CONFIGS", "cluster", "", False, False).acl_options
         '--operation DescribeConfigs --cluster'
@@ -83,7 +84,10 @@ class Permission:
         return f"--operation {operation} {_ACL_RESOURCES[self.resource]}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the permission as a dict for JSON, with the ACL options that grant it."""
+        """Return the permission on a Kafka resource as a dict for JSON.
+
+        It includes the ACL options that grant the permission.
+        """
         return {
             "operation": self.operation, "resource": self.resource, "purpose": self.purpose,
             "required": self.required, "allowed": self.allowed, "detail": self.detail or None,
@@ -122,7 +126,7 @@ class PartitionExtent:
         return (self.end - self.complete_from) / self.end if self.end else 1.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the range of offsets and its times as a dict for JSON."""
+        """Return the partition's range of offsets and its times as a dict for JSON."""
         return {
             "partition": self.partition, "first_offset": self.first_offset,
             "first_ms": self.first_ms, "complete_from": self.complete_from,
@@ -132,7 +136,7 @@ class PartitionExtent:
 
 @dataclass(frozen=True)
 class AccessReport:
-    """Result of `check_access`: what an account may read of a cluster, and since when.
+    """Result of `check_access`: what an account may read of a Kafka cluster, and since when.
 
     Attributes:
         cluster_id: the cluster's id; None from brokers that send none.
@@ -162,7 +166,7 @@ class AccessReport:
 
     @property
     def missing_permissions(self) -> tuple[Permission, ...]:
-        """Permissions that the account lacks, required or not."""
+        """Kafka permissions that the account lacks, whether they are required or not."""
         return tuple(one for one in self.permissions if one.allowed is False)
 
     @property
@@ -213,7 +217,10 @@ class AccessReport:
         return max(0.0, (self.now_ms - at_ms) / 1000)
 
     def report_messages(self) -> Iterator[str]:
-        """Yield messages for the user: how much history the log has, and how long to record."""
+        """Yield messages for the user about the history that ``__consumer_offsets`` still has.
+
+        They say how far it goes back, and how long to record.
+        """
         since, share = self.complete_since_ms, self.complete_share
         if share is not None and since is not None:
             age = _format_span(self._age(since))
@@ -276,7 +283,7 @@ class AccessReport:
 
 
 def check_access(connection: ClusterConnection, *, now_ms: int) -> AccessReport:
-    """Check what an account may read of a cluster, and how much history can be recorded.
+    """Check what an account may read of a Kafka cluster, and how much history can be recorded.
 
     Nothing is written, and no group is joined.
 
@@ -318,6 +325,8 @@ def _topics_permission(
     connection: ClusterConnection, metadata: Any, consumed: Iterable[str]
 ) -> Permission:
     """Check whether the account may DESCRIBE the topics that consumer groups use.
+
+    The result is a row of the report about the account's permissions.
 
     Args:
         connection: open connection to the cluster.
@@ -401,13 +410,13 @@ class _GapSearch:
         return self.low >= self.high
 
     def next_offset(self) -> int:
-        """Return the offset at which the next step of the search reads some batches."""
+        """Return the offset at which the binary search for the last compaction gap reads next."""
         return self.start if self.first is None else (self.low + self.high) // 2
 
     def narrow_search(self, offset: int, batches: Sequence[Batch]) -> None:
-        """Continue the search with the batches that were read at the last offset.
+        """Continue the binary search for the last compaction gap with some batches of the log.
 
-        They show whether the last compaction gap is before or after them.
+        The batches show whether the gap is before or after them.
 
         Args:
             offset: the offset from which the batches were read.
@@ -484,8 +493,10 @@ class _LogProbe:
         self._searches: dict[int, _GapSearch] = {}
 
     def read_samples(self) -> None:
-        """Check the permissions on ``__consumer_offsets``, and search each partition for compaction
+        """Check the account's permissions on ``__consumer_offsets``, and search for compaction
         gaps.
+
+        A few record batches of each partition are read for this.
         """
         self.settings = self._connection.topic_config(OFFSETS_TOPIC, _COMPACTION)
         topic = self._connection.fetch_metadata([OFFSETS_TOPIC]).topics[0]
@@ -516,6 +527,8 @@ class _LogProbe:
 
     def _read_samples(self, offsets: Mapping[int, int], max_bytes: int) -> dict[int, list[Batch]]:
         """Read a few record batches from each partition of ``__consumer_offsets``.
+
+        The result is a dict from partition to its batches.
 
         Args:
             offsets: offset at which to read, by partition.
@@ -553,7 +566,7 @@ class _LogProbe:
         return found
 
     def _exclude_partition(self, partition: int, error: int, reason: str = "") -> None:
-        """Leave out a partition of the log that cannot be read, and add a warning about it.
+        """Leave out a partition of ``__consumer_offsets`` that cannot be read, and add a warning.
 
         Args:
             partition: number of the partition.
@@ -568,8 +581,9 @@ class _LogProbe:
         self._searches.pop(partition, None)
 
     def partition_extents(self) -> list[PartitionExtent]:
-        """Return the range of offsets that each readable partition of ``__consumer_offsets`` still
-        has.
+        """Return the range of offsets that each readable partition of ``__consumer_offsets`` has.
+
+        Compaction may have removed records before and within the range.
         """
         if not self.readable:
             return []

@@ -69,8 +69,9 @@ def read_replicas(
 def set_write_loads(
     topics: dict[str, Any], old_sizes: Sizes, new_sizes: Sizes, seconds: float
 ) -> None:
-    """Compute the write load of each partition (bytes per second) from two measurements of its
-    size.
+    """Compute the write load of each partition, in bytes per second.
+
+    It is the growth of its replicas between two measurements of their sizes.
 
     Args:
         topics: topics of the cluster; each partition's ``load`` is set in place.

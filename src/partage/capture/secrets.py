@@ -128,8 +128,9 @@ def hide_secrets(text: str, secrets: Iterable[str]) -> str:
 
 @lru_cache(maxsize=256)
 def _wrapped_pattern(secret: str) -> re.Pattern[str]:
-    """Return a regular expression that finds a secret even if a terminal has wrapped it
-    over lines.
+    """Return a regular expression that finds a secret in text that a terminal has wrapped.
+
+    The secret may be split over several lines, with blanks or box characters between.
     """
     words = secret.split()
     parts = [_WRAP.join(map(re.escape, word)) for word in words]

@@ -70,11 +70,11 @@ class ClientProperties:
         return f"ClientProperties({shown})"
 
     def property_names(self) -> Iterable[str]:
-        """Return the names of all properties that are set."""
+        """Return the names of all Kafka client properties that are set."""
         return self._values.keys()
 
     def get(self, name: str, default: str | None = None) -> str | None:
-        """Return the value of a property, or ``default`` if it is not set."""
+        """Return the value of a Kafka client property, or ``default`` if it is not set."""
         return self._values.get(name, default)
 
 
@@ -214,6 +214,8 @@ _HARMLESS = {
 
 def connection_settings(properties: ClientProperties) -> dict[str, Any]:
     """Convert Kafka client properties for TLS and SASL to the settings of kafka-python.
+
+    The properties have the names of Kafka's Java client, such as ``security.protocol``.
 
     Raises:
         InvalidConfigError: a property is invalid or unsupported, or names an unreadable file. The
@@ -441,7 +443,10 @@ class TokenCache:
         self._until = 0.0
 
     def get_token(self) -> str:
-        """Return the OAuth access token from the cache, or a new one if it expires soon."""
+        """Return the OAuth access token.
+
+        It comes from the cache, and is fetched again if it expires soon.
+        """
         now = self._clock()
         if self._token is None or now >= self._until:
             self._token, seconds = self._fetch()

@@ -83,7 +83,10 @@ def _read(stream: Any, compression: str) -> bytes:
 
 
 def _decompress_gzip(data: bytes) -> bytes:
-    """Decompress gzip data that may have several members, as Java's ``GZIPInputStream`` does."""
+    """Decompress gzip data that may consist of several members.
+
+    Java's ``GZIPInputStream`` accepts such data too.
+    """
     # Input is passed in slices of doubling size. zlib copies the input after the end of a member,
     # which would take quadratic time for many small members.
     rest, position = memoryview(data), 0

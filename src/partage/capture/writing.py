@@ -231,9 +231,7 @@ class LeaderEpochs:
         return min(end_offset, ours[-1]) if ours else end_offset
 
     def remove_epochs_from(self, partition: int, offset: int) -> None:
-        """Remove the leader epochs from ``offset`` on, because the log partition was truncated
-        there.
-        """
+        """Remove the recorded leader epochs from ``offset`` on, after a truncation of the log."""
         rows = self.known.get(partition, [])
         kept = [row for row in rows if row[1] <= offset]
         if len(kept) < len(rows) and (not kept or kept[-1][1] < offset):
@@ -245,7 +243,7 @@ class LeaderEpochs:
         self.known.pop(partition, None)
 
     def epoch_rows(self) -> Iterable[tuple[int, list[tuple[int, int]]]]:
-        """Return the leader epochs of each log partition, as (epoch, end offset) pairs."""
+        """Return the recorded leader epochs of each log partition, as (epoch, end offset) pairs."""
         return sorted((p, list(rows)) for p, rows in self.known.items() if rows)
 
 
@@ -260,15 +258,13 @@ class CaptureObserver(Protocol):
     """Interface of an object that receives all data while ``partage capture`` records a cluster."""
 
     def on_batch(self, batch: LogBatch) -> None:
-        """Receive a new record batch; the batches of a partition arrive in the order of offsets."""
+        """Receive a new Kafka record batch; batches of a partition arrive in order of offsets."""
 
     def on_state(self, state: Mapping[str, Any]) -> None:
-        """Receive a new state of the cluster (brokers, topics, leaders), a line of
-        ``cluster.jsonl``.
-        """
+        """Receive a new state of the Kafka cluster: its brokers, topics and leaders."""
 
     def on_config(self, configs: Mapping[str, str]) -> None:
-        """Receive the broker's settings by name; called before any record batch."""
+        """Receive the settings of a Kafka broker by name; called before any record batch."""
 
     def on_fetch(self, partition: int, first_end: int) -> None:
         """Receive the notice that a log partition was read successfully.
@@ -281,7 +277,7 @@ class CaptureObserver(Protocol):
 
 
 class CaptureWriter:
-    """Writer of a recording of a cluster into a folder.
+    """Writer of a recording of a Kafka cluster into a folder.
 
     Only one process at a time may write into a folder.
 
@@ -398,7 +394,7 @@ class CaptureWriter:
     # --- what is written -------------------------------------------------------------------
 
     def set_ids(self, *, cluster_id: str | None = None, topic_id: str | None = None) -> None:
-        """Set the ids of the recorded cluster and topic.
+        """Set the ids of the recorded Kafka cluster and topic.
 
         If the recording has ids already, they must be the same.
 
@@ -425,7 +421,7 @@ class CaptureWriter:
         return self._next.get(partition, 0)
 
     def skip_to(self, partition: int, offset: int, warning: str) -> None:
-        """Skip a range of a log partition, and store the reason as a warning.
+        """Skip a range of a Kafka log partition, and store the reason as a warning.
 
         Args:
             partition: number of the log partition.
@@ -472,7 +468,7 @@ class CaptureWriter:
         self.manifest.save_manifest(self.folder)
 
     def add_warning(self, message: str) -> None:
-        """Add a warning to the manifest, for example that a range of the log was skipped."""
+        """Add a warning to the recording, for example that a range of the Kafka log was skipped."""
         self.manifest.add_warning(message)
         self._changed = True
 
@@ -520,7 +516,7 @@ class CaptureWriter:
     def recorded_content(
         self, read_offsets: Mapping[int, int]
     ) -> tuple[Mapping[str, str], list[Mapping[str, Any]], Iterator[LogBatch]]:
-        """Return what was recorded so far: broker settings, cluster states and record batches.
+        """Return the broker settings, cluster states and Kafka record batches recorded so far.
 
         Args:
             read_offsets: base offset by log partition; parts without a later batch are skipped.
@@ -550,17 +546,19 @@ class CaptureWriter:
 
     @property
     def next_offsets(self) -> int:
-        """Sum of the next offsets of all log partitions, as a measure of progress."""
+        """Sum of the next offsets of all Kafka log partitions, to measure the progress of a
+        recording.
+        """
         return sum(self._next.values())
 
     @property
     def pending_batches(self) -> int:
-        """Number of record batches in memory that are not yet in files."""
+        """Number of Kafka record batches in memory that the recording's files do not have yet."""
         return self._columns.batch_count
 
     @property
     def record_count(self) -> int:
-        """Number of records in the recording, in files and in memory."""
+        """Number of Kafka records in the recording, in its files and in memory."""
         return self.manifest.records + self._columns.record_count
 
     def add_state(self, state: Mapping[str, Any]) -> bool:
@@ -582,7 +580,7 @@ class CaptureWriter:
         return True
 
     def write_config(self, configs: Mapping[str, str]) -> None:
-        """Write the broker's settings to ``cluster-config.json``; empty settings are ignored."""
+        """Write the Kafka broker's settings to ``cluster-config.json``, unless there are none."""
         if self._observer is not None:
             self._observer.on_config(configs)
         with self._writing():
@@ -590,7 +588,7 @@ class CaptureWriter:
                 write_json(self.folder / _CONFIG, {"configs": dict(configs)})
 
     def write_part(self) -> None:
-        """Write all records in memory to new files, and list the files in the manifest.
+        """Write all records in memory to new files of the recording, and list them in its manifest.
 
         Raises:
             InvalidConfigError: the folder cannot be written, a full disk for example.

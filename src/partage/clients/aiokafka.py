@@ -118,7 +118,8 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> bytes:
-        """Return the subscription that the consumer sends in its JoinGroup request, as bytes.
+        """Return the subscription that an aiokafka consumer sends in its JoinGroup request, as
+        bytes.
 
         ``topics`` are the subscribed topics.
 
@@ -164,7 +165,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def on_assignment(cls, assignment: Any) -> None:
-        """Store the partitions that the consumer was assigned.
+        """Store the partitions that the aiokafka consumer was assigned.
 
         aiokafka calls it after each rebalance. The next subscription reports these partitions as
         owned.

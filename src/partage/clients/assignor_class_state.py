@@ -86,11 +86,11 @@ class AssignorState:
 
     @property
     def strategy_name(self) -> str:
-        """Name of the partition assignment strategy that the assignor class runs."""
+        """Name of the partition assignment strategy that the consumer's assignor runs."""
         return self.consumer.strategy.name
 
     def bind_to(self, coordinator: object) -> None:
-        """Reserve the assignor class for one consumer.
+        """Reserve a partition assignor class for one Kafka consumer.
 
         ``coordinator`` is the consumer's group coordinator object, which identifies the consumer.
 
@@ -105,9 +105,10 @@ class AssignorState:
             raise InvalidConfigError("partition_assignment_strategy", what, self.strategy_name)
 
     def rejoin_delay(self) -> float:
-        """Return how many seconds the consumer must wait before it joins its group again.
+        """Return how many seconds the Kafka consumer must wait before it joins its group again.
 
-        It is 0 unless the strategy failed. The delay prevents a loop of failing rebalances.
+        It is 0 unless the assignment strategy failed. The delay prevents a loop of failing
+        rebalances.
         """
         return max(self._not_before - time.monotonic(), 0.0) if self.failures else 0.0
 
@@ -119,7 +120,7 @@ class AssignorState:
         group: str,
         generation: int,
     ) -> SyncGroupAssignments:
-        """Assign partitions to all members of the group, as the group leader.
+        """Assign partitions to all members of the consumer group, as the group leader.
 
         Warnings of the strategy are logged, and metrics are recorded.
 
@@ -269,7 +270,7 @@ class AssignorState:
         generation: int,
         group: str,
     ) -> None:
-        """Store the partitions that the consumer was assigned.
+        """Store the partitions that the Kafka consumer was assigned.
 
         Its next subscription reports them as owned.
 
@@ -293,7 +294,7 @@ class AssignorState:
         self.is_led_by_broker = led_by_broker
 
     def measured_loads(self) -> Mapping[Partition, float]:
-        """Return the measured load of each partition that the consumer owns.
+        """Return the measured load of each partition that the Kafka consumer owns.
 
         A partition without a measurement is left out.
         """
@@ -313,8 +314,9 @@ def _is_entry(partition: object, load: object) -> bool:
 def create_state(
     name: str, *, client: str, cooperative: bool, rack: str | None, eager: bool, **options: Any
 ) -> AssignorState:
-    """Create the state of a new assignor class from the arguments that the user passed to
-    ``assignor``.
+    """Create the state of a new partition assignor class for a Kafka client library.
+
+    It checks the arguments that the user passed to the function ``assignor``.
 
     Args:
         name: name of the partition assignment strategy.
@@ -363,7 +365,9 @@ def create_state(
 
 
 def _check_arguments(name: object, rack: object) -> None:
-    """Check the types of the user's arguments of ``assignor``: the strategy's name and the rack.
+    """Check the types of the arguments that the user passed to the function ``assignor``.
+
+    They are the name of a strategy, or a strategy, and the consumer's rack.
 
     Raises:
         InvalidConfigError: an argument has another type.

@@ -89,7 +89,9 @@ class AssignorMeta(ABCMeta):
     misuse: type[InvalidConfigError] = InvalidConfigError
 
     def __iter__(cls) -> Iterator[Any]:
-        """Raise an error, because the user passed an assignor class instead of a list of classes.
+        """Raise an error: the user passed a partition assignor class instead of a list of classes.
+
+        A client library iterates over what should be the list.
 
         Raises:
             InvalidConfigError: always.
@@ -111,6 +113,8 @@ class _AssignorFactory:
 
     def __call__(self, *names: Any, **options: Any) -> Any:
         """Create the partition assignor class for the named strategy.
+
+        It has the same arguments as the wrapped function ``assignor``.
 
         Raises:
             InvalidConfigError: no name is given, as when a client calls the factory itself.

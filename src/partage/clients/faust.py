@@ -48,7 +48,9 @@ log = get_logger(__name__)
 
 
 def assignor(strategy: str = "faust", *, seed: int | None = None) -> type[stock.PartitionAssignor]:
-    """Create a partition assignor class for a Faust app, to be passed as ``PartitionAssignor``.
+    """Create a partition assignor class for a Faust app.
+
+    Pass it as ``faust.App(..., PartitionAssignor=assignor("faust:copartitioned"))``.
 
     Args:
         strategy: ``faust``, exact to faust-streaming 0.15.3, or ``faust:copartitioned``.
@@ -72,7 +74,10 @@ def assignor(strategy: str = "faust", *, seed: int | None = None) -> type[stock.
 
 
 class _FaustAssignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publishes no types
-    """Partition assignor of one Faust app, with a strategy of Partage instead of Faust's own."""
+    """Partition assignor of one Faust app, with a strategy of Partage instead of Faust's own.
+
+    Faust creates an instance of it and also uses it to find active tables and standbys.
+    """
 
     strategy: Any = None
 
@@ -82,7 +87,8 @@ class _FaustAssignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust pu
         self._guard: CommitGuard | None = None
 
     def on_assignment(self, assignment: Any) -> None:
-        """Check the assignment that the group leader sent, then pass it to Faust.
+        """Check the assignment that the group leader sent to this Faust worker, then pass it to
+        Faust.
 
         Faust calls it after each rebalance.
 

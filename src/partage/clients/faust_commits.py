@@ -90,7 +90,7 @@ class CommitGuard:
         self._read_again_from.clear()
 
     async def _on_partitions_revoked(self, revoked: set[Any]) -> None:
-        """Store the offsets of the revoked partitions that are processed but not yet committed.
+        """Store the offsets of revoked partitions that Faust has processed but not yet committed.
 
         Faust forgets them before its last commit.
         """
@@ -125,7 +125,7 @@ class CommitGuard:
                 self._reread_if_dropped(tp, first, now)
 
     def _first_unprocessed(self, tp: Any) -> int | None:
-        """Return the lowest offset of a partition that Faust fetched but has not processed.
+        """Return the lowest offset of a partition that Faust fetched but has not yet processed.
 
         None if all fetched records are processed. ``tp`` is the partition.
         """
@@ -135,7 +135,7 @@ class CommitGuard:
         return min((offset for offset in waiting if offset >= floor), default=None)
 
     async def _perform_seek(self) -> None:
-        """Set the consumer's position in each partition to the committed offset.
+        """Set the Faust consumer's position in each partition to the committed offset.
 
         If a partition has no committed offset, its position is set to the first fetched record.
         """

@@ -134,7 +134,8 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def supported_protocols(cls) -> list[Any]:
-        """Return the rebalance protocols that the strategy supports, the preferred one first.
+        """Return the rebalance protocols that the assignment strategy supports, the preferred one
+        first.
 
         They are kafka-python's own constants; kafka-python 2 has none.
         """
@@ -144,7 +145,8 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> bytes:
-        """Return the subscription that the consumer sends in its JoinGroup request, as bytes.
+        """Return the subscription that a kafka-python consumer sends in its JoinGroup request, as
+        bytes.
 
         If the strategy failed before, this method first waits, so that the group does not rebalance
         in a loop. ``topics`` are the subscribed topics.
@@ -191,7 +193,7 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def on_assignment(cls, assignment: Any, generation: int | None = None) -> None:
-        """Store the partitions that the consumer was assigned.
+        """Store the partitions that the kafka-python consumer was assigned.
 
         kafka-python calls it after each rebalance. The next subscription reports these partitions
         as owned. ``generation`` is the group's generation.
@@ -207,7 +209,7 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def on_generation_assignment(cls, generation: int) -> None:
-        """Store the generation of the group in which the consumer got its last assignment.
+        """Store the group generation in which the kafka-python consumer got its last assignment.
 
         kafka-python 2 calls it after ``on_assignment``, which does not get the generation.
         """

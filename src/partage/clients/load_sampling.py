@@ -50,7 +50,7 @@ _WINDOW = 60.0
 
 
 class LoadSampler:
-    """Background thread that measures the load of each partition that a consumer owns.
+    """Background thread that measures the load of each partition that a Kafka consumer owns.
 
     A load is the number of arriving records per second, or the lag in records.
 
@@ -74,7 +74,7 @@ class LoadSampler:
         self._thread: threading.Thread | None = None
 
     def start_sampling(self, read_offsets: Callable[[], Offsets | None]) -> None:
-        """Start the thread that measures the loads of the consumer's partitions.
+        """Start the background thread that measures the loads of a consumer's partitions.
 
         The thread calls ``read_offsets`` every few seconds, and ends when the function returns
         None.
@@ -87,7 +87,7 @@ class LoadSampler:
             self._thread.start()
 
     def add_sample(self, offsets: Offsets, now: float) -> None:
-        """Add the current offsets of the consumer's partitions to the measurement of their loads.
+        """Add the current offsets of a consumer's partitions to the measurement of their loads.
 
         A partition that is missing in ``offsets`` is no longer measured.
 
@@ -141,7 +141,7 @@ class LoadSampler:
 
 
 class ArrivalRates:
-    """Background measurement of how many records per second arrive in each partition.
+    """Background measurement of how many records per second arrive in each Kafka partition.
 
     It can be passed to ``assignor`` as option ``weights``, because a call returns the loads.
 
@@ -172,14 +172,14 @@ class ArrivalRates:
         self._thread.start()
 
     def __call__(self) -> Mapping[Partition, float]:
-        """Return how many records per second arrive in each partition.
+        """Return how many records per second arrive in each Kafka partition.
 
         The dict is empty before the second measurement.
         """
         return self._sampler.partition_loads()
 
     def close(self) -> None:
-        """Stop the thread that measures the arrival rates."""
+        """Stop the background thread that measures how many records arrive in each partition."""
         self._ended.set()
 
     def __enter__(self) -> Self:

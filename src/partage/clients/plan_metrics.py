@@ -31,12 +31,13 @@ _FAILURES = "rebalances that failed because the strategy raised an error"
 
 
 class _Metrics(Protocol):
-    """Interface to a metrics library, such as Prometheus, for the metrics of partition
-    assignors.
+    """Interface to a metrics library, such as Prometheus, for partition assignors.
+
+    It has one method for a computed assignment and one for a failed one.
     """
 
     def record_plan(self, labels: dict[str, str], seconds: float, measures: Measures) -> None:
-        """Record in metrics how long an assignment took to compute and how good it is.
+        """Record in metrics how long a partition assignment took to compute and how good it is.
 
         Args:
             labels: labels of the metrics, such as the group.
@@ -45,7 +46,7 @@ class _Metrics(Protocol):
         """
 
     def record_failure(self, labels: dict[str, str]) -> None:
-        """Count one failed assignment in the metrics.
+        """Count one failed partition assignment in the metrics.
 
         Args:
             labels: labels of the metric: the group and the strategy.
@@ -54,8 +55,9 @@ class _Metrics(Protocol):
 
 @dataclass(frozen=True)
 class _Instruments:
-    """The five metrics of a partition assignor, as objects of a metrics library such as
-    Prometheus.
+    """The five metrics of a partition assignor, as objects of a metrics library such as Prometheus.
+
+    They are computing time, moved partitions, spread of loads, rack mismatches and failures.
     """
 
     seconds: Any
@@ -94,7 +96,7 @@ class _OpenTelemetryMetrics(_Instruments):
 
 
 def record_plan(plan: Plan, problem: Problem, *, group: str, strategy: str, seconds: float) -> None:
-    """Record in metrics how long an assignment took to compute and how good it is.
+    """Record in metrics how long a partition assignment took to compute and how good it is.
 
     The metrics go to each metrics library that the application has imported. An error in a library
     is logged and does not fail the rebalance.
@@ -121,7 +123,7 @@ def record_plan(plan: Plan, problem: Problem, *, group: str, strategy: str, seco
 
 
 def record_failure(*, group: str, strategy: str) -> None:
-    """Count a failed assignment in the metrics of the application.
+    """Count a failed partition assignment in the metrics of the application.
 
     It goes to each metrics library that the application has imported. ``group`` and ``strategy``
     are labels of the metric.

@@ -88,7 +88,9 @@ class DescribedApplication(NamedTuple):
     notes: tuple[str, ...]
 
     def write(self, path: str | Path) -> Path:
-        """Write the application's description to a JSON file and return the path of the file.
+        """Write the description of the Kafka Streams application to a JSON file.
+
+        The result is the path of the file.
 
         Raises:
             InvalidConfigError: the file cannot be written.
@@ -181,7 +183,7 @@ def simulate_streams(
 ) -> list[SimulatedCell]:
     """Simulate how a Kafka Streams application runs with different task assignors and settings.
 
-    Each assignor is combined with each value of the swept settings. The simulation returns, for
+    Each assignor is combined with each value of the settings in ``sweeps``. The result has, for
     example, how long tasks were unavailable and how many bytes were restored.
 
     Args:
@@ -242,7 +244,8 @@ def decide_streams(
     """Compute which tasks each Kafka Streams assignor gives to which client.
 
     Nothing is simulated over time: it is the decision of one rebalance, from the tasks and lags
-    that the clients report. Each assignor is combined with each value of the swept settings.
+    that the clients report. Each assignor is combined with each value of the settings in
+    ``sweeps``.
 
     Args:
         state: the application with each client's ``active``, ``standby`` and ``lags``: a mapping,
@@ -293,6 +296,8 @@ def _cells(
 
 def _setting_text(value: object) -> str:
     """Format the value of a setting as text in a Kafka properties file, such as ``true`` for True.
+
+    Kafka Streams settings may be given as Python values.
 
     >>> _setting_text(True), _setting_text(2)
     ('true', '2')

@@ -76,7 +76,10 @@ class GroupMeasurement:
         return (sum(lags) if lags else None), sum(self.rate.get(p, 0.0) for p in member.owned)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the measurement as the JSON object that ``partage groups --json`` prints."""
+        """Return the measurement of the consumer group as a JSON object.
+
+        ``partage groups --json`` prints it.
+        """
         group = self.group
         members = []
         for m in group.members:
@@ -132,7 +135,7 @@ class PreviousMeasurements:
     samples: EndOffsets = field(default_factory=_no_samples)
 
     def store_measurement(self, groups: Iterable[LiveGroup], ends: Mapping[Partition, int]) -> None:
-        """Store the offsets of one measurement, for the rates of the next one.
+        """Store the offsets of one measurement of consumer groups, for the rates of the next one.
 
         Args:
             groups: the consumer groups with their committed offsets.

@@ -106,7 +106,9 @@ def _decode_columns(source: Any, value: Any) -> list[dict[str, Any]]:
 
 
 def _to_table(source: Any) -> Any:
-    """Convert a mapping, a data frame or an Arrow table to an object that returns columns by name.
+    """Convert tabular input to an object that returns columns by name.
+
+    The input may be a mapping, a data frame (pandas, polars) or an Arrow table.
 
     Raises:
         InvalidConfigError: ``source`` is no table.
@@ -217,7 +219,9 @@ def _decoded(key: bytes | None, value: bytes | None, place: dict[str, Any]) -> d
 
 
 def _matches_group(key: Mapping[str, Any], patterns: Sequence[str]) -> bool:
-    """Return whether a log record belongs to a consumer group that matches one of the patterns.
+    """Return whether a record of ``__consumer_offsets`` belongs to a group that matches a pattern.
+
+    It matches if one of the patterns does.
 
     Args:
         key: decoded key of the record, which has the group's name.

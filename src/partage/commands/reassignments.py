@@ -259,7 +259,7 @@ def plan_task(
 ) -> PlannedReassignment:
     """Plan the replica moves of a reassignment task and split them into batches.
 
-    The brokers execute the batches one after the other, which limits the load of copying.
+    Batches are executed one after the other, which limits the load that copying causes.
 
     Args:
         task: the cluster and the constraints that its replicas must meet.
@@ -390,6 +390,8 @@ def _find_leaderless(planned: Reassignment) -> list[str]:
 
 def _find_missing_brokers(planned: Reassignment, partitions: list[int]) -> list[int]:
     """Return the ids of brokers that have replicas but do not appear in the cluster metadata.
+
+    Such brokers have failed or were removed, so a roll-back to them cannot be executed now.
 
     Args:
         planned: the planned reassignment.

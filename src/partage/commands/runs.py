@@ -123,7 +123,10 @@ class OwnersAt:
     last_ms: int | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the owners as the JSON object that ``partage owner --json`` prints."""
+        """Return the owners of all partitions as a JSON object.
+
+        ``partage owner --json`` prints it.
+        """
         owners, unknown = ([asdict(one) for one in rows] for rows in (self.owners, self.unknown))
         return {"at_ms": self.at_ms, "owners": owners, "not_known": unknown}
 
@@ -199,7 +202,7 @@ def matching_names(patterns: Iterable[str], known: Iterable[str]) -> list[str]:
 
 
 def unknown_name_message(what: str, name: str, known: Sequence[str]) -> str:
-    """Return the error message for a name that does not exist in a finished run.
+    """Return the error message for a topic or group that a finished run does not have.
 
     It suggests up to three similar names.
 
@@ -264,6 +267,8 @@ def _is_valid_limit(value: object) -> bool:
 
 def _distinct_names(published: PublishedRun, table: str, column: str) -> list[str]:
     """Return the distinct names in one column of a run's output table, such as all consumer groups.
+
+    They are needed to check names that the user gives.
 
     Args:
         published: the finished run.

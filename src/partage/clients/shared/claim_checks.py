@@ -37,10 +37,10 @@ Partition = tuple[str, int]
 def find_nonexistent_claims(
     members: Sequence[JoinedMember], view: ClusterView
 ) -> list[Partition | None]:
-    """Return for each group member the first partition that it reports as owned but that does not
-    exist.
+    """Find group members that report owned partitions which do not exist.
 
-    The entry is None for a member without such a partition. ``view`` is the cluster's metadata.
+    The result has, for each member, its first such partition; None for a member without one.
+    ``view`` is the cluster's metadata.
 
     Raises:
         InvalidProblemError: a partition number of the metadata is out of range.
@@ -59,8 +59,7 @@ def find_nonexistent_claims(
 
 
 def locate_claims(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, Int32Array]:
-    """Convert the partitions that members report as owned to arrays of member and partition
-    numbers.
+    """Convert the owned partitions that group members report to two arrays: members and partitions.
 
     Args:
         claims: the reported partitions of each member, in the order of members.
@@ -85,7 +84,7 @@ def locate_claims(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, I
 def drop_impossible_claims(
     strategy: Strategy, joined: JoinedMember, nonexistent: Partition | None, generation: int
 ) -> tuple[JoinedMember, str | None]:
-    """Ignore the partitions that a group member reports as owned, if the report cannot be true.
+    """Ignore the owned partitions that a group member reports, if the report cannot be true.
 
     It cannot be true if a partition does not exist, or if it is from a future generation. The
     result is the member, and a warning or None.
@@ -155,9 +154,10 @@ class LeaderPlan:
 def drop_refuted_claims(
     strategy: Strategy, members: Sequence[JoinedMember], last_plan: LeaderPlan | None
 ) -> tuple[list[JoinedMember], list[str]]:
-    """Ignore partitions that a group member reports as owned if another member was assigned them.
+    """Ignore owned partitions that a group member reports if another member was assigned them.
 
-    The leader knows this from its last assignment, and keeps only the report of the right owner.
+    The group leader knows this from its last assignment, and keeps only the report of the right
+    owner.
 
     Args:
         strategy: the strategy, which decides how members report partitions.
@@ -210,7 +210,9 @@ def drop_refuted_claims(
 
 
 def _generation_of_claims(strategy: Strategy, joined: JoinedMember) -> int:
-    """Return the generation in which a group member owned the partitions that it reports.
+    """Return the generation in which a group member owned the partitions that it reports as owned.
+
+    A report from an old generation may be outdated.
 
     Args:
         strategy: the strategy, which decides where members report the generation.
@@ -234,8 +236,7 @@ def _with_claims(
 
 
 def _claimed_generation(member: Member) -> int:
-    """Return the generation in which a member of a cooperative group owned the partitions it
-    reports.
+    """Return the generation in which a member of a cooperative group owned its reported partitions.
 
     It is a field of the subscription, or in the user data of subscriptions of version 0 and 1.
     """

@@ -13,7 +13,8 @@ __all__ = ["ClusterView"]
 
 @dataclass(frozen=True)
 class ClusterView:
-    """Metadata of the subscribed topics: replicas of each partition, and racks of the brokers.
+    """Metadata of the subscribed Kafka topics: replicas of each partition, and racks of the
+    brokers.
 
     It has the same form for all Kafka client libraries.
 
@@ -47,7 +48,7 @@ class ClusterView:
         return Cluster.from_replicas(topics, self.racks)
 
     def has_partition(self, topic: str, number: int) -> bool:
-        """Return whether a topic has the partition with this number.
+        """Return whether a Kafka topic has the partition with this number.
 
         It is True for a topic without metadata, because nothing is known about it.
         """

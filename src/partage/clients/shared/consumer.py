@@ -93,7 +93,7 @@ class Consumer:
         generation: int | None = None,
         measured: Mapping[Partition, float] | None = None,
     ) -> bytes:
-        """Encode the subscription that the consumer sends in its JoinGroup request.
+        """Encode the subscription that the Kafka consumer sends in its JoinGroup request.
 
         It has the topics, the owned partitions, and the strategy's user data.
 
@@ -128,7 +128,7 @@ class Consumer:
         )
 
     def decode_subscriptions(self, members: Sequence[Joined]) -> list[JoinedMember]:
-        """Decode the subscriptions of all group members.
+        """Decode the subscriptions of all members of a consumer group.
 
         The group leader receives them in the JoinGroup response.
         """
@@ -179,7 +179,7 @@ class Consumer:
     def store_assignment(
         self, pairs: Sequence[Partition], user_data: bytes | None, generation: int
     ) -> None:
-        """Store the partitions that the consumer was assigned.
+        """Store the partitions that the Kafka consumer was assigned.
 
         Its next subscription reports them as owned, and the strategy may update its state.
 
@@ -203,7 +203,7 @@ class Consumer:
             self.loads.store_weights({} if extras is None else extras.held)
 
     def is_assigned_by_broker(self, user_data: bytes | None) -> bool:
-        """Return whether the broker computed this consumer's assignment, instead of a group leader.
+        """Return whether the broker computed the consumer's assignment, instead of a group leader.
 
         This happens to classic members of a KIP-848 group. ``user_data`` are the bytes that came
         with the assignment.
@@ -213,7 +213,7 @@ class Consumer:
         return self.strategy.name == Optimal.name and split_trailer(user_data)[1] is None
 
     def set_generation(self, generation: int) -> None:
-        """Set the generation of the group in which the consumer got its last assignment.
+        """Set the group generation in which the Kafka consumer got its last assignment.
 
         kafka-python 2 learns it only after the assignment.
         """
@@ -282,7 +282,8 @@ class Consumer:
     def _user_data_of(
         self, plan: Plan, member: str, next_owned: Mapping[str, Sequence[Partition]]
     ) -> bytes | None:
-        """Return the user data that the leader sends to one member, together with its assignment.
+        """Return the user data that the group leader sends to a member together with its
+        assignment.
 
         It has the strategy's own bytes and the loads of the member's partitions.
 
@@ -312,10 +313,10 @@ def _revoked(plan: Plan, joined: Sequence[JoinedMember]) -> set[Partition]:
 
 
 def _is_own_strategy(strategy: Strategy) -> bool:
-    """Return whether Kafka has no such strategy, and the strategy uses the members' owned
+    """Return whether an assignment strategy is new in Partage and uses the members' owned
     partitions.
 
-    Members then report their owned partitions in the user data.
+    Members then report their owned partitions in the user data, where other assignors ignore them.
     """
     if getattr(strategy, "in_broker", False):
         return True

@@ -38,7 +38,7 @@ class Joined:
     instance_id: str | None = None
 
     def subscription(self) -> ConsumerSubscription:
-        """Return the decoded subscription of the member.
+        """Return the decoded subscription of a consumer group member.
 
         It has no topics if the bytes are malformed.
         """
@@ -97,7 +97,9 @@ class _SplitUserData(NamedTuple):
 
 
 def decode_members(strategy: Strategy, joined: Sequence[Joined]) -> list[JoinedMember]:
-    """Decode the subscriptions of all group members, as the group leader receives them.
+    """Decode the subscriptions of all consumer group members, as the group leader receives them.
+
+    The members' reports of owned partitions are decoded, too.
 
     Args:
         strategy: the strategy, which decides what is read from the user data.

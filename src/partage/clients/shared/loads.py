@@ -22,7 +22,8 @@ Reported = tuple[Member, Mapping[Partition, float], Mapping[Partition, float]]
 
 @dataclass(slots=True)
 class Loads:
-    """Loads of partitions ("weights") that the consumers of a group remember between rebalances.
+    """Loads of partitions ("weights") that the members of a consumer group remember between
+    rebalances.
 
     The leader sends them with each assignment, and members send them back when they join again. So
     a new leader knows them too.
@@ -42,7 +43,8 @@ class Loads:
     weights: dict[Partition, float] = field(default_factory=dict)
 
     def store_weights(self, weights: Mapping[Partition, float]) -> None:
-        """Store the loads of this consumer's partitions, which the leader sent with the assignment.
+        """Store the loads of this consumer's partitions, which the group leader sent with the
+        assignment.
 
         The consumer sends them back when it joins again.
         """
@@ -55,7 +57,7 @@ class Loads:
         leader_loads: Mapping[Partition, float],
         view: ClusterView,
     ) -> Strategy:
-        """Return a copy of the strategy that balances partitions by their current loads.
+        """Return a copy of the assignment strategy that balances partitions by their current loads.
 
         Loads come from the members, each for the partitions that it owns, and from the leader's own
         measurement. The latter takes precedence.
