@@ -77,7 +77,10 @@ class WorkerProcesses:
 
     @property
     def process_count(self) -> int:
-        """Number of worker processes besides the calling process; 0 if none could be started."""
+        """Number of worker processes besides the calling process.
+
+        It is 0 if no process was wanted or none could be started.
+        """
         return len(self._starts)
 
     def _start_processes(self, count: int, modules: tuple[str, ...]) -> None:

@@ -59,7 +59,10 @@ class PublishedRun:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of the tables that this run wrote, such as ``rebalances``."""
+        """Names of the tables that this run wrote, such as ``rebalances``.
+
+        `table` reads one of them.
+        """
         found = self._manifest.get("tables")
         return tuple(found) if isinstance(found, dict) else ()
 

@@ -77,7 +77,10 @@ def encode_metrics(families: Iterable[ExportedFamily], accept: str) -> tuple[byt
         raise MissingExtraError("prometheus_client", extra="watch") from None
 
     class _Collector:
-        """Prometheus collector that returns the metrics given to `encode_metrics`."""
+        """Prometheus collector that returns the metrics given to `encode_metrics`.
+
+        The library prometheus_client calls it to encode them.
+        """
 
         def collect(self) -> Iterator[Any]:
             """Yield each metric as a Prometheus metric family (name, help text and samples)."""

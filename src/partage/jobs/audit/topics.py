@@ -618,7 +618,10 @@ def filter_by_level(pairs: pa.Table, level: int) -> pa.Table:
 
 
 def key_pairs(pairs: pa.Table) -> KeyPairs:
-    """Convert an Arrow table of (key, partition) pairs and record counts to NumPy columns."""
+    """Convert an Arrow table of (key, partition) pairs and record counts to NumPy columns.
+
+    The partitioners that wrote the topic are found from these columns.
+    """
     numbers = [pairs[n].to_numpy().astype(np.int64) for n in ("records", "first_ms", "last_ms")]
     return KeyPairs(
         pairs["key"].to_pylist(), pairs["partition"].to_numpy().astype(np.int32), *numbers

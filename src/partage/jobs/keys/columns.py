@@ -167,8 +167,9 @@ def expect_columns(
 
 
 def _column_hint(schema: pa.Schema, name: str) -> str:
-    """Return advice for the error message about a nested column, for example to name a
-    field in it.
+    """Return advice for the error message about a nested column, such as a struct.
+
+    The advice is to name one of its fields, or else says which types a key may have.
     """
     inner = [path for path in _leaf_columns(schema) if path.startswith(f"{name}.")]
     if inner:

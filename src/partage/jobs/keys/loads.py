@@ -66,8 +66,9 @@ class KeyJob:
 
     @property
     def count_changes(self) -> list[tuple[int, int]]:
-        """All pairs of a smaller and a larger partition count, between which moved records are
-        counted.
+        """All pairs of a smaller and a larger partition count that the user has requested.
+
+        For each pair, the records are counted that a change from one to the other would move.
         """
         return [(a, b) for i, a in enumerate(self.counts) for b in self.counts[i + 1 :]]
 

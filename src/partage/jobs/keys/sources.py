@@ -65,7 +65,10 @@ class InputPart:
 
     @property
     def description(self) -> str:
-        """Path of the file, followed by the row group of a Parquet file; used in error messages."""
+        """Name of this part of the input, for error messages.
+
+        It is the path of the file, followed by the row group of a Parquet file.
+        """
         return f"{self.path}, row group {self.row_group}" if self.format == "parquet" else self.path
 
 
@@ -418,7 +421,10 @@ def _read_schema(path: str, names: Sequence[str]) -> pa.Schema:
 
 
 def _read_line_blocks(path: str) -> Iterator[bytes]:
-    """Yield the bytes of a text file in blocks of some megabytes, without cutting a line."""
+    """Yield the bytes of a text file in blocks of some megabytes that end at the end of a line.
+
+    The file is decompressed if necessary. A JSON parser can thus read each block on its own.
+    """
     rest = b""
     with _open_stream(path) as file:
         while block := file.read(_BLOCK):

@@ -687,7 +687,10 @@ def _occurrences(values: _Longs, end: int) -> tuple[_Longs, _Longs]:
 
 
 def _sum_by_hour(tables: list[pa.Table]) -> pa.Table:
-    """Add up the records of several tables by partition count, hour and partition."""
+    """Add up the records of several tables by partition count, hour and partition.
+
+    The result is one table with at most one row for each of these.
+    """
     import pyarrow as pa
 
     grouped = pa.concat_tables(tables).group_by(list(_HOUR_ROW[:3]), use_threads=False)

@@ -438,7 +438,11 @@ def context_of(capture: Capture) -> LogContext:
 
 
 def _broker_settings(path: Path) -> dict[str, int]:
-    """Read the broker settings in ``cluster-config.json``, as a dict by field of `LogContext`."""
+    """Read the broker settings that a replay uses from ``cluster-config.json``.
+
+    The result is a dict by field of `LogContext`. A file that cannot be read raises
+    `InvalidCaptureError`.
+    """
     try:
         return _parse_settings(json.loads(path.read_bytes())["configs"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as e:

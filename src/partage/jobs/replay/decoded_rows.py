@@ -242,7 +242,10 @@ def _run_matrix(runs: Runs, topic: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class _NameCodes:
-    """Mapping from names, such as topics, to the numbers 0, 1, 2, ... in order of first use."""
+    """Mapping from names, such as topics, to the numbers 0, 1, 2, ... in order of first use.
+
+    Rows with packed numbers refer to names by these numbers.
+    """
 
     def __init__(self) -> None:
         self._code: dict[str, int] = {}
@@ -545,7 +548,10 @@ def _join_with_lengths(parts: Sequence[bytes]) -> bytes:
 
 
 def _split_by_length(raw: bytes) -> Iterator[bytes]:
-    """Yield the byte strings that `_join_with_lengths` has concatenated."""
+    """Yield the byte strings that `_join_with_lengths` has concatenated.
+
+    Each of them is preceded by its length (8 bytes, little-endian).
+    """
     at = 0
     while at < len(raw):
         end = at + 8 + int.from_bytes(raw[at : at + 8], "little")

@@ -57,8 +57,9 @@ Job = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
 class SharedValue(Protocol):
-    """Interface of a read-only value that all tasks of a job can read, such as a Spark
-    broadcast.
+    """Interface of a read-only value that all tasks of a job can read, such as a Spark broadcast.
+
+    It is used for large inputs of all tasks, for example the cluster metadata.
     """
 
     @property
@@ -66,7 +67,10 @@ class SharedValue(Protocol):
         """The shared value, as it was given to `share_value` of the engine."""
 
     def destroy(self) -> None:
-        """Free the memory of the shared value; no job may read it afterwards."""
+        """Free the memory of the shared value in all processes.
+
+        No job may read it afterwards.
+        """
 
 
 class LazyRows(Protocol):
@@ -89,7 +93,10 @@ class LazyRows(Protocol):
         """
 
     def union_rows(self, other_rows: LazyRows) -> LazyRows:
-        """Return a table with the rows of this table and of another table with the same columns."""
+        """Return a table with the rows of this table and of another one.
+
+        Both tables must have the same columns.
+        """
 
     def apply_job(self, job: Job, ddl: str) -> LazyRows:
         """Apply a job to the rows, and return the result as another lazy table.
@@ -135,8 +142,9 @@ class ReplayEngine(Protocol):
     def cores(self) -> int: ...  # noqa: D102 - see the class
 
     def share_value(self, shared_value: Any) -> SharedValue:
-        """Make a read-only value available to all tasks of later jobs, for example as a Spark
-        broadcast.
+        """Make a read-only value available to all tasks of later jobs.
+
+        With Spark, the value becomes a broadcast.
         """
 
     def run_job(self, job: Job, number_count: int, tasks: int, ddl: str) -> LazyRows:
@@ -199,7 +207,10 @@ class SparkRows:
         return SparkRows(shuffled.sortWithinPartitions(*sort_columns))
 
     def union_rows(self, other_rows: LazyRows) -> SparkRows:
-        """Return these rows and those of another Spark data frame with the same columns."""
+        """Return these rows and those of another Spark data frame with the same columns.
+
+        It is Spark's `union`, which keeps duplicates.
+        """
         if not isinstance(other_rows, SparkRows):
             raise TypeError("both tables must be Spark's")
         return SparkRows(self.frame.union(other_rows.frame))
@@ -214,11 +225,17 @@ class SparkRows:
         return SparkRows(self.frame.mapInArrow(job, ddl))
 
     def collect_columns(self, *columns: str) -> list[tuple[Any, ...]]:
-        """Compute the rows in Spark, and return the named columns as a list of tuples."""
+        """Compute the rows in Spark, and return the named columns as a list of tuples.
+
+        All of these rows must fit into the driver's memory.
+        """
         return [tuple(row) for row in self.frame.select(*columns).collect()]
 
     def persist(self) -> SparkRows:
-        """Let Spark cache the rows when it computes them, and return the cached rows."""
+        """Let Spark cache the rows when it computes them, and return the cached rows.
+
+        Several jobs can then read them without computing them again.
+        """
         return SparkRows(self.frame.persist())
 
     def unpersist(self) -> object:
@@ -242,7 +259,10 @@ class SparkEngine:
         return max(1, self.spark.sparkContext.defaultParallelism)
 
     def share_value(self, shared_value: Any) -> SharedValue:
-        """Send a read-only value to all Spark workers as a broadcast."""
+        """Send a read-only value to all Spark workers as a broadcast.
+
+        Each executor receives it once, however many tasks it runs.
+        """
         return self.spark.sparkContext.broadcast(shared_value)
 
     def run_job(self, job: Job, number_count: int, tasks: int, ddl: str) -> SparkRows:
@@ -254,8 +274,9 @@ class SparkEngine:
         return SparkRows(self.spark.range(0, number_count, 1, max(1, tasks)).mapInArrow(job, ddl))
 
     def read_spark_table(self, table: SparkTable) -> SparkRows:
-        """Return the records of a table that only Spark can read, such as a Delta table, as lazy
-        rows.
+        """Return the records of a table that only Spark can read, as lazy rows.
+
+        For example, this is a Delta table or a topic of a running cluster.
         """
         return SparkRows(table.read_data_frame(self.spark))
 
@@ -346,7 +367,10 @@ class LocalRows:
             done += batch.num_rows
 
     def union_rows(self, other_rows: LazyRows) -> LocalRows:
-        """Return these rows, followed by those of another table with the same columns."""
+        """Return these rows, followed by those of another table with the same columns.
+
+        The other table must be of this process, too.
+        """
         if not isinstance(other_rows, LocalRows):
             raise TypeError("both tables must be of this process")
         return self._rows(lambda: chain(self, other_rows))
@@ -361,7 +385,10 @@ class LocalRows:
         return self._rows(lambda: job(iter(self)))
 
     def collect_columns(self, *columns: str) -> list[tuple[Any, ...]]:
-        """Compute the rows, and return the named columns as a list of tuples, one for each row."""
+        """Compute the rows in this process, and return the named columns as a list of tuples.
+
+        Each tuple is one row, in the order of the names.
+        """
         return [
             row
             for batch in self
@@ -369,12 +396,18 @@ class LocalRows:
         ]
 
     def persist(self) -> LocalRows:
-        """Compute the rows, keep them in memory for several jobs, and return them."""
+        """Compute the rows, and keep them in memory.
+
+        Several jobs can then read them without computing them again. Return the same table.
+        """
         self._kept = list(self._batches())
         return self
 
     def unpersist(self) -> None:
-        """Free the memory of rows that `persist` has cached."""
+        """Free the memory of rows that `persist` has cached.
+
+        If they are read later, they are computed again.
+        """
         self._kept = None
 
 

@@ -215,7 +215,10 @@ class _TaskFiles:
         return [self.complete, self.incomplete] if self.is_stored else [self.complete]
 
     def finish_group(self, group: _GroupWriter) -> None:
-        """Write the remaining rows of a group, and keep its results for `close_with_results`."""
+        """Write the remaining rows of a group, and keep its results for `close_with_results`.
+
+        A task processes one group after the other.
+        """
         self._results += group.finish_group()
         self._names.append(group.rows.name)
 

@@ -239,7 +239,10 @@ def _find_partitions(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterat
 
 
 def _unpack_records(batches: Iterable[pa.RecordBatch]) -> Iterator[GroupRecord]:
-    """Yield the group records that are packed in rows of the decode job, in their order."""
+    """Yield the group records that are packed in rows of the decode job, in their order.
+
+    ``batches`` are rows of this job, as Arrow batches.
+    """
     reader = BlockReader()
     for batch in batches:
         for make in reader.record_builders(batch):

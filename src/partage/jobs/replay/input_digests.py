@@ -186,11 +186,17 @@ class InputDigests:
         return fresh
 
     def to_json(self) -> str:
-        """Return the digests of this task's records as JSON text, which the driver merges."""
+        """Return the digests of this task's records as JSON text.
+
+        The driver merges the texts of all tasks with `merge_digests`.
+        """
         return json.dumps({"files": self.files, "highest": self.highest})
 
     def merge_digests(self, digests_json: str) -> None:
-        """Add the digests of another task, given as the JSON text that `to_json` returned."""
+        """Add the digests of another task, given as the JSON text that `to_json` returned.
+
+        The result equals the digests of all records that both tasks have read.
+        """
         found = json.loads(digests_json)
         for partition, highest in found["highest"].items():
             known = self.highest.get(int(partition), -1)

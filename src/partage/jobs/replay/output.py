@@ -148,7 +148,10 @@ class TableWriters:
         self._counts: dict[str, int] = {}
 
     def close(self) -> None:
-        """Close the Parquet files of all output tables; rows that are still buffered are lost."""
+        """Close the Parquet files of all output tables, for example after an error.
+
+        Rows that are still buffered are lost; `close_with_receipts` writes them.
+        """
         for writer in self._open.values():
             writer.close()
 
@@ -331,7 +334,10 @@ def _write_atomically(path: Path, value: Mapping[str, Any], *, indent: int | Non
 
 
 def remove_unpublished_files(output_folder: Path, run_id: str) -> None:
-    """Remove the table files of a run that will not be published, for example after an error."""
+    """Remove the table files of a run that will not be published, for example after an error.
+
+    Readers have never seen these files. ``output_folder`` is the output folder.
+    """
     for table in TABLES:
         shutil.rmtree(output_folder / "tables" / table / run_id, ignore_errors=True)
 

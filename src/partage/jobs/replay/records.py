@@ -501,7 +501,11 @@ class LogColumns(NamedTuple):
     cells: tuple[pa.ChunkedArray, pa.ChunkedArray]
 
     def raw_record(self, row: int) -> RawRecord:
-        """Return one record with its undecoded key and value; ``row`` is its index."""
+        """Return one record with its undecoded key and value.
+
+        It is used for records that are written to a table undecoded, such as damaged ones. ``row``
+        is the index of the record.
+        """
         place = int(self.partition[row]), int(self.offset[row]), int(self.timestamp_ms[row])
         return RawRecord(*place, self.key[row], self.value[row])
 

@@ -128,8 +128,9 @@ class Selection:
         return wanted[pair] & (time_ms < high)
 
     def as_json(self) -> dict[str, object]:
-        """Return the selected groups and times as a dict for JSON; empty if everything is
-        selected.
+        """Return the selected groups and times as a dict for the summary of the run.
+
+        The dict is empty if everything is selected.
         """
         found = {"groups": list(self.groups), "from_ms": self.from_ms, "to_ms": self.to_ms}
         return {name: value for name, value in found.items() if value not in (None, [])}

@@ -318,7 +318,10 @@ class _SelectedRebalances:
     def yield_and_mark(
         self, rebalances: Iterable[RecordedRebalance]
     ) -> Iterator[RecordedRebalance]:
-        """Yield all rebalances unchanged, and remember those before the selected time span."""
+        """Yield all rebalances unchanged, and remember those before the selected time span.
+
+        A simulation needs all rebalances, but only rows of the selected ones are written.
+        """
         # Only a limited number of the newest ones is remembered, to bound memory.
         for rebalance in rebalances:
             if not self._selection.is_after_start(rebalance.generation.timestamp_ms):

@@ -103,7 +103,10 @@ class SpilledChunk(NamedTuple):
             return file.read(self.length)
 
     def read_values(self) -> Any:
-        """Read and unpack the rebalances, or other values, at this place of the file."""
+        """Read and unpack the values at this place of the file.
+
+        They are rebalances with their table rows, or the data that all rebalances of a group share.
+        """
         return unpack_state(self.read_bytes(), _CLASSES)
 
 
@@ -126,7 +129,10 @@ class StoredHistory(NamedTuple):
 
     @classmethod
     def from_json_fields(cls, value: Sequence[Any]) -> StoredHistory:
-        """Build a `StoredHistory` from the list of its fields, which was read from a JSON file."""
+        """Build a `StoredHistory` from the list of its fields.
+
+        The list was read from a JSON file, in which lists stand for tuples.
+        """
         state, chunks, topic_ids, digest = value
         places = tuple(SpilledChunk(*one) for one in chunks)
         return cls(SpilledChunk(*state), places, tuple(topic_ids), digest)
@@ -145,7 +151,10 @@ class StoredHistory(NamedTuple):
         return found.hexdigest()
 
     def file_paths(self) -> set[str]:
-        """Return the paths of the files that contain the history, relative to the output folder."""
+        """Return the paths of the files that contain the history, relative to the output folder.
+
+        Files of earlier runs that are not needed may be removed.
+        """
         return {place.path for place in (self.state, *self.chunks)}
 
 
@@ -179,7 +188,10 @@ class SpilledHistory:
 
     @property
     def rebalance_count(self) -> int:
-        """Number of rebalances of the consumer group."""
+        """Number of rebalances of the consumer group.
+
+        A group without rebalances is not simulated.
+        """
         return sum(chunk.rebalances for chunk in self.chunks)
 
     @classmethod
@@ -212,7 +224,10 @@ class SpilledHistory:
 
 
 class _SpillFile:
-    """File to which packed values are appended; it is created when the first ones are written."""
+    """File to which packed values are appended.
+
+    It is created when the first values are written, so a task without groups leaves no file.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -260,7 +275,10 @@ class SpillWriter:
         self._chunks: list[SpilledChunk] = []
 
     def close(self) -> None:
-        """Close the files of this writer."""
+        """Close the files of this writer.
+
+        It may be called several times.
+        """
         for file in filter(None, (self._temporary, self._stored)):
             file.close()
 
@@ -348,7 +366,10 @@ class SpillWriter:
 
 
 def remove_spill_files(out: str | Path, run_id: str) -> None:
-    """Remove the folder of a run's temporary files (spill files), if it exists."""
+    """Remove the folder of a run's temporary files (spill files), if it exists.
+
+    It is called at the end of a run, and for runs that were killed.
+    """
     shutil.rmtree(spill_folder(out, run_id), ignore_errors=True)
 
 
@@ -358,7 +379,10 @@ _Key = tuple[int, int]
 
 
 def _count_entries(generation: Generation) -> int:
-    """Return the number of members and assigned partitions of a generation, to limit memory use."""
+    """Return the number of members and assigned partitions of a generation.
+
+    It shows how much memory the generation needs.
+    """
     members = generation.first.members
     return sum(1 + sum(len(numbers) for _, numbers in member.assigned) for member in members)
 
@@ -429,8 +453,9 @@ class RebalanceCollector:
         return sum(map(_count_entries, pending))
 
     def export_state(self) -> tuple[Any, ...]:
-        """Return the incomplete rebalances, and what later ones depend on, as values for the next
-        run.
+        """Return the rebalances that are not complete yet, and what later ones depend on.
+
+        The result consists of values that can be stored, so that the next run can continue.
         """
         # `history.state_store.pack_state` packs them with the classes `STORED_CLASSES`.
         return (
@@ -439,7 +464,10 @@ class RebalanceCollector:
         )  # fmt: skip
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Restore the state of this collector from the values that `export_state` returned."""
+        """Restore the state of this collector from the values that `export_state` returned.
+
+        The next run continues a group's history in this way.
+        """
         builder, rebalances, rows, self._pauses, self._written, self._intervals, low, high = state
         self._builder.restore_state(builder)
         self._rebalances, self._rows = deque(rebalances), deque(rows)

@@ -126,7 +126,10 @@ class ReplayState:
     software: dict[str, str] = field(default_factory=_format_versions)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the state of the run as a dict, which is written to ``state.json``."""
+        """Return the state of the run as a dict, which is written to ``state.json``.
+
+        `of_json` restores it in the next run.
+        """
         return {"version": VERSION, **vars(self)}
 
     @classmethod
@@ -157,8 +160,9 @@ class ReplayState:
         return state
 
     def file_paths(self) -> Iterator[str]:
-        """Yield the paths of all files that this stored state needs, relative to the output
-        folder.
+        """Yield the paths of all files that this stored state needs, relative to the output folder.
+
+        If one of them is missing, the run cannot be continued.
         """
         yield from self.decoded
         if self.open_commits is not None:
@@ -230,7 +234,10 @@ def remove_stale_state(out: Path, state: ReplayState | None) -> None:
 
 
 def discard_state(out: Path, run_id: str) -> None:
-    """Remove the stored rows and results of a run that will not be published."""
+    """Remove the stored rows and results of a run that will not be published.
+
+    ``out`` is the output folder.
+    """
     shutil.rmtree(out / _FOLDER / run_id, ignore_errors=True)
     with suppress(OSError):
         (out / _FOLDER).rmdir()

@@ -82,11 +82,17 @@ class GroupTotals:
         self.log_partitions: set[int] = set()
 
     def export_state(self) -> dict[str, Any]:
-        """Return the consumer group's counts as plain values, from which a later run continues."""
+        """Return the consumer group's counts as plain values.
+
+        They are stored, so that a later run can continue the group's history.
+        """
         return {n: frozenset(v) if isinstance(v, set) else v for n, v in vars(self).items()}
 
     def restore_state(self, state: dict[str, Any]) -> None:
-        """Restore the consumer group's counts from the values that `export_state` returned."""
+        """Restore the consumer group's counts from the values that `export_state` returned.
+
+        Records that are processed afterwards are added to these counts.
+        """
         for name, value in state.items():
             setattr(self, name, set(value) if isinstance(value, frozenset) else value)
 
@@ -155,7 +161,10 @@ class GroupTotals:
         cause[rebalance_row["cause_source"]] += 1
 
     def to_table_row(self) -> dict[str, Any]:
-        """Return the consumer group's row of table ``groups``, without the group id."""
+        """Return the consumer group's row of table ``groups``, without the group id.
+
+        It has, for example, the numbers of records, commits and rebalances.
+        """
         status, why = self._find_status()
         known = self._rebalances + sum(self._missing)
         return {
@@ -192,7 +201,10 @@ class GroupTotals:
         )
 
     def to_summary(self) -> dict[str, Any]:
-        """Return the consumer group's entry in ``summary.json``, as a dict."""
+        """Return the consumer group's entry in ``summary.json``, as a dict.
+
+        It has the columns of table ``groups`` and counts by cause.
+        """
         return {
             "group": self.name,
             **self.to_table_row(),
@@ -336,7 +348,10 @@ class SimulationTotals:
                          "why": why})  # fmt: skip
 
     def to_json(self) -> str:
-        """Return the sums of this task as JSON text, which `merge_totals` of the driver reads."""
+        """Return the sums of this task as JSON text.
+
+        The driver adds up the texts of all tasks with `merge_totals`.
+        """
         return json.dumps(vars(self))
 
     def of_group(self, group: str) -> str:
@@ -350,6 +365,8 @@ class SimulationTotals:
     def merge_totals(self, totals_json: str) -> None:
         """Add the sums of another task's simulations, given as the JSON text that `to_json`
         returned.
+
+        A group may be simulated by several tasks, so its sums are added up, too.
         """
         other = json.loads(totals_json)
         for group, policies in other["groups"].items():

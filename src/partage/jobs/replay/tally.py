@@ -335,12 +335,18 @@ class RecordTally:
         self.unselected = list(islice(names, _MOST_UNSELECTED))
 
     def to_json(self) -> str:
-        """Return the counts of records as JSON text, from which `of_json` restores them."""
+        """Return the counts of records as JSON text, from which `of_json` restores them.
+
+        Each task sends its counts to the driver in this form.
+        """
         return json.dumps(vars(self))
 
     @classmethod
     def of_json(cls, tally_json: str) -> RecordTally:
-        """Restore the counts of records from the JSON text that `to_json` returned."""
+        """Restore the counts of records from the JSON text that `to_json` returned.
+
+        JSON has only text as keys, so numbers in keys are converted.
+        """
         made = cls()
         vars(made).update(json.loads(tally_json))
         made.types, made.commits = Counter(made.types), Counter(made.commits)
@@ -351,7 +357,10 @@ class RecordTally:
         return made
 
     def add_tally(self, other_tally: RecordTally) -> None:
-        """Add the record counts of another tally, for example that of another task, to this one."""
+        """Add the record counts of another tally, for example that of another task, to this one.
+
+        The driver adds up the counts of all tasks in this way.
+        """
         self.rows += other_tally.rows
         self.bad += other_tally.bad
         self.types += other_tally.types

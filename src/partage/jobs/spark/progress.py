@@ -189,7 +189,10 @@ class ProgressLine:
 
 
 class _NotebookLine(ProgressLine):
-    """Progress of a run in a notebook cell: one output, which each update replaces."""
+    """Progress of a run as one output of a notebook cell, which each update replaces.
+
+    It shows the same text as the line in a terminal.
+    """
 
     def __init__(self) -> None:
         super().__init__(sys.stdout)

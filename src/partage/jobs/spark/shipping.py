@@ -72,8 +72,9 @@ def _zip_package(path: Path) -> Path:
 
 
 def current_task() -> TaskContext | None:
-    """Return the context of the Spark task that this process runs; None outside of Spark's
-    workers.
+    """Return the context of the Spark task that this process runs.
+
+    The result is None outside of Spark's workers.
     """
     loaded = sys.modules.get("pyspark")
     return None if loaded is None else loaded.TaskContext.get()

@@ -73,7 +73,10 @@ class Position(NamedTuple):
     metadata_bytes: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return the read position as a dict that JSON can represent, for Spark's checkpoint."""
+        """Return the read position as a dict that JSON can represent.
+
+        Spark stores it in the checkpoint of the stream.
+        """
         offsets = {str(p): at for p, at in sorted(self.offsets.items())}
         return {"offsets": offsets, "metadata_bytes": self.metadata_bytes}
 
@@ -341,8 +344,9 @@ class CaptureLog:
         return cut(new, None) + (cut(old, late) if late else [])
 
     def _row_groups(self) -> Iterator[tuple[Path, int, _Ranges]]:
-        """Yield each row group of the capture's files: path, number, and offset ranges by log
-        partition.
+        """Yield each row group of the capture's files.
+
+        A row group is given by the path, its number, and its offset ranges by log partition.
         """
         for one in self._listed:
             for number, ranges in enumerate(one.row_groups):
@@ -441,8 +445,9 @@ class CaptureLog:
 
 
 def _file_version(path: Path) -> str:
-    """Return a text with the name, size and modification time of a file, to detect changed
-    files.
+    """Return a text that changes if a file is replaced or written to.
+
+    It has the name, the size and the modification time of the file.
     """
     status = path.stat()
     return f"{path.name}:{status.st_size}:{status.st_mtime_ns}"

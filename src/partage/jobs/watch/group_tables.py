@@ -406,7 +406,10 @@ class _CollectedRows:
             self._columns.setdefault(table, []).append(made)
 
     def take_rows(self) -> Iterator[tuple[str, pa.Table]]:
-        """Yield the name of each output table with the rows collected since the last call."""
+        """Yield the name of each output table with the rows collected since the last call.
+
+        The rows are an Arrow table with the columns of the output table.
+        """
         import pyarrow as pa
 
         rows, self._rows = self._rows, {}
@@ -457,7 +460,10 @@ class _StreamedRows(GroupRows):
 
     @property
     def deleted_ms(self) -> int | None:
-        """Time at which the consumer group was deleted (ms); None if it exists."""
+        """Time at which the consumer group was deleted (ms); None if it exists.
+
+        The state of a deleted group is removed some time later.
+        """
         deletion = self._history.find_deletion()
         return None if deletion is None else deletion.timestamp_ms
 
