@@ -397,7 +397,7 @@ class _SimulatedGroupBase:
         remains in the group until its session times out.
         """
         is_static, leaves = self.settings.policy.static, self.settings.leaves
-        stopped = self._halt(key, crashes=not leaves)
+        stopped = self._stop_consuming(key, crashes=not leaves)
         if is_static or not leaves:
             self._go_away(key, stopped, self._remove)
         else:
@@ -442,7 +442,7 @@ class _SimulatedGroupBase:
         self.expires_ms[key] = self.clock.now_ms + int(wait_ms)
         self.clock.schedule_at(self.expires_ms[key], due)
 
-    def _halt(self, key: str, *, crashes: bool = False) -> frozenset[int]:
+    def _stop_consuming(self, key: str, *, crashes: bool = False) -> frozenset[int]:
         """Stop a member's consumption and return the partitions that it consumed.
 
         Args:
@@ -547,7 +547,7 @@ class SimulatedClassicGroup(_SimulatedGroupBase):
         if key in self.away or key in self._joined:
             return
         if self.settings.policy.eager:
-            self._halt(key)
+            self._stop_consuming(key)
         self._joined.add(key)
         self._complete_if_all_joined()
 

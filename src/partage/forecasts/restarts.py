@@ -110,7 +110,7 @@ def learn_restarts(tables: Mapping[str, Sequence[_Row]], session_s: float = 0.0)
     )
 
 
-class _Stops:
+class _StopTimes:
     """Lookup of the times at which members of a consumer group stopped consuming.
 
     A static member may have announced its stop; for others the time is an estimate.
@@ -171,7 +171,7 @@ def _restart_seconds(
     """
     # In a classic group the mean wait for the rebalance is subtracted. It may exceed a short
     # restart, but no session timeout.
-    stops = _Stops(events, unread)
+    stops = _StopTimes(events, unread)
     wait_ms = heartbeat_interval(1_000 * session_s) / 2 if is_classic else 0.0
     events = _exchange_successors(events, stops, wait_ms) if share_id else events
     recognised, together = _recognised_restarts(events, stops, session_s, wait_ms)
@@ -182,7 +182,7 @@ def _restart_seconds(
 
 
 def _recognised_restarts(
-    events: Sequence[_Row], stops: _Stops, session_s: float, wait_ms: float
+    events: Sequence[_Row], stops: _StopTimes, session_s: float, wait_ms: float
 ) -> tuple[list[float], list[float]]:
     """Return the restart times (seconds) of members that are recognised when they rejoin.
 
@@ -213,7 +213,9 @@ def _recognised_restarts(
     return recognised, together
 
 
-def _exchange_successors(events: Sequence[_Row], stops: _Stops, wait_ms: float) -> Sequence[_Row]:
+def _exchange_successors(
+    events: Sequence[_Row], stops: _StopTimes, wait_ms: float
+) -> Sequence[_Row]:
     """Return the events of members that share a client id, with corrected predecessors.
 
     Each joining member is the successor of a departed one, but a shared client id does not show of
@@ -252,7 +254,7 @@ def _exchange_successors(events: Sequence[_Row], stops: _Stops, wait_ms: float) 
     return found
 
 
-def _restarts_in_order(events: Sequence[_Row], stops: _Stops, wait_ms: float) -> list[float]:
+def _restarts_in_order(events: Sequence[_Row], stops: _StopTimes, wait_ms: float) -> list[float]:
     """Return restart times (seconds) for members that cannot be recognised when they rejoin.
 
     Each join is taken as the restart of the member that departed first and has not rejoined.
@@ -309,7 +311,7 @@ def _rejoined_together(events: Iterable[_Row], session_s: float) -> set[str]:
     return {name for one in series if len(one) >= _SERIES for _, name in one}
 
 
-def _stopped_ms(row: _Row, stops: _Stops, session_s: float) -> float | None:
+def _stopped_ms(row: _Row, stops: _StopTimes, session_s: float) -> float | None:
     """Return how long a rejoined member had been stopped (ms); None if it was not a restart.
 
     Args:

@@ -339,10 +339,10 @@ def _parse_assignment(raw: bytes) -> _Assigned:
     if not raw:  # the coordinator stores no bytes for a member that the leader left out
         return _NOT_ASSIGNED
     version, data, _ = read_embedded(CONSUMER_PROTOCOL_ASSIGNMENT, raw)
-    return _assigned(_pairs(data["assignedPartitions"]), version, data["userData"])
+    return _assignment_fields(_pairs(data["assignedPartitions"]), version, data["userData"])
 
 
-def _assigned(pairs: Pairs, version: int, user_data: bytes | None) -> _Assigned:
+def _assignment_fields(pairs: Pairs, version: int, user_data: bytes | None) -> _Assigned:
     """Return the fields of a member's assignment: partitions, version and user data.
 
     The standby partitions of a Faust worker are left out, because another worker owns them.
@@ -559,7 +559,7 @@ class _PayloadColumns:
         if version < 0:
             return None
         pairs = self._pairs_of(first, count)
-        return _assigned(pairs, version, self._bytes(user_at, user_size))
+        return _assignment_fields(pairs, version, self._bytes(user_at, user_size))
 
     def _pairs_of(self, first: int, count: int) -> Pairs:
         text, numbers = self._text, self._numbers

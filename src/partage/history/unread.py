@@ -444,7 +444,7 @@ class UnreadTracker:
             stop = state.stopped.pop(pair, None)
             if stop is not None and not self._is_recreated(pair[0], stop.read_ms, time_ms, known):
                 if stop.stalled:
-                    self._end_stall(stop, member, time_ms, end)
+                    self._correct_stop(stop, member, time_ms, end)
                 stop.end_apart(time_ms)
                 if stop.by_record:
                     commit = self._commits.last_ms(*pair)
@@ -456,7 +456,7 @@ class UnreadTracker:
                 state.ended.append(stop.close_interval(pair, member, end))
                 state.no_consumer_ms += stop.apart_ms
 
-    def _end_stall(self, stop: OpenStop, member: str, time_ms: int, read_start: Instant) -> None:
+    def _correct_stop(self, stop: OpenStop, member: str, time_ms: int, read_start: Instant) -> None:
         """Correct the stop time of a member that exceeded max.poll.interval.ms.
 
         It is called when the next owner is known. Such a member loses its partitions only when it

@@ -68,11 +68,11 @@ def split_cost_bound(
     limit = np.concatenate([prices.cases.max(axis=2, initial=0.0), prices.racks], axis=1)
     if (limit[task.high >= _UNBOUNDED] > 0).any():
         raise CertificateError("a price where there is no upper limit")
-    parts, size = [_PartitionPart(task, prices, fewest_violations).cheapest()], 0.0
+    parts, size = [_PartitionSubproblem(task, prices, fewest_violations).cheapest()], 0.0
     size += float(np.abs(prices.arrive).max(axis=1, initial=0.0) @ task.factor)
     size += float(np.abs(prices.stay).sum())
     for broker in range(brokers):
-        cost, magnitude = _cheapest_case(task, prices, broker)
+        cost, magnitude = _bound_broker_cost(task, prices, broker)
         parts.append(cost)
         size += magnitude
     high = np.where(task.high[:, brokers:] >= _UNBOUNDED, 0, task.high[:, brokers:])
@@ -109,7 +109,7 @@ def _check_prices(task: ReplicaTask, prices: SplitPrices) -> None:
         raise CertificateError("split prices: large partitions must be different ones of this task")
 
 
-class _PartitionPart(CheapestReplicas):
+class _PartitionSubproblem(CheapestReplicas):
     """Search for the cheapest brokers of each partition, in the partitions' part of the problem.
 
     The split prices (see `split_cost_bound`) divide each cost between partitions and brokers. The
@@ -136,7 +136,7 @@ class _PartitionPart(CheapestReplicas):
         return out, old, forced
 
 
-def _cheapest_case(task: ReplicaTask, prices: SplitPrices, broker: int) -> tuple[float, float]:
+def _bound_broker_cost(task: ReplicaTask, prices: SplitPrices, broker: int) -> tuple[float, float]:
     """Return one broker's part of the lower bound, and a sum of absolute values.
 
     In each case the broker holds another large partition, or none; the cheapest case counts. The
