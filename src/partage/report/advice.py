@@ -91,6 +91,8 @@ class Advice:
 class MergedAdvice:
     """One recommended change with all consumer groups to which it applies, and their total saving.
 
+    The report's JSON document lists each change once, with its groups.
+
     Attributes:
         advice: the advice for the group with the largest saving.
         groups: pairs of a group and its advice, largest saving first.
@@ -104,8 +106,9 @@ class MergedAdvice:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The client settings (protocol, strategy, options) that would save a consumer group most
-    downtime.
+    """Client settings (protocol, strategy, options) that would save a consumer group downtime.
+
+    The saving follows from a simulation of the group under these settings.
 
     Attributes:
         policy: name of the settings, such as ``consumer/uniform``.
@@ -426,7 +429,11 @@ def _advise_slow_rollouts(group: GroupFigures) -> Advice | None:
 
 
 class _Cure(NamedTuple):
-    """What to do about a cause of rebalances where no client setting helps: title and sentences."""
+    """Recommended action against a cause of rebalances that no client setting removes.
+
+    ``title`` names the action, ``sentences`` explain it. For example, if members stop often, the
+    user should find out why.
+    """
 
     title: str
     sentences: str
@@ -469,11 +476,10 @@ _CURES: dict[str, _Cure] = {
 
 
 def _advise_to_keep_strategy(group: GroupFigures) -> Advice | None:
-    """Recommend to keep a group's assignment strategy if no simulated alternative is clearly
-    better.
+    """Recommend to keep a group's strategy if no simulated alternative is clearly better.
 
-    The result is None if too few alternatives were simulated, or if another rule recommends a
-    change.
+    The advice then names an action against the main cause of the group's rebalances. The result is
+    None if too few alternatives were simulated, or if another rule recommends a change.
     """
     lost, tried = group.downtime_bounds, [f for f in group.figures.values() if f.saved is not None]
     if (

@@ -95,6 +95,8 @@ def parse_rate(text: str, setting: str = "max_rebalances") -> float:
 class CheckResult:
     """The result of comparing one consumer group with one limit: passed, failed or unknown.
 
+    It is unknown if the log lacks much of the group's history.
+
     Attributes:
         group: group id.
         limit: option that sets the limit, such as ``max-unread``.
@@ -237,6 +239,8 @@ def _outcome(
 @dataclass(frozen=True, slots=True)
 class RunCheck:
     """The results of `partage check`: all groups of a run compared with all limits.
+
+    A CI job can fail if a group exceeds a limit.
 
     Attributes:
         recording: the published run.

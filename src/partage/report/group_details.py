@@ -52,6 +52,8 @@ _Ints = NDArray[np.int64]
 class _Gap(NamedTuple):
     """A gap in the recorded history of a consumer group: generations that are missing in the log.
 
+    Compaction may have removed them. The timeline on the page marks the gap.
+
     Attributes:
         from_ms: time of the previous rebalance; None before the first one.
         to_ms: time of the next rebalance.

@@ -88,6 +88,8 @@ class GroupRates:
     """The rates per hour of one consumer group, such as rebalances, moves and time without a
     consumer.
 
+    Rates of recordings of different length can be compared.
+
     Attributes:
         group: the group's metrics in the report.
         coverage: share of the generations since the first recorded one that are in the log.

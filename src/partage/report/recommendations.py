@@ -43,6 +43,8 @@ _NONE = "no measurable difference"
 class RecommendedSetting(NamedTuple):
     """A client setting that a recommendation concerns: its name, present value and Kafka's default.
 
+    The present value is taken from the log, which does not have all settings.
+
     Attributes:
         name: name as the client library spells it.
         now: present value as text; "not in the log" if the log does not have it.
@@ -69,6 +71,8 @@ class RecommendedSetting(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Recommendation:
     """A recommended change to one consumer group, with its expected gain, its risk and its rollout.
+
+    It completes an `Advice` with what the reader needs to decide and to deploy it.
 
     Attributes:
         advice: the change, its evidence and its configuration lines.

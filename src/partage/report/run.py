@@ -100,6 +100,8 @@ def total_figures(figures: Iterable[PolicyFigures]) -> PolicyFigures:
 class CauseShare:
     """Number of rebalances with the same kind of cause, such as ``leave``, and their downtime.
 
+    Objects with the same kind can be added.
+
     Attributes:
         kind: cause kind of table ``rebalances``.
         rebalances: number of rebalances with this cause.
@@ -438,6 +440,8 @@ class BackTest:
 @dataclass(frozen=True, slots=True)
 class RunFigures:
     """All data of a published run that the report shows.
+
+    The HTML page, the terminal output and the JSON document are made from it.
 
     Attributes:
         summary: the content of ``summary.json``.

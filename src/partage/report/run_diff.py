@@ -102,6 +102,8 @@ class SettingChange(NamedTuple):
 class GroupDiff:
     """The changes between two runs of one group, or of all compared groups together.
 
+    For example, a group may have fewer rebalances per hour after a change of its settings.
+
     Attributes:
         name: group id; empty for all groups.
         changes: dict from metric to its change; metrics as in `GroupRates`.
@@ -146,6 +148,8 @@ class GroupDiff:
 class RunDiff:
     """The comparison of two published runs, for example before and after a change of settings.
 
+    It says for each group whether its rates changed by more than chance explains.
+
     Attributes:
         before, after: the first and the second run.
         whole: total change of all groups whose metrics are known in both runs.
@@ -188,6 +192,8 @@ _Pair = tuple[GroupRates, GroupRates]
 
 def diff_runs(before: Recording, after: Recording, names: Iterable[str] | None = None) -> RunDiff:
     """Compare two runs: the rates of each group, such as rebalances per hour, and its settings.
+
+    Groups that only one run has are listed but not compared.
 
     Args:
         before: the first run.
@@ -282,6 +288,8 @@ def _why_unknown(group_rates: _Pair) -> str:
 
 def _compare_totals(pairs: Sequence[_Pair], hours: tuple[float, float]) -> GroupDiff:
     """Compare the totals of two runs, over the groups whose metrics are known in both.
+
+    The result has the change of each metric, such as rebalances per hour of all these groups.
 
     Args:
         pairs: for each group, its rates in the first and in the second run.

@@ -331,7 +331,9 @@ def _count_storms(rebalances: pa.Table) -> dict[str, dict[int, tuple[int, str]]]
 
 
 class Snapshot(NamedTuple):
-    """Members of a group after one rebalance, used to find evicted members that rejoined.
+    """The members of a group after one of its rebalances.
+
+    Successive snapshots show which evicted members rejoined.
 
     Attributes:
         time_ms: time of the rebalance.

@@ -59,6 +59,8 @@ NOT_MEASURABLE = "within error"
 class Cell(NamedTuple):
     """One cell of a report table: the displayed text, and a value to sort by.
 
+    The HTML page and the terminal show the same cells.
+
     Attributes:
         text: the displayed text.
         sort: value to sort by; None sorts as the smallest.
@@ -73,6 +75,8 @@ class Cell(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
     """One row of the report's table that compares policies (protocol and assignment strategy).
+
+    It shows how one policy would have changed downtime, moves and other metrics.
 
     Attributes:
         policy: name of the policy; `RECORDED` for the recorded assignments.
@@ -288,8 +292,9 @@ def _cause_sentence(kind: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """One row of the report's table of consumer groups, with the texts and sort values of its
-    cells.
+    """One row of the report's table of consumer groups.
+
+    It has the texts and sort values of the group's cells, and its first recommendation.
 
     Attributes:
         group: the group's metrics.
@@ -355,6 +360,8 @@ def _downtime_of(group: GroupFigures) -> float | None:
 
 def group_row(group: GroupFigures, unit: TimeUnit | None = None) -> GroupRow:
     """Build one consumer group's row of the report's table of groups.
+
+    The row shows the group's downtime, its main cause of rebalances and its first recommendation.
 
     Args:
         group: the group.
@@ -431,6 +438,8 @@ _LEAST_GAIN = 0.05
 @dataclass(frozen=True, slots=True)
 class StreamsCard:
     """The display data of a Kafka Streams application that was simulated under other settings.
+
+    A card has a table of the settings and their outages, and a sentence about the best ones.
 
     Attributes:
         group: the group's metrics.

@@ -160,6 +160,8 @@ def open_run(folder: str | Path, run: str | None = None) -> Run:
 class Run:
     """A finished replay: its tables, groups, rebalances and recommendations as Python objects.
 
+    `replay` and `open_run` return it. It reads the output folder when data is needed.
+
     Args:
         folder: the output folder.
         run: id of an earlier run; None for the newest.
@@ -358,6 +360,8 @@ class Run:
 
 class GroupRun:
     """One consumer group of a finished replay, with its rebalances, events and recommendations.
+
+    `Run.group` returns it.
 
     Attributes:
         name: the group's name.

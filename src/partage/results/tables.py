@@ -39,6 +39,8 @@ __all__ = [
 class ResultRow:
     """Base class for the rows of a finished replay's tables, such as `RebalanceResult`.
 
+    Each field of a subclass is a column.
+
     Attributes:
         SHOWN: columns that `TableView` prints; empty for all.
         COLUMNS: dict from field to column of the run's table, for fields with another name.
@@ -54,6 +56,8 @@ class ResultRow:
 @dataclass(frozen=True, slots=True)
 class GroupResult(ResultRow):
     """One consumer group of a finished replay, with its downtime and its first recommendation.
+
+    Downtime (unread time) is the time in which partitions had no consumer, in partition-seconds.
 
     Attributes:
         protocol: classic, consumer, share or streams, or several with ``+``.
@@ -93,6 +97,8 @@ class GroupResult(ResultRow):
 @dataclass(frozen=True, slots=True)
 class RebalanceResult(ResultRow):
     """One recorded rebalance of a consumer group, with its cause, size and duration.
+
+    The cause is stated by a record or inferred from the difference to the previous rebalance.
 
     Attributes:
         cause: the cause with the highest precedence, such as ``session timeout``.
@@ -179,6 +185,8 @@ class PolicyResult(ResultRow):
 class AdviceResult(ResultRow):
     """One recommended change to a consumer group, with its expected gain and the evidence for it.
 
+    It also has configuration lines to copy, the risk and the rollout steps.
+
     Attributes:
         rank: 1 for the group's first recommendation.
         gain: expected gain in words.
@@ -216,6 +224,8 @@ class AdviceResult(ResultRow):
 class EventResult(ResultRow):
     """One event in the history of a consumer group, such as a rebalance or the join of a member.
 
+    The events of a group, in log order, are its timeline.
+
     Attributes:
         event: kind of event; for the cause of a rebalance its name in `RebalanceResult`.
         source: recorded (stated by a record) or inferred (from two records).
@@ -241,6 +251,8 @@ class EventResult(ResultRow):
 @dataclass(frozen=True, slots=True)
 class OwnershipResult(ResultRow):
     """An interval of time in which a member of a consumer group owned a partition.
+
+    Static members have an instance id, which survives restarts.
 
     Attributes:
         role: owner, releasing, active, standby or warmup.

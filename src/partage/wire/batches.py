@@ -83,6 +83,8 @@ class OldMagicError(UnsupportedVersionError):
 class Batch:
     """A record batch of the log (magic 2): its decoded header, and its records as stored bytes.
 
+    `records_of` decodes the records.
+
     Attributes:
         base_offset, last_offset: offsets in the log, both inclusive.
         records: number of records; after compaction it is smaller than the range of offsets.
@@ -264,6 +266,8 @@ class LogRecord(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Marker:
     """A decoded control record of a log, such as the COMMIT or ABORT marker of a transaction.
+
+    Consumers skip such records.
 
     Attributes:
         type: a name of `CONTROL_TYPES`; UNKNOWN for a type of a later version of Kafka.

@@ -76,6 +76,8 @@ _BULK = {"int8": ("b", 1), "int16": ("h", 2), "int32": ("i", 4)}
 def decode(message: Message, reader: ByteReader, *, version: int, path: str = "") -> dict[str, Any]:
     r"""Decode the body of a Kafka message to a dict from field name to value.
 
+    Fields that the message version does not have are left out.
+
     Args:
         message: layout of the message.
         reader: the bytes, and the position of the body.

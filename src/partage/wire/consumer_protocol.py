@@ -60,6 +60,8 @@ TopicPartition = tuple[str, int]
 class ConsumerSubscription:
     """The decoded subscription of a group member, which its consumer sends when it joins.
 
+    The leader of a classic group assigns partitions by these subscriptions.
+
     Attributes:
         topics: the subscribed topics.
         user_data: the assignment strategy's own bytes.
@@ -92,6 +94,8 @@ class ConsumerAssignment:
 
 class Embedded(NamedTuple):
     """A subscription or assignment that was decoded from a bytes field of another message.
+
+    Group records and JoinGroup requests have such fields.
 
     Attributes:
         version: the version in the embedded header.

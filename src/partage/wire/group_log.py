@@ -84,6 +84,8 @@ _VALUE_READERS: dict[tuple[int, int], Callable[[ByteReader], dict[str, Any]]] = 
 class DecodedRecord(NamedTuple):
     """A decoded record of the topic ``__consumer_offsets``, such as an offset commit.
 
+    Field names are those of Kafka's message definitions.
+
     Attributes:
         type: the name of the record type.
         key_version: the number of the record type, which is the key's version.
@@ -100,8 +102,9 @@ class DecodedRecord(NamedTuple):
 
 
 def record_type(key: bytes | None) -> int:
-    r"""Return the number of the record type with which the key of a ``__consumer_offsets`` record
-    begins.
+    r"""Return the number of a ``__consumer_offsets`` record's type, with which its key begins.
+
+    For example, 1 is an offset commit and 2 the state of a classic group.
 
     Raises:
         TruncatedError: the key is null, or has fewer than two bytes.

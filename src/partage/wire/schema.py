@@ -78,6 +78,8 @@ def parse_versions(text: str) -> Versions:
 class Field:
     """A field of a Kafka message, as Kafka's JSON message definition declares it.
 
+    The field may exist in some versions of the message only.
+
     Attributes:
         name: the name in decoded values and in Kafka's JSON; its first letter is lower case.
         type: Kafka's name of the type, such as ``int32`` or ``[]string``.
@@ -106,6 +108,8 @@ class Field:
 class Message:
     """The layout of a Kafka message in all its versions, from Kafka's JSON message definition.
 
+    Decoders and encoders of each version are built from it.
+
     Attributes:
         name: Kafka's name of the message.
         kind: ``coordinator-key`` or ``coordinator-value`` (a record of a group),
@@ -126,6 +130,8 @@ class Message:
 
 def parse_message(document: Mapping[str, Any]) -> Message:
     """Convert Kafka's JSON definition of a message to a `Message` object.
+
+    Kafka's jars contain such definitions.
 
     Raises:
         LookupError: a field's type is neither a type of Kafka nor declared in the document.

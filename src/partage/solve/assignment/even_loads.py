@@ -294,6 +294,8 @@ def assign_partitions(
 ) -> NDArray[np.int32]:
     """Choose an owner for each partition so that every member gets a given number of partitions.
 
+    The numbers were computed before for classes of interchangeable topics and members.
+
     Args:
         classes: classes of topics with equal subscribers, and of members with equal subscriptions.
         partition_counts: int64[A], partitions that go from each class of topics to each class of

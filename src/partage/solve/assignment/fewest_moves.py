@@ -57,6 +57,8 @@ __all__ = [
 class FewestMoves:
     """The assignment with the fewest moved partitions, and the proof that fewer are impossible.
 
+    The proof is a dual price of each member, which a verifier can check without this solver.
+
     Attributes:
         moves: number of partitions that do not stay with a claimant (a previous owner that may keep
             them).
@@ -145,6 +147,8 @@ def _augment_at_minimum_cost(network: FlowNetwork) -> None:
 class MovesNetwork:
     """Flow network in which a minimum-cost flow is an assignment with the fewest moved partitions.
 
+    A unit of flow is a partition; a partition that stays with its owner costs -1.
+
     Attributes:
         network: nodes, arcs, capacities and costs.
         arcs: range of arc numbers for each type, such as "claim" (a partition stays) or "free" (it
@@ -167,6 +171,8 @@ class MovesNetwork:
 
     def arc_indices(self, arc_type: str) -> IntArray:
         """Return the indices of all network arcs of one type (int64).
+
+        They select these arcs in the arrays of `FlowNetwork`.
 
         Args:
             arc_type: arc type, for example "claim" (a partition stays with its owner) or "free" (it

@@ -199,6 +199,8 @@ _NEAR = 1.005
 class SearchResult:
     """The assignment that a local search found, and whether it is a local optimum.
 
+    The search ends early if it reaches its limit of work.
+
     Attributes:
         plan: the owner and load of each partition and member.
         complete: whether no single transfer or swap improves it; False if the limit of work ended

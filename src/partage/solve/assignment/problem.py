@@ -57,6 +57,8 @@ class Eligibility:
 class Ownership:
     """The previous owners of each partition, which may keep it without a move.
 
+    A solver that minimises moved partitions needs them.
+
     Attributes:
         topic_of: int[partitions], topic of each partition.
         owned: bool[partitions], whether a member owned it; assigning a partition without owner is
@@ -104,6 +106,8 @@ class SubscriptionClasses:
     def with_members(self, subscription: NDArray[np.integer]) -> SubscriptionClasses:
         """Return a copy for single members, from classes that were built for distinct
         subscriptions.
+
+        Members with the same subscription share a class.
 
         Args:
             subscription: index of each member's subscription among the distinct ones.

@@ -117,6 +117,8 @@ class ExchangeGains:
 class WeightedPlan:
     """An assignment of weighted partitions to members, which a local search changes in place.
 
+    It keeps the loads and the number of moved partitions up to date.
+
     Attributes:
         items, members: the items to assign (an item is a partition, or several that must have one
             owner), and the members.
@@ -181,6 +183,8 @@ class WeightedPlan:
     def count_moves(self, item: IntArray, member: IntArray | int) -> IntArray:
         """Return how many partitions would change their owner if items went to given members
         (int64).
+
+        A partition that had no owner before is not counted.
 
         Args:
             item: indices of items (a partition, or several with one owner).

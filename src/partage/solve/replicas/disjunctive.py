@@ -48,6 +48,8 @@ _KEPT, _SURPLUS, _NEW = range(3)
 class LargePlacement(NamedTuple):
     """The brokers that a near-optimal solution chooses for the largest partitions.
 
+    They are fixed first, because a large partition limits where the others can go.
+
     Attributes:
         brokers: dict from each large partition that the solution does not divide to its brokers
             (int64[factor], ascending).

@@ -79,6 +79,8 @@ def plan_by_diving(
 class _DivingSearch:
     """State of the diving heuristic, which fixes the brokers of large partitions one after another.
 
+    After each choice, the linear programme is solved again for the other partitions.
+
     Attributes:
         search: the search for dual prices, with the linear programme.
         left: number of simplex iterations that the heuristic may still use.

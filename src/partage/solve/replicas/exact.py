@@ -50,6 +50,8 @@ class RackLimits(NamedTuple):
 class ExactPlan(NamedTuple):
     """The best plan that the solver HiGHS found for a reassignment, and its lower bound.
 
+    The plan is optimal if it moves as many bytes as the bound.
+
     Attributes:
         replica: int32[replicas], the broker of each replica, in no order within a partition.
         bound: HiGHS's own lower bound of the bytes moved.

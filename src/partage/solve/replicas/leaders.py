@@ -75,6 +75,8 @@ def balance_leaders(
 class _LeaderBalancer:
     """State of preferred-leader balancing: each partition's leader and each broker's leaderships.
 
+    The preferred leader is the first replica of a partition.
+
     Attributes:
         ordered: int32[replicas], the broker of each replica.
         slot: int64[partitions], the index of each partition's leader in ``ordered``.

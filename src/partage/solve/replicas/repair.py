@@ -91,6 +91,8 @@ def restrict_to_partitions(
 ) -> tuple[ReplicaTask, Bools]:
     """Reduce a reassignment to some of its partitions, while all others stay where they are.
 
+    The smaller problem can be solved exactly.
+
     Args:
         task: the reassignment of all partitions.
         partitions: int64[n], the partitions that may change, ascending.

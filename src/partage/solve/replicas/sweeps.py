@@ -58,6 +58,8 @@ _LEAST_GAIN = 1e-6
 class SweepArrays(NamedTuple):
     """Work arrays of a sweep, which is one pass of the local search over the partitions.
 
+    They hold the cost of each broker and rack for the partition that is visited.
+
     Attributes:
         excess: int64[3, K, brokers + racks], how far each broker or rack is above, below and
             outside its balance limits.

@@ -26,6 +26,8 @@ Ints = NDArray[np.int64]
 class BinaryColumn:
     """A column of byte strings that are stored in one buffer, like a binary array of Arrow.
 
+    It needs no Python object for each row, so that compiled code can read it.
+
     Attributes:
         data: the bytes of all rows (uint8).
         start: where each row begins in ``data``, and the end (int32 or int64[n + 1]).

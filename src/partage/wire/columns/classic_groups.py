@@ -103,6 +103,8 @@ class DistinctStrings:
 class MemberPayloads:
     """The distinct subscriptions (or assignments) of classic groups' members, decoded to arrays.
 
+    Members often send the same bytes again, which are decoded only once.
+
     Attributes:
         sent: the encoded bytes of each subscription.
         heads: fixed fields of each subscription, one row for each, columns as in `PAYLOAD` (int64).
@@ -132,6 +134,8 @@ class MemberPayloads:
 @dataclass(frozen=True)
 class ClassicColumns:
     """Decoded states of classic consumer groups (GROUP_METADATA records), as arrays.
+
+    Strings and members are codes: equal ones have the same number and are stored once.
 
     Attributes:
         records: fixed fields of each decoded record, columns as in `RECORD` (int64).

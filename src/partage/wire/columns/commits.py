@@ -44,6 +44,8 @@ _STEPS_A_ROW = 170
 class OffsetCommits:
     """Decoded offset commits of consumer groups: one array per field, one element per commit.
 
+    The commits have the order of their rows. `decode_offset_commits` creates this object.
+
     Attributes:
         row: the commit's row in the input columns.
         key_version: record type, 0 or 1.

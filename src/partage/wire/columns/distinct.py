@@ -234,6 +234,8 @@ def is_half_full(names, more):
 def fill_slots(table, count, slots):
     """Rebuild the index of a hash table of byte strings, after the index was enlarged.
 
+    The strings keep their numbers.
+
     Args:
         table: hash, offset and size of each string.
         count: number of strings to insert.

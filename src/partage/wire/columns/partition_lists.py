@@ -49,8 +49,9 @@ _NULL = b"\xff\xff\xff\xff"
 
 
 class PartitionList(NamedTuple):
-    """A list of topic partitions of one group member, as arrays in the encoded order, with
-    duplicates.
+    """A list of topic partitions of one group member, as arrays in the encoded order.
+
+    Duplicates are kept. For example, it can be the partitions that the member owns.
 
     Attributes:
         names: the distinct topics of all members' lists.
@@ -149,6 +150,8 @@ def read_pairs(  # noqa: PLR0917 - kernels take arrays by position
     ends: Int64Rows,
 ) -> None:
     """Decode the topic partition lists of many group members, in compiled code.
+
+    A list is damaged if its lengths do not fit its bytes; the others are decoded all the same.
 
     Args:
         data: all encoded lists, one after the other.
@@ -356,6 +359,8 @@ def write_pairs(  # noqa: PLR0917 - kernels take arrays by position
     ends: Int64Rows,
 ) -> None:
     """Encode the topic partition lists of all members of a group, in compiled code.
+
+    The topics of a list are in the order of their first partition.
 
     Args:
         start: int32[M + 1], index of each member's first partition.

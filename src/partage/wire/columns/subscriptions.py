@@ -31,6 +31,8 @@ _NO_LOADS = bytes(4)
 class SubscriptionColumns(NamedTuple):
     """The decoded subscription of a group member, with its owned partitions as arrays.
 
+    A leader with many members decodes all subscriptions to this form.
+
     Attributes:
         topics: the subscribed topics; members with equal topics share one tuple.
         user_data: the assignment strategy's own bytes.

@@ -308,6 +308,8 @@ def tasks_in_hash_order(
 ) -> list[Task]:
     """Return distinct Streams tasks in the iteration order of a Java ``HashMap`` or ``HashSet``.
 
+    Kafka's results depend on this order, which must be reproduced to get the same ones.
+
     Args:
         tasks: the tasks in the order of insertion.
         copied: whether Kafka constructs the collection as a copy of another collection, which gives

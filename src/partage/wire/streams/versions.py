@@ -81,6 +81,8 @@ def group_versions(
 ) -> GroupVersions:
     """Decide which user data version the leader of a Streams group uses, from all subscriptions.
 
+    The leader replies in the lowest version that any member used (KIP-268).
+
     Args:
         members: the decoded subscriptions.
         latest: the latest version that the leader supports.
@@ -134,6 +136,8 @@ def group_versions_from_tuples(
 class NextVersion:
     """The user data version that a Kafka Streams member uses next, and whether it rejoins at once.
 
+    A member changes its version after it learns what the other members support (KIP-268).
+
     Attributes:
         version: the version of its next subscription.
         rejoin: whether it rejoins at once, because its version changed.
@@ -146,8 +150,10 @@ class NextVersion:
 
 
 def next_version(answer: AssignmentInfo, *, used: int, latest: int = LATEST_VERSION) -> NextVersion:
-    """Decide which user data version a Kafka Streams member uses after the leader's reply
-    (KIP-268).
+    """Decide which user data version a Kafka Streams member uses after the leader's reply.
+
+    It rejoins at once with another version if the members can use a later one, or must use an
+    earlier one (version probing, KIP-268).
 
     Args:
         answer: the leader's reply, as the member decoded it.
