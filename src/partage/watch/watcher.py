@@ -2,7 +2,7 @@
 
 The capture's thread only appends to a queue. If the watcher is slower for long, as while it reads
 the past of a large log, the queue is full and the capture waits. An error of the watcher, such as
-a full disk under the events, stops the capture in good order; `Watcher.close` raises it.
+a full disk under the events, stops the capture in good order; `Watcher.__exit__` raises it.
 """
 
 from __future__ import annotations

@@ -414,7 +414,7 @@ STORED_CLASSES = (CommitRate,)
 class GroupRows:
     """Converter of one consumer group's records and offset commits to rows of the output tables.
 
-    Call `process_input` with decoded input in log order, then `finish_rows`. The columns of
+    Call `process_input` with decoded input in log order, then `finish_group`. The columns of
     ``rebalances`` about whether the strategy reproduces the assignment stay empty until the
     simulation.
 

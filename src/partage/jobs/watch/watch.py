@@ -544,8 +544,8 @@ class GroupProcessor(StatefulProcessor):
     ) -> GroupUpdate:
         """Process a consumer group's records of a micro-batch, and store its history if it changed.
 
-        ``state_so_far`` is its state without history. ``known`` has the arguments of
-        `_metadata_and_moves`.
+        ``state_so_far`` is its state without history. ``known`` has the size of the cluster
+        metadata to read, the group's log partition, and its coordinator moves.
         """
         size, at, moves = known
         if state_so_far is not None:
