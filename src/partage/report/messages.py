@@ -404,7 +404,7 @@ def run_headline(run: RunFigures) -> str:
 
 
 def _unread_sentence(run: RunFigures, estimate: Estimate) -> str:
-    """Return a sentence with the estimated downtime and its share of the time with an owner."""
+    """Return a sentence that says how long rebalances kept partitions from being consumed."""
     text = f"Rebalances kept partitions unread for {format_estimate(estimate)}"
     if not run.assigned_ps:
         return f"{text}."

@@ -221,8 +221,7 @@ class _TabuSearch:
     def _transfer_random_item(self, step: int) -> None:
         """Transfer a random partition away from an overloaded member, to diversify the tabu search.
 
-        ``step`` is the number of the current iteration, from which the partition may not return for
-        some iterations.
+        The partition may not return for some iterations after the current one, which is ``step``.
         """
         item = np.flatnonzero((self.load > self.ceiling)[self.owner])
         allowed = np.isfinite(self.move_cost[item]) & (self.tabu_until[item] < step)

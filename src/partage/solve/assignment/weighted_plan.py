@@ -76,7 +76,8 @@ class Members:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExchangeGains:
-    """How candidate transfers or swaps of partitions would change loads, rack cost and moves.
+    """Changes of loads, rack cost and moves that candidate transfers or swaps of partitions would
+    make.
 
     Negative values are improvements. Candidates are compared by the first attribute, on ties by the
     next.

@@ -61,7 +61,7 @@ FIRST_NAMED_VERSION = 10
 
 
 class TaskGroups(NamedTuple):
-    """How the tasks in a Streams subscription of versions 7 to 9 are grouped by sub-topology.
+    """Groups by sub-topology of the tasks in a Kafka Streams subscription of versions 7 to 9.
 
     These versions encode offset sums group by group; tasks of a group are consecutive.
 
