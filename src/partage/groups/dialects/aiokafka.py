@@ -78,11 +78,10 @@ class AiokafkaRoundRobin(PlainStrategy):
 class AiokafkaSticky(RemembersAssignment):
     """aiokafka's sticky assignor: even loads first, then few moves.
 
-    aiokafka's own code loops forever on some inputs: two moves of one topic cause each other,
-    without kafka-python's remedy. Here a repeated state proves that, and the plan is the best valid
-    one that the loop reaches. Otherwise it is kafka-python's sticky algorithm
-    (`partage.groups.dialects.kafka_python.KafkaPythonSticky`) with Java's user data: only version 1
-    is read, and trailing bytes are ignored.
+    It is kafka-python's sticky algorithm (`KafkaPythonSticky`) with Java's user data: only version
+    1 is read, and trailing bytes are ignored. On some inputs aiokafka's own code loops forever,
+    because two moves of one topic cause each other. A repeated state proves this here; the plan is
+    then the best valid one that the loop reaches, with a warning.
 
     Not imitated: the class keeps its memory on the class, so that all consumers of a process share
     it. Here each member has its own.

@@ -588,8 +588,8 @@ class LibrdkafkaMovements:
     Where a defect reads freed memory, the result is undefined, and an error is raised here. The
     defects are:
 
-    * It looks for an opposite move under (target, present owner) where Kafka looks under (target,
-      first source). A partition that returns therefore finds the list that it is in itself.
+    * To find an opposite move, it uses a partition's present owner where Kafka uses its first one.
+      A partition that returns therefore finds the list that it is in itself.
     * It keeps a pointer to that list's first element and then removes the element. From then on the
       pointer means the next element, and *that* partition is given to the target. Without a next
       element it points into freed memory: undefined, an error here.

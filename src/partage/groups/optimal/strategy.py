@@ -51,7 +51,7 @@ __all__ = ["Optimal"]
 class Optimal(PlainStrategy):
     """Partage's optimal assignor: most even loads, then fewest rack mismatches, then fewest moves.
 
-    The objective, each line before the next:
+    The objective, in order of priority:
 
     1. valid: every partition with subscribers has one owner, which subscribes to its topic;
     2. the most even loads. By counts they are least-majorised: the largest load is as small as

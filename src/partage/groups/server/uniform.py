@@ -34,13 +34,13 @@ __all__ = ["ServerUniform", "assign_heterogeneous", "assign_homogeneous"]
 class ServerUniform(PlainStrategy):
     """The group coordinator's uniform assignor (KIP-848): even loads; previous partitions stay.
 
-    Guarantees where all members subscribe alike, in order of priority:
+    Guarantees if all members have the same subscription, in order of priority:
 
     1. loads differ by at most one;
     2. a member keeps its previous partitions, up to its quota; the larger quotas go first
        to members whose previous partitions fill them, otherwise to the last members.
 
-    Where subscriptions differ: a member keeps all previous partitions of topics to which it
+    If subscriptions differ: a member keeps all previous partitions of topics to which it
     still subscribes; unassigned partitions go to the least loaded subscriber; then topics are
     balanced one by one, in at most 16 rounds, until loads within the subscribers of each
     topic differ by at most one.
