@@ -187,9 +187,9 @@ def _minimum_costs(
 ) -> NDArray[np.int64]:
     """Return the least cost of each partition over the members that subscribe to its topic.
 
-    The sum is used to bound the moves of any plan from below. The cost of a partition at a member
-    is the member's dual price (``member_prices``, int64[members]), plus 1 if the partition would
-    move there.
+    Their sum helps to bound the moves of any assignment from below. The cost of a partition at a
+    member is the member's dual price (``member_prices``, int64[members]), plus 1 if the partition
+    would move there.
     """
     far = np.int64(_HIGHEST_PRICE * 4)
     start, topic = facts.topics_of_subscriptions
@@ -208,7 +208,7 @@ def _minimum_costs(
 
 
 def count_moves(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
-    """Return the number of partitions that a plan gives to a member that did not own them before.
+    """Count the partitions that an assignment gives to a member that did not own them before.
 
     Partitions without a previous owner do not count.
 
@@ -248,8 +248,8 @@ def fewest_moves_of_equal_members(
     """Return the fewest partitions that must move for even loads, for equal subscriptions.
 
     All members subscribe to the same topics. The load of a member is its number of partitions.
-    Plans with loads at least as even as ``loads`` are considered. The result is None if
-    subscriptions differ, or if several members claim the same partition.
+    Assignments at least as even as ``loads`` are considered. The result is None if subscriptions
+    differ, or if several members claim the same partition.
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
@@ -305,7 +305,7 @@ def _integers(values: NDArray[np.integer], size: int, what: str) -> NDArray[np.i
 
 
 def _valid_loads(facts: Facts, claimed: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Check that a plan gives each partition to one of its subscribers; return each member's load.
+    """Check that an assignment gives each partition to one of its subscribers; return the loads.
 
     The load of a member is its number of partitions. A partition without subscribers must have no
     owner (-1).

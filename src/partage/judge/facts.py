@@ -16,8 +16,7 @@ __all__ = ["Facts"]
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Subscriptions of a consumer group's members and existing partitions, as arrays to check
-    plans.
+    """Subscriptions of a group's members and existing partitions, as arrays to check assignments.
 
     They are computed without the code of the strategies, so that an error there is found. Members,
     topics and partitions have their numbers in ``problem.index``.

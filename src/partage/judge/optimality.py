@@ -112,10 +112,10 @@ def _equal(name: str, a: float, b: float) -> bool:
 def _verify_weighted_loads(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Verify the certificate of a plan whose partitions have different weights.
+    """Verify the certificate of an assignment whose partitions have different weights.
 
-    The result has two dicts by name: the plan's measured values, and the lower bounds that the
-    certificate proves.
+    A certificate claims how good the assignment is. The result has two dicts by name: its measured
+    values, and the lower bounds that the certificate proves.
     """
     owner = np.asarray(certificate.owner, np.int64)
     _valid_loads(facts, owner)
@@ -185,10 +185,11 @@ def _verify_counts(
 
 
 def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
-    """Return how much less evenly a plan spreads each topic over members than possible; 0 is best.
+    """Return how much less evenly an assignment spreads topics over members than possible.
 
-    It is half the difference between two sums of squared partition counts by (topic, member): that
-    of the plan, and the least possible one. ``owner`` is -1 for partitions without an owner.
+    It is 0 for the best assignment: half the difference between two sums of squared partition
+    counts by (topic, member), its own and the least possible one. ``owner`` is -1 for partitions
+    without an owner.
     """
     given = np.flatnonzero(owner >= 0)
     cells = facts.topic_of[given] * facts.member_count + owner[given]
@@ -238,7 +239,7 @@ def _verify_load_levels(
     loads: NDArray[np.int64],
     max_moves: int,
 ) -> None:
-    """Verify that no plan within a limit of moves has fewer members with the largest loads.
+    """Verify that no assignment within a limit of moves has fewer members with the largest loads.
 
     The load of a member is its number of partitions (``loads``, int64[members]). The certificate
     has a proof for each load: dual prices (numbers from linear programming).
@@ -275,7 +276,7 @@ def _prices(facts: Facts, values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def plan_costs(facts: Facts, loads: NDArray[np.int64], moves: int, racks: int) -> dict[str, float]:
-    """Return the costs of a plan as a dict with the keys "spread", "rack cost" and "moves".
+    """Return the costs of an assignment as a dict: "spread", "rack cost" and "moves".
 
     The spread is the largest minus the smallest number of partitions of a member. Only members that
     subscribe to an existing partition count.
@@ -319,9 +320,9 @@ def _minimum_costs(
 ) -> NDArray[np.int64]:
     """Return the least cost of each partition over the members that subscribe to its topic.
 
-    The sum is used to bound the cost of any plan from below. The cost of a partition at a member is
-    the member's dual price (``member_prices``), plus ``rack_weight`` times the rack cost, plus
-    ``move_weight`` if the partition would move there.
+    Their sum helps to bound the cost of any assignment from below. The cost of a partition at a
+    member is the member's dual price (``member_prices``), plus ``rack_weight`` times the rack cost,
+    plus ``move_weight`` if the partition would move there.
     """
     if rack_costs is None:
         nowhere = np.zeros(len(facts.is_open), np.int64)
@@ -354,7 +355,7 @@ def _minimum_costs(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedFigures:
-    """Measured loads of a group's members under a plan whose partitions have different weights.
+    """Measured loads of a group's members if partitions have different weights.
 
     The load of a member is the sum of its partitions' weights. It is relative if it is divided by
     the member's own weight.
@@ -387,9 +388,9 @@ class WeightedFigures:
 
 
 def weigh_plan(facts: Facts, certificate: Certificate) -> WeightedFigures:
-    """Measure the weighted loads of a group's members under a plan.
+    """Measure the weighted loads of a group's members under an assignment.
 
-    The weights of partitions are those in the plan's certificate; they are checked first.
+    The weights of partitions are those in the assignment's certificate; they are checked first.
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
@@ -439,9 +440,10 @@ def proven_bound(
     measured: WeightedFigures,
     name: str,
 ) -> float:
-    """Return the lower bound of a plan's largest load or overload that its certificate proves.
+    """Return the lower bound of the largest load or of the overload that a certificate proves.
 
-    No plan can have a smaller value. An overload is the total load beyond the members' capacities.
+    No assignment of the partitions can have a smaller value. The overload is the total load beyond
+    the members' capacities.
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.
@@ -527,7 +529,7 @@ def _weights_by_owner_choice(
 def _bound_by_moves(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate, measured: WeightedFigures
 ) -> float:
-    """Return a lower bound of the largest load of any plan that keeps within the limit of moves.
+    """Return a lower bound of the largest load of any assignment within the limit of moves.
 
     The load is relative: divided by the member's weight.
 

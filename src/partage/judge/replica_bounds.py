@@ -61,10 +61,11 @@ def plan_cost_bound(
     plan_costs: Mapping[str, int],
     fewest_violations: RackMinima | None,
 ) -> float:
-    """Return a lower bound of one cost of a replica reassignment, proven by the plan's dual prices.
+    """Return a lower bound of one cost of a replica reassignment, proven by dual prices.
 
     The cost is the number of bytes to copy, or an imbalance. No valid plan that is as good in every
-    more important cost can cost less.
+    more important cost can cost less. A dual price is a cost per unit of a resource, from linear
+    programming.
 
     Args:
         task: brokers, partitions and rules of the reassignment.
@@ -110,9 +111,10 @@ def plan_cost_bound(
 def imbalance_allowance(
     cost: str, imbalance: str, prices: Floats, plan_costs: Mapping[str, int]
 ) -> float:
-    """Return the amount by which a lower bound shrinks because other plans may be imbalanced, too.
+    """Return the amount by which a lower bound shrinks because plans may be imbalanced.
 
-    It is the highest dual price times the plan's own imbalance.
+    A reassignment plan places replicas on brokers. The amount is the highest dual price times the
+    plan's own imbalance.
 
     Raises:
         CertificateError: this imbalance must not have a price in the bound of this cost.
@@ -138,11 +140,11 @@ def imbalance_allowance(
 def _disk_unit_prices(
     task: ReplicaTask, disks: Disks, name: str, claimed: Floats, plan_costs: Mapping[str, int]
 ) -> tuple[Floats, float]:
-    """Return the dual prices of the resources of each disk, and an allowance for rounding.
+    """Return the dual prices (costs per unit) of the resources of each disk, and an allowance.
 
-    The prices are float64[4, disks] (capacity, replicas, bytes, load); the allowance is subtracted
-    from the lower bound. ``claimed`` (float64[2, 4, disks]) are the plan's prices of upper and
-    lower limits.
+    The prices are float64[4, disks] (capacity, replicas, bytes, load); the allowance for rounding
+    is subtracted from the lower bound. ``claimed`` (float64[2, 4, disks]) are the plan's prices of
+    upper and lower limits.
 
     Raises:
         CertificateError: the claimed prices are malformed.
@@ -181,7 +183,7 @@ class CheapestReplicas:
     """Search for the cheapest valid brokers and disks of each partition at given dual prices.
 
     A dual price is a cost per unit of a broker's or disk's resources, from linear programming. The
-    sum of the cheapest costs helps to bound the cost of any plan from below.
+    sum of the cheapest costs helps to bound the cost of any replica placement from below.
     """
 
     def __init__(
@@ -355,7 +357,7 @@ def leader_imbalance_bound(
     """Return a lower bound of the imbalance of partition leaders, proven by dual prices.
 
     The imbalance is how far the leader counts of brokers or racks are outside their balance limits.
-    No valid plan that is as good in every more important cost has less.
+    A dual price is a cost per leader, from linear programming.
 
     Args:
         task: brokers, partitions and rules of the reassignment.

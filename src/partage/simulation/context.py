@@ -103,7 +103,7 @@ class SimulationContext:
         """Return the costs of a recorded rebalance: time without a consumer, and records read
         twice.
 
-        Results are cached, because they are the same for all simulated policies.
+        Results are cached, because the simulations of all group configurations use them.
         """
         cached = self._costs.get(id(rebalance))
         if cached is None:

@@ -265,8 +265,8 @@ class RereadBounds:
 class RebalanceCosts:
     """The costs of one recorded rebalance: time without a consumer, and records read twice.
 
-    Methods derive the costs of the same rebalance under a simulated policy (another protocol or
-    assignment strategy) from them.
+    Methods derive the costs of the same rebalance under another protocol or assignment strategy
+    from them.
 
     Attributes:
         cluster: the cluster metadata at that time.
@@ -325,8 +325,8 @@ class RebalanceCosts:
     ) -> Bounds | None:
         """Return bounds on the partition-seconds without a consumer in a simulated rebalance.
 
-        The simulated rebalance is assumed to take as long as the recorded one. Its policy only
-        decides which partitions stop.
+        The simulated rebalance is assumed to take as long as the recorded one. Only the partitions
+        that stop differ.
 
         Args:
             stops: indices of the partitions that stop in the simulated rebalance (int32).

@@ -181,7 +181,7 @@ def _run_simulations_until(
 
 
 class _Simulation:
-    """The simulation of a group under one policy, from the group's creation to its deletion.
+    """The simulation of a group in one configuration (policy), from its creation to its deletion.
 
     Members, their partitions and the strategy's stored data carry over from rebalance to rebalance.
     """
@@ -464,7 +464,7 @@ class _Simulation:
             self._complete_pending_rebalance()
 
     def _evict_early(self, rebalance: RecordedRebalance, absence: Absence) -> None:
-        """Evict a dead member earlier than recorded: the policy has a shorter session timeout."""
+        """Evict a dead member earlier than recorded: its simulated session timeout is shorter."""
         if self.continuation is not None:
             self.newest_early = max(self.newest_early, self.recent.position_of_rebalance(rebalance))
         key = self.state.member_key(absence.member)
@@ -664,7 +664,7 @@ class _Simulation:
     def _add_row_without_rebalance(
         self, rebalance: RecordedRebalance, reason: str, extra_downtime: Absences
     ) -> None:
-        """Add an output row with the reason why the policy avoids a recorded rebalance."""
+        """Add an output row with the reason why a recorded rebalance does not happen."""
         rows = self._row_builder(rebalance)
         resolved = ResolvedPolicy.resolve(self.policy, rebalance)
         if rows is not None and resolved is not None:

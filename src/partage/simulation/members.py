@@ -82,8 +82,8 @@ class SimulatedMember:
     def instance_id(self, *, static: bool) -> str | None:
         """Return the member's ``group.instance.id``, or None for a dynamic member.
 
-        If ``static`` is true, the simulated policy makes all members static; a dynamic member then
-        uses its key as instance id.
+        If ``static`` is true, all members are simulated as static ones; a dynamic member then uses
+        its key as instance id.
         """
         return self.state.instance or (self.key if static else None)
 

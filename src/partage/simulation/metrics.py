@@ -215,7 +215,7 @@ _NO_PARTITIONS: Int32Array = np.zeros(0, np.int32)
 class CachedJudge:
     """Function that computes quality metrics of assignments and caches them.
 
-    All simulated policies of a group share it, because similar policies often lead to the same
+    Simulations of several group configurations share it, because they often lead to the same
     assignment.
 
     >>> from partage.model import Member, Plan
@@ -415,7 +415,8 @@ _MOST_TEXTS, _MOST_CHARACTERS = 512, 4 << 20
 class PlanTexts:
     """Converter of assignments to JSON text, with a cache.
 
-    Policies often lead to the same assignment, which is then converted once.
+    Simulations of several group configurations often lead to the same assignment, which is then
+    converted once.
     """
 
     def __init__(self) -> None:

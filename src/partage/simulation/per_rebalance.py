@@ -83,7 +83,7 @@ def simulate_rebalance(
 def _simulate_each_policy(
     rebalance: RecordedRebalance, policies: Sequence[Policy], context: SimulationContext
 ) -> Iterator[SimulatedRebalance]:
-    """Simulate one recorded rebalance under each policy and yield the output rows.
+    """Simulate one recorded rebalance under each policy (group configuration); yield output rows.
 
     Policies that mean the same for this rebalance are simulated once; for example, ``own`` and the
     policy with the recorded strategy.
@@ -109,7 +109,7 @@ def _simulate_each_policy(
 def _rows_of_policy(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy, rows: RowBuilder
 ) -> Iterator[SimulatedRebalance]:
-    """Yield the output rows of one policy for one recorded rebalance.
+    """Yield the output rows of one policy (group configuration) for one recorded rebalance.
 
     They are the simulated rebalance and its second phase. If the policy avoids the rebalance, there
     is one row with the reason.
@@ -125,7 +125,7 @@ def _rows_of_policy(
 def _simulate_policy(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy, rows: RowBuilder
 ) -> Iterator[SimulatedRebalance]:
-    """Simulate a rebalance under one policy and yield an output row for each phase.
+    """Simulate a rebalance under one policy (group configuration); yield a row for each phase.
 
     A cooperative policy may need a second phase, in which revoked partitions get their new owner.
     """
@@ -173,8 +173,8 @@ def _group_as_sent(
     """Return the members of a group as they joined in the record, with the data that they sent.
 
     The data are the partitions that they reported as owned and their strategy's user data. The
-    result is None if the recorded group ran another strategy or protocol than the policy.
-    ``resolved`` is the policy with its strategy.
+    result is None if the simulated strategy or protocol is not the recorded one. ``resolved`` is
+    the simulated policy with its strategy.
     """
     generation = rebalance.generation
     is_claimed = resolved.strategy.name == generation.first.strategy or policy.strategy is None
@@ -212,8 +212,7 @@ def _build_members(
 
 
 def _avoids_rebalance(rebalance: RecordedRebalance, policy: Policy) -> bool:
-    """Return whether static members (KIP-345) would have avoided a recorded rebalance under a
-    policy.
+    """Return whether a policy with static members (KIP-345) would avoid a recorded rebalance.
 
     This is so if every change is a member that was absent for less than the session timeout. The
     coordinator waits that long for a static member.
@@ -228,7 +227,7 @@ def _avoids_rebalance(rebalance: RecordedRebalance, policy: Policy) -> bool:
 
 
 def _returns_in_time(absence: Absence, policy: Policy) -> bool:
-    """Return whether an absent member rejoined within the policy's session timeout.
+    """Return whether an absent member rejoined within the simulated session timeout.
 
     The coordinator waits that long for a static member before it begins a rebalance.
     """

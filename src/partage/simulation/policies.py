@@ -106,7 +106,8 @@ class Policy:
 
     @classmethod
     def of(cls, policy: str | Strategy | Policy) -> Policy:
-        """Convert the name of a policy, or an assignment strategy, to a `Policy`.
+        """Convert the name of a policy, or an assignment strategy, to a `Policy` (group
+        configuration).
 
         A strategy is combined with its preferred protocol. A policy is returned unchanged.
 
@@ -167,7 +168,7 @@ class Policy:
         return self.protocol == EAGER
 
     def with_protocol_and_strategy(self, protocol: str, strategy: Strategy) -> Policy:
-        """Return a copy of the policy with another protocol and strategy.
+        """Return a copy of the policy with another rebalance protocol and assignment strategy.
 
         Static membership and the session timeout stay the same.
         """

@@ -212,9 +212,10 @@ def protocol_under_policy(policy: Policy, rebalance: RecordedRebalance) -> str:
 
 
 def has_other_cause(policy: Policy, rebalance: RecordedRebalance) -> bool:
-    """Return whether a rebalance would happen under a policy even without joins and departures.
+    """Return whether a recorded rebalance would happen even without its joins and departures.
 
-    This is so if the recorded rebalance has another cause, such as new partitions of a topic.
+    This is so if it has another cause that has an effect under the simulated policy (group
+    configuration), such as new partitions of a topic.
     """
     kinds = rebalance.cause_kinds
     if "topics" in kinds:
@@ -303,7 +304,7 @@ class PendingAction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The stored state of one policy's simulation after a recorded rebalance.
+    """The stored state of the simulation of a consumer group after a recorded rebalance.
 
     A later run continues from it. Recorded rebalances are identified by their position in the
     group's history.
@@ -626,7 +627,7 @@ def _bounds(value: Any) -> Bounds | None:
 
 
 class SimulationStore(Protocol):
-    """Interface of a store for the output rows and checkpoints of one policy's simulation.
+    """Interface of a store for the output rows and checkpoints of a simulation.
 
     The next run continues from what is stored.
     """
@@ -642,7 +643,7 @@ class SimulationStore(Protocol):
 
 @dataclass
 class Continuation:
-    """A simulation of one policy that an earlier run has stored and that this run continues.
+    """A simulation of a consumer group that an earlier run has stored and that this run continues.
 
     It also has the store for new rows and checkpoints.
 

@@ -212,7 +212,8 @@ class RecordedCosts:
 class RecordedRebalance:
     """A recorded rebalance with the owners of partitions before it.
 
-    It is the input of simulations, which repeat the rebalance under another policy.
+    It is the input of simulations, which repeat the rebalance with another protocol or assignment
+    strategy.
 
     Attributes:
         generation: the group generation that the rebalance created.

@@ -78,7 +78,7 @@ class RoundResult:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPolicy:
-    """A policy together with the assignment strategy that it runs at one rebalance.
+    """A policy (group configuration) together with the assignment strategy that it runs.
 
     The strategy of policy ``own`` is that of the recorded rebalance, so it may change over time.
 
@@ -92,7 +92,7 @@ class ResolvedPolicy:
 
     @classmethod
     def resolve(cls, policy: Policy, rebalance: RecordedRebalance) -> ResolvedPolicy | None:
-        """Return a policy together with the assignment strategy that it uses at a recorded
+        """Return a policy (group configuration) with the assignment strategy for a recorded
         rebalance.
 
         The result is None if the policy is ``own`` (the recorded settings) and Partage does not
@@ -313,7 +313,8 @@ class SharedProblems:
     """Cache of the assignment problems of a group's simulated rebalances, and of their solutions.
 
     An assignment problem is the input of a strategy: members, subscriptions, owned partitions,
-    cluster. Policies often lead to the same problem, which is then built and solved once.
+    cluster. Simulations of several group configurations often have equal problems, which are built
+    and solved once.
     """
 
     def __init__(self) -> None:
@@ -361,10 +362,10 @@ class SharedProblems:
         *,
         members_as_sent: Group | None = None,
     ) -> JoinedProblem:
-        """Return the assignment problem that a strategy gets when members join under a policy.
+        """Return the assignment problem that a strategy gets when members join a rebalance.
 
-        Members report no owned partitions if the strategy does not use them. For a plug-in, the
-        members are validated.
+        It has the members, their subscriptions and the partitions that they report as owned. They
+        report none if the strategy does not use them. For a plug-in, the members are validated.
 
         Args:
             members: the members in join order.
@@ -407,7 +408,7 @@ class SharedProblems:
     ) -> tuple[Int32Array, PreviousOwners]:
         """Return the owner of each partition before a simulated rebalance.
 
-        Policies share the result, which is cached.
+        The result is cached, because simulations of several group configurations use it.
 
         Args:
             members: the members before the rebalance.

@@ -49,7 +49,7 @@ _NO_REBALANCE = PlanMetrics(moved=0, avoidable=0)
 class RowBuilder:
     """Builder of the output rows (table ``replays``) for one recorded rebalance.
 
-    There are rows for the recorded assignment and for each simulated policy.
+    There are rows for the recorded assignment and for each simulated group configuration.
 
     Attributes:
         rebalance: the recorded rebalance.
@@ -87,7 +87,7 @@ class RowBuilder:
         row_position: RowPlace | None,
         **columns: Any,
     ) -> SimulatedRebalance:
-        """Build an output row of a simulated policy.
+        """Build an output row of a simulated policy (group configuration).
 
         ``status`` says whether the simulation succeeded. ``row_position`` is the row's number and
         simulated time; None for number 0 at the recorded time. ``columns`` has the other columns.
@@ -139,9 +139,10 @@ class RowBuilder:
         stopped: Bounds | None = NOTHING,
         unread: UnreadEstimate | None = None,
     ) -> SimulatedRebalance:
-        """Return the output row that says why a policy avoids a recorded rebalance.
+        """Return the output row for a recorded rebalance that a simulated policy avoids.
 
-        For example, a static member that restarts within its session timeout causes none.
+        For example, a static member that restarts within its session timeout causes none. A policy
+        is a group configuration.
 
         Args:
             policy: the policy.
@@ -295,7 +296,7 @@ class RowCount:
 class RowPlace(NamedTuple):
     """Number and simulated time of an output row.
 
-    A recorded rebalance may have several rows per policy: the rebalance and its follow-ups.
+    A recorded rebalance may have several rows: the simulated rebalance and its follow-ups.
 
     Attributes:
         step: number of the row, from 0; follow-up rebalances have later numbers.
@@ -309,8 +310,8 @@ class RowPlace(NamedTuple):
 def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> SimulatedRebalance:
     """Return the output row for the recorded assignment itself, with its metrics and costs.
 
-    Rows of simulated policies are compared with it. ``context`` has metadata and statistics of the
-    group.
+    Rows of simulated rebalances are compared with it. ``context`` has metadata and statistics of
+    the group.
     """
     rows = RowBuilder.for_rebalance(rebalance, context, RECORDED)
     generation, given = rebalance.generation, rows.recorded
