@@ -77,7 +77,7 @@ class _Departure:
 
 
 class _AbsenceTracker:
-    """Finds when members of a consumer group leave, and when the same members return.
+    """Tracker of the members that leave a consumer group, and of those that return.
 
     A joining member counts as returning if the causes that were found for the rebalance say so.
     """
