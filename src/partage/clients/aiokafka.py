@@ -9,9 +9,14 @@ AIOKafkaConsumer("orders", group_id="billing",
 
 from __future__ import annotations
 
+import asyncio
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from functools import partial
+from inspect import iscoroutinefunction
+from types import MethodType
 from typing import Any, ClassVar
 
 from partage.clients.assignor_class_state import AssignorState, create_state
@@ -106,7 +111,7 @@ class _Meta(AssignorMeta):
 class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc]  # untyped
     """Base class of the partition assignor classes that aiokafka calls.
 
-    aiokafka calls its class methods on the event loop.
+    aiokafka calls its class methods on the event loop. The plan itself is computed in a thread.
     """
 
     name: str = ""
@@ -129,6 +134,8 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
         """
         call = cls._bound(find_caller(CoordinatorGroupRebalance))
         state = cls._state
+        if call is not None:
+            _await_plans(call.owner._coordinator)
         generation = None if call is None else int(call.owner._coordinator.generation)
         pause = state.rejoin_delay()
         if pause > 0:
@@ -140,11 +147,14 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
         )
 
     @classmethod
-    def assign(cls, cluster: Any, members: Mapping[str, Any]) -> dict[str, Any]:
+    def assign(
+        cls, cluster: Any, members: Mapping[str, Any]
+    ) -> dict[str, Any] | asyncio.Future[dict[str, Any]]:
         """Assign partitions to all members of the group, as the group leader.
 
         aiokafka calls it after the JoinGroup response. The result is a dict from member id to
-        assignment.
+        assignment. A coordinator that awaits plans gets a future: a thread computes the plan,
+        because the event loop must serve other consumers and heartbeats meanwhile.
 
         Args:
             cluster: aiokafka's metadata of the cluster.
@@ -159,9 +169,17 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
             of = ("?", NO_GENERATION)
         else:
             received, of = call.local, (call.owner.group_id, int(call.owner.generation))
-        return cls._state.assign_and_encode(
-            _joined(members, received), partial(_view, cls._state, cluster), of, AssignorError
-        )
+        # aiokafka replaces the tables of its metadata, so a shallow copy does not change.
+        read_metadata = partial(_view, cls._state, copy(cluster))
+        # The user's function may belong to the event loop, so it is not called in the thread.
+        loads = cls._state.call_load_function(of[0])
+        plan = partial(
+            cls._state.assign_and_encode,
+            _joined(members, received), read_metadata, of, loads, AssignorError,
+        )  # fmt: skip
+        if call is None or not _awaits_plans(call.owner):
+            return plan()
+        return _run_in_thread(plan)
 
     @classmethod
     def on_assignment(cls, assignment: Any) -> None:
@@ -191,6 +209,36 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
             what = "is made for aiokafka: take assignor from partage.clients.kafka_python"
             raise InvalidConfigError(SETTING, what, cls)
         return call
+
+
+def _await_plans(coordinator: Any) -> None:
+    """Let a consumer's group coordinator await the plans that `Assignor.assign` computes.
+
+    aiokafka expects the plan at once. Its method that calls `Assignor.assign` is a coroutine, so
+    this instance gets one that awaits the result. A coordinator of another form stays unchanged.
+    """
+    if not _awaits_plans(coordinator) and iscoroutinefunction(coordinator._perform_assignment):
+        coordinator._perform_assignment = MethodType(_perform_assignment, coordinator)
+
+
+def _awaits_plans(coordinator: Any) -> bool:
+    method = vars(coordinator).get("_perform_assignment")
+    return getattr(method, "__func__", None) is _perform_assignment
+
+
+async def _perform_assignment(coordinator: Any, response: Any) -> Any:
+    """Compute the assignments of all members as aiokafka does, and await a plan in a thread."""
+    sent = await type(coordinator)._perform_assignment(coordinator, response)
+    return await sent if asyncio.isfuture(sent) else sent
+
+
+def _run_in_thread(plan: Callable[[], dict[str, Any]]) -> asyncio.Future[dict[str, Any]]:
+    # The loop's default executor may be full of the program's own work.
+    executor = ThreadPoolExecutor(1, thread_name_prefix="partage-plan")
+    try:
+        return asyncio.get_running_loop().run_in_executor(executor, plan)
+    finally:
+        executor.shutdown(wait=False)
 
 
 def _joined(members: Mapping[str, Any], received: Mapping[str, Any]) -> list[Joined]:

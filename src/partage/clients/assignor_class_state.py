@@ -119,6 +119,7 @@ class AssignorState:
         *,
         group: str,
         generation: int,
+        leader_loads: Mapping[Partition, float] | None = None,
     ) -> SyncGroupAssignments:
         """Assign partitions to all members of the consumer group, as the group leader.
 
@@ -129,16 +130,17 @@ class AssignorState:
             view: the cluster's metadata.
             group: the group id, for error messages.
             generation: the group's generation.
+            leader_loads: loads from `call_load_function`.
 
         Raises:
             AssignorFailedError: the strategy raised an error. The consumer joins again after a
                 pause, which doubles after each failure.
         """
-        leader_loads = self._call_load_function(group)
         begin = time.perf_counter()
+        loads = self._check_loads(leader_loads, group)
         try:
             answer = self.consumer.assign(
-                members, view, group=group, generation=generation, leader_loads=leader_loads
+                members, view, group=group, generation=generation, leader_loads=loads
             )
         except AssignorFailedError as e:
             pause = min(_FIRST_PAUSE * 2**self.failures, _LONGEST_PAUSE)
@@ -166,6 +168,7 @@ class AssignorState:
         members: Sequence[Joined],
         read_metadata: Callable[[Iterable[str]], ClusterView],
         group_and_generation: tuple[str, int],
+        leader_loads: Mapping[Partition, float] | None,
         error: type[AssignorFailedError],
     ) -> dict[str, bytes]:
         """Assign partitions to all members of the group, and encode the assignments for Kafka's
@@ -177,18 +180,20 @@ class AssignorState:
             members: the members in the order of the JoinGroup response.
             read_metadata: function from topic names to the client's metadata of these topics.
             group_and_generation: group id and generation of this rebalance, for error messages.
+            leader_loads: loads from `call_load_function`.
             error: the error class that the client library passes to the program.
 
         Raises:
             AssignorFailedError: the strategy raised an error; this one is of the class ``error``.
         """
+        group, generation = group_and_generation
         joined = self.consumer.decode_subscriptions(members)
         # Equal subscriptions are mostly one tuple.
         lists = {id(one.member.topics): one.member.topics for one in joined}
         try:
             view = read_metadata(set().union(*lists.values()))
             answer = self.assign_as_leader(
-                joined, view, group=group_and_generation[0], generation=group_and_generation[1]
+                joined, view, group=group, generation=generation, leader_loads=leader_loads
             )
         except AssignorFailedError as e:
             why = e.__cause__ if isinstance(e.__cause__, Exception) else e
@@ -235,11 +240,11 @@ class AssignorState:
             self._cached_view = _CachedView(table, topics, ClusterView(seen, racks))
         return self._cached_view.view
 
-    def _call_load_function(self, group: str) -> Mapping[Partition, float] | None:
+    def call_load_function(self, group: str) -> Mapping[Partition, float] | None:
         """Call the user's function (option ``weights``) and return the load of each partition.
 
-        If there is no function, it fails or it returns an invalid load, the result is None. The
-        loads of the last assignment then stay in use.
+        If there is no function or it fails, the result is None. The loads of the last assignment
+        then stay in use. `assign_as_leader` checks the loads.
 
         Args:
             group: the group id, for warnings.
@@ -249,12 +254,18 @@ class AssignorState:
         if self.load_function is None:
             return None
         try:
-            loads = dict(self.load_function())
-            wrong = [p for p, load in loads.items() if not _is_entry(p, load)]
+            return dict(self.load_function())
         except Exception as e:  # noqa: BLE001 - foreign code, inside a rebalance
             log.warning("group %s: weights() failed (%s: %s)", group, type(e).__name__, e)
             return None
-        if not wrong:
+
+    @staticmethod
+    def _check_loads(
+        loads: Mapping[Partition, float] | None, group: str
+    ) -> Mapping[Partition, float] | None:
+        # Loads of the user's function; None after a warning if one of them is wrong.
+        wrong = [p for p, load in (loads or {}).items() if not _is_entry(p, load)]
+        if loads is None or not wrong:
             return loads
         log.warning(
             "group %s: weights() returned %.80r for %.80r: a load is a number from 0 to %.1e by "

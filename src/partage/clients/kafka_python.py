@@ -187,8 +187,9 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
         if call is not None:
             _request_rejoin(call.owner)
         joined = _joined(members, {} if call is None else call.local)
+        loads = cls._state.call_load_function(of[0])
         return cls._state.assign_and_encode(
-            joined, partial(_view, cls._state, cluster), of, AssignorError
+            joined, partial(_view, cls._state, cluster), of, loads, AssignorError
         )
 
     @classmethod

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import pickle
 import subprocess
 import sys
 import textwrap
+import threading
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -26,6 +28,7 @@ from partage.clients.load_sampling import LoadSampler
 from partage.clients.shared import ClusterView, Joined
 from partage.errors import InvalidConfigError, UnknownStrategyError
 from partage.groups.api import PlainStrategy
+from partage.groups.registry import find
 from partage.wire.consumer_protocol import (
     decode_assignment,
     decode_subscription,
@@ -502,6 +505,63 @@ def test_a_leader_reads_its_metadata_once() -> None:
     assert view() is again  # refreshed metadata that say the same
     metadata._partitions = {"t": {0: SimpleNamespace(replicas=[1])}}
     assert view().topics == {"t": {0: [1]}}
+
+
+class AsyncAio(Aio):
+    """Calls an assignor in a coroutine, as aiokafka's coordinator does."""
+
+    async def _perform_assignment(self, response):
+        return super()._perform_assignment(response)
+
+
+class WaitsForTheLoop(PlainStrategy):
+    """Plans as range does, once the event loop has run."""
+
+    name = "waits"
+
+    def __init__(self):
+        self.has_run = threading.Event()
+
+    def assign(self, problem, memory=None):
+        assert self.has_run.wait(timeout=20)
+        return find("range").assign(problem)
+
+
+def test_an_event_loop_runs_while_aiokafka_s_leader_plans() -> None:
+    """A thread computes the plan; the user's load function is still called on the event loop."""
+    callers = []
+    kind = aiokafka.assignor("optimal", weights=lambda: callers.append(threading.get_ident()) or {})
+    kind._state.consumer.strategy = strategy = WaitsForTheLoop()
+    kind._state.consumer.loads = None
+    leader = AsyncAio(kind)
+
+    async def rebalance():
+        AioRebalance(leader).perform_group_join()
+        AioRebalance(leader).perform_group_join()  # a second join changes nothing
+        asyncio.get_running_loop().call_later(0.01, strategy.has_run.set)
+        return await leader._perform_assignment(SimpleNamespace(members=_static()))
+
+    sent = asyncio.run(rebalance())
+    expected = Aio(aiokafka.assignor("range"))._perform_assignment(
+        SimpleNamespace(members=_static())
+    )
+    assert sent == expected
+    assert callers == [threading.get_ident()]
+
+
+def test_an_error_in_the_thread_of_a_plan_reaches_aiokafka() -> None:
+    """The coordinator gets the error that it would get from a plan on the event loop."""
+    kind = aiokafka.assignor("range")
+    kind._state.consumer.strategy = Broken()
+    leader = AsyncAio(kind)
+
+    async def rebalance():
+        AioRebalance(leader).perform_group_join()
+        await leader._perform_assignment(SimpleNamespace(members=_static()))
+
+    with pytest.raises(aiokafka.AssignorError, match="broken failed in group billing"):
+        asyncio.run(rebalance())
+    assert kind._state.rejoin_delay() > 0
 
 
 def test_kernels_are_warmed_where_plans_take_long(monkeypatch) -> None:
