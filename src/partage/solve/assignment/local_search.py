@@ -137,8 +137,7 @@ def remove_excess_partitions(plan: WeightedPlan, fair_loads: FloatArray) -> None
     No member falls below its fair share. The partitions have no owner afterwards.
 
     Args:
-        plan: the assignment, in which members own only partitions that they owned before; changed
-            in place.
+        plan: the assignment; changed in place.
         fair_loads: float64[members], the load that each member would have if partitions could be
             divided.
     """
@@ -194,6 +193,10 @@ _PARTNERS, _MOST_PAIRS = 12, 60_000
 #: Ratio of the largest load to its fractional bound below which no second search is worth it.
 _NEAR = 1.005
 
+#: How often a start from the claims levels loads. Each round halves about the excess of a heavy
+#: item's receiver: its other items go to members that then release smaller ones.
+_LEVELLING_ROUNDS = 8
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchResult:
@@ -239,32 +242,70 @@ def improve_plan(
     >>> improve_plan(items, two).plan.owner.tolist()
     [0, 1, 1]
     """
+    unlimited = bool(np.isinf(most_moves))
+    fair = fractional_loads if unlimited else None
     plan = WeightedPlan(items, members, most_moves, tolerance, work=MOST_WORK)
-    assign_to_previous_owners(plan, hints or {})
-    if np.isinf(most_moves) and fractional_loads is not None:
-        # Shed items are moves, and are counted when they have an owner again.
-        remove_excess_partitions(plan, fractional_loads)
+    _start_from_claims(plan, hints or {}, fair, rounds=0)
+    best = SearchResult(plan, improve_by_local_search(plan))
+    if not unlimited or not items.homes:
+        return best
+    # The search may end early, because each step must gain the tolerance. A start with more even
+    # loads may end lower, and so may a fresh plan, which moves more.
+    for rounds in (_LEVELLING_ROUNDS, None) if fair is not None else (None,):
+        if best.complete and _is_near_bound(best.plan, fair):
+            break
+        other = WeightedPlan(items, members, most_moves, tolerance, work=MOST_WORK // 2)
+        if rounds is None:
+            _start_fresh(other)
+        else:
+            _start_from_claims(other, hints or {}, fair, rounds)
+        found = SearchResult(other, improve_by_local_search(other))
+        # A plan near the bound ends the search, so that no plan with more moves follows.
+        gain = 0.0 if found.complete and _is_near_bound(other, fair) else tolerance
+        lower = _largest(other) <= _largest(best.plan) - gain
+        if lower and other.plan_score() < best.plan.plan_score():
+            best = found
+    return best
+
+
+def _start_from_claims(
+    plan: WeightedPlan, hints: Mapping[int, int], fair_loads: FloatArray | None, rounds: int
+) -> None:
+    """Assign partitions to their previous owners, and the others to the least loaded members.
+
+    Args:
+        plan: the assignment without owners; changed in place.
+        hints: see `assign_to_previous_owners`.
+        fair_loads: see `remove_excess_partitions`; None if members keep all that they owned.
+        rounds: how often members that the assignment has raised above their fair share release
+            their excess again.
+    """
+    assign_to_previous_owners(plan, hints)
+    for _ in range(rounds + 1):
+        # Released items are moves, and are counted when they have an owner again.
+        if fair_loads is not None:
+            remove_excess_partitions(plan, fair_loads)
+        assign_unowned(plan)
+    _recount(plan)
+
+
+def _start_fresh(plan: WeightedPlan) -> None:
+    # A plan without regard to claims, then exchanges that return partitions to their claimants.
     assign_unowned(plan)
     _recount(plan)
-    complete = improve_by_local_search(plan)
-    if not np.isinf(most_moves) or not items.homes or (complete and _near(plan, fractional_loads)):
-        return SearchResult(plan, complete)
-    # The search began at the claims. A fresh plan that regains claims may end lower.
-    other = WeightedPlan(items, members, most_moves, tolerance, work=MOST_WORK // 2)
-    assign_unowned(other)
-    _recount(other)
-    return_to_previous_owners(other)
-    done = improve_by_local_search(other)
-    better = (
-        other.plan_score() < plan.plan_score() and _largest(other) <= _largest(plan) - tolerance
-    )
-    return SearchResult(other, done) if better else SearchResult(plan, complete)
+    return_to_previous_owners(plan)
 
 
-def _near(plan: WeightedPlan, fractional_loads: FloatArray | None) -> bool:
+def _is_near_bound(plan: WeightedPlan, fractional_loads: FloatArray | None) -> bool:
+    """Return whether no other search can lower the largest relative load by a relevant amount."""
     if fractional_loads is None:
         return False
-    return _largest(plan) <= float((fractional_loads / plan.members.speed).max(initial=0.0)) * _NEAR
+    largest, speed = _largest(plan), plan.members.speed
+    even = float((fractional_loads / speed).max(initial=0.0))
+    # One item may be heavier than a fair share.
+    fastest = np.where(plan.open, speed, 0.0).max(axis=1)
+    heaviest = float((plan.items.weight / fastest[plan.items.kind]).max(initial=0.0))
+    return largest <= even * _NEAR or largest - plan.tolerance < max(even, heaviest)
 
 
 def _largest(plan: WeightedPlan) -> float:
