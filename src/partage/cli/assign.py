@@ -47,7 +47,10 @@ __all__ = ["CheckedPlan", "assign", "compute_plan"]
 
 @dataclass(frozen=True, slots=True)
 class CheckedPlan:
-    """Assignment that a strategy has made, together with the rules of Kafka that it breaks."""
+    """Assignment that a strategy has made, together with the rules of Kafka that it breaks.
+
+    ``partage assign`` prints it. A broken rule is, for example, a partition with two owners.
+    """
 
     strategy: Strategy
     group: Group
@@ -59,9 +62,9 @@ class CheckedPlan:
 
     @property
     def standbys(self) -> dict[str, dict[str, list[int]]] | None:
-        """Standby partitions by member and topic; None if the strategy assigns no standbys.
+        """Standby partitions by member and topic.
 
-        Only Faust's strategies assign standbys.
+        Only Faust's strategies assign standbys; for all others the result is None.
         """
         return getattr(self.plan, "standbys", None)
 
@@ -352,8 +355,8 @@ def _format_by_topic(topics: Mapping[str, list[int]]) -> str:
 def _omit_middle(text: str, max_length: int) -> str:
     """Shorten a long member id by leaving out its middle, such as ``consume…8f2c4d1e``.
 
-    The ids of one deployment mostly differ at the end. ``max_length`` is the greatest number of
-    characters.
+    The ends are kept because the ids of one deployment mostly differ there. ``max_length`` is the
+    greatest number of characters.
 
     >>> _omit_middle("consumer-orders-service-1-8f2c4d1e", 15)
     'consume…8f2c4d1e'
@@ -382,7 +385,7 @@ def _settled_plan(checked_plan: CheckedPlan) -> dict[str, Any]:
 
 
 def _show_withheld(checked_plan: CheckedPlan) -> None:
-    """Print how many partitions each member gets only in the second rebalance.
+    """Print how many partitions each consumer gets only in the second rebalance.
 
     A cooperative strategy withholds a partition until its previous owner has revoked it.
     """

@@ -403,7 +403,7 @@ def _numbers(partitions: Sequence[int]) -> str:
 def _format_span(first_ms: int, last_ms: int) -> str:
     """Format a time range as text: its first and last time in UTC.
 
-    Short ranges are shown with milliseconds.
+    The arguments are Unix times in milliseconds. Short ranges are shown with milliseconds.
 
     >>> _format_span(0, 61_000), _format_span(5, 1_700)
     ('1970-01-01 00:00:00 to 00:01:01', '1970-01-01 00:00:00.005 to 00:00:01.700')

@@ -190,7 +190,11 @@ class _CaptureTrouble:
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """Options of ``partage capture --follow`` for rebalance events and metrics."""
+    """Options of ``partage capture --follow`` for rebalance events and metrics.
+
+    While the cluster is recorded, the command can print each rebalance or serve metrics for
+    Prometheus.
+    """
 
     events: str | None
     metrics: str | None
@@ -333,9 +337,9 @@ def _shown(manifest: CaptureManifest, to: Path, *, as_json: bool, quiet: bool) -
 
 
 def _print_permissions(cluster: ClusterOptions, *, as_json: bool) -> None:
-    """Print which data of the cluster the account may read (option ``--check``).
+    """Print which data of the Kafka cluster the account may read (option ``--check``).
 
-    The command exits with code 3 if a required permission is missing.
+    Nothing is recorded. The command exits with code 3 if a required permission is missing.
     """
     from partage.commands.clusters import check_access
 

@@ -67,7 +67,10 @@ def stdout_console() -> Console:
 
 
 def stderr_console() -> Console:
-    """Return a new Rich console that writes to stderr, for output of several lines."""
+    """Return a new Rich console that writes to stderr.
+
+    It is used for progress bars, so that stdout has only the result of the command.
+    """
     return Console(stderr=True, highlight=False, color_system=_colours())
 
 
@@ -119,6 +122,8 @@ def print_message(line: str, style: str = "") -> None:
 def shorten_message(line: str) -> str:
     """Cut a long message to 400 characters and an ellipsis.
 
+    A message may contain long text from the input, which would fill the terminal.
+
     >>> len(shorten_message("x" * 1000))
     401
     """
@@ -150,7 +155,7 @@ def short_names(line: str) -> str:
 
 
 def format_bytes(size: float) -> str:
-    """Format a number of bytes with a suitable unit, such as ``1.5 GB``.
+    """Format a number of bytes as text for the user, with a suitable unit such as ``1.5 GB``.
 
     >>> format_bytes(12_300_000)
     '12.3 MB'
@@ -177,7 +182,10 @@ def first_lines(lines: Sequence[str], *, total: int | None = None) -> list[str]:
 
 
 def is_terminal() -> bool:
-    """Return whether stdout is a terminal, not a pipe or a file."""
+    """Return whether stdout is a terminal, not a pipe or a file.
+
+    Output to a terminal is wrapped and coloured; output to a pipe is for programs.
+    """
     return sys.stdout is not None and sys.stdout.isatty()
 
 
@@ -223,13 +231,20 @@ def write_json(value: Any, indent: int | None = None) -> None:
 
 
 def has_display() -> bool:
-    """Return whether this machine can show a browser window."""
+    """Return whether this machine can show a browser window.
+
+    Windows and macOS always can. On other systems the environment must name a display, for example
+    in ``DISPLAY``.
+    """
     if os.name == "nt" or sys.platform == "darwin":
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def print_warnings(lines: list[str]) -> None:
-    """Print warnings on stderr: the first three, then how many more there are."""
+    """Print the first three warnings on stderr, then how many more there are.
+
+    Each is one line that begins with "warning:".
+    """
     for line in first_lines(lines):
         print_message(f"warning: {short_names(line)}", "yellow")

@@ -170,7 +170,9 @@ def forecast(
 
 @dataclass(frozen=True)
 class _Source:
-    """Origin of the settings that a forecast assumes for the present, for the output.
+    """Origin of the settings of a consumer group that a forecast assumes for the present.
+
+    The output of ``partage forecast`` names it.
 
     Attributes:
         is_measured: whether the group was measured on a running cluster.
@@ -184,8 +186,9 @@ class _Source:
 
     @property
     def label(self) -> str:
-        """Label of the first forecast in the table: "present", or "given" if options replace
-        settings.
+        """Label of the first forecast in the table of ``partage forecast``.
+
+        It is "present", or "given" if command-line options replace measured settings.
         """
         return "given" if self.is_replaced else "present"
 
@@ -322,7 +325,11 @@ def _best_settings(rows: Sequence[RolloutForecast]) -> RolloutForecast:
 
 
 def _count_changes(one: Deployment, other: Deployment) -> int:
-    """Return in how many settings of the group and its pods two deployments differ."""
+    """Return in how many settings two forecast deployments of a consumer group differ.
+
+    Examples of such settings are the rebalance protocol, the session timeout and Kubernetes'
+    ``maxSurge``.
+    """
     settings = (
         (
             each.policy.protocol, each.policy.short, each.policy.static, each.session_s,
@@ -409,7 +416,10 @@ def _table(rows: tuple[RolloutForecast, ...], best: RolloutForecast, source: _So
 
 
 def _format_estimate(estimate: Estimate) -> str:
-    """Format an estimated value as ``best (low to high)``, such as ``12 (8 to 20)``."""
+    """Format an estimated value with its interval, such as ``12 (8 to 20)``.
+
+    The first number is the best estimate. The interval is left out if it is very narrow.
+    """
     if estimate.high - estimate.low < 0.05:
         return _number(estimate.best)
     return f"{_number(estimate.best)} ({_number(estimate.low)} to {_number(estimate.high)})"

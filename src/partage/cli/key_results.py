@@ -85,7 +85,8 @@ class KeyOptions(OptionGroup):
     ] = False
 
     def partition_counts(self) -> list[int]:
-        """Parse the value of the option ``--partitions`` to a list of partition counts.
+        """Parse the value of the option ``--partitions``, such as "6,12", to a list of partition
+        counts.
 
         Raises:
             BadParameter: a count is not a whole number.
@@ -245,7 +246,10 @@ def _moves(found: KeySpread) -> Table:
 
 
 def _moved_keys(found: KeySpread) -> list[str]:
-    """Return a line for each change of the partition count, with the hottest keys that move."""
+    """Return a line for each change of the partition count, with the hottest keys that it moves.
+
+    A hot key has many records. A key moves if it belongs to another partition after the change.
+    """
     lines = []
     for change in found.moves:
         moved = [
@@ -278,7 +282,7 @@ def _hours(found: KeySpread) -> Table:
 
 
 def _analysis_to_json(analysis: KeySpread) -> dict[str, Any]:
-    """Return the analysis of a topic's keys as a JSON object.
+    """Return the analysis of a topic's keys as a JSON object for ``partage keys --json``.
 
     Keys are in hex, shares from 0 to 1, times in ms UTC.
     """

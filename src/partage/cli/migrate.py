@@ -35,7 +35,11 @@ _LISTED = {"ready after changes": "change", "not possible": "blocker"}
 
 
 class TargetProtocol(str, Enum):
-    """Values of the option ``--protocol``: the rebalance protocol to migrate to."""
+    """Values of the option ``--protocol``: the rebalance protocol to migrate a consumer group to.
+
+    The value "consumer" is the protocol of KIP-848; "cooperative" is incremental rebalancing with
+    the classic protocol.
+    """
 
     consumer = "consumer"
     cooperative = "cooperative"
@@ -111,9 +115,9 @@ def migrate(
 
 
 def _migration_table(migrations: Sequence[Migration]) -> Table:
-    """Return a table of groups that are equally ready to migrate.
+    """Return a table of consumer groups that are equally ready to migrate to another protocol.
 
-    A row has the group's clients, what must change or blocks it, and the expected gain.
+    A row has the group's clients, what must change or what blocks it, and the expected gain.
 
     Args:
         migrations: the groups.

@@ -169,6 +169,8 @@ def output_option(further_help: str, metavar: str = "FOLDER") -> Any:
 def write_picture(file: Path, text: str) -> None:
     """Write an SVG picture to the file that the option ``--picture`` names.
 
+    ``text`` is the content of the SVG file.
+
     Raises:
         InvalidConfigError: the file cannot be written.
     """
@@ -181,7 +183,10 @@ def write_picture(file: Path, text: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions(OptionGroup):
-    """Options that name a running Kafka cluster and the client properties to connect to it."""
+    """Options that name a running Kafka cluster and the client properties to connect to it.
+
+    Commands with the option ``--bootstrap-server`` share them.
+    """
 
     bootstrap_server: Annotated[
         str | None,
@@ -265,7 +270,10 @@ class ClusterOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class SparkOptions(OptionGroup):
-    """Options for the Spark session that a command starts."""
+    """Options for the Spark session that a command starts: its master and Spark settings.
+
+    Commands that process much data with Spark share them.
+    """
 
     master: SparkMaster = None
     conf: Annotated[
@@ -275,7 +283,8 @@ class SparkOptions(OptionGroup):
     ] = None  # fmt: skip
 
     def spark_settings_by_name(self) -> dict[str, str]:
-        """Return the Spark settings of the option ``--conf``, as a dict by name.
+        """Return the Spark settings that the user gave with the option ``--conf``, as a dict by
+        name.
 
         Secret values among them are hidden on stderr from now on.
         """
@@ -284,7 +293,10 @@ class SparkOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions(OptionGroup):
-    """Options for the format of a command's output, tables or JSON, and for progress messages."""
+    """Options for the output of a command: tables or JSON, and whether to hide progress messages.
+
+    The options are ``--json`` and ``--quiet``.
+    """
 
     as_json: AsJson = False
     quiet: Quiet = False

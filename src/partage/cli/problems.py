@@ -48,7 +48,7 @@ def read_problem(file: Path) -> Mapping[str, Any]:
 
 
 def parse_json_object(text: bytes, source: str) -> Mapping[str, Any]:
-    """Parse text as a JSON object.
+    """Parse the text of an input file as a JSON object.
 
     ``source`` is the name of the file, for the error message.
 

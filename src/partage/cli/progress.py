@@ -86,7 +86,10 @@ def _json_lines(clock: Callable[[], float]) -> Progress:
 
 
 def _ignore_progress(stage: str, done: int, total: int) -> None:
-    """Ignore a report of progress; used with the option ``--quiet``."""
+    """Ignore a report of progress.
+
+    It replaces the function that draws progress bars if the user gave the option ``--quiet``.
+    """
 
 
 def _lines(stages: Mapping[str, str]) -> Progress:

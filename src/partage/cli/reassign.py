@@ -50,7 +50,10 @@ Ids = Annotated[list[int], _BROKER]
 
 @dataclass(frozen=True, kw_only=True)
 class SizeOptions(OptionGroup):
-    """Options for replica sizes and write loads, which the description of a cluster may lack."""
+    """Options for replica sizes and write loads, which the description of a cluster may lack.
+
+    Subcommands of ``partage reassign`` that copy replicas share them.
+    """
 
     log_dirs: Annotated[
         Path | None,
@@ -95,7 +98,10 @@ class SizeOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class LimitOptions(OptionGroup):
-    """Options that limit a reassignment: excluded topics, and tolerances for uneven loads."""
+    """Options that limit a reassignment of replicas.
+
+    Topics can be excluded, and the loads of the brokers may stay uneven by a given fraction.
+    """
 
     exclude: Annotated[
         list[str] | None,
@@ -111,7 +117,10 @@ class LimitOptions(OptionGroup):
     ] = None  # fmt: skip
 
     def plan_limits(self, pin: list[str] | None = None) -> PlanLimits:
-        """Return the limits of the reassignment that the command line gives.
+        """Return the limits of a reassignment of replicas that the command line gives.
+
+        They are topics that do not move or are excluded, and tolerances for uneven loads of
+        brokers.
 
         Args:
             pin: names of topics that must not move.
@@ -135,7 +144,10 @@ class LimitOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class PinnedLimitOptions(LimitOptions):
-    """Options that limit a reassignment, including topics whose replicas must not move."""
+    """Options that limit a reassignment, including topics whose replicas must not move.
+
+    The option ``--pin`` names such a topic.
+    """
 
     pin: Annotated[
         list[str] | None,
@@ -144,15 +156,19 @@ class PinnedLimitOptions(LimitOptions):
     ] = None  # fmt: skip
 
     def pinned_limits(self) -> PlanLimits:
-        """Return the limits of the reassignment, including the topics whose replicas must
-        not move.
+        """Return the limits of a reassignment that the command line gives.
+
+        They include the topics of the option ``--pin``, whose replicas must not move.
         """
         return self.plan_limits(self.pin)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultOptions(OptionGroup):
-    """Options for the output of a reassignment: batch size, folder, HTML page and JSON."""
+    """Options for the output of a reassignment: batch size, folder, HTML page and JSON.
+
+    All subcommands of ``partage reassign`` have them.
+    """
 
     to: Annotated[
         Path | None,
@@ -172,8 +188,9 @@ class ResultOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class CopyOptions(ResultOptions):
-    """Options for the output of a reassignment that copies data: also the throttle and lower
-    bounds.
+    """Options for the output of a reassignment that copies data between brokers.
+
+    Besides the common output options, they set the throttle and switch off lower bounds.
     """
 
     throttle: Annotated[
@@ -443,7 +460,10 @@ def _figures(summary: dict[str, Any]) -> Table:
 
 
 def _format_duration(seconds: float) -> str:
-    """Format a duration in seconds; from two minutes on, hours and minutes are added."""
+    """Format a duration in seconds, such as ``90 s`` or ``3,600 s (1:00 h)``.
+
+    From two minutes on, hours and minutes are added.
+    """
     if seconds < 120:
         return f"{seconds:,.0f} s"
     minutes = round(seconds / 60)

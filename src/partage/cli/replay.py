@@ -155,7 +155,10 @@ def replay(
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """Options of ``partage replay``: policies, strategies, groups, time range and engine."""
+    """Options of ``partage replay``: policies, strategies, groups, time range and engine.
+
+    The engine is Spark or local processes. ``partage demo`` uses the same class.
+    """
 
     policies: list[str] | None = None
     strategies: list[str] | None = None
@@ -172,7 +175,10 @@ class ReplayOptions:
     report: bool = True
 
     def replay_arguments(self) -> dict[str, Any]:
-        """Return the options as keyword arguments of the function that replays a recording."""
+        """Return the options as keyword arguments of the function that replays a recording.
+
+        Options for the output, such as ``quiet``, are not among them.
+        """
         names = (
             "policies", "strategies", "raw_commits", "append", "engine", "processes", "master",
             "conf", "kafka",

@@ -19,7 +19,10 @@ REPORT = "report.html"
 
 
 class ReportFormat(str, Enum):
-    """Values of the option ``--format`` of ``partage report``."""
+    """Values of the option ``--format`` of ``partage report``.
+
+    The report is an HTML page, tables on the terminal, or JSON.
+    """
 
     html = "html"
     terminal = "terminal"

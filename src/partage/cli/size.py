@@ -107,7 +107,7 @@ def size(
 
 
 def _to_json(group: str, sizing: Sizing) -> dict[str, Any]:
-    """Return the forecast for each number of consumers as a JSON object.
+    """Return the forecast for each number of consumers of a group as a JSON object.
 
     An infinite lag is null.
     """
@@ -232,8 +232,9 @@ def _table(found: Sizing) -> Table:
 
 
 def _useful_rows(sizing: Sizing) -> list[SizeRow]:
-    """Return the rows of the table of group sizes up to the size beyond which consumers are
-    idle.
+    """Return the rows of the table of group sizes that are worth showing.
+
+    They end one row after the size from which more consumers no longer lower the highest load.
     """
     last = max(sizing.useful, sizing.needed or 0)
     return [row for row in sizing.rows if row.consumers <= last + 1]

@@ -201,9 +201,9 @@ def streams(
 
 
 def _streams_group_note(settings: Mapping[str, object], assignors: Sequence[str]) -> str | None:
-    """Return a note if the application's settings for streams groups have no effect.
+    """Return a note if a Kafka Streams application's settings for streams groups have no effect.
 
-    Only the group coordinator's task assignors (KIP-1071) use them. None if all settings have an
+    Only the group coordinator's task assignors (KIP-1071) use such settings. None if all have an
     effect.
 
     Args:
@@ -254,7 +254,7 @@ def _describe_application(
     picture: Path | None,
     output: OutputOptions,
 ) -> None:
-    """Write the description of a recorded application to a JSON file, and print the gain of a
+    """Describe a recorded Kafka Streams application in a JSON file, and print the gain of a
     standby.
 
     The gain is how much shorter an outage would be with one more standby replica.
@@ -308,7 +308,7 @@ def _describe_application(
 
 
 def _draw_standby_gain(described: DescribedApplication, application_id: str, picture: Path) -> None:
-    """Draw how long an outage lasts without and with one more standby, as an SVG picture.
+    """Draw an SVG picture of how one more standby replica shortens an outage in Kafka Streams.
 
     A note is printed instead if the outage time is unknown.
 
@@ -328,7 +328,10 @@ def _draw_standby_gain(described: DescribedApplication, application_id: str, pic
 
 
 def _describe_cost(gain: StandbyGain) -> str:
-    """Describe what a standby costs: disk space and changelog reads."""
+    """Describe in words what one more standby replica of Kafka Streams tasks costs.
+
+    The costs are disk space and changelog reads.
+    """
     cost = f"costs {format_bytes(gain.disk_bytes)} of disk"
     if gain.write_bytes_per_second:
         cost += f" and {format_bytes(gain.write_bytes_per_second)}/s of changelog reads"
@@ -336,7 +339,9 @@ def _describe_cost(gain: StandbyGain) -> str:
 
 
 def _gain_sentence(described: DescribedApplication, clients: int) -> str:
-    """Describe what one more standby gains and costs, in a sentence.
+    """Describe in a sentence what one more standby of Kafka Streams tasks gains and costs.
+
+    The gain is a shorter outage after a client has crashed and lost its disk.
 
     Args:
         described: the application, with the simulated gain.
@@ -490,7 +495,8 @@ def _without_racks(app: SimulatedApplication, *, changelogs: bool = True) -> lis
 
 
 def cross_rack_marks(app: SimulatedApplication) -> tuple[str, str | None]:
-    """Return marks for the table that show how exact the traffic across racks is.
+    """Return marks for a table that show how exact a Kafka Streams application's cross-rack traffic
+    is.
 
     The traffic cannot be computed for topics whose racks are unknown.
 
@@ -510,7 +516,8 @@ def cross_rack_marks(app: SimulatedApplication) -> tuple[str, str | None]:
 
 
 def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return a note that says why the rack-aware strategy has no effect for an application.
+    """Return a note that says why Kafka Streams' rack-aware strategy has no effect for an
+    application.
 
     Kafka ignores the strategy in the same cases, for example if racks are unknown. None if the
     strategy has an effect or is not set.
@@ -537,7 +544,9 @@ def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -
 
 
 def standby_notes(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return warnings if an application has too few clients for the configured standbys.
+    """Return warnings if a Kafka Streams application has too few clients for its standby replicas.
+
+    A client is an instance of the application. Two replicas of a task never share a client.
 
     Args:
         app: the simulated Streams application.
@@ -557,9 +566,10 @@ def _some(names: Sequence[str]) -> str:
 
 
 def subtopology_lines(app: SimulatedApplication) -> list[str]:
-    """Describe each sub-topology of an application in a line: its number, sources and stores.
+    """Describe each sub-topology of a Kafka Streams application in a line.
 
-    The number is the first part of a task id, such as 1 in ``1_0``.
+    A line has the number, the source topics and the state stores. The number is the first part of a
+    task id, such as 1 in ``1_0``.
     """
     lines = []
     for one in app.topology.subtopologies:
@@ -572,9 +582,9 @@ def subtopology_lines(app: SimulatedApplication) -> list[str]:
 
 
 def event_labels(app: SimulatedApplication) -> list[dict[str, Any]]:
-    """Return the time (s) and a description of each simulated event, such as a crash.
+    """Return the time and a description of each simulated event in a Kafka Streams application.
 
-    A page with timelines shows them. ``app`` is the simulated application.
+    An event is, for example, a crash; times are in seconds. A page with timelines shows them.
     """
     return [{"at": one.at_ms / 1000, "label": _event(one)} for one in app.events]
 
@@ -597,9 +607,9 @@ def show_decisions(
     *,
     as_json: bool,
 ) -> None:
-    """Print the tasks that each task assignor gives to each client in one rebalance.
+    """Print the tasks that each Kafka Streams task assignor gives to each client in one rebalance.
 
-    Each assignor is combined with each value of the swept settings.
+    Each assignor is combined with each combination of the setting values to try.
 
     Args:
         problem: clients and tasks as a JSON object.
