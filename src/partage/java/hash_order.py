@@ -469,7 +469,10 @@ class StringMap:
         return StringMap(self.slots, spread, tree_bins)
 
     def iteration_order(self) -> list[str]:
-        """Return all keys in the iteration order of the Java ``HashMap``."""
+        """Return all keys of this ``HashMap`` model in the order in which Java iterates over them.
+
+        Java visits bucket after bucket, and each bucket's keys as a list or a tree.
+        """
         if not self.tree_bins:
             return sorted(self.spread, key=self.slot_of)
         chains: dict[int, list[str]] = {}
@@ -490,7 +493,10 @@ class StringMap:
         return replace(grown, tree_bins=tree_bins)
 
     def slot_of(self, key: str) -> int:
-        """Return the index of the ``HashMap`` bucket that holds a key."""
+        """Return the index of the ``HashMap`` bucket that holds a key.
+
+        It is made of the low bits of the key's mixed hash code.
+        """
         return self.spread[key] & (self.slots - 1)
 
 

@@ -38,12 +38,17 @@ class PriorityQueue:
         return len(self.items)
 
     def add(self, entry: Any) -> None:
-        """Add an entry, which is a tuple whose first field is its key, to the priority queue."""
+        """Add an entry to the priority queue, at the same position in the heap as in Java.
+
+        An entry is a tuple whose first field is its key.
+        """
         self.items.append(entry)
         self._sift_up(len(self.items) - 1, entry)
 
     def poll(self) -> Any:
         """Remove the entry with the smallest key from the priority queue and return it.
+
+        Among equal keys it is the entry that Java's ``poll`` would return.
 
         Raises:
             IndexError: the queue is empty.
@@ -58,6 +63,8 @@ class PriorityQueue:
 
     def remove(self, entry: Any) -> None:
         """Remove the first entry of the priority queue that is equal to ``entry``.
+
+        The remaining heap has the same order as in Java.
 
         Raises:
             ValueError: no entry is equal.

@@ -37,7 +37,10 @@ class JavaRandom:
 
     @classmethod
     def from_seed(cls, seed: int) -> JavaRandom:
-        """Return the generator that ``new Random(seed)`` creates in Java."""
+        """Create the random number generator that ``new Random(seed)`` creates in Java.
+
+        ``seed`` is an integer; Java scrambles it to the generator's first state.
+        """
         return cls((seed ^ _MULTIPLIER) & _MASK_48)
 
     def next_int(self) -> tuple[int, JavaRandom]:

@@ -33,6 +33,8 @@ _ONE_BYTE_UNITS = range(1, 0x80)
 def string_hash(text: str) -> int:
     """Return the hash code of a text, the same as ``String.hashCode`` in Java (signed int32).
 
+    It decides in which order Java's hash maps iterate over strings.
+
     >>> string_hash("consumer1"), string_hash("Aa") == string_hash("BB")
     (-421004549, True)
     """
@@ -60,7 +62,9 @@ def string_order_key(text: str) -> bytes:
 
 
 def string_ranks(names: Sequence[str]) -> list[int]:
-    """Return each name's position, from 0, in the sort order of Java's ``String.compareTo``.
+    """Return the position of each name in the sort order of Java's ``String.compareTo``.
+
+    Positions begin at 0.
 
     >>> string_ranks(["b", "a"])
     [1, 0]

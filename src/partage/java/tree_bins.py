@@ -136,7 +136,9 @@ class HashTable:
         self.buckets: dict[int, HashBucket[int]] = {}
 
     def iteration_order(self) -> list[int]:
-        """Return the keys in the iteration order of the Java ``HashMap``."""
+        """Return the keys of this ``HashMap`` model in the order in which Java iterates
+        over them.
+        """
         return [key for slot in sorted(self.buckets) for key in self.buckets[slot].chain]
 
     def put(self, key: int) -> None:
@@ -151,12 +153,18 @@ class HashTable:
         self.grow_if_full()
 
     def remove(self, key: int) -> None:
-        """Remove a key from this ``HashMap`` model; the number of buckets does not change."""
+        """Remove a key from this ``HashMap`` model, as Java's ``remove`` does.
+
+        The number of buckets does not change.
+        """
         self._bucket(key).remove(key)
         self.size -= 1
 
     def clear(self) -> None:
-        """Remove all keys from this ``HashMap`` model; the number of buckets does not change."""
+        """Remove all keys from this ``HashMap`` model, as Java's ``clear`` does.
+
+        The number of buckets does not change.
+        """
         self.buckets, self.size = {}, 0
 
     def compute_if_absent(self, key: int) -> None:
@@ -177,7 +185,10 @@ class HashTable:
         self.size += 1
 
     def grow_if_full(self) -> None:
-        """Double the number of buckets of this ``HashMap`` model if it is more than 3/4 full."""
+        """Double the number of buckets of this ``HashMap`` model if it is more than 3/4 full.
+
+        Java's ``resize`` does this under the same condition.
+        """
         if self.size * 4 > self.slots * 3:
             self._grow()
 
@@ -221,7 +232,10 @@ class HashBucket(Generic[Key]):
         self._red: dict[Key, bool] = {}
 
     def copy(self) -> HashBucket[Key]:
-        """Return an independent copy of this ``HashMap`` bucket."""
+        """Return an independent copy of this ``HashMap`` bucket.
+
+        Later changes of the copy do not affect the original.
+        """
         twin = HashBucket(self._rank, self.chain)
         twin.root, twin._parent, twin._red = self.root, dict(self._parent), dict(self._red)
         twin._child = {key: [*below] for key, below in self._child.items()}
@@ -309,7 +323,8 @@ class HashBucket(Generic[Key]):
         self.chain.insert(0, self.root)
 
     def _insert_leaf(self, key: Key) -> Key | None:
-        """Insert a key as a leaf of the red-black tree, then rebalance the tree.
+        """Insert a key into the red-black tree of a Java ``HashMap`` bucket, then rebalance the
+        tree.
 
         The result is the key's parent before the rebalancing, or None if the tree was empty.
         """
@@ -328,7 +343,7 @@ class HashBucket(Generic[Key]):
         return above
 
     def _fix_insertion(self, key: Key) -> None:
-        """Rebalance the red-black tree after a key was inserted.
+        """Rebalance the red-black tree of a Java ``HashMap`` bucket after a key was inserted.
 
         No red key may have a red parent. Source: Cormen et al., Introduction to Algorithms, chapter
         13 (RB-Insert-Fixup).
@@ -399,7 +414,7 @@ class HashBucket(Generic[Key]):
             self._child[above][_LEFT if self._child[above][_LEFT] == old else _RIGHT] = key
 
     def _fix_deletion(self, key: Key) -> None:
-        """Rebalance the red-black tree after a black key was deleted.
+        """Rebalance the red-black tree of a Java ``HashMap`` bucket after a black key was deleted.
 
         All paths through ``key`` have one black key too few. Source: Cormen et al., Introduction to
         Algorithms, chapter 13 (RB-Delete-Fixup).

@@ -18,7 +18,9 @@ ZERO_UUID = "A" * 22
 
 @lru_cache(maxsize=_CACHED_TEXTS)
 def uuid_text(uuid: bytes) -> str:
-    """Format a Kafka UUID (16 bytes) as text: 22 characters of URL-safe base64, as Kafka prints it.
+    """Format a Kafka UUID (16 bytes) as text: 22 characters of URL-safe base64.
+
+    Kafka prints topic ids and directory ids in this form.
 
     >>> uuid_text(bytes(16)) == ZERO_UUID
     True
@@ -28,6 +30,8 @@ def uuid_text(uuid: bytes) -> str:
 
 def uuid_bytes(text: str) -> bytes:
     """Parse a Kafka UUID such as "0q9296oPTEeomul5We-plg", and return its 16 bytes.
+
+    Topic ids have this form. It is the inverse of `uuid_text`.
 
     Raises:
         ValueError: the text is not 22 characters of URL-safe base64.

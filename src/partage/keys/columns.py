@@ -51,7 +51,10 @@ class KeyColumn:
 
     @property
     def key_lengths(self) -> NDArray[Any]:
-        """Length of each record's key in bytes, 0 for a null key."""
+        """Length of each record's key in bytes, as an array.
+
+        A null key has the length 0.
+        """
         lengths = np.diff(self.starts)
         if self.code is not None:
             # If every record is null, the dictionary may be empty; codes exist nevertheless.

@@ -64,9 +64,9 @@ class CustomPartitioner(Protocol):
     """
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Receive the producer's settings.
+        """Receive the settings of the Kafka producer.
 
-        The producer calls this method once, before any other.
+        The producer calls this method of its partitioner once, before any other.
         """
         ...
 
@@ -87,7 +87,10 @@ class CustomPartitioner(Protocol):
         ...
 
     def close(self) -> None:
-        """Release the partitioner's resources; the producer calls this when it closes."""
+        """Release the resources of this partitioner, such as connections.
+
+        The Kafka producer calls this method when it closes.
+        """
         ...
 
 
@@ -248,7 +251,10 @@ class NamedPartitioner:
             self._states[topic] = draw_sticky_partition(state, count, previous)[1]
 
     def close(self) -> None:
-        """Do nothing, because a built-in partitioner has no resources to release."""
+        """Do nothing, because a built-in partitioner has no resources to release.
+
+        The method exists because Kafka's interface ``Partitioner`` has it.
+        """
 
     def _shared(self, topic: str) -> str:
         return "" if self.partitioner.name in _ONE_COUNTER else topic
@@ -340,7 +346,10 @@ class RecordPartitioner:
         return answer
 
     def close(self) -> None:
-        """Close the custom partitioner, so that it releases its resources."""
+        """Close the custom partitioner of a producer, so that it releases its resources.
+
+        The end of a ``with`` block calls this method.
+        """
         self.partitioner.close()
 
     def __enter__(self) -> Self:
@@ -421,7 +430,11 @@ class CustomRule:
 
 
 def custom_rule(partitioner: Partitioner) -> CustomRule | None:
-    """Return the placement rule of a custom partitioner, or None if the partitioner is built in."""
+    """Return the placement rule of a custom partitioner.
+
+    Such a rule calls a class of the user for each record. None if the partitioner is a built-in
+    one.
+    """
     rule: object = partitioner.rule
     return rule if isinstance(rule, CustomRule) else None
 

@@ -77,4 +77,7 @@ class DefaultPartitioner:
         return clear_sign_bit(turn) % len(partitions)
 
     def close(self) -> None:
-        """Do nothing, because the partitioner has no resources to release."""
+        """Do nothing, because the partitioner has no resources to release.
+
+        The method exists because Kafka's interface ``Partitioner`` has it.
+        """

@@ -287,7 +287,9 @@ def _move_slots(old: _Longs, slots: _Longs, shift: int) -> None:
 def _copy_counts(
     store: _Longs, head_size: int, offset: int, offsets: _Longs, counts: NDArray[np.int64]
 ) -> int:  # fmt: skip
-    """Copy the counts of distinct record keys out of a hash table into arrays.
+    """Copy the counts of distinct record keys from a hash table to arrays.
+
+    The caller can then read them without knowledge of the table's layout.
 
     Args:
         store: the table's entries, one for each distinct key.
@@ -394,7 +396,7 @@ class DistinctKeys:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that the hash table uses, in bytes."""
+        """Memory in bytes that the hash table of distinct keys uses."""
         return self._slots.nbytes + 8 * int(self._used[_END])
 
     def count_batch(

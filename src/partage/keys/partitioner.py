@@ -68,15 +68,18 @@ class Draws(Protocol):
     """
 
     def next_int(self) -> tuple[int, Draws]:
-        """Return the next random number, from -2**31 to 2**31 - 1, and the generator for the next
-        draw.
+        """Return the next random number and the generator for the draw after it.
+
+        The number is a signed 32-bit integer, as from Java's ``Random.nextInt()``.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class GivenDraws:
-    """Random number generator that draws the numbers of a given list, for tests.
+    """Random number generator that draws the numbers of a given list.
+
+    Tests use it to make a random partitioner draw certain numbers.
 
     >>> GivenDraws((7, -1)).next_int()[0]
     7
@@ -199,7 +202,9 @@ def fold_hash(h: int, partitions: int, fold: Fold) -> int:
 
 
 def fold_all(hashes: UInt32Array, partitions: int, fold: Fold) -> None:
-    """Convert an array of key hashes to partition numbers in place, by the modulo rule of a client.
+    """Convert an array of key hashes to partition numbers in place.
+
+    Each hash becomes non-negative in the way of a Kafka client, then modulo the partition count.
 
     Args:
         hashes: uint32, hashes of the keys; receives the partitions.
@@ -419,8 +424,10 @@ class Partitioner:
 
     @property
     def state_class(self) -> type[PartitionerState] | None:
-        """Class of the state that the partitioner keeps between records, or None if it
-        keeps none.
+        """Class of the state that the partitioner keeps between records, such as a round-robin
+        counter.
+
+        It is None if the partitioner keeps no state.
         """
         return None if self.machine is None else self.machine.state
 
@@ -428,7 +435,9 @@ class Partitioner:
 def initial_state(
     partitioner: Partitioner, seed: int | Sequence[int] = 0, **settings: object
 ) -> PartitionerState:
-    """Create a partitioner's state for one topic before its first record.
+    """Create the state of a Kafka client's partitioner for one topic, before its first record.
+
+    The state is, for example, the counter of round robin.
 
     Args:
         partitioner: description of the partitioner, with the class of its state.

@@ -53,7 +53,7 @@ def _packed(layout: str, key: float, name: str) -> bytes:
 
 
 def short(key: int) -> bytes:
-    """Serialize an int like Kafka's ``ShortSerializer``: 2 bytes, big-endian.
+    """Serialize an integer key like Kafka's ``ShortSerializer``: 2 bytes, big-endian.
 
     Raises:
         InvalidKeysError: the number does not fit.
@@ -62,7 +62,7 @@ def short(key: int) -> bytes:
 
 
 def int_(key: int) -> bytes:
-    """Serialize an int like Kafka's ``IntegerSerializer``: 4 bytes, big-endian.
+    """Serialize an integer key like Kafka's ``IntegerSerializer``: 4 bytes, big-endian.
 
     Raises:
         InvalidKeysError: the number does not fit.
@@ -74,7 +74,7 @@ def int_(key: int) -> bytes:
 
 
 def long_(key: int) -> bytes:
-    """Serialize an int like Kafka's ``LongSerializer``: 8 bytes, big-endian.
+    """Serialize an integer key like Kafka's ``LongSerializer``: 8 bytes, big-endian.
 
     Raises:
         InvalidKeysError: the number does not fit.
@@ -86,12 +86,18 @@ def long_(key: int) -> bytes:
 
 
 def float_(key: float) -> bytes:
-    """Serialize a number like Kafka's ``FloatSerializer``: 4 bytes of IEEE 754, big-endian."""
+    """Serialize a number like Kafka's ``FloatSerializer``: 4 bytes of IEEE 754, big-endian.
+
+    The bytes are the record's key, from which a client computes its partition.
+    """
     return _packed(">f", key, "a float")
 
 
 def double(key: float) -> bytes:
-    """Serialize a number like Kafka's ``DoubleSerializer``: 8 bytes of IEEE 754, big-endian."""
+    """Serialize a number like Kafka's ``DoubleSerializer``: 8 bytes of IEEE 754, big-endian.
+
+    The bytes are the record's key, from which a client computes its partition.
+    """
     return _packed(">d", key, "a double")
 
 

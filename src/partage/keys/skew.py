@@ -17,7 +17,7 @@ _Longs = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Distribution of a topic's records over its partitions, as a summary.
+    """Summary of how evenly a topic's records are distributed over its partitions.
 
     Attributes:
         partitions: number of partitions.

@@ -79,8 +79,9 @@ class BalanceLimits:
 
     @property
     def brokers_per_rack(self) -> NDArray[np.int64]:
-        """Number of brokers in each rack that remain in the cluster after the reassignment
-        (int64[racks]).
+        """Number of Kafka brokers in each rack that remain after the reassignment (int64[racks]).
+
+        Brokers that the reassignment empties and removes do not count.
         """
         racks = int(self.cluster.rack_of_broker.max(initial=0)) + 1
         return np.bincount(self.cluster.rack_of_broker[self.alive], minlength=racks).astype(

@@ -376,7 +376,7 @@ def _expect_list(value: object, path: str) -> Sequence[Any]:
 
 
 def _expect_int(value: object, path: str, upper_limit: int) -> int:
-    """Return a JSON value, which must be an integer from 0 to ``upper_limit`` - 1.
+    """Check that a JSON value is an integer from 0 to ``upper_limit`` - 1, and return it.
 
     Raises:
         InvalidProblemError: it is not such an int; the error names its JSON ``path``.
@@ -389,7 +389,7 @@ def _expect_int(value: object, path: str, upper_limit: int) -> int:
 
 
 def _expect_rate(value: object, path: str) -> int:
-    """Return a JSON number, which must be a rate in bytes per second, rounded to an integer.
+    """Check that a JSON value is a rate in bytes per second, and return it rounded to an integer.
 
     Raises:
         InvalidProblemError: it is not such a number; the error names its JSON ``path``.

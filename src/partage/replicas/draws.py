@@ -30,7 +30,10 @@ class LookaheadDraws(Protocol):
         """
 
     def skip_numbers(self, count: int) -> None:
-        """Consume the next ``count`` random numbers, so that later calls do not return them."""
+        """Consume the next ``count`` random numbers, so that later calls do not return them.
+
+        The caller has read and used these numbers by `peek_numbers` before.
+        """
 
 
 def _next_random_states(state: int, count: int) -> NDArray[np.uint64]:
@@ -76,8 +79,9 @@ class JavaDraws:
         return drawn
 
     def skip_numbers(self, count: int) -> None:
-        """Consume the next ``count`` random numbers without computing them, in O(log count)
-        steps.
+        """Consume the next ``count`` numbers of Java's random generator without computing them.
+
+        This takes O(log count) steps.
         """
         # x -> a x + c, so many times over, by repeated squaring.
         a, c, power, more = 1, 0, _MULTIPLIER, 0xB

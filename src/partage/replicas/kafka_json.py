@@ -92,6 +92,8 @@ def partitions_to_elect(
 def leader_election_json(cluster: ReplicaCluster, partitions: Iterable[int]) -> dict[str, Any]:
     """Return the JSON input of ``kafka-leader-election`` for the given partitions.
 
+    The tool makes each partition's preferred replica its leader. The JSON names the partitions.
+
     Args:
         cluster: the cluster, which has the names of the topics.
         partitions: indices of the partitions.
@@ -108,6 +110,8 @@ def topic_assignment(
     topic: str, replicas: Iterable[Iterable[int]], first_partition: int = 0
 ) -> dict[str, Any]:
     """Return the JSON input of ``kafka-reassign-partitions`` for the new partitions of one topic.
+
+    It names the brokers of each partition's replicas.
 
     Args:
         topic: name of the topic.

@@ -56,25 +56,34 @@ class ReplicaMoves:
 
     @property
     def partition_of_copy(self) -> NDArray[np.int64]:
-        """Partition of each replica copy in a reassignment plan (int64[n])."""
+        """Partition of each replica copy in a reassignment plan, as its index in the cluster
+        (int64[n]).
+        """
         return self._rows[0]
 
     @property
     def target_broker(self) -> NDArray[np.int32]:
-        """Broker that receives each replica copy, as its index in the cluster (int32[n])."""
+        """Broker that receives each replica copy of a reassignment plan (int32[n]).
+
+        A broker is given as its index in the cluster's list of brokers.
+        """
         return self._rows[1]
 
     @property
     def source_broker(self) -> NDArray[np.int32]:
-        """Broker that loses a replica through each copy, as its index in the cluster (int32[n]).
+        """Broker that loses a replica through each copy of a reassignment plan (int32[n]).
 
-        It is -1 if the copy is an additional replica.
+        A broker is given as its index in the cluster's list of brokers. It is -1 if the copy is an
+        additional replica.
         """
         return self._rows[2]
 
     @cached_property
     def copy_bytes(self) -> NDArray[np.int64]:
-        """Size of each replica copy in bytes; 0 if sizes are unknown (int64[n])."""
+        """Size of each replica copy of a reassignment plan in bytes (int64[n]).
+
+        All sizes are 0 if the sizes of the partitions are unknown.
+        """
         size = self.task.cluster.size
         return (
             np.zeros(len(self.partition_of_copy), np.int64)
@@ -84,7 +93,10 @@ class ReplicaMoves:
 
     @cached_property
     def disk_moves(self) -> DiskMoves:
-        """Replica copies between two log directories of the same broker."""
+        """Replica copies of a reassignment plan between two log directories of the same broker.
+
+        There are none if the log directories of the replicas are unknown.
+        """
         task, disks = self.task, self.task.disks
         nothing = np.zeros(0, np.int64)
         if disks is None or self.disk is None:

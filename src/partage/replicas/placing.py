@@ -244,7 +244,9 @@ def default_directory(broker: Broker) -> str:
 
 
 def _expect_brokers(brokers: Iterable[Broker]) -> list[Broker]:
-    """Check that all items are valid `Broker` objects with distinct ids, and return them as a list.
+    """Check that a placement's list of brokers is valid, and return it.
+
+    All items must be `Broker` objects with distinct ids.
 
     Raises:
         InvalidProblemError: a broker is not valid, or two have the same id.
@@ -295,7 +297,9 @@ def _expect_placeable(brokers: Sequence[Broker], partitions: int, factor: int) -
 
 
 def _expect_not_too_many(partitions: int, factor: int, brokers: int) -> None:
-    """Raise an error if a placement has more replicas than fit into memory (`_MOST_REPLICAS`).
+    """Raise an error if a placement has more replicas than fit into memory.
+
+    The limit is the constant ``_MOST_REPLICAS``.
 
     Args:
         partitions: number of partitions.
@@ -462,7 +466,9 @@ def _place_followers(
 
 
 def expect_racks(brokers: Sequence[Broker]) -> None:
-    """Raise an error if a broker has no rack, because rack-aware placement needs the racks of all.
+    """Raise an error if a broker has no rack.
+
+    Rack-aware placement needs the racks of all brokers, and Kafka fails in the same case.
 
     Raises:
         InvalidPlacementError: some brokers have none.

@@ -409,8 +409,8 @@ def place_one_by_one(
 ) -> int:
     """Place the replicas of one partition after the other, exactly as KRaft's replica placer does.
 
-    The broker ids are written into ``out``. The result is how many random numbers were used, or -1
-    if there are too few.
+    The broker ids are written into ``out``. The result is the number of random numbers consumed, or
+    -1 if ``raw`` has too few.
 
     Args:
         start: first index of each ring in ``broker``, as in `place_at_once`.

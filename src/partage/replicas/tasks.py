@@ -310,7 +310,7 @@ class _TaskBuilder:
     def _expect_sizes(self) -> None:
         """Check that partition sizes are known if a broker or a disk has a capacity.
 
-        Without sizes, nobody could tell whether the capacity is respected.
+        Without sizes, a plan could exceed the capacity unnoticed.
 
         Raises:
             InvalidProblemError: the sizes are missing.
@@ -323,7 +323,9 @@ class _TaskBuilder:
             raise InvalidProblemError(what, path="size", value=None)
 
     def _expect_enough_brokers(self) -> None:
-        """Check that no replication factor is larger than the number of remaining brokers.
+        """Check that no replication factor is larger than the number of brokers that remain.
+
+        Each replica of a partition needs its own broker.
 
         Raises:
             NoFeasiblePlanError: one does.

@@ -23,7 +23,7 @@ __all__ = [
 
 
 def log_chance(hits: int, tries: int, chance: float) -> float:
-    """Return the logarithm of an upper bound on the probability that so many successes are chance.
+    """Return the logarithm of an upper bound on the probability of so many successes by chance.
 
     It is Chernoff's bound of a binomial tail: at least ``hits`` successes in ``tries`` independent
     trials, each with probability ``chance``. The bound is never below the true probability.
@@ -132,15 +132,17 @@ class KeyPart(Enum):
 
     @property
     def window_bytes(self) -> int:
-        """Number of bytes at the end of a key, the window of Kafka Streams, that are not hashed.
+        """Number of bytes at the end of a stored key, its window, that a partitioner does not hash.
 
-        It is 0 if the whole key is hashed.
+        Kafka Streams appends the window to keys. The number is 0 if the whole key is hashed.
         """
         return self.value[0]
 
     @property
     def description(self) -> str:
-        """Text that says which bytes of the key a partitioner hashes, such as "the whole key"."""
+        """Text that says which bytes of a record key a partitioner hashes, such as "the
+        whole key".
+        """
         return self.value[1]
 
     def remove_window(self, keys: Sequence[bytes]) -> Sequence[bytes]:
@@ -168,7 +170,9 @@ class PartitionerFamily:
 
     @property
     def name(self) -> str:
-        """Name of the family: the name of its first partitioner, such as "murmur2"."""
+        """Name of a group of equivalent partitioners: the name of its first one, such as
+        "murmur2".
+        """
         # The hashed part of the key is added if that is not the whole key.
         first = self.partitioners[0]
         return first if self.part is KeyPart.WHOLE else f"{first}, {self.part.name.lower()}"

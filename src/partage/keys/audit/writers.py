@@ -96,7 +96,10 @@ class TopicVerdict:
 
     @property
     def writer_families(self) -> tuple[PartitionerFamily, ...]:
-        """Distinct groups of equivalent partitioners that wrote the topic, in order of time."""
+        """Distinct groups of equivalent partitioners that wrote the topic, in order of time.
+
+        Each group is listed once, even if it wrote at several partition counts.
+        """
         return tuple(dict.fromkeys(w.family for w in self.writers))
 
 

@@ -44,7 +44,9 @@ def client_partitioners() -> dict[str, Partitioner]:
 
 
 def find_named(name: str) -> Partitioner:
-    """Return the built-in partitioner with a given name or Java class name.
+    """Return the built-in partitioner of a Kafka client with a given name or Java class name.
+
+    An example of a name is ``java:3.9``.
 
     Raises:
         UnknownPartitionerError: no partitioner has the name; the error lists similar names.

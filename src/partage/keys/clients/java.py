@@ -51,7 +51,8 @@ MURMUR2_MASKED = KeyRule(MURMUR2, "masked")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counter(PartitionerState):
-    """State of round robin in a Java producer: a counter of the records without a key.
+    """State of a Java producer's round robin: a counter that chooses partitions for records without
+    keys.
 
     Attributes:
         counter: the next value, an int32; None: a random start is drawn at the first record, as in

@@ -42,7 +42,10 @@ _GATHERED_AT_ONCE = 1 << 22
 
 
 class KeyHashKernel(Protocol):
-    """Interface of a compiled function (kernel) that hashes every key of a column."""
+    """Interface of a compiled function (kernel) that hashes every key of a column.
+
+    Each hash function of a Kafka client, such as murmur2, may have such a kernel.
+    """
 
     def is_worth_compiling(self, *, work: int) -> bool:
         """Return whether compiling this kernel takes less time than it saves.
@@ -68,7 +71,7 @@ class KeyHashKernel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Hash:
-    """Hash function for record keys, such as murmur2, with one implementation for each kind of
+    """Hash function for record keys, such as murmur2, with an implementation for each form of
     input.
 
     A single key is hashed in plain Python, a column of keys by NumPy or a compiled kernel.

@@ -18,7 +18,7 @@ _SLICES = 8
 def crc32(key: bytes) -> int:
     """Return the CRC-32 checksum of one key, from 0 to 2**32 - 1.
 
-    librdkafka places keys by it.
+    The default partitioner of librdkafka chooses the partition of a record by it.
 
     >>> hex(crc32(b"123456789"))
     '0xcbf43926'

@@ -23,7 +23,7 @@ _MASK = 0xFFFFFFFF
 def fnv1a(key: bytes) -> int:
     """Return the FNV-1a hash of one key (32 bits), from 0 to 2**32 - 1.
 
-    Sarama places keys by it.
+    The default partitioner of Sarama, a Go client, chooses the partition of a record by it.
 
     >>> hex(fnv1a(b"foobar"))
     '0xbf9cf968'
