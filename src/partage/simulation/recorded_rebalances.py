@@ -77,7 +77,7 @@ class _Departure:
 
 
 class _AbsenceTracker:
-    """Tracker of the members that leave a consumer group, and of those that return.
+    """Tracker of members that leave a consumer group and return later.
 
     A joining member counts as returning if the causes that were found for the rebalance say so.
     """
