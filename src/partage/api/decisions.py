@@ -154,6 +154,8 @@ def decide(
 class ComparisonRow:
     """One strategy's result in a comparison: its plan and measures, or why it is not applicable.
 
+    The command ``partage compare`` prints it as a row of its table.
+
     Attributes:
         strategy: name of the strategy.
         plan: its plan, None if the strategy is not applicable; for share groups an `Assignment`.

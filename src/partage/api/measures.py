@@ -245,7 +245,10 @@ class _ProblemFacts:
 
     @cached_property
     def old_owners(self) -> judge.PreviousOwners:
-        """Members that owned each partition before the assignment, as they report it."""
+        """Members that owned each partition before the assignment, as they report it.
+
+        An assignment is compared with them to count moved partitions.
+        """
         return judge.previous_owners(self.facts.problem)
 
     @cached_property

@@ -40,6 +40,8 @@ _DESCRIBE = 8
 class FetchedPartition(NamedTuple):
     """Raw record batches and offsets of one partition in a Kafka Fetch response.
 
+    The response has one for each requested partition.
+
     Attributes:
         partition: the partition's number.
         error: Kafka's error code, 0 for none.
@@ -60,6 +62,8 @@ class FetchedPartition(NamedTuple):
 
 class PartitionRequest(NamedTuple):
     """Partition in a Kafka Fetch request, with the offset from which to read.
+
+    The request has one for each partition to read.
 
     Attributes:
         partition: the partition's number.
@@ -155,6 +159,8 @@ class ClusterConnection:
     def request_response(self, request: Any, node: int | None = None) -> Any:
         """Send a Kafka request to a broker, wait for the response, and return it.
 
+        The calling thread blocks until the response has arrived.
+
         Args:
             request: kafka-python's request object.
             node: id of the broker; None for any broker.
@@ -195,6 +201,8 @@ class ClusterConnection:
 
     async def _send_request(self, request: Any, node: int | None) -> Any:
         """Send a Kafka request to a broker without waiting; return a future of the response.
+
+        If kafka-python does not know the broker yet, the list of brokers is read again.
 
         Args:
             request: kafka-python's request object.

@@ -25,6 +25,8 @@ __all__ = [
 def name_folder_in_errors(folder: Path) -> Iterator[None]:
     """Convert disk errors in a ``with`` block to an error that names the output folder.
 
+    The user then sees, for example, which disk is full.
+
     Raises:
         InvalidConfigError: a file of the folder cannot be written.
     """
@@ -56,6 +58,8 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a value to a JSON file so that the file is complete even after a crash.
 
+    The text is written to a temporary file, which then replaces the old one.
+
     Args:
         path: the file.
         value: the value to write, as a mapping.
@@ -70,6 +74,8 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 def append_line(path: Path, line: str) -> None:
     """Append a line to a text file, and wait until the disk has stored it (fsync).
+
+    The line is then kept even if the machine crashes.
 
     Args:
         path: the file, which is created if it does not exist.
@@ -86,6 +92,8 @@ def append_line(path: Path, line: str) -> None:
 
 def truncate_torn_line(path: Path) -> str | None:
     """Remove an incomplete last line, which a crash may have left, from a text file.
+
+    The next line can then be appended safely.
 
     Args:
         path: the file.

@@ -30,6 +30,8 @@ _GROUP_NOT_AUTHORIZED = 30
 class LiveMember:
     """Member of a group in a running Kafka cluster, as the group's coordinator describes it.
 
+    It has the topics that the member subscribes to and the partitions that it owns.
+
     Attributes:
         id, client_id, host: as the coordinator reports them.
         instance_id, rack: None if the member has none.
@@ -53,6 +55,8 @@ class LiveMember:
 @dataclass(frozen=True)
 class LiveGroup:
     """Group in a running Kafka cluster, with its members and committed offsets.
+
+    The command ``partage groups`` shows it together with its lag.
 
     Attributes:
         type: ``classic``, ``consumer`` (KIP-848), ``streams`` (KIP-1071) or ``share`` (KIP-932).
@@ -285,6 +289,8 @@ def _server_group(description: Any, kind: str, node: int) -> LiveGroup:
 
 def _streams_group(description: Any, node: int, partition_counts: Mapping[str, int]) -> LiveGroup:
     """Convert a broker's description of a streams group (KIP-1071) to a `LiveGroup`.
+
+    Its members own the partitions that their active tasks read.
 
     Args:
         description: the broker's response.

@@ -102,6 +102,8 @@ _MOVED = {3, 5, 6, 9, 13, 74, 75, 76, 78, 100}
 class CaptureIntervals:
     """Time intervals of a live recording of a Kafka cluster, in seconds.
 
+    They decide how soon the recording contains changes of the cluster and new records.
+
     Attributes:
         metadata: time between two reads of the cluster's metadata.
         roll: time between two writes of the records read so far to files.
@@ -114,8 +116,9 @@ class CaptureIntervals:
 
 
 class LiveCapture:
-    """Recorder of a running Kafka cluster: it copies ``__consumer_offsets`` and metadata to a
-    folder.
+    """Recorder of a running Kafka cluster.
+
+    It copies ``__consumer_offsets`` and metadata to a folder, which ``partage replay`` can read.
 
     Args:
         connection: open connection to the cluster.
@@ -363,6 +366,9 @@ class LiveCapture:
 
     def _retry_damaged(self, partition: int, error: WireFormatError, fetched_bytes: bytes) -> None:
         """Fetch a damaged record batch of Kafka once more, and skip it if it is still damaged.
+
+        Only damage in the broker's log remains after the second fetch. The skipped range is stored
+        as a warning.
 
         Args:
             partition: partition of ``__consumer_offsets``.

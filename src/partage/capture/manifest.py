@@ -90,6 +90,8 @@ def replaced_path(path: Path) -> Path:
 def expect_streamable_capture(folder: Path) -> None:
     """Check that Spark can read the folder of a recording as a stream while the recording grows.
 
+    The folder must contain the recorded metadata of the cluster before the stream starts.
+
     Raises:
         InvalidCaptureError: the folder or its metadata is missing.
     """
@@ -104,6 +106,8 @@ def expect_streamable_capture(folder: Path) -> None:
 class CaptureManifest:
     """Content of the manifest ``capture.json``: the files of a recording and the offsets read so
     far.
+
+    A later run of ``partage capture`` continues at these offsets.
 
     Attributes:
         cluster_id, topic_id: ids of the recorded cluster and topic; None if unknown.
@@ -216,6 +220,8 @@ _BATCHES = (
 class RecordBuffer:
     """Buffer of Kafka records and record batches that are not yet in files of the recording.
 
+    They are written together as the next pair of files.
+
     Attributes:
         bytes: estimated size of the buffered data in memory.
         first_ms: the smallest timestamp of a record; None before the first record.
@@ -229,12 +235,18 @@ class RecordBuffer:
 
     @property
     def record_count(self) -> int:
-        """Number of Kafka records in the buffer, which are not yet in files."""
+        """Number of Kafka records in the buffer, which are not yet in files.
+
+        The total number of recorded records includes them.
+        """
         return len(self._records["offset"])
 
     @property
     def batch_count(self) -> int:
-        """Number of Kafka record batches in the buffer, transaction markers included."""
+        """Number of Kafka record batches in the buffer, which are not yet in files.
+
+        Batches with transaction markers count too.
+        """
         return len(self._batches["base_offset"])
 
     def add_batch(self, partition: int, batch: Batch, payload: bytes) -> LogBatch:
@@ -357,6 +369,8 @@ def recorded_batches(
 ) -> Iterator[LogBatch]:
     """Yield the record batches of one part (pair of files) of a recording, in the order of
     recording.
+
+    One file has the records, the other has the leader epoch, time and producer of each batch.
 
     Args:
         records: path of the part's file of records.

@@ -69,6 +69,8 @@ class MetadataImage:
     """State of a Kafka cluster (brokers, topics, leaders), rebuilt from the records of its metadata
     log.
 
+    A KRaft cluster stores each change of its metadata as a record in this log.
+
     >>> image = MetadataImage()
     >>> image.apply_record(MetadataRecord("TopicRecord", 2, 0, {"name": "t", "topicId": "i"}))
     True

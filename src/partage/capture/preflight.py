@@ -57,6 +57,8 @@ class Permission:
     """Permission on a Kafka resource that a command of Partage uses, and whether the account has
     it.
 
+    The command ``partage capture --check`` lists it.
+
     Attributes:
         operation: Kafka's name of the operation, such as READ.
         resource: ``topic __consumer_offsets``, ``topics``, ``groups`` or ``cluster``.
@@ -76,6 +78,8 @@ class Permission:
     @property
     def acl_options(self) -> str:
         """Options of ``kafka-acls.sh --add`` that grant this permission to an account.
+
+        The command ``partage capture --check`` prints them if the permission is missing.
 
         >>> Permission("DESCRIBE_CONFIGS", "cluster", "", False, False).acl_options
         '--operation DescribeConfigs --cluster'
@@ -126,7 +130,10 @@ class PartitionExtent:
         return (self.end - self.complete_from) / self.end if self.end else 1.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the partition's range of offsets and its times as a dict for JSON."""
+        """Return the partition's range of offsets and its times as a dict for JSON.
+
+        It is part of the output of ``partage capture --check --json``.
+        """
         return {
             "partition": self.partition, "first_offset": self.first_offset,
             "first_ms": self.first_ms, "complete_from": self.complete_from,
@@ -137,6 +144,8 @@ class PartitionExtent:
 @dataclass(frozen=True)
 class AccessReport:
     """Result of `check_access`: what an account may read of a Kafka cluster, and since when.
+
+    The command ``partage capture --check`` prints it.
 
     Attributes:
         cluster_id: the cluster's id; None from brokers that send none.
@@ -161,12 +170,18 @@ class AccessReport:
 
     @property
     def can_capture(self) -> bool:
-        """True if the account has every permission that ``partage capture`` requires."""
+        """True if the account has every permission that ``partage capture`` requires.
+
+        A permission that the brokers do not report counts as present.
+        """
         return not any(one.required and one.allowed is False for one in self.permissions)
 
     @property
     def missing_permissions(self) -> tuple[Permission, ...]:
-        """Kafka permissions that the account lacks, whether they are required or not."""
+        """Kafka permissions that the account lacks, whether they are required or not.
+
+        Permissions that the brokers do not report are left out.
+        """
         return tuple(one for one in self.permissions if one.allowed is False)
 
     @property
@@ -350,6 +365,8 @@ def _groups_permission(
 ) -> tuple[int | None, Permission]:
     """Check whether the account may DESCRIBE the groups that ``__consumer_offsets`` names.
 
+    The result is unknown if there is no group to check.
+
     Args:
         connection: open connection to the cluster.
         nodes: ids of the brokers.
@@ -410,7 +427,10 @@ class _GapSearch:
         return self.low >= self.high
 
     def next_offset(self) -> int:
-        """Return the offset at which the binary search for the last compaction gap reads next."""
+        """Return the offset at which the binary search for the last compaction gap reads next.
+
+        The first read is at the start of the log.
+        """
         return self.start if self.first is None else (self.low + self.high) // 2
 
     def narrow_search(self, offset: int, batches: Sequence[Batch]) -> None:
@@ -568,6 +588,8 @@ class _LogProbe:
     def _exclude_partition(self, partition: int, error: int, reason: str = "") -> None:
         """Leave out a partition of ``__consumer_offsets`` that cannot be read, and add a warning.
 
+        The check continues with the other partitions.
+
         Args:
             partition: number of the partition.
             error: Kafka's error code, 0 if ``reason`` has the reason.
@@ -647,6 +669,8 @@ def format_utc(ms: int | None) -> str:
 
 def _format_span(seconds: float) -> str:
     """Format a number of seconds as text with one suitable unit, for example "90 min".
+
+    The unit is seconds, minutes, hours or days, depending on the length.
 
     >>> _format_span(45), _format_span(5_400), _format_span(86_400), _format_span(604_800)
     ('45 s', '90 min', '24.0 h', '7.0 days')

@@ -38,6 +38,8 @@ _WRAPPED_BLANK = r"[\s│|]+"
 def is_secret(name: str, regex: str | None = None) -> bool:
     """Return whether a Spark or Kafka setting holds a secret, judged by its name.
 
+    The value of such a setting must not appear in output or error messages.
+
     Args:
         name: name of a setting of Spark or of a Kafka client.
         regex: the user's ``spark.redaction.regex``. If Python cannot compile Java's expression,

@@ -70,11 +70,17 @@ class ClientProperties:
         return f"ClientProperties({shown})"
 
     def property_names(self) -> Iterable[str]:
-        """Return the names of all Kafka client properties that are set."""
+        """Return the names of all Kafka client properties that are set.
+
+        They are Kafka's names, such as ``security.protocol``.
+        """
         return self._values.keys()
 
     def get(self, name: str, default: str | None = None) -> str | None:
-        """Return the value of a Kafka client property, or ``default`` if it is not set."""
+        """Return the value of a Kafka client property, or ``default`` if it is not set.
+
+        ``name`` is Kafka's name of the property, such as ``sasl.mechanism``.
+        """
         return self._values.get(name, default)
 
 

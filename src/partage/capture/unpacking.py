@@ -50,6 +50,8 @@ def crc32c_function() -> Callable[[bytes], int]:
 def decompress_batch(batch: Batch) -> bytes:
     """Return the records of a Kafka record batch, decompressed, as bytes.
 
+    All of Kafka's codecs are supported: gzip, Snappy, LZ4 and Zstandard.
+
     Raises:
         WireFormatError: the payload is damaged, or larger than `LARGEST_PAYLOAD`.
         MissingExtraError: pyarrow is not installed.

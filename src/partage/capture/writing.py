@@ -96,8 +96,9 @@ class CleanedOffsets:
     _losses: dict[int, _LostRange] = field(default_factory=dict)
 
     def set_first_end(self, partition: int, end_offset: int) -> None:
-        """Store the end offset that a log partition had when it was first read; later calls do
-        nothing.
+        """Store the end offset that a Kafka log partition had when it was first read.
+
+        Later calls do nothing.
         """
         self.first_ends.setdefault(partition, end_offset)
 
@@ -415,8 +416,9 @@ class CaptureWriter:
             self._changed = True
 
     def next_offset(self, partition: int) -> int:
-        """Return the offset at which reading a log partition continues; 0 if nothing was
-        read yet.
+        """Return the offset at which reading a Kafka log partition continues.
+
+        It is 0 if nothing was read yet.
         """
         return self._next.get(partition, 0)
 
@@ -495,8 +497,9 @@ class CaptureWriter:
         return True
 
     def set_first_end(self, partition: int, end_offset: int) -> None:
-        """Store the end offset that a log partition had when it was first read; later calls do
-        nothing.
+        """Store the end offset that a Kafka log partition had when it was first read.
+
+        Later calls do nothing.
         """
         # Offsets that are missing beyond it count as lost: compaction removed them while the
         # capture ran.

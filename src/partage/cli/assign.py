@@ -96,6 +96,8 @@ def compute_plan(
 ) -> CheckedPlan:
     """Assign partitions by the requested strategy, and check the assignment against Kafka's rules.
 
+    The command ``partage assign`` prints the result.
+
     Args:
         problem: JSON object with topics and members.
         requested: strategy names from the command line, preferred first; without them the problem
@@ -250,7 +252,9 @@ def _assign_lines(
 def _print_assignments(
     lines: Iterable[bytes], strategy: list[str] | None, config: Mapping[str, object]
 ) -> tuple[int, int, int]:
-    """Print the assignment for each line of JSON.
+    """Print the assignment for each line of a JSON Lines file.
+
+    A line that is not a valid problem gives a JSON object with the error.
 
     Args:
         lines: the lines, each with a problem.
@@ -343,6 +347,8 @@ def _show(found: CheckedPlan) -> None:
 
 def _format_by_topic(topics: Mapping[str, list[int]]) -> str:
     """Format the partitions of a member as short text by topic, such as ``orders 0-2``.
+
+    Consecutive partition numbers are joined to a range.
 
     >>> _format_by_topic({"s": [0, 1], "t": [3]})
     's 0-1  t 3'

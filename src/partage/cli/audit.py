@@ -132,6 +132,8 @@ def audit(
 def _write_audit(result: Audit, folder: Path, source: str) -> None:
     """Write the result of an audit to a folder, as an HTML page and as JSON.
 
+    The page lists the writers of each topic, and the joins that miss matches.
+
     Args:
         result: the result of the audit.
         folder: the folder, which is created if it does not exist.

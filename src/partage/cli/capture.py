@@ -203,6 +203,8 @@ class WatchOptions:
     def check_options(self, *, follow: bool, as_json: bool) -> None:
         """Check that the options for rebalance events and metrics fit together.
 
+        Both need ``--follow``, and only one output may go to stdout.
+
         Raises:
             InvalidConfigError: an option needs ``--follow``.
             BadParameter: two options both write to stdout.

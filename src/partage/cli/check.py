@@ -105,7 +105,9 @@ def check(
 
 
 def _parse_limit(parse: Callable[[str, str], float], text: str | None, option: str) -> float | None:
-    """Parse the limit that a command-line option sets; None if the option is not given.
+    """Parse the limit that a command-line option sets, such as "1%" of ``--max-unread 1%``.
+
+    The result is None if the option is not given.
 
     Args:
         parse: function that parses the limit.

@@ -157,6 +157,8 @@ def short_names(line: str) -> str:
 def format_bytes(size: float) -> str:
     """Format a number of bytes as text for the user, with a suitable unit such as ``1.5 GB``.
 
+    Units are decimal, so 1 GB is 10**9 bytes.
+
     >>> format_bytes(12_300_000)
     '12.3 MB'
     """

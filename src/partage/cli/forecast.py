@@ -242,7 +242,9 @@ def _print(
     max_unread: float | None,
     source: _Source,
 ) -> None:
-    """Print the forecasts of one group as a table, with the settings to change below it.
+    """Print the forecasts of one consumer group as a table, with the settings to change below it.
+
+    The title says what a rolling deployment costs at present, and whether this exceeds the limit.
 
     Args:
         group: name of the group.

@@ -79,6 +79,8 @@ class ForecastOptions(OptionGroup):
     def settings(self) -> dict[str, Any]:
         """Return the values of the options as keyword arguments of `pg.forecast` and `pg.size`.
 
+        Options that the user did not give are None.
+
         Raises:
             BadParameter: the session timeout is not a duration.
         """

@@ -182,6 +182,8 @@ def _format_lag(measurement: GroupMeasurement) -> str:
 def _format_lag_age(measurement: GroupMeasurement) -> str:
     """Format how old a group's lag is and when the group will have caught up, in brackets.
 
+    The text is empty if the group has no lag.
+
     >>> from partage.capture.groups import LiveGroup
     >>> from partage.commands.live_groups import GroupMeasurement
     >>> from partage.watch.lag import GroupLag
@@ -229,6 +231,8 @@ def _whole(look: GroupMeasurement) -> None:
 
 def _format_partitions(owned: tuple[Partition, ...]) -> str:
     """Format the partitions of a member as text by topic, with ranges of partition numbers.
+
+    A member without partitions gives a hyphen.
 
     >>> _format_partitions((("t", 0), ("t", 1), ("t", 2), ("u", 4)))
     't 0-2; u 4'

@@ -371,6 +371,8 @@ _NAMED = 3
 def format_key(key: bytes) -> str:
     """Format a record key as text if it is printable, else as hexadecimal digits.
 
+    An empty key becomes two quotes.
+
     >>> format_key(b"veh-1"), format_key(bytes(4)), format_key(b"")
     ('veh-1', '0x00000000', "''")
     """

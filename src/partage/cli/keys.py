@@ -244,6 +244,8 @@ def _check_growth_options(
 ) -> None:
     """Check that no option is given that has no effect with or without ``--grow``.
 
+    The user would otherwise not notice that the option was ignored.
+
     Args:
         grow: value of ``--grow``.
         options: the key and the partition counts.
@@ -327,6 +329,8 @@ def _parse_drains(lags: Sequence[str], drain_rates: Sequence[str]) -> list[Drain
 
 def _reject_input_options(options: Mapping[str, object], what: str) -> None:
     """Raise an error if an option is given that has no effect without the argument INPUT.
+
+    The error names the first such option.
 
     Args:
         options: the values of all such options, by name.
@@ -508,6 +512,8 @@ def _rows_to_json(
     refused: Mapping[str, str],
 ) -> list[dict[str, Any]]:
     """Return the partitions of one key as JSON objects, one for each client.
+
+    The object of a client that does not accept the key has the reason.
 
     Args:
         counts: the partition counts.

@@ -223,6 +223,8 @@ class ClusterOptions(OptionGroup):
     def connection_settings(self) -> dict[str, Any]:
         """Return kafka-python's settings to connect to the cluster that the command line names.
 
+        They contain the client properties of the user, such as those for SASL and TLS.
+
         Raises:
             InvalidConfigError: a file or a property cannot be used; no secret is in the message.
         """
@@ -232,6 +234,8 @@ class ClusterOptions(OptionGroup):
 
     def broker_addresses(self) -> str:
         """Return the addresses of the brokers that the command line names (``host:port,...``).
+
+        They are the value of the option ``--bootstrap-server``.
 
         Raises:
             BadParameter: no cluster is given.
@@ -354,6 +358,8 @@ def read_replica_cluster(
     source: str | None, cluster: ClusterOptions, **more: Any
 ) -> ReplicaCluster:
     """Read the brokers, topics and replicas of a cluster from a file or from the running cluster.
+
+    Exactly one of the two must be given.
 
     Args:
         source: value of the argument CLUSTER; None if it is missing.

@@ -82,6 +82,8 @@ class SizeOptions(OptionGroup):
     ) -> ReplicaCluster:
         """Read the brokers, topics and replicas of a cluster, with the sizes that the options give.
 
+        Sizes come from the output of ``kafka-log-dirs`` if the user names such a file.
+
         Args:
             source: file or capture that describes the cluster.
             cluster: the running cluster, if there is no file.
@@ -217,6 +219,8 @@ def _compiling() -> Callable[[str], None]:
 
 def _plan_and_print(task: ReplicaTask, command: str, options: ResultOptions) -> None:
     """Plan a reassignment of replicas, write its files, and print the result.
+
+    All subcommands of ``partage reassign`` end with this step.
 
     Args:
         task: cluster, brokers and limits.
@@ -369,6 +373,8 @@ def print_plan(
     summary: dict[str, Any], *, as_json: bool, to: Path | None, page: Path | None
 ) -> None:
     """Print a reassignment of replicas as tables or as JSON, then the paths of its files.
+
+    If no files were written, a hint names the option that writes them for Kafka's tools.
 
     Args:
         summary: the reassignment as a JSON object.

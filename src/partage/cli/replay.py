@@ -192,6 +192,8 @@ def replay_and_report(
 ) -> None:
     """Replay the recorded history of a cluster, write the report, and print a summary.
 
+    The commands ``partage replay`` and ``partage demo`` call it.
+
     Args:
         capture: the recording.
         to: folder for tables and report.

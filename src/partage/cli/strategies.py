@@ -66,6 +66,8 @@ def strategies(
 def _strategy_rows(named: list[str]) -> list[StrategyRow]:
     """Return rows of the table of strategies: those with the given names, or all.
 
+    The command ``partage strategies`` prints them.
+
     Args:
         named: strategy names or Java class names.
 
@@ -89,6 +91,8 @@ def _row(named: str, rows: dict[str, StrategyRow]) -> StrategyRow:
 
 def _task_rows(named: list[str]) -> list[TaskRow]:
     """Return rows of the table of Kafka Streams task assignors: those with the given names, or all.
+
+    The command ``partage strategies`` prints them.
 
     Raises:
         UnknownStrategyError: no assignor has the name.

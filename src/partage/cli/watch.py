@@ -108,6 +108,8 @@ def watch(
 def _print_batch(batch: BatchReport, *, as_json: bool, quiet: bool) -> None:
     """Print one line for each new generation of a group that a micro-batch of records has shown.
 
+    The command ``partage watch`` calls it after each micro-batch.
+
     Args:
         batch: the micro-batch.
         as_json: whether to print the lines as JSON.

@@ -227,7 +227,10 @@ def _awaits_plans(coordinator: Any) -> bool:
 
 
 async def _perform_assignment(coordinator: Any, response: Any) -> Any:
-    """Compute the assignments of all members as aiokafka does, and await a plan in a thread."""
+    """Compute the assignments of all group members as aiokafka does, and return them.
+
+    If Partage computes an assignment in a thread, its result is awaited.
+    """
     sent = await type(coordinator)._perform_assignment(coordinator, response)
     return await sent if asyncio.isfuture(sent) else sent
 

@@ -47,6 +47,8 @@ _LONGEST_PAUSE = 5.0
 class _CachedView(NamedTuple):
     """Cluster metadata of the subscribed topics, kept until the client receives new metadata.
 
+    Rebalances without new metadata use it again.
+
     Attributes:
         table: the client's own table of partitions, by topic and number.
         topics: the subscribed topics.
@@ -86,7 +88,10 @@ class AssignorState:
 
     @property
     def strategy_name(self) -> str:
-        """Name of the partition assignment strategy that the consumer's assignor runs."""
+        """Name of the partition assignment strategy that the consumer's assignor runs.
+
+        Examples are ``range`` and ``cooperative-sticky``.
+        """
         return self.consumer.strategy.name
 
     def bind_to(self, coordinator: object) -> None:

@@ -43,6 +43,8 @@ _ASKED = frozenset({"name", "metadata", "assign", "on_assignment", "supported_pr
 class Call(NamedTuple):
     """Method call that was found on the Python call stack: the object and its local variables.
 
+    An assignor finds its client in this way, because clients do not pass themselves to assignors.
+
     Attributes:
         owner: the object whose method runs (``self``).
         local: the method's local variables by name.

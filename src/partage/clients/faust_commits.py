@@ -225,6 +225,8 @@ class CommitGuard:
     def _is_in_a_stream(self, tp: Any, offset: int) -> bool:
         """Return whether a Faust stream still has a record in its queue, or processes it now.
 
+        The offset after such a record must not be committed yet.
+
         Args:
             tp: the record's partition.
             offset: the record's offset.

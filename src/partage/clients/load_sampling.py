@@ -179,7 +179,10 @@ class ArrivalRates:
         return self._sampler.partition_loads()
 
     def close(self) -> None:
-        """Stop the background thread that measures how many records arrive in each partition."""
+        """Stop the background thread that measures how many records arrive in each partition.
+
+        The method does not wait for the end of the thread.
+        """
         self._ended.set()
 
     def __enter__(self) -> Self:

@@ -39,6 +39,8 @@ class _Metrics(Protocol):
     def record_plan(self, labels: dict[str, str], seconds: float, measures: Measures) -> None:
         """Record in metrics how long a partition assignment took to compute and how good it is.
 
+        Subclasses write the metrics to Prometheus or OpenTelemetry.
+
         Args:
             labels: labels of the metrics, such as the group.
             seconds: time that computing the assignment took.
@@ -47,6 +49,8 @@ class _Metrics(Protocol):
 
     def record_failure(self, labels: dict[str, str]) -> None:
         """Count one failed partition assignment in the metrics.
+
+        Subclasses write the metrics to Prometheus or OpenTelemetry.
 
         Args:
             labels: labels of the metric: the group and the strategy.
@@ -68,8 +72,9 @@ class _Instruments:
 
 
 class _PrometheusMetrics(_Instruments):
-    """Metrics of partition assignors in Prometheus (library prometheus_client, default
-    registry).
+    """Metrics of partition assignors in Prometheus (library prometheus_client, default registry).
+
+    An assignor updates them after each partition assignment.
     """
 
     def record_plan(self, labels: dict[str, str], seconds: float, measures: Measures) -> None:
@@ -83,7 +88,10 @@ class _PrometheusMetrics(_Instruments):
 
 
 class _OpenTelemetryMetrics(_Instruments):
-    """Metrics of partition assignors in OpenTelemetry, under the meter ``partage``."""
+    """Metrics of partition assignors in OpenTelemetry, under the meter ``partage``.
+
+    An assignor updates them after each partition assignment.
+    """
 
     def record_plan(self, labels: dict[str, str], seconds: float, measures: Measures) -> None:
         self.seconds.record(seconds, labels)

@@ -131,7 +131,10 @@ def check_access(bootstrap: str, *, properties: Mapping[str, str] | None = None)
 
 
 def _ignore_message(*_: object) -> None:
-    """Do nothing. This is the default for callback arguments that receive messages or progress."""
+    """Ignore a message or a report of progress.
+
+    It is the default for callback arguments of functions.
+    """
 
 
 @check_argument_types

@@ -137,6 +137,8 @@ class PreviousMeasurements:
     def store_measurement(self, groups: Iterable[LiveGroup], ends: Mapping[Partition, int]) -> None:
         """Store the offsets of one measurement of consumer groups, for the rates of the next one.
 
+        A rate is the difference of two measured offsets divided by the time between.
+
         Args:
             groups: the consumer groups with their committed offsets.
             ends: end offset of each partition.
@@ -453,6 +455,8 @@ def _read_group(
     connection: ClusterConnection, group: str
 ) -> tuple[LiveGroup, Mapping[Partition, int], Any, float]:
     """Read the members, offsets and topic metadata of one consumer group from the brokers.
+
+    The lag of the group follows from them.
 
     Args:
         connection: connection to the cluster.

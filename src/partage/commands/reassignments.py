@@ -187,6 +187,8 @@ def _task(
 class PlannedReassignment:
     """Plan to move replicas between brokers, split into batches; `reassign` returns it.
 
+    Its batches can be written as JSON files for ``kafka-reassign-partitions``.
+
     Attributes:
         result: the reassignment task, the plan, and its checked quality.
         summary: the object that ``--json`` prints: balance with lower bounds, brokers, racks, moves

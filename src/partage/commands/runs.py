@@ -108,6 +108,8 @@ def check_run(
 class OwnersAt:
     """Owner of each partition at one instant of a recording; the function `owner` returns it.
 
+    Groups are listed separately if their owners are unknown because of a gap in the recorded log.
+
     Attributes:
         at_ms: the instant, in milliseconds (UTC).
         owners: one entry for each partition and owner.

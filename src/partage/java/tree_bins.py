@@ -136,8 +136,9 @@ class HashTable:
         self.buckets: dict[int, HashBucket[int]] = {}
 
     def iteration_order(self) -> list[int]:
-        """Return the keys of this ``HashMap`` model in the order in which Java iterates
-        over them.
+        """Return the keys of this ``HashMap`` model in the order in which Java iterates over them.
+
+        Java visits the buckets in order, and then the keys in each bucket.
         """
         return [key for slot in sorted(self.buckets) for key in self.buckets[slot].chain]
 

@@ -351,6 +351,8 @@ def _of_pandas(keys: Any) -> KeyColumn:
 def arrow_column(keys: Any, pa: Any) -> KeyColumn:
     """Convert a pyarrow array of keys to a `KeyColumn`, mostly without copying its buffers.
 
+    Partitioners hash all keys of such a column at once.
+
     Args:
         keys: the Arrow array.
         pa: the module pyarrow, passed so that it is imported only if needed.

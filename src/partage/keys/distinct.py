@@ -42,6 +42,8 @@ class KeyColumns(NamedTuple):
     """Batch of record keys to add to a hash table, with the number of records and bytes of each
     key.
 
+    Compiled code counts all keys of the batch in one call.
+
     Attributes:
         starts: int64[n + 1], offset of each key in the bytes of all keys.
         null: uint8[n], 1 for a key that is null and not counted; empty if none is.
@@ -95,6 +97,9 @@ def _last_word(data: _Bytes, wide: _Words, at: int, end: int) -> int:
 @kernel_helper
 def _hash_key(data: _Bytes, words: _Words, begin: int, end: int) -> int:
     """Return a 31-bit hash of one record key, the bytes from ``begin`` to ``end`` of ``data``.
+
+    It selects the key's slot in the hash table of distinct keys. Kafka itself does not use this
+    hash.
 
     Args:
         data: bytes of all keys.
@@ -396,7 +401,10 @@ class DistinctKeys:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory in bytes that the hash table of distinct keys uses."""
+        """Memory in bytes that the hash table of distinct keys uses.
+
+        The bytes of the keys are included.
+        """
         return self._slots.nbytes + 8 * int(self._used[_END])
 
     def count_batch(

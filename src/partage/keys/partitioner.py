@@ -91,6 +91,8 @@ class GivenDraws:
     def next_int(self) -> tuple[int, GivenDraws]:
         """Return the next number of the list, and the generator for the next draw.
 
+        The generator itself does not change.
+
         Raises:
             InvalidConfigError: no number is left.
         """
@@ -121,6 +123,8 @@ def create_draws(seed: int | Sequence[int]) -> Draws:
 def clear_sign_bit(number: int) -> int:
     """Make a 32-bit number non-negative by clearing its sign bit, like Kafka's
     ``Utils.toPositive``.
+
+    Java producers do this before they take a hash modulo the partition count.
 
     >>> clear_sign_bit(-1), clear_sign_bit(5)
     (2147483647, 5)
@@ -228,6 +232,8 @@ class KeyRule:
     """Rule by which a Kafka client derives a partition from a record key: a hash function, then a
     modulo.
 
+    Two clients place equal keys in equal partitions only if both parts of their rules agree.
+
     Attributes:
         hash: hash function of the key's bytes.
         fold: name of the mapping of a hash to a partition.
@@ -241,6 +247,9 @@ class KeyRule:
 
     def of_key(self, key: bytes, partitions: int) -> int:
         """Return the partition of one key, for a topic with the given number of partitions.
+
+        The key is hashed, then the hash is reduced modulo that number in the way of the Kafka
+        client.
 
         >>> from partage.keys.hashing import MURMUR2
         >>> KeyRule(MURMUR2, "masked").of_key(b"foobar", 10)
@@ -321,6 +330,8 @@ S = TypeVar("S", bound=PartitionerState)
 
 class StateMachine(NamedTuple):
     """Rule by which a client places records without a key, for example round robin or sticky.
+
+    Its state remembers, for example, which partition is next.
 
     Attributes:
         state: class of the rule's state.

@@ -120,6 +120,8 @@ class _PlacementCall:
     def place_keys(self, keys: KeyColumn) -> tuple[Int32Array, NDArray[np.bool_] | None]:
         """Choose the partition for each key of a column or chunk.
 
+        A partition that a record names explicitly takes precedence if the client allows it.
+
         Returns:
             The partitions (int32[n]), and a mask of the records that could not be placed; the
             mask is None if there are none.
@@ -173,6 +175,8 @@ class _PlacementCall:
 
     def check_lengths(self) -> None:
         """Check that the caller gave as many sizes and explicit partitions as record keys.
+
+        The check is made after all chunks of keys were placed.
 
         Raises:
             InvalidKeysError: the numbers differ.

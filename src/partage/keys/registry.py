@@ -35,6 +35,8 @@ def partitioners() -> tuple[str, ...]:
     """Return the names that `partition_for` accepts: built-in partitioners, then installed
     plug-ins.
 
+    Examples are ``java:3.9`` and ``sarama:hash``.
+
     >>> partitioners()[:2]
     ('murmur2', 'java:0.8')
     """
@@ -54,6 +56,8 @@ def by_key() -> tuple[str, ...]:
 
 def find_partitioner(partitioner: object) -> Partitioner:
     """Return the `Partitioner` for a name, a Java class name, or a custom class.
+
+    A custom class is wrapped, so that it can be used like a built-in partitioner.
 
     Args:
         partitioner: a name of `partitioners`, a Java class name, ``package.module:Class``, or a

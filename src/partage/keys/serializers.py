@@ -55,6 +55,8 @@ def _packed(layout: str, key: float, name: str) -> bytes:
 def short(key: int) -> bytes:
     """Serialize an integer key like Kafka's ``ShortSerializer``: 2 bytes, big-endian.
 
+    A Kafka client computes the record's partition from these bytes.
+
     Raises:
         InvalidKeysError: the number does not fit.
     """
@@ -63,6 +65,8 @@ def short(key: int) -> bytes:
 
 def int_(key: int) -> bytes:
     """Serialize an integer key like Kafka's ``IntegerSerializer``: 4 bytes, big-endian.
+
+    A Kafka client computes the record's partition from these bytes.
 
     Raises:
         InvalidKeysError: the number does not fit.
@@ -75,6 +79,8 @@ def int_(key: int) -> bytes:
 
 def long_(key: int) -> bytes:
     """Serialize an integer key like Kafka's ``LongSerializer``: 8 bytes, big-endian.
+
+    A Kafka client computes the record's partition from these bytes.
 
     Raises:
         InvalidKeysError: the number does not fit.
@@ -104,6 +110,8 @@ def double(key: float) -> bytes:
 def uuid_text(key: object) -> bytes:
     """Serialize a UUID like Kafka's ``UUIDSerializer``: as 36 characters of text in lower case.
 
+    The key is a UUID object, or its text with or without hyphens.
+
     Raises:
         InvalidKeysError: the key is not a UUID.
 
@@ -118,7 +126,9 @@ def uuid_text(key: object) -> bytes:
 
 
 def avro_long(key: int) -> bytes:
-    """Encode an int as Avro encodes int and long: zigzag, then seven bits per byte, low bits first.
+    """Encode an integer as Avro's int or long.
+
+    It is zigzag-encoded, then written with seven bits per byte, the low bits first.
 
     Raises:
         InvalidKeysError: the number does not fit into 64 bits.
@@ -136,7 +146,9 @@ def avro_long(key: int) -> bytes:
 
 
 def avro_string(key: str) -> bytes:
-    r"""Encode text as Avro encodes a string: its length as an Avro long, then its UTF-8 bytes.
+    r"""Encode text as an Avro string.
+
+    The length of the text comes first, as an Avro long, then its UTF-8 bytes.
 
     >>> avro_string("42")
     b'\x0442'

@@ -19,6 +19,8 @@ _Longs = NDArray[np.int64]
 class Load:
     """Summary of how evenly a topic's records are distributed over its partitions.
 
+    It shows, for example, whether a hot key makes one partition much larger than the others.
+
     Attributes:
         partitions: number of partitions.
         records: number of records in all partitions.
@@ -44,6 +46,8 @@ class Load:
 def load_of(partition: _Longs, records: _Longs, partitions: int) -> Load:
     """Summarize how evenly a topic's records are distributed over its partitions.
 
+    The result has, for example, the share of the records in the fullest partition.
+
     Args:
         partition: int64[n], distinct partition numbers.
         records: int64[n], number of records of each.
@@ -68,6 +72,8 @@ def load_of(partition: _Longs, records: _Longs, partitions: int) -> Load:
 @dataclass(frozen=True, slots=True)
 class Moves:
     """Numbers of keys and records that change partition if a topic's partition count changes.
+
+    Records of such a key are then in two partitions, so that consumers may read them out of order.
 
     Attributes:
         before, after: partition counts.

@@ -29,6 +29,8 @@ class PlanLimits:
     """User settings of a replica reassignment: pinned topics, excluded topics and balance
     tolerances.
 
+    They restrict the plans that ``partage reassign`` computes.
+
     Attributes:
         pinned: topics whose replicas stay on their brokers, but count as load of these brokers.
         excluded: topics whose replicas are neither moved nor counted as load.

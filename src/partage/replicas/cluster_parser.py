@@ -378,6 +378,8 @@ def _expect_list(value: object, path: str) -> Sequence[Any]:
 def _expect_int(value: object, path: str, upper_limit: int) -> int:
     """Check that a JSON value is an integer from 0 to ``upper_limit`` - 1, and return it.
 
+    Examples are broker ids and partition numbers in the description of a Kafka cluster.
+
     Raises:
         InvalidProblemError: it is not such an int; the error names its JSON ``path``.
     """
@@ -390,6 +392,8 @@ def _expect_int(value: object, path: str, upper_limit: int) -> int:
 
 def _expect_rate(value: object, path: str) -> int:
     """Check that a JSON value is a rate in bytes per second, and return it rounded to an integer.
+
+    The write loads of partitions are such rates.
 
     Raises:
         InvalidProblemError: it is not such a number; the error names its JSON ``path``.

@@ -60,6 +60,8 @@ class JavaDraws:
     """Java's random number generator ``java.util.Random``, whose next numbers can be read in
     advance.
 
+    Vectorised code reads many numbers at once, and then consumes those that it has used.
+
     >>> draws = JavaDraws(0)
     >>> next_int(draws, 100), next_int(draws, 100)
     (60, 48)

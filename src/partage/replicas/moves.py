@@ -56,8 +56,9 @@ class ReplicaMoves:
 
     @property
     def partition_of_copy(self) -> NDArray[np.int64]:
-        """Partition of each replica copy in a reassignment plan, as its index in the cluster
-        (int64[n]).
+        """Partition of each replica copy in a reassignment plan (int64[n]).
+
+        A partition is given as its index in the cluster's list of partitions.
         """
         return self._rows[0]
 

@@ -357,6 +357,8 @@ def _shuffle_range(items: Any, begin: int, end: int, raw: Any, used: int) -> int
     """Shuffle ``items[begin:end]`` in place, with the same result as Java's
     ``Collections.shuffle``.
 
+    KRaft's replica placer shuffles its lists of brokers in this way.
+
     Args:
         items: the array whose range is shuffled.
         begin: first index of the range.

@@ -191,6 +191,8 @@ class _TaskBuilder:
     def topic_mask(self, names: Collection[str], option: str) -> NDArray[np.bool_]:
         """Return a boolean mask that selects the partitions of the given topics (bool[partitions]).
 
+        The names come from a command-line option, such as ``--pin``.
+
         Args:
             names: names of the topics.
             option: name of the command-line option, for errors.
@@ -206,6 +208,8 @@ class _TaskBuilder:
 
     def broker_indices(self, ids: Iterable[int], option: str) -> list[int]:
         """Convert broker ids from the command line to indices in the cluster's list of brokers.
+
+        Arrays of the reassignment refer to brokers by these indices.
 
         Args:
             ids: the broker ids.
@@ -274,7 +278,9 @@ class _TaskBuilder:
         )
 
     def build_task(self) -> ReplicaTask:
-        """Return the finished `ReplicaTask`, after a check that the reassignment is possible.
+        """Return the finished `ReplicaTask`, the input of the optimiser.
+
+        Contradictions in the input, such as too few brokers, are reported before.
 
         Raises:
             NoFeasiblePlanError: a partition needs more replicas than there are usable brokers.

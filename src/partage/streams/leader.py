@@ -163,6 +163,8 @@ _IGNORE_LAGS = (LegacySticky, PublicSticky)
 class StreamsApplication:
     """Kafka Streams application as the leader of its group sees it in a rebalance.
 
+    The leader's task assignor computes the assignment of tasks from it.
+
     Attributes:
         topology: sub-topologies with their source, sink and changelog topics.
         counts: partition counts of all topics of the cluster, including internal ones.
@@ -183,6 +185,8 @@ class StreamsApplication:
 @dataclass(frozen=True)
 class StreamsGroupAssignment:
     """Result of a rebalance of a Kafka Streams application: the assignment of each member.
+
+    The leader of the group sends it to the coordinator with SyncGroup.
 
     Attributes:
         consumers: assignment of each member, by member id.

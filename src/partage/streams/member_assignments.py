@@ -55,7 +55,10 @@ class ThreadTasks:
 
     @property
     def active_tasks(self) -> list[int]:
-        """Active tasks of a Kafka Streams thread: first those with state, then those without."""
+        """Active tasks of a Kafka Streams thread: first those with state, then those without.
+
+        Java's ``StreamsPartitionAssignor`` distributes the tasks with state first.
+        """
         return self.stateful + self.stateless
 
 

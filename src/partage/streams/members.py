@@ -84,6 +84,8 @@ class ClientGroup:
     def add_member(self, member: StreamsMember) -> None:
         """Add a stream thread to this Kafka Streams instance, with its partitions and state.
 
+        Each thread is a member of the application's group.
+
         Raises:
             InvalidProblemError: the client has tasks with and without a topology's name. Kafka
                 throws an IllegalStateException when it compares them.
@@ -101,7 +103,10 @@ class ClientGroup:
 
     @property
     def consumer_ids(self) -> list[str]:
-        """Member ids of this Kafka Streams instance's threads, sorted as Java sorts strings."""
+        """Member ids of this Kafka Streams instance's threads, sorted as Java sorts strings.
+
+        Each thread has its own consumer, which is a member of the application's group.
+        """
         return sorted((member.id for member in self.members), key=string_order_key)
 
     @property

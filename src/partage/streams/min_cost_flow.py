@@ -145,7 +145,10 @@ class FlowGraph:
         return cls(network, index[:edges].astype(np.int64))
 
     def flow_by_edge(self) -> Int64Array:
-        """Return the current flow over each edge, in the order in which the edges were given."""
+        """Return the current flow over each edge, in the order in which the edges were given.
+
+        The rack-aware assignment of Kafka Streams reads from it which client gets which task.
+        """
         return self.network.flow[self.given]
 
     def maximise_flow(self) -> int:

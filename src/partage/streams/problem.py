@@ -87,6 +87,8 @@ def _is_int(value: object) -> bool:
 class PartitionRacks:
     """Racks in which the partitions of one Kafka Streams task have replicas (KIP-925).
 
+    A rack-aware assignor prefers to run the task on a client in one of these racks.
+
     Attributes:
         source: for each source partition the racks of all its replicas; an empty set or None if a
             rack is unknown.
@@ -210,7 +212,10 @@ class TaskProblem:
 
     @cached_property
     def stateless_tasks(self) -> list[int]:
-        """Numbers of the Kafka Streams tasks without a changelog, ascending."""
+        """Numbers of the Kafka Streams tasks without a changelog, ascending.
+
+        Such tasks have no state to restore when they move to another client.
+        """
         stateful = set(self.stateful)
         return [task for task in range(len(self.tasks)) if task not in stateful]
 
@@ -258,7 +263,10 @@ class TaskProblem:
 
     @cached_property
     def thread_counts(self) -> list[int]:
-        """Number of stream threads of each client (Kafka Streams application instance)."""
+        """Number of stream threads of each client (Kafka Streams application instance).
+
+        A client with more threads can run more tasks.
+        """
         return [client.capacity for client in self.clients]
 
     # -- iteration orders of Kafka's hash collections -------------------------------------------
@@ -361,6 +369,8 @@ class DraftAssignment:
     def unassign_standby(self, client: int, task: int) -> None:
         """Remove a standby copy of a Kafka Streams task from its client, and update the client's
         load.
+
+        Client and task are given by their numbers.
         """
         self.standby[client].remove(task)
         self._add_to_count(client, -1)
@@ -405,6 +415,8 @@ class DraftAssignment:
 class TaskPlan:
     """Result of a Kafka Streams task assignor: the active and standby tasks of each client.
 
+    The leader then distributes the tasks of each client over its threads.
+
     Attributes:
         problem: the input of the assignor.
         active: numbers of the active tasks of each client, ascending.
@@ -440,6 +452,8 @@ class TaskPlan:
         warnings: Iterable[str] = (),
     ) -> TaskPlan:
         """Build the result of a Kafka Streams task assignor from a finished draft assignment.
+
+        The tasks of each client are sorted and can no longer be changed.
 
         Args:
             problem: clients and tasks of the rebalance.

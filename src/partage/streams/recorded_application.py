@@ -43,6 +43,8 @@ _LONGEST_NAME = 200
 class ChangelogSize(NamedTuple):
     """Size of one changelog partition of a Kafka Streams application, measured in a capture.
 
+    The time to restore the state of a task depends on it.
+
     Attributes:
         records: number of its records.
         bytes: size of their keys and values; None if the capture has offsets only.
@@ -57,6 +59,8 @@ class ChangelogSize(NamedTuple):
 @dataclass(frozen=True)
 class RecordedSubtopology:
     """Sub-topology of a Kafka Streams application that was reconstructed from a capture.
+
+    A sub-topology is a part of the processing graph that has its own tasks.
 
     Attributes:
         number: number of the sub-topology, the first part of its task ids.
@@ -108,6 +112,8 @@ class RecordedClient:
 @dataclass(frozen=True)
 class RecordedApplication:
     """Kafka Streams application at one moment, reconstructed from a capture of its cluster.
+
+    The command ``partage streams --from-capture`` describes and simulates it.
 
     Attributes:
         name: its ``application.id``.

@@ -82,6 +82,8 @@ class Kip441Proposal(TaskAssignor, Protocol):
 class TaskRow(NamedTuple):
     """Row about one Kafka Streams task assignor in the table that ``partage strategies`` prints.
 
+    It names the Java class and release that the assignor reproduces.
+
     Attributes:
         name: the assignor's name.
         summary: first line of its documentation.

@@ -56,7 +56,10 @@ class TaskPairs:
         self._pairs: set[int] = set()
 
     def add_task(self, task: int, others: Iterable[int]) -> None:
-        """Record that a Kafka Streams task is on the same client as each task in ``others``."""
+        """Record that a Kafka Streams task is on the same client as each task in ``others``.
+
+        The sticky assignor before 2.6 prefers clients on which a task forms a new pair.
+        """
         self._pairs.update(self._pair(task, other) for other in others)
 
     def has_new(self, task: int, *others: Iterable[int]) -> bool:
@@ -75,7 +78,10 @@ class TaskPairs:
 
     @property
     def has_all_pairs(self) -> bool:
-        """Return whether every two Kafka Streams tasks have already been on one client together."""
+        """Return whether every two Kafka Streams tasks have already been on one client together.
+
+        No further assignment can then form a new pair.
+        """
         return len(self._pairs) == self._most
 
     def _pair(self, task: int, other: int) -> int:
@@ -370,6 +376,9 @@ def _run_legacy_sticky(
     problem: TaskProblem, racks: RackOptimizer | None, *, preserve: bool = False
 ) -> DraftAssignment:
     """Run the sticky task assignor of Kafka Streams before 2.6 (``StickyTaskAssignor``).
+
+    Active tasks stay on their previous clients as far as the loads permit; standbys are assigned
+    last.
 
     Args:
         problem: clients, tasks and settings.

@@ -51,6 +51,9 @@ class TaskId(NamedTuple):
     def parse(cls, text: str) -> TaskId:
         """Parse the id of a Kafka Streams task from text such as ``0_3``.
 
+        The numbers are those of the sub-topology and the partition. The name of a topology may
+        precede them, as in ``topology__0_3``.
+
         Raises:
             InvalidProblemError: the text is not a task id, or a number is not an int32.
         """
@@ -88,6 +91,8 @@ class ProcessId(NamedTuple):
     def parse(cls, text: str) -> ProcessId:
         """Parse the process id of a Kafka Streams instance from the text of a UUID.
 
+        All threads of an instance have the same process id.
+
         Raises:
             InvalidProblemError: the text is not a UUID.
         """
@@ -110,6 +115,8 @@ class ProcessId(NamedTuple):
     def raw(self) -> bytes:
         """Process id of a Kafka Streams instance as the 16 bytes of a UUID, the most significant
         first.
+
+        Members send it in this form to the leader of their group.
         """
         return b"".join(half.to_bytes(8, "big", signed=True) for half in self)
 

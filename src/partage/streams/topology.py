@@ -68,7 +68,10 @@ class Subtopology:
 
     @property
     def has_state(self) -> bool:
-        """True if the Kafka Streams sub-topology has a state store (``isStateful`` of KIP-924)."""
+        """True if the Kafka Streams sub-topology has a state store (``isStateful`` of KIP-924).
+
+        Its tasks must then restore their state when they move to another client.
+        """
         return bool(self.changelogs if self.stores is None else self.stores)
 
     @property
@@ -82,6 +85,8 @@ class Subtopology:
 
 class Topology:
     """Topology of a Kafka Streams application: its sub-topologies and co-partitioned topics.
+
+    Each sub-topology has its own tasks, one for each partition of its source topics.
 
     Attributes:
         subtopologies: sub-topologies by (topology, number).
@@ -281,7 +286,10 @@ class TopologyLayout:
 
     @cached_property
     def task_of(self) -> dict[TopicPartition, TaskId]:
-        """Kafka Streams task that reads each source partition, as a dict by (topic, partition)."""
+        """Kafka Streams task that reads each source partition, as a dict by (topic, partition).
+
+        A task reads the partitions with the same number of all source topics of its sub-topology.
+        """
         return {one: task for task in self.task_arrival for one in self.partitions_of[task]}
 
 

@@ -61,6 +61,8 @@ def find_nonexistent_claims(
 def locate_claims(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, Int32Array]:
     """Convert the owned partitions that group members report to two arrays: members and partitions.
 
+    Both arrays have one element for each reported partition.
+
     Args:
         claims: the reported partitions of each member, in the order of members.
         index: the numbering of the cluster's partitions.

@@ -37,7 +37,9 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class SyncGroupAssignments:
-    """Assignments of all group members, which the leader sends to the coordinator with SyncGroup.
+    """Assignments of all members of a consumer group, as the group's leader has computed them.
+
+    The leader sends them to the coordinator with SyncGroup.
 
     Attributes:
         sent: the assignment of each member, as bytes for SyncGroup.

@@ -52,7 +52,9 @@ class Joined:
 
 @dataclass(slots=True)
 class JoinedMember:
-    """Member of a consumer group with its decoded subscription, as the group leader uses it.
+    """Member of a consumer group with its decoded subscription.
+
+    The group's leader assigns partitions to such members.
 
     Attributes:
         member: the member as input of a strategy.
@@ -82,6 +84,8 @@ class _Subscription(NamedTuple):
 class _SplitUserData(NamedTuple):
     """User data of a group member in two parts: the strategy's bytes, and what Partage appends to
     them.
+
+    The appended part (trailer) has, for example, the partitions that the member reports as owned.
 
     Attributes:
         user_data: the strategy's own bytes.

@@ -140,8 +140,9 @@ class KeyPart(Enum):
 
     @property
     def description(self) -> str:
-        """Text that says which bytes of a record key a partitioner hashes, such as "the
-        whole key".
+        """Text that says which bytes of a record key a partitioner hashes, such as "the whole key".
+
+        Labels of a topic's writers contain it.
         """
         return self.value[1]
 
@@ -170,8 +171,9 @@ class PartitionerFamily:
 
     @property
     def name(self) -> str:
-        """Name of a group of equivalent partitioners: the name of its first one, such as
-        "murmur2".
+        """Name of a group of equivalent partitioners: the name of its first one, such as "murmur2".
+
+        The hashed part of the key is appended if it is not the whole key.
         """
         # The hashed part of the key is added if that is not the whole key.
         first = self.partitioners[0]

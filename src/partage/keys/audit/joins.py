@@ -84,6 +84,8 @@ def _decode_registry_payload(key: bytes) -> _Meaning:
 def _decode_zigzag(body: bytes) -> tuple[int, int]:
     """Decode the Avro long (a zigzag varint) with which some bytes begin.
 
+    Avro encodes int and long in this form, and the length of a string.
+
     Returns:
         the number, and how many bytes it takes (0 if it is malformed).
     """
@@ -150,6 +152,8 @@ _MORE_THAN_CHANCE = 4
 class JoinSide:
     """One of the two topics of a join: its partition count, its keys, and the partitioners that
     wrote it.
+
+    Both sides are compared to find out why the join misses matches.
 
     Attributes:
         topic: the topic's name.

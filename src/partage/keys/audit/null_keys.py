@@ -31,6 +31,8 @@ _OWN_TIME = 0.95
 class NullKeys:
     """Result of `null_keys`: how a producer chose the partitions of records without a key.
 
+    It is inferred from the sequence of partitions that the records have.
+
     Attributes:
         behaviour: one of ``sticky``, ``round robin`` (in any order of the partitions, by one
             producer or several), ``one partition``, ``drawn for each record`` (independent random

@@ -107,6 +107,8 @@ class TopicVerdict:
 class _Candidate:
     """Group of equivalent partitioners that may have written a topic, at one partition count.
 
+    Where they would place the keys is compared with where the keys are.
+
     Attributes:
         placed: int32[n], the partition where the partitioners would place each observed key.
         fits: bool[n], whether it is the observed partition.

@@ -74,6 +74,8 @@ def plugged_in() -> dict[str, EntryPoint]:
 def load_plug_in(point: EntryPoint) -> object:
     """Import a custom partitioner from an installed package's entry point, and return it.
 
+    It can then be used by its name, like a built-in partitioner.
+
     Raises:
         InvalidConfigError: the import fails; the error has the reason.
     """

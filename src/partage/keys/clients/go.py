@@ -42,6 +42,8 @@ __all__ = [
 class _ClientDefaults:
     """Properties that all partitioners of one Go client, such as Sarama, have in common.
 
+    The description of each of the client's partitioners is completed with them.
+
     Attributes:
         name: the client's name, which is the prefix of its partitioners' names.
         function: format string of the reference: Go function and release of the client.
@@ -109,6 +111,8 @@ def _choose_random(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundRobinPosition(PartitionerState):
     """State of Sarama's round-robin partitioner for one topic: the position of its next partition.
+
+    Each record goes to the next partition that has a leader.
 
     Attributes:
         on: index of that partition among the partitions with a leader.

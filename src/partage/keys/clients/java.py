@@ -51,8 +51,9 @@ MURMUR2_MASKED = KeyRule(MURMUR2, "masked")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counter(PartitionerState):
-    """State of a Java producer's round robin: a counter that chooses partitions for records without
-    keys.
+    """State of round robin in a Java producer: a counter that each record without a key increases.
+
+    The counter decides the record's partition.
 
     Attributes:
         counter: the next value, an int32; None: a random start is drawn at the first record, as in
@@ -91,6 +92,8 @@ def _choose_by_counter(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns(Counter):
     """State of Java's ``RoundRobinPartitioner``: its counter, and how full each open batch is.
+
+    Each record goes to the next partition in turn.
 
     Attributes:
         counter: the next value.

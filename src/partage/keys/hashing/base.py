@@ -60,6 +60,8 @@ class KeyHashKernel(Protocol):
     ) -> None:
         """Hash every record key of a column and write the hashes to ``out`` (uint32[n]).
 
+        Compiled code processes the whole column in one call.
+
         Args:
             data: the bytes of all keys.
             starts: offsets; key i is ``data[starts[i]:starts[i + 1]]``.
