@@ -17,6 +17,7 @@ import numpy as np
 from partage.clients.shared.cluster import ClusterView
 from partage.clients.shared.joined import NO_CLAIMS, JoinedMember
 from partage.groups.api import Strategy
+from partage.groups.layout import claimed_topics
 from partage.groups.sticky import CooperativeSticky, Sticky
 from partage.model import NO_GENERATION, Claims, Index, Member, Plan
 from partage.model.index import Int32Array
@@ -70,17 +71,13 @@ def locate_claims(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, I
     Returns:
         int32[n] positions of the members, and int32[n] numbers of the partitions (-1: missing).
     """
-    topics: dict[int, Int32Array] = {}
-    of = [np.zeros(0, np.int32)]
-    for one in claims:
-        if id(one.topics) not in topics:
-            # Claims that were decoded together share their tuple of names.
-            numbers = [index.topic(name) for name in one.topics]
-            topics[id(one.topics)] = np.array(numbers, np.int32)
-        of.append(topics[id(one.topics)][one.topic_ix])
-    number = np.concatenate([of[0], *(one.partition for one in claims)])
+    if not claims:
+        return np.zeros(0, np.int32), np.zeros(0, np.int32)
+    names = set().union(*{id(one.topics): one.topics for one in claims}.values())
+    topic = claimed_topics(claims, {name: index.topic(name) for name in names})
+    number = np.concatenate([one.partition for one in claims])
     claimant = np.repeat(np.arange(len(claims), dtype=np.int32), [len(one) for one in claims])
-    return claimant, index.locate_all(np.concatenate(of), number)
+    return claimant, index.locate_all(topic, number)
 
 
 def drop_impossible_claims(

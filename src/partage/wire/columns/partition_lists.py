@@ -66,6 +66,9 @@ class PartitionList(NamedTuple):
     end: int
 
 
+_EMPTY = PartitionList((), np.zeros(0, np.int32), np.zeros(0, np.int32), 4)
+
+
 def read_partition_lists(payloads: Sequence[bytes]) -> list[PartitionList | None]:
     r"""Decode the list of topic partitions with which each of several byte strings begins.
 
@@ -87,6 +90,9 @@ def read_partition_lists(payloads: Sequence[bytes]) -> list[PartitionList | None
     count = int32[begin].astype(np.int64)
     good = (count >= 0) & (4 + count * _SHORTEST_PAIR <= sizes)
     count[~good] = 0
+    if not count.any():
+        # Members under the eager protocol own nothing when they join.
+        return [_EMPTY if fine else None for fine in good.tolist()]
     if read_pairs.is_compiled:
         return _read_compiled(data, np.append(begin, end[-1]), count, good)
     if int(count.sum()) < _MIN_PAIRS_PER_STEP * int(count.max(initial=0)):

@@ -9,6 +9,7 @@ the engine reads: other versions, bytes after the body, loads in the trailer, da
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 from partage.errors import WireFormatError
@@ -104,8 +105,14 @@ def decode_subscriptions(metadata: Sequence[bytes]) -> list[SubscriptionColumns 
     read = [i for i, head in enumerate(heads) if head is not None]
     lists = read_partition_lists([metadata[i][heads[i].end :] for i in read])  # type: ignore[union-attr]  # filtered
     out: list[SubscriptionColumns | None] = [None] * len(heads)
+    # Few distinct tails occur: members have one generation and few racks.
+    read_tail = cache(_read_tail)
     for i, owned in zip(read, lists, strict=True):
-        out[i] = _with_tail(heads[i], owned, metadata[i])
+        head = heads[i]
+        if head is not None and owned is not None:
+            tail = read_tail(head.version, metadata[i][head.end + owned.end :])
+            if tail is not None:
+                out[i] = SubscriptionColumns(head.topics, head.user_data, owned, *tail)
     return out
 
 
@@ -144,26 +151,23 @@ def _read_prefix(data: bytes) -> _SubscriptionPrefix | None:
     return _SubscriptionPrefix(data[: reader.position], version, topics)
 
 
-def _with_tail(
-    head: _SubscriptionHead | None, owned: PartitionList | None, data: bytes
-) -> SubscriptionColumns | None:
-    # None if a field does not fit.
-    if head is None or owned is None:
-        return None
-    reader = ByteReader(data, head.end + owned.end)
+def _read_tail(version: int, data: bytes) -> tuple[int | None, str | None] | None:
+    """Decode the generation and the rack, with which a subscription of ``version`` ends.
+
+    The result is None if the bytes do not fit.
+    """
+    reader = ByteReader(data)
     generation, rack = -1, None
     try:
-        if head.version >= 2:
+        if version >= 2:
             generation = reader.read_int32()
-        if head.version >= 3:
+        if version >= 3:
             rack = reader.nullable_string()
     except WireFormatError:
         return None
     if reader.remaining_bytes:
         return None
-    return SubscriptionColumns(
-        head.topics, head.user_data, owned, generation if generation >= 0 else None, rack or None
-    )
+    return generation if generation >= 0 else None, rack or None
 
 
 def split_user_data(user_data: Sequence[bytes]) -> list[TrailerColumns | None]:
