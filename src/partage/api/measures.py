@@ -125,10 +125,10 @@ class _SolverProblem:
         return cls(existing, len(at), eligibility, ownership)
 
     def expand_owners(self, owners: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Convert the solver's array of owners to an array for all partitions of the cluster's
-        index.
+        """Convert the solver's array of partition owners to an array for all partitions of the
+        cluster.
 
-        The solver knows only the partitions that exist. The others get the owner -1.
+        The solver knows only the partitions that exist. All others get the owner -1.
 
         Args:
             owners: int[n], owner of each existing partition.

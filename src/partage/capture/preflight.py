@@ -283,7 +283,8 @@ class AccessReport:
     def to_dict(self) -> dict[str, Any]:
         """Return the permissions and the available history as a dict for JSON.
 
-        Times are ms since 1970.
+        The command ``partage capture --check --json`` prints it. Times are in milliseconds since
+        1970.
         """
         return {
             "cluster_id": self.cluster_id, "brokers": self.brokers, "topics": self.topics,

@@ -353,9 +353,9 @@ def _file(name: str, location: str) -> bytes:
 
 
 def _read_truststore(location: str, password: str) -> str:
-    """Read the certificates of a JKS or PKCS12 truststore, and return them as PEM text.
+    """Read the certificates of a Java truststore (JKS or PKCS12), and return them as PEM text.
 
-    Java's keytool reads the file.
+    Java's keytool reads the file, so Java must be installed.
 
     Args:
         location: path of the truststore.
@@ -449,7 +449,7 @@ class TokenCache:
         self._until = 0.0
 
     def get_token(self) -> str:
-        """Return the OAuth access token.
+        """Return the OAuth access token with which clients log in to Kafka.
 
         It comes from the cache, and is fetched again if it expires soon.
         """

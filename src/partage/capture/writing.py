@@ -103,12 +103,9 @@ class CleanedOffsets:
         self.first_ends.setdefault(partition, end_offset)
 
     def count_removed(self, partition: int, position: int, batch: Batch) -> None:
-        """Count the offsets that are missing inside a record batch or directly before it.
+        """Count the offsets that are missing inside a Kafka record batch or directly before it.
 
-        Args:
-            partition: number of the log partition.
-            position: offset after the previous batch.
-            batch: the record batch.
+        Compaction has removed their records. ``position`` is the offset after the previous batch.
         """
         if batch.base_offset > position:
             self._count_range(
@@ -130,7 +127,10 @@ class CleanedOffsets:
         self.lost += offsets
 
     def take_messages(self) -> list[str]:
-        """Return a message for each log partition that has lost records since the last call."""
+        """Return a message for each log partition that has lost records since the last call.
+
+        The user sees from it that compaction was faster than the recording.
+        """
         found = [
             _loss_message(p, loss, damaged=p in self.damaged)
             for p, loss in sorted(self._losses.items())
@@ -188,13 +188,9 @@ class LeaderEpochs:
         self.known = {p: list(rows) for p, rows in (known or {}).items()}
 
     def record_batch(self, partition: int, epoch: int, first: int, end: int) -> None:
-        """Store the leader epoch of a recorded batch.
+        """Store the leader epoch of a recorded Kafka batch.
 
-        Args:
-            partition: number of the log partition.
-            epoch: the batch's leader epoch.
-            first: first offset of the batch.
-            end: offset after the batch.
+        The batch has the offsets from ``first`` to ``end`` - 1.
         """
         rows = self.known.setdefault(partition, [])
         if epoch < 0 or (rows and epoch < rows[-1][0]):
@@ -256,7 +252,10 @@ PART_ROWS, PART_BYTES = 500_000, 128 << 20
 
 
 class CaptureObserver(Protocol):
-    """Interface of an object that receives all data while ``partage capture`` records a cluster."""
+    """Interface of an object that receives all data while ``partage capture`` records a cluster.
+
+    The observer reports rebalances during the recording.
+    """
 
     def on_batch(self, batch: LogBatch) -> None:
         """Receive a new Kafka record batch; batches of a partition arrive in order of offsets."""
@@ -425,10 +424,7 @@ class CaptureWriter:
     def skip_to(self, partition: int, offset: int, warning: str) -> None:
         """Skip a range of a Kafka log partition, and store the reason as a warning.
 
-        Args:
-            partition: number of the log partition.
-            offset: offset to read next.
-            warning: text of the warning.
+        The next record to read has the offset ``offset``.
         """
         self.manifest.add_warning(f"partition {partition}: {warning}")
         self._next[partition] = offset
@@ -437,10 +433,7 @@ class CaptureWriter:
     def remove_lost_rows(self, partition: int, offset: int, warning: str) -> None:
         """Remove the recorded rows of records that the broker's log has lost.
 
-        Args:
-            partition: number of the log partition.
-            offset: first lost offset, at which reading continues.
-            warning: warning that is stored in the manifest.
+        Reading continues at ``offset``, the first lost one. The reason is stored as a warning.
         """
         # The manifest is written first, so that the next capture completes the removal if the
         # process is killed.
@@ -512,7 +505,10 @@ class CaptureWriter:
         self._cleaned.damaged.add(partition)
 
     def take_reports(self) -> list[str]:
-        """Return the messages about records that were lost to compaction since the last call."""
+        """Return the messages about records that were lost to compaction since the last call.
+
+        The recorder shows them to the user.
+        """
         reports, self._unreported = self._unreported, []
         return reports
 
@@ -544,13 +540,17 @@ class CaptureWriter:
 
     @property
     def lost_offsets(self) -> int:
-        """Number of records that compaction removed before this process could read them."""
+        """Number of records that compaction removed before this process could read them.
+
+        They are missing in the recording.
+        """
         return self._cleaned.lost
 
     @property
     def next_offsets(self) -> int:
-        """Sum of the next offsets of all Kafka log partitions, to measure the progress of a
-        recording.
+        """Sum of the next offsets to read of all Kafka log partitions.
+
+        It measures the progress of a recording.
         """
         return sum(self._next.values())
 

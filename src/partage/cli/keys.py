@@ -242,7 +242,7 @@ def _check_growth_options(
     has_input: bool,
     growth_options: Mapping[str, object],
 ) -> None:
-    """Check that no option is given that has no effect with or without ``--grow``.
+    """Check that every given option has an effect with or without ``--grow``.
 
     The user would otherwise not notice that the option was ignored.
 
@@ -328,9 +328,9 @@ def _parse_drains(lags: Sequence[str], drain_rates: Sequence[str]) -> list[Drain
 
 
 def _reject_input_options(options: Mapping[str, object], what: str) -> None:
-    """Raise an error if an option is given that has no effect without the argument INPUT.
+    """Raise an error if the user gave an option that needs the argument INPUT.
 
-    The error names the first such option.
+    Such an option would have no effect. The error names the first one.
 
     Args:
         options: the values of all such options, by name.

@@ -169,7 +169,7 @@ def output_option(further_help: str, metavar: str = "FOLDER") -> Any:
 def write_picture(file: Path, text: str) -> None:
     """Write an SVG picture to the file that the option ``--picture`` names.
 
-    ``text`` is the content of the SVG file.
+    ``text`` is the content of the SVG file. An existing file is replaced.
 
     Raises:
         InvalidConfigError: the file cannot be written.

@@ -30,7 +30,7 @@ def protect_secrets(settings: Mapping[str, str]) -> None:
 
 
 class GuardedStream:
-    """Text stream that hides secrets in everything that is written to it.
+    """Text stream that hides secrets, such as passwords, in all text written to it.
 
     It replaces stderr, so that no traceback or log line shows a password.
 

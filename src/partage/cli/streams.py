@@ -234,7 +234,7 @@ def _name_applications(source: Path) -> str:
 
 
 def _reject_simulation_options(options: Mapping[str, object]) -> None:
-    """Raise an error if an option is given that has no effect with ``--from-capture``.
+    """Raise an error if the user gave an option that has no effect with ``--from-capture``.
 
     ``options`` has the values of all such options by name.
 

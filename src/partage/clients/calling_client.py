@@ -80,11 +80,11 @@ def find_caller(*kinds: type) -> Call | None:
 
 
 class AssignorMeta(ABCMeta):
-    """Metaclass of the assignor classes, which raises a clear error if a class is not put in a
+    """Metaclass of the assignor classes, which detects a class that the user did not put into a
     list.
 
-    ``partition_assignment_strategy`` must be a list. A client that iterates over the class itself
-    gets the error.
+    The setting ``partition_assignment_strategy`` must be a list of classes. A client that gets the
+    class alone iterates over it, and this raises an error with the reason.
     """
 
     #: The kind of error that the client passes on to its caller.

@@ -116,8 +116,7 @@ def label_clients(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> st
 
 
 def advise_settings(families: Iterable[Collection[str]]) -> str:
-    """Return advice for producers whose topics cannot be joined: which partitioner to set in which
-    client.
+    """Return advice which partitioner to set in which client, so that topics can be joined.
 
     With these settings all clients place equal keys in equal partitions. ``families`` has, for each
     client that wrote to the topics, the equivalent partitioners that it may have used.

@@ -214,9 +214,9 @@ def group_equivalent_partitioners(
 
 
 def _fixed_test_keys() -> list[bytes]:
-    """Return record keys with which partitioners are compared, always the same.
+    """Return the fixed test keys on which partitioners are compared.
 
-    The keys have 1 to 40 bytes.
+    They are the same in each call, and have 1 to 40 bytes.
     """
     # Some keys have zeros and high bytes. No key is empty, because librdkafka's ``*_random``
     # partitioners treat an empty key as null.

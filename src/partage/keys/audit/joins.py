@@ -255,7 +255,7 @@ def _partitions_by_key(pairs: KeyPairs) -> dict[bytes, tuple[int, ...]]:
 
 
 def _describe_different_writers(first: JoinSide, second: JoinSide) -> str | None:
-    """Return text that says which partitioners wrote the first and the second topic of a join.
+    """Describe which partitioners wrote the first and the second topic of a join.
 
     None if the partitioners are the same or unknown, so that they are not the problem.
     """
