@@ -1,4 +1,4 @@
-"""Recording a cluster: its group log and its metadata, live or from copied files.
+"""Recording a cluster: its ``__consumer_offsets`` log and its metadata, live or from copied files.
 
 * the folder of a capture: `writing`, `manifest` (the files in it), `durable` (atomic writes);
 * a running cluster: `live` (the loop), `connection` (requests), `security` (client properties, TLS,

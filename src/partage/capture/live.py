@@ -1,4 +1,4 @@
-"""A live capture of a running cluster: group log and metadata, up to now or until it is stopped."""
+"""Live capture of a cluster: ``__consumer_offsets`` and metadata, once or until it is stopped."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def capture_log_dirs(folders: Sequence[Path], writer: CaptureWriter) -> None:
         writer: the recording; records that it already has are skipped.
 
     Raises:
-        InvalidCaptureError: a folder does not exist, or none has a segment of the group log.
+        InvalidCaptureError: a folder does not exist, or none has a segment of that topic.
         OSError: a file cannot be read.
     """
     for folder in folders:

@@ -1,4 +1,4 @@
-"""`partage capture`: record a cluster's group log and metadata."""
+"""`partage capture`: record a cluster's `__consumer_offsets` log and metadata."""
 
 from __future__ import annotations
 

@@ -481,7 +481,8 @@ class _TargetDraft43(_TargetDraft):
     """Unfinished assignment of a Kafka Streams group's tasks to its members, by the rules of Kafka
     4.3.
 
-    See `ServerSticky43` for the differences.
+    Unlike in later releases, offsets that members report are ignored. See `ServerSticky43` for all
+    differences.
     """
 
     def _find_previous_standbys(self, members: Iterable[ServerMember]) -> None:

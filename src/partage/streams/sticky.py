@@ -542,10 +542,8 @@ class PublicSticky44(PublicSticky):
 class PublicStickyPreserving44(PublicSticky44):
     """KIP-924's sticky task assignor of Kafka Streams 4.4 that keeps every active task in place.
 
-    It differs from `PublicStickyPreserving` as `PublicSticky44` does from `PublicSticky`: in which
-    clients with a standby get a task that no client ran.
-
-    Exact to Kafka's class of 4.4.0 with ``mustPreserveActiveTaskAssignment``.
+    A task that no client ran goes to a client with a standby of it; in this choice the assignor
+    differs from that of Kafka 4.3 (`PublicStickyPreserving`).
     """
 
     name = "streams:sticky-preserving@4.4"
