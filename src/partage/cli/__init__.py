@@ -1,8 +1,8 @@
 """The command line: one subcommand per file; heavy modules are imported inside the command.
 
-Exit codes: 0 done, 1 an error of ours (one line on stderr), 2 wrong usage, 3 a plan broke
-a rule of Kafka, an audit found broken joins or a run exceeds a limit, 4 a replay was published without
-groups that failed, 5 the log has too little for a decision, 130 interrupted.
+Exit codes: 0 done, 1 an error of ours (one line on stderr), 2 wrong usage, 3 a plan broke a rule of
+Kafka, an audit found broken joins or a run exceeds a limit, 4 a replay was published without groups
+that failed, 5 the log has too little for a decision, 130 interrupted.
 """
 
 from __future__ import annotations
