@@ -189,7 +189,11 @@ class Party(Closes):
         members = [
             (one[0], one[2], len(pairs)) for one, pairs in zip(self.members, owned, strict=True)
         ]
-        return f"not settled: lost {lost}, twice {twice}, loads {members} instead of {loads}; done {self.done}"
+        recorded(self.cluster, self.folder / "unsettled")
+        return (
+            f"not settled: lost {lost}, twice {twice}, loads {members} instead of {loads}; "
+            f"done {self.done}; the log is in {self.folder / 'unsettled'}"
+        )
 
     def close(self) -> None:
         for library, one, _, _ in self.members:

@@ -32,8 +32,8 @@ from partage.report.run import Estimate, FigureRange, GroupFigures, RunFigures, 
 from partage.tables.metrics import OWN
 
 __all__ = [
-    "LEAST_SHARE", "RULES", "Advice", "MergedAdvice", "Settings", "advice_for", "best_policy",
-    "coverage_advice", "merge_advice", "simulation_error", "total_savings",
+    "KEEP_TITLE", "LEAST_SHARE", "RULES", "Advice", "MergedAdvice", "Settings", "advice_for",
+    "best_policy", "coverage_advice", "merge_advice", "simulation_error", "total_savings",
 ]  # fmt: skip
 
 #: Default of session.timeout.ms since Kafka 3.0 (KIP-735), also for groups of KIP-848; in ms.
@@ -220,6 +220,8 @@ def _advise_static_members(group: GroupFigures) -> Advice | None:
     static = f"{base_policy(group.last_strategy)}+static" if group.last_strategy else ""
     if static in group.figures:  # simulated without a certain gain, or `best` would have it
         return None
+    if _static_always_costs(group):
+        return None
     session = group.traits.session_ms
     within = f" within {duration(session)}" if session else ""
     why = (
@@ -231,6 +233,21 @@ def _advise_static_members(group: GroupFigures) -> Advice | None:
     lines = translate_lines((own, STATIC_LINE), _client_family(group))
     title = _SETTINGS["static-members"][0]
     return Advice("static-members", title, why, lines, affects="bounce", avoids=bounces)
+
+
+def _static_always_costs(group: GroupFigures) -> bool:
+    """Return whether static membership costs downtime under every policy simulated with it.
+
+    The partitions of a static member that dies wait for its session timeout. The result is False if
+    no policy was simulated with and without static members.
+    """
+    pairs = [
+        (figures.saved, group.figures[name.removesuffix("+static")].saved)
+        for name, figures in group.figures.items()
+        if name.endswith("+static") and name.removesuffix("+static") in group.figures
+    ]
+    known = [(ours, other) for ours, other in pairs if ours is not None and other is not None]
+    return bool(known) and all(ours.best < other.best for ours, other in known)
 
 
 def _certainly_improves(group: GroupFigures, metric: str, strategy: str) -> bool:
@@ -374,10 +391,15 @@ def _advise_frequent_polls(group: GroupFigures) -> Advice | None:
         f"{f' ({duration(poll)})' if poll else ''}, left, and rejoined"
         f"{f' after up to {duration(longest)} without a poll' if longest else ''}: alive, but not "
         "polling. A longer session timeout does not help, because heartbeats continue meanwhile. "
-        "Fetch fewer records per poll, or allow more time between two polls; one of both suffices."
     )
     lines = poll_lines(group.clients, poll, longest) if poll and longest else ()
-    return Advice("late-polls", "Poll more often", why, lines, affects="poll", avoids=late)
+    has_records = any("records=" in line.replace("_", ".") for line in lines)
+    title = "Poll more often" if has_records or not lines else "Allow more time between polls"
+    if has_records:
+        why += "Fetch fewer records per poll, or allow more time between two polls: one is enough."
+    else:
+        why += "Do less work between two polls, or allow more time between them."
+    return Advice("late-polls", title, why, lines, affects="poll", avoids=late)
 
 
 def _advise_fewer_members(group: GroupFigures) -> Advice | None:
@@ -421,11 +443,11 @@ def _advise_slow_rollouts(group: GroupFigures) -> Advice | None:
     if trigger == "first" and traits.protocol == "classic":
         why += "Let the coordinator wait for the first members: one rebalance for all of them."
         lines: tuple[str, ...] = ("group.initial.rebalance.delay.ms=10000",)
-        return Advice("storms", "Avoid rebalance storms", why, lines, "broker")
+        return Advice("storms", "Let the first members join together", why, lines, "broker")
     why += "Restart one member at a time, and wait for each rebalance"
     has_static = traits.protocol in {"classic", "consumer"} and traits.dynamic_members != 0
     why += "; static members restart without a rebalance." if has_static else "."
-    return Advice("storms", "Avoid rebalance storms", why)
+    return Advice("storms", "Restart one member at a time", why)
 
 
 class _Cure(NamedTuple):
@@ -439,7 +461,9 @@ class _Cure(NamedTuple):
     sentences: str
 
 
-_KEEP = _Cure("Keep the assignment strategy", "Avoid rebalances instead.")
+#: Title of the advice to keep the strategy if the main cause suggests nothing else.
+KEEP_TITLE = "Keep the assignment strategy"
+_KEEP = _Cure(KEEP_TITLE, "Avoid rebalances instead.")
 # `_advise_session_timeout` has a rule for members that rejoin, `_advise_frequent_polls` one for
 # members that exceeded their poll timeout.
 _STOPS = _Cure(

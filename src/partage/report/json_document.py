@@ -119,8 +119,10 @@ def _one_advice(one: Advice) -> dict[str, Any]:
 
 def _recommendation(one: Recommendation) -> dict[str, Any]:
     return {
-        **_one_advice(one.advice), "gain": one.gain_text, "confidence": one.confidence or None,
+        **_one_advice(one.advice), "gain": one.gain_text, "share": one.share_text or None,
+        "confidence": one.confidence or None,
         "now": {setting.name: setting.now for setting in one.now},
+        "new": {setting.name: setting.new for setting in one.now if setting.new},
         "defaults": {setting.name: setting.default for setting in one.now if setting.default},
         "risk": one.risk, "rollout": one.rollout, "verify": one.verify,
     }  # fmt: skip
@@ -181,6 +183,8 @@ def _group_texts(group: GroupFigures, unit: messages.TimeUnit) -> dict[str, str]
         "downtime": row.downtime.text, "unread": row.share.text,
         "rebalances_per_hour": row.per_hour.text, "main_cause": row.cause,
         "main_cause_share": row.cause_share, "change": row.action, "now": row.now,
-        "expected_gain": row.gain.text, "confidence": row.first.confidence if row.first else "",
+        "expected_gain": row.gain.text,
+        "expected_gain_share": row.first.share_text if row.first else "",
+        "confidence": row.first.confidence if row.first else "",
         "expected_gain_of_all_changes": row.together,
     }  # fmt: skip

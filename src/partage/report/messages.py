@@ -428,8 +428,8 @@ def reliability_sentences(run: RunFigures) -> str:
         )
     if run.downtime_estimate is not None:
         parts.append(
-            f"Ranges aim at 80{_HARD}% of cases; in recordings with known downtime, they held for "
-            "eight of ten rebalances, but for only six of ten groups."
+            f"Ranges aim at 80{_HARD}% of cases. In recordings with known downtime they held for "
+            "8 of 10 rebalances, but only for 6 of 10 groups: a group's range is too narrow."
         )
     if run.back_tests:
         agreed = sum(one.agrees_with_recording for one in run.back_tests)
@@ -480,9 +480,9 @@ def _changes_sentence(saved: Estimate | None, helped: int, changed: int) -> str:
     if saved is None:
         return f"{begin}, whose effect was not simulated."
     return (
-        f"{begin}: other settings in {count(helped)} of them would have saved "
-        f"{format_estimate(saved)}; the effect of the other {count(changed - helped)} was not "
-        "simulated."
+        f"{begin}. In {count(helped)} of them it was simulated and would have saved "
+        f"{format_estimate(saved)}; the gain of the other {count(changed - helped)} is estimated "
+        "from the rebalances that they avoid, or unknown."
     )
 
 

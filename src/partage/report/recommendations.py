@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from partage.report.advice import LEAST_SHARE, Advice, advice_for
+from partage.report.advice import KEEP_TITLE, LEAST_SHARE, Advice, advice_for
 from partage.report.client_settings import client_family, parse_policy, translate_lines
 from partage.report.gains import simulation_error
 from partage.report.messages import (
@@ -49,11 +49,13 @@ class RecommendedSetting(NamedTuple):
         name: name as the client library spells it.
         now: present value as text; "not in the log" if the log does not have it.
         default: default of Apache Kafka's Java client; empty if the library has another one.
+        new: recommended value; empty if the recommendation has no value for this setting.
     """
 
     name: str
     now: str
     default: str
+    new: str = ""
 
     @property
     def setting_text(self) -> str:
@@ -67,6 +69,17 @@ class RecommendedSetting(NamedTuple):
         same = "default" if self.now == self.default else f"default {self.default}"
         return f"{self.name}: {self.now} ({same})"
 
+    @property
+    def change_text(self) -> str:
+        """The setting as text, with an arrow to the recommended value if there is one.
+
+        >>> RecommendedSetting("session.timeout.ms", "6000", "45000", "20000").change_text
+        'session.timeout.ms: 6000 → 20000'
+        """
+        if not self.new or self.new == self.now:
+            return self.setting_text
+        return f"{self.name}: {self.now} → {self.new}"
+
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
@@ -78,20 +91,25 @@ class Recommendation:
         advice: the change, its evidence and its configuration lines.
         gain_ps: expected gain in partition-seconds, to sort by; 0 if unknown.
         gain_note: what the gain consists of, or the text for a gain without a number.
+        share_text: the gain as a share of the group's downtime, such as "5 % of its downtime";
+            empty if the gain is unknown.
         confidence: medium or low; empty if no change is advised.
         now: present values of the settings that the change affects.
         risk, rollout: what can go wrong, and how to deploy it.
         verify: how to measure the effect afterwards.
+        lines_label: what the configuration lines are, such as "consumer properties".
     """
 
     advice: Advice
     gain_ps: float
     gain_note: str
+    share_text: str
     confidence: str
     now: tuple[RecommendedSetting, ...]
     risk: str
     rollout: str
     verify: str
+    lines_label: str
 
     @property
     def gain_text(self) -> str:
@@ -123,7 +141,7 @@ def recommendations_for(group: GroupFigures) -> tuple[Recommendation, ...]:
     found = [one for one in found if _is_measurable(group, one)]
     if group.main_cause is not None and group.main_cause.kind == "broker":
         found = [one for one in found if one.advice.saves is not None]
-    return tuple(sorted(found, key=_sort_key))
+    return tuple(sorted(found, key=lambda one: _sort_key(group, one)))
 
 
 def count_changed_groups(groups: Iterable[GroupFigures]) -> int:
@@ -178,19 +196,50 @@ def _recorded_downtime(group: GroupFigures) -> float:
     )
 
 
-def _sort_key(one: Recommendation) -> tuple[int, float]:
-    kind = 0 if one.advice.saves else 2 if one.advice.rule == "as-it-is" else 1
-    return kind, -one.gain_ps
+def _sort_key(group: GroupFigures, one: Recommendation) -> tuple[int, float]:
+    """Return the key that sorts a group's recommendations, the most useful one first.
+
+    A small gain that was not simulated follows the advice about the group's main cause.
+    """
+    if one.advice.saves:
+        return 0, -one.gain_ps
+    if one.advice.rule == "as-it-is":
+        return 2, 0.0
+    is_small = 0 < one.gain_ps < _SMALL_SHARE * _recorded_downtime(group)
+    return 3 if is_small else 1, -one.gain_ps
+
+
+#: A gain below this share of the group's downtime is small.
+_SMALL_SHARE = 0.1
+#: Where configuration lines belong, by client library (consumers) or by place.
+_LABELS = {
+    "java": "consumer properties", "librdkafka": "librdkafka configuration",
+    "python": "arguments of the Python consumer", "": "consumer properties",
+    "broker": "broker properties", "group": "group configuration",
+}  # fmt: skip
 
 
 def _recommendation(group: GroupFigures, advice: Advice) -> Recommendation:
     gain_ps, gain_note = _format_gain(group, advice)
     names, risk, rollout = _deployment_of_advice(group, advice)
+    new = dict(line.split("=", 1) for line in advice.lines if _is_setting(line))
+    whole = _recorded_downtime(group)
+    place = client_family(group.clients) if advice.where == "consumer" else advice.where
     return Recommendation(
-        advice, gain_ps, gain_note, _confidence(group, advice),
-        tuple(one for one in present_settings(group) if one.name in names),
-        risk, rollout, _verify(group, advice),
+        advice, gain_ps, gain_note,
+        f"{percent(gain_ps, whole)} of its downtime" if gain_ps > 0 and whole else "",
+        _confidence(group, advice),
+        tuple(
+            one._replace(new=new.get(one.name, ""))
+            for one in present_settings(group) if one.name in names
+        ),
+        risk, rollout, _verify(group, advice), _LABELS.get(place, place),
     )  # fmt: skip
+
+
+def _is_setting(line: str) -> bool:
+    """Return whether a configuration line has a whole setting: no comment, not continued."""
+    return "=" in line and not line.startswith("#") and not line.endswith("\\")
 
 
 def _format_gain(group: GroupFigures, advice: Advice) -> tuple[float, str]:
@@ -200,7 +249,12 @@ def _format_gain(group: GroupFigures, advice: Advice) -> tuple[float, str]:
     The gain is 0 if it is unknown; the text then says so.
     """
     if advice.rule == "as-it-is":
-        return 0.0, _NONE
+        cause = group.main_cause
+        whole = sum(one.best for one in group.causes)
+        if cause is None or not whole or advice.title == KEEP_TITLE:
+            return 0.0, _NONE
+        share = percent(cause.best, whole)
+        return 0.0, f"{_NONE}; {cause_label(cause.kind)} causes {share} of its downtime"
     if advice.saves is not None:
         return advice.saves.best, ""
     mean = _mean_gain(group, advice)

@@ -266,12 +266,14 @@ def _format_recommendation(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
         "bold",
     )
     confidence = f" ({first.confidence} confidence)" if first.confidence else ""
+    share = f", {first.share_text}" if first.share_text else ""
     style = "green" if first.advice.saves is not None else ""
-    yield Text(escape_for_terminal(f"  expected gain: {row.gain.text}{confidence}"), style)
+    yield Text(escape_for_terminal(f"  expected gain: {row.gain.text}{share}{confidence}"), style)
     if row.together:
         yield Text(escape_for_terminal(f"  all changes together: {row.together}"))
     if row.now:
-        yield Text(escape_for_terminal(f"  now: {row.now}"))
+        label = "settings" if "→" in row.now else "now"
+        yield Text(escape_for_terminal(f"  {label}: {row.now}"))
     if not in_full:
         return
     yield Text(escape_for_terminal(f"  {first.advice.why}"), "dim")

@@ -423,7 +423,7 @@ def _present_values(group: GroupFigures, first: Recommendation | None) -> str:
     ``first`` is the group's first recommendation. Without one, the group's main settings are shown.
     """
     some = first.now if first is not None and first.now else present_settings(group)[1:3]
-    return "; ".join(one.setting_text for one in some)
+    return "; ".join(one.change_text for one in some)
 
 
 #: Headings of a table of Streams settings.
@@ -597,8 +597,9 @@ def _recommendation_data(recommendation: Recommendation, unit: TimeUnit) -> dict
         "title": advice.title,
         "why": advice.why,
         "lines": advice.lines,
-        "where": advice.where,
+        "where": recommendation.lines_label,
         "gain": recommendation.gain_in(unit),
+        "share": recommendation.share_text,
         "simulated": advice.saves is not None,
         "confidence": recommendation.confidence,
         "now": [setting.setting_text for setting in recommendation.now],

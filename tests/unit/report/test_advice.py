@@ -199,6 +199,17 @@ def test_the_main_cause_names_what_to_do_where_no_setting_helps() -> None:
     }
 
 
+def test_static_members_are_not_advised_where_they_always_cost() -> None:
+    """No policy of a group gains by static members: they are not advised for another one either."""
+    without, static = saving("eager/sticky", -9.0, 5.0), saving("eager/sticky+static", -30.0, -9.0)
+    first, second = (
+        replace(bounced(), figures={one.policy: one for one in (SAME, *more)})
+        for more in ([without], [without, static])
+    )
+    assert RULES["static-members"](first) is not None
+    assert RULES["static-members"](second) is None
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_a_group_without_anything_gets_no_advice(rule) -> None:
     """A group without any known figure gets no advice."""

@@ -122,8 +122,12 @@ def test_a_group_has_one_verdict(run: RunFigures, page: _Verdicts, terminal: str
         assert plain(f"{line} {cause}") in terminal
         assert plain(row["Change"]).startswith(plain(found["change"]))
         gain = plain(f"{found['expected_gain']} ({found['confidence']} confidence)")
-        shown = plain(row["Expected gain"])
-        assert shown == plain(f"{found['expected_gain']}{found['confidence']} confidence")
+        begin, end = found["expected_gain"], f"{found['confidence']} confidence"
+        if found["expected_gain_share"]:
+            begin, end = f"{begin}{found['expected_gain_share']}, {end}", ""
+            gain = plain(f"{found['expected_gain']}, {found['expected_gain_share']} "
+                         f"({found['confidence']} confidence)")  # fmt: skip
+        assert plain(row["Expected gain"]) == plain(begin + end)
         if found["change"] and number < 5:
             text = f"→ {row['Group']}: {found['change']} expected gain: {gain}"
             assert plain(text) in terminal

@@ -36,10 +36,10 @@
 
   const advice = (data) => data.advice.map((one) => h("article", { class: "card change" },
     h("h4", {}, one.title),
-    h("p", { class: "gain" }, "Expected gain: ", h("b", { class: one.simulated ? null : "unsure" }, one.gain), one.confidence ? `, ${one.confidence} confidence` : ""),
+    h("p", { class: "gain" }, "Expected gain: ", h("b", { class: one.simulated ? null : "unsure" }, one.gain), one.share ? `, ${one.share}` : "", one.confidence ? `, ${one.confidence} confidence` : ""),
     h("p", {}, one.why),
     one.lines.length ? h("figure", { class: "lines" },
-      h("figcaption", {}, h("span", {}, { consumer: "consumer properties", broker: "broker properties", group: "group configuration" }[one.where] || one.where),
+      h("figcaption", {}, h("span", {}, one.where),
         h("button", { type: "button", "data-copy": "" }, "Copy")),
       h("pre", { tabindex: "0" }, h("code", {}, one.lines.join("\n")))) : null,
     h("dl", { class: "how" }, [["Now", one.now.join("; ")], ["Risk", one.risk], ["Rollout", one.rollout], ["Verify", one.verify]]
@@ -75,7 +75,7 @@
           h("td", { class: "barcell" }, partsOf(m.before, m.gained, m.lost, most)))))));
   };
   const why = (s) => h("p", {}, h("b", { class: "letter" }, partage.letter(s.cause)), ` ${cause(s.cause)}${s.recorded ? "" : " (inferred)"}: ${s.what || "no details"}. `,
-    `Downtime ${s.downtime}; partitions moved: ${s.moved === null ? "unknown" : shown(s.moved)}.`);
+    `Downtime ${s.downtime}; partitions moved between live members: ${s.moved === null ? "unknown" : shown(s.moved)}.`);
   const worst = (data) => data.worst.map((one) => {
     const s = records(data.steps)[one.step];
     const cheapest = records(one.cheapest);
@@ -148,7 +148,7 @@
     return [
       h("p", { class: "key soft" }, kinds.map((k) => h("span", {}, h("b", { class: "letter" }, partage.letter(k)), ` ${cause(k)}`)),
         h("span", {}, "number: several rebalances"),
-        records(data.unread).length ? [h("span", {}, h("i", { class: "loss" }), "unread, certain (9 of 10)"), h("span", {}, h("i", { class: "maybe" }), "unread, possible")] : null, data.exact ? null : h("span", {}, "+ and paler: other members own parts of it"),
+        records(data.unread).length ? [h("span", {}, h("i", { class: "loss" }), "unread (probability at least 90 %)"), h("span", {}, h("i", { class: "maybe" }), "possibly unread")] : null, data.exact ? null : h("span", {}, "+ and paler: other members own parts of it"),
         records(data.gaps).length ? h("span", {}, "hatched: generations missing from the log, owners unknown") : null),
       h("details", { class: "more", open: owners.length <= 8 ? "" : null }, h("summary", {}, `${owners.length} members`),
         h("ul", { class: "members" }, owners)),
