@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/bench_event_loop.py [--partitions 10000] [--members 100]
 
-A task of the loop sleeps for a millisecond again and again; its longest delay during a rebalance is
+A task of the loop sleeps for a millisecond repeatedly; its longest delay during a rebalance is
 the time that the loop is held. The coordinator is aiokafka's class without a connection. Three
 rebalances follow each other, one member leaves before the second and the third. The first decodes
 subscriptions without owned partitions, in a process that has planned nothing.

@@ -36,7 +36,7 @@ def report(
     form: Annotated[
         ReportFormat,
         # `json` stays accepted: it was the only way before --json.
-        typer.Option("--format", metavar="html|terminal", help="ReportFormat of the report."),
+        typer.Option("--format", metavar="html|terminal", help="Format of the report."),
     ] = ReportFormat.html,
     as_json: AsJson = False,
     to: Annotated[

@@ -246,8 +246,8 @@ def _static_always_costs(group: GroupFigures) -> bool:
         for name, figures in group.figures.items()
         if name.endswith("+static") and name.removesuffix("+static") in group.figures
     ]
-    known = [(ours, other) for ours, other in pairs if ours is not None and other is not None]
-    return bool(known) and all(ours.best < other.best for ours, other in known)
+    known = [(a, b) for a, b in pairs if a is not None and b is not None]
+    return bool(known) and all(a.low + a.high < b.low + b.high for a, b in known)
 
 
 def _certainly_improves(group: GroupFigures, metric: str, strategy: str) -> bool:
