@@ -32,7 +32,7 @@ from partage.report.run import Estimate, FigureRange, GroupFigures, RunFigures, 
 from partage.tables.metrics import OWN
 
 __all__ = [
-    "KEEP_TITLE", "LEAST_SHARE", "RULES", "Advice", "MergedAdvice", "Settings", "advice_for",
+    "LEAST_SHARE", "RULES", "Advice", "MergedAdvice", "Settings", "advice_for",
     "best_policy", "coverage_advice", "merge_advice", "simulation_error", "total_savings",
 ]  # fmt: skip
 
@@ -461,9 +461,7 @@ class _Cure(NamedTuple):
     sentences: str
 
 
-#: Title of the advice to keep the strategy if the main cause suggests nothing else.
-KEEP_TITLE = "Keep the assignment strategy"
-_KEEP = _Cure(KEEP_TITLE, "Avoid rebalances instead.")
+_KEEP = _Cure("Keep the assignment strategy", "Avoid rebalances instead.")
 # `_advise_session_timeout` has a rule for members that rejoin, `_advise_frequent_polls` one for
 # members that exceeded their poll timeout.
 _STOPS = _Cure(

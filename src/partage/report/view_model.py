@@ -418,12 +418,14 @@ def _cause_share(group: GroupFigures, cause: CauseShare | None) -> str:
 
 
 def _present_values(group: GroupFigures, first: Recommendation | None) -> str:
-    """Return a text with the present values of the client settings that a recommendation changes.
+    """Return a text with the client settings that a recommendation changes, from old to new value.
 
-    ``first`` is the group's first recommendation. Without one, the group's main settings are shown.
+    ``first`` is the group's first recommendation. If it has no new values, the text has the present
+    values of the settings concerned; without one, those of the group's main settings.
     """
     some = first.now if first is not None and first.now else present_settings(group)[1:3]
-    return "; ".join(one.change_text for one in some)
+    changed = [one for one in some if one.new and one.new != one.now]
+    return "; ".join(one.change_text for one in changed or some)
 
 
 #: Headings of a table of Streams settings.
