@@ -537,13 +537,14 @@ def _add_better_prices(
 ) -> tuple[NewReplicas, ReplicaVerdict]:  # fmt: skip
     """Add dual prices to a replica plan if they prove a higher lower bound of one of its costs.
 
-    Dual prices are the shadow prices of the balance limits in a linear programme.
+    A dual price says how much the cost would fall if a broker's limit were relaxed by one unit.
+    Anyone can verify a lower bound with such prices, without trust in the solver.
 
     Args:
         task: cluster, brokers and limits.
         plan: the plan for moving replicas.
-        verdict: the plan's costs and the lower bounds known so far.
-        prices: dual prices (shadow prices of the balance limits) by name of the cost.
+        verdict: the plan's costs and the lower bounds proven so far.
+        prices: new dual prices by name of the cost, for example "moved" (bytes to copy).
     """
     for name, claimed in prices.items():
         if name == "moved" and name in plan.disk_prices:

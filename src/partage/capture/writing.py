@@ -267,9 +267,9 @@ class CaptureObserver(Protocol):
         """Receive the settings of a Kafka broker by name; called before any record batch."""
 
     def on_fetch(self, partition: int, first_end: int) -> None:
-        """Receive the notice that a log partition was read successfully.
+        """Handle a successful fetch from a partition of ``__consumer_offsets``, by its number.
 
-        ``first_end`` is the end offset that the partition had when it was first read.
+        ``first_end`` is the partition's end offset when the recording began to read it.
         """
 
     def on_truncation(self, partition: int) -> None:

@@ -645,13 +645,14 @@ def _cooperative_back(clients: Mapping[str, int], strategy: str | None) -> tuple
 
 
 def _assignor_setting(strategies: Sequence[str | None], clients: Iterable[str]) -> str:
-    """Return the client setting that lists assignment strategies, as each library writes it.
+    """Return the client setting that lists assignment strategies, in the syntax of each library.
 
-    Java takes names of classes, librdkafka names of strategies, Python clients classes in code.
-    Members of the consumer protocol do not show their library: they get the first two.
+    The Java client expects class names, librdkafka the names of strategies, and Python clients a
+    list of classes. If the libraries of the members are not known, the result has the syntax of
+    Java and of librdkafka.
 
     Args:
-        strategies: the strategies in order; None for one that is unknown.
+        strategies: names of the strategies in order; None for one that is unknown.
         clients: names of the members' client libraries.
 
     >>> _assignor_setting(("range",), ["librdkafka"])

@@ -47,7 +47,8 @@ _STYLE = """<style>
 def sizing_picture(sizing: Sizing, group: str) -> str:
     """Draw the load of the busiest consumer for each number of consumers, as SVG bars.
 
-    ``sizing`` has the loads; ``group`` is the group's name for the title.
+    ``sizing`` has one load for each possible number of consumers. ``group`` is the name of the
+    consumer group and appears in the title.
 
     >>> from partage.forecasts.loads import constant_load
     >>> from partage.forecasts.sizing import size_group

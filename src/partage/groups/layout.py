@@ -126,7 +126,7 @@ class TopicRows:
     Attributes:
         topics: int32[T], the topics, in the order of the array.
         start: int32[T + 1], where each topic begins in ``partition`` (compressed rows, CSR).
-        partition: int32[n], numbers of the partitions in the problem's index.
+        partition: int32[n], the partitions, numbered across all topics of the cluster.
     """
 
     topics: Int32Array

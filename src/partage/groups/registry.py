@@ -152,9 +152,10 @@ def _is_of_the_jar(name: str) -> bool:
 
 
 def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
-    """Return the assignor with a given name, e.g. "sticky"; of several names, the first known one.
+    """Return the partition assignor with a given name, for example "sticky".
 
-    Names from files or logs are safe, because only registered strategies are imported.
+    Of several names, the first one that Partage knows is chosen. Names from files or logs are safe,
+    because only registered strategies are imported.
 
     Args:
         strategy: a name of `strategies`, a Java class name, several names separated by commas, a
@@ -217,9 +218,9 @@ def _choose(
 
 
 def split_names(names: str) -> list[str]:
-    """Split text at commas into the names of assignors, for example ``"range,sticky"``.
+    """Split a list of assignor names at its commas, for example ``"range,sticky"``.
 
-    It is the form of Kafka's setting ``partition.assignment.strategy``.
+    Kafka's setting ``partition.assignment.strategy`` has such lists.
 
     Raises:
         InvalidConfigError: there is no name before, between or after the commas.

@@ -545,11 +545,11 @@ class GroupSimulation:
         )
 
     def _joining_member(self, consumer: _Consumer) -> Member:
-        """Return a simulated consumer as the `Member` that joins, with owned partitions and user
-        data.
+        """Build the `Member` that a simulated consumer sends when it joins a rebalance.
 
-        A member of an eager group reports no partitions, because it has revoked them. Partitions of
-        topics to which it no longer subscribes are left out.
+        It has the consumer's owned partitions and its assignor's user data. In an eager group it
+        has no owned partitions, because the consumer has revoked them. Partitions of topics to
+        which the consumer no longer subscribes are left out.
         """
         topics = set(consumer.member.topics)
         owned = [p for p in consumer.owned if p[0] in topics] if self._keeps_partitions else []

@@ -153,15 +153,15 @@ def partitions_by_member(assignment: Assignment) -> dict[str, Int32Array]:
 
 
 def surviving_claims(index: Index, dense: Int32Array, cluster: Cluster) -> Claims:
-    """Return the partitions that a member reports as owned: those of its previous ones that still
-    exist.
+    """Return the partitions that a member reports as owned when it joins a rebalance.
 
-    A partition of a topic that was deleted and recreated under the same name is left out.
+    A member reports the partitions of its last assignment, without those that were deleted since. A
+    partition counts as deleted even if its topic was created again under the same name.
 
     Args:
-        index: the numbering of topics and partitions.
-        dense: indices of the previous partitions.
-        cluster: the present cluster.
+        index: the numbering of all topics and partitions.
+        dense: int32[n], the member's last assignment, as partition numbers of ``index``.
+        cluster: the present topics and partitions.
     """
     alive = dense[cluster.partition_exists[dense]] if len(dense) else dense
     if not len(alive):

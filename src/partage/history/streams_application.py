@@ -191,14 +191,16 @@ def _member(m: MemberState) -> StreamsMember:
 
 
 def observe_topology(rebalances: Iterable[RecordedStreamsRebalance]) -> ObservedTopology:
-    """Derive the topology of a Kafka Streams application, as far as its recorded rebalances show
-    it.
+    """Derive the topology of a Kafka Streams application from its recorded rebalances.
+
+    The topology consists of subtopologies, their input topics and the ones with state. Parts that
+    no recorded rebalance shows are missing.
 
     Args:
-        rebalances: the newest first.
+        rebalances: the recorded rebalances, the newest first.
 
     Raises:
-        WireFormatError: the number of a consumer's tasks and partitions differ.
+        WireFormatError: a consumer has not as many tasks as partitions.
     """
     reader: dict[tuple[str, str | None], SubtopologyKey] = {}
     counts: dict[str, int] = {}

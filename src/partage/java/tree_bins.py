@@ -308,9 +308,11 @@ class HashBucket(Generic[Key]):
         self._root_to_front()
 
     def insert(self, key: Key) -> None:
-        """Insert a key into a ``HashMap`` bucket that is a red-black tree.
+        """Insert a key into a bucket of a Java ``HashMap`` that has become a red-black tree.
 
-        Java iterates a new key directly after its parent in the tree, and the tree's root first.
+        A bucket of a table of at least 64 buckets becomes a tree when it has more than 8 keys.
+        Iteration over it begins with the tree's root. It returns a new key directly after the
+        parent node under which it was inserted.
         """
         parent = self._insert_leaf(key)
         assert parent is not None  # noqa: S101 - a built tree has a root

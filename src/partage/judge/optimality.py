@@ -355,10 +355,11 @@ def _minimum_costs(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedFigures:
-    """Measured loads of a group's members if partitions have different weights.
+    """Measured loads of a group's members, for partitions that have weights such as their traffic.
 
-    The load of a member is the sum of its partitions' weights. It is relative if it is divided by
-    the member's own weight.
+    The load of a member is the total weight of its partitions. Members have weights, too: a member
+    of weight 2 should have twice the load of one of weight 1. The relative load is the load divided
+    by the member's weight.
 
     Attributes:
         weight: float64[partitions], weight of each partition.
@@ -440,10 +441,10 @@ def proven_bound(
     measured: WeightedFigures,
     name: str,
 ) -> float:
-    """Return the lower bound of the largest load or of the overload that a certificate proves.
+    """Return the lower bound that a certificate proves for the largest load or for the overload.
 
-    No assignment of the partitions can have a smaller value. The overload is the total load beyond
-    the members' capacities.
+    No assignment of the partitions can have a smaller value. The certificate contains the data of
+    the proof; this function computes the bound from them.
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.

@@ -109,11 +109,11 @@ def cost_bounds(
     max_moves: int,
     racks: bool,  # noqa: FBT001 - the last of five, named where it is called
 ) -> dict[str, int]:
-    """Derive lower bounds of two costs from a lower bound of their weighted sum.
+    """Derive lower bounds of rack cost and moves from a lower bound of their weighted sum.
 
     The solver minimizes rack weight * rack cost + move weight * moves. Rack cost is the cost of
-    consuming from other racks; moves count the partitions with a new owner. A bound of each part
-    proves that it is optimal.
+    consuming from other racks; moves count the partitions with a new owner. The number of moves
+    only gets a bound if the rack cost is proven to be optimal.
 
     Args:
         weighted_sum_bound: lower bound of rack weight * rack cost + move weight * moves.

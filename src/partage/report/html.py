@@ -176,10 +176,10 @@ def write_template(name: str, path: Path, **values: Any) -> Path:
 
 
 def _details_json(run: RunFigures, details: Details) -> dict[str, Markup]:
-    """Return the details of single groups (timelines and rebalances) as JSON for the page.
+    """Return timelines and rebalances of consumer groups as JSON for the HTML report.
 
-    The result is a dict from the group's anchor on the page to its JSON. If all details together
-    are too large for a page, the groups with the least downtime are left out.
+    The result is a dict. Its keys are the HTML anchors of the groups, its values JSON texts. A
+    report has a maximum size: if all groups need more, those with the least downtime are left out.
     """
     # The keys are the groups' anchors on the page. Groups with the largest downtime come first;
     # groups beyond a maximum total size are left out.

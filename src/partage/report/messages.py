@@ -684,7 +684,7 @@ def _failed_groups_note(run: RunFigures) -> list[str]:
 
 
 def _selection_note(run: RunFigures) -> list[str]:
-    """Return a note on the groups and times that the user selected, as a list; empty if none."""
+    """Describe the groups and times to which the user limited the run: one sentence, or none."""
     selected = run.summary.get("selection") or {}
     parts = [f"groups {', '.join(selected['groups'])}"] if selected.get("groups") else []
     for preposition, limit in (("from", selected.get("from_ms")), ("to", selected.get("to_ms"))):

@@ -626,7 +626,7 @@ class _Simulation:
         return inputs.estimate_downtime(self.lengths, rebalance)
 
     def _begin_follow_up_rebalance(self, rebalance: RecordedRebalance, generation: int) -> None:
-        """Begin the second phase of a cooperative rebalance, unless another one has begun since."""
+        """Begin the second rebalance of a cooperative group, unless another one began meanwhile."""
         if generation == self.state.generation and self.pending is None:
             self._begin_rebalance(rebalance, Absences())
 

@@ -122,10 +122,13 @@ class RowBuilder:
     def unknown_strategy_row(
         self, policy: Policy, row_position: RowPlace | None = None
     ) -> SimulatedRebalance:
-        """Return the output row for a recorded assignment strategy that Partage does not have.
+        """Build the output row of a rebalance whose assignment strategy Partage cannot simulate.
 
-        Only policy ``own`` (the recorded settings) has such rows. They have a status and no
-        metrics. ``row_position`` is the row's number and simulated time.
+        The row has a status, but no metrics such as loads or moved partitions.
+
+        Args:
+            policy: the group's recorded settings (the policy named ``own``).
+            row_position: number and simulated time of the row; None for the recorded time.
         """
         return self._build_row(policy, None, NOT_YET, row_position)
 

@@ -26,12 +26,12 @@ _MOST_CLIENTS, _CLIENT_SECONDS = 8, 10.0
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Parse a listen address ``HOST:PORT``, and return host and port.
+    """Parse the address ``HOST:PORT`` to listen on, and return host and port.
 
     An IPv6 address must be in brackets. The address is the value of the option ``--metrics``.
 
     Raises:
-        InvalidConfigError: the text is no such address.
+        InvalidConfigError: the text does not have the form ``HOST:PORT``.
 
     >>> parse_address("127.0.0.1:9464"), parse_address("[::1]:0")
     (('127.0.0.1', 9464), ('::1', 0))

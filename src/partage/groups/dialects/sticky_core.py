@@ -326,12 +326,13 @@ def run_to_end(
 def subscriptions_identical(peer: PeerProblem, by_member: Sequence[object]) -> bool:
     """Return whether all members of a consumer group subscribe to the same topics.
 
-    The clients then handle partitions in another order. They compare subscriptions as lists or as
-    sets.
+    Sticky assignors then handle the owned partitions first. Otherwise they begin with the
+    partitions that have the fewest subscribers.
 
     Args:
-        peer: members, topics and partitions as the client sees them.
-        by_member: each member's subscription, in the type that the client compares (list or set).
+        peer: members, topics and partitions as the client library sees them.
+        by_member: each member's subscription as a list or a set, whichever the library compares.
+            With lists, the order of topics matters.
     """
     by_topic = peer.subscribers
     return all(one == by_topic[0] for one in by_topic) and all(

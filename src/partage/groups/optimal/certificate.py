@@ -98,14 +98,15 @@ def certify_limited(
     rack_costs: RackTable | None,
     max_moves: int,
 ) -> Certificate:
-    """Prove that no assignment with at most ``max_moves`` moved partitions is more even.
+    """Prove that no assignment with at most ``max_moves`` moved partitions has more even loads.
 
-    The proof consists of dual prices of the minimum-cost flow that found the assignment. Rack cost
-    and moves get lower bounds, too.
+    A load is a member's number of partitions. The proof consists of the dual prices of the
+    minimum-cost flow that found the plan: numbers from which a lower bound is easily computed.
+    Lower bounds of the rack cost and of the number of moves are included.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
-        limited_plan: the plan, with the dual prices of the minimum-cost flow that found it.
+        limited_plan: the plan and its dual prices.
         costs: the costs of consuming across racks; None if they do not matter.
         rack_costs: these costs by partition and member.
         max_moves: the greatest allowed number of moves.

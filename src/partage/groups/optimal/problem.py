@@ -410,9 +410,15 @@ def _merge_equal_costs(
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Merge equal rows and equal columns of the matrix of rack costs, to make it small.
 
-    Partitions in one row and members in one column are equivalent. ``profile`` is each partition's
-    row (int64[n]), ``column_of_member`` each member's column (int64[M]). The result has both for
-    the merged matrix, and the matrix.
+    A row has the costs of some partitions, a column those of some members.
+
+    Args:
+        profile: int64[n], row of each partition.
+        column_of_member: int64[M], column of each member.
+        rack_costs: int64[rows, columns], the matrix.
+
+    Returns:
+        Each partition's row and each member's column in the smaller matrix, and that matrix.
     """
     if not len(profile) or not len(column_of_member):
         return np.zeros_like(profile), np.zeros_like(column_of_member), np.zeros((1, 1), np.int64)

@@ -294,9 +294,10 @@ def _find_revoked_in_order(
 
 
 def _entries_of_rows(start: Int32Array, rows: Int32Array) -> tuple[Int32Array, NDArray[np.int64]]:
-    """Return the indices of all entries in some rows of a compressed-row (CSR) array.
+    """Return the positions of all entries of the given rows in a compressed-row (CSR) array.
 
-    The second array has, for each entry, the position of its row in ``rows``.
+    The second result says for each entry to which element of ``rows`` it belongs. For example, the
+    rows 2 and 0 with one and two entries give ``[0, 1, 1]``.
     """
     sizes = np.diff(start)[rows]
     rank = np.repeat(np.arange(len(rows)), sizes)

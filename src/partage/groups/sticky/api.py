@@ -372,14 +372,14 @@ def _without_transfers(decision: Decision, transfers: Transfers) -> Decision:
 
 @dataclass(frozen=True, slots=True)
 class StickyMemory:
-    """State that a sticky assignor keeps between rebalances.
+    """State that a sticky assignor keeps from one rebalance to the next.
 
-    In Kafka, these are fields of the assignor's instance.
+    In Kafka, these are fields of the assignor object.
 
     Attributes:
         max_generation: the highest generation that any member reported in any call of ``assign``.
-            It never decreases, so it also applies to a later group with lower generations (Q6 in
-            docs/quirks.md).
+            It never decreases. So it even applies if the consumer later joins a group whose
+            generations are lower (Q6 in docs/quirks.md).
         partitions: the member's last assignment, in order; only used by ``sticky``.
         generation: generation of that assignment; None before the first one.
 

@@ -97,14 +97,15 @@ class Decision:
         return {m: named[start[i] : start[i + 1]] for i, m in enumerate(ids)}
 
     def to_plan(self, sticky: StickyProblem, **more: Any) -> Plan:
-        """Convert the arrays of a sticky algorithm to a plan with topics and member ids.
+        """Convert the result of a sticky assignor from arrays to a plan with topics and member ids.
 
-        The plan has a warning if Kafka's class would loop forever on this input. Reported
-        partitions that do not exist are in ``plan.unresolved``.
+        Partitions that a member reports as owned although they do not exist are in
+        ``plan.unresolved``. If Kafka's Java class would loop forever on this input, the plan has a
+        warning.
 
         Args:
             sticky: members, topics and partitions of the rebalance.
-            more: further fields of the plan.
+            more: values of further fields of the plan.
 
         Raises:
             StickyAssignorError: Kafka's class assigns a partition twice; the error's `assignment`

@@ -57,8 +57,9 @@ def assign_general(
 ) -> Decision:
     """Assign all partitions by Kafka's sticky algorithm for groups with different subscriptions.
 
-    Members keep valid owned partitions. The others go to the least loaded subscriber, then
-    partitions move one by one until loads are even. Kafka's class is ``GeneralAssignmentBuilder``.
+    Members keep the partitions that they own. Each other partition goes to the subscriber with the
+    fewest partitions. Then partitions move one by one until the loads are even. Kafka's class is
+    ``GeneralAssignmentBuilder``.
 
     Args:
         sticky: members, topics and partitions of the rebalance.

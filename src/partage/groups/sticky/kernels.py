@@ -78,23 +78,9 @@ class DraftArrays(NamedTuple):
 
 
 class QueueArrays(NamedTuple):
-    """Arrays of the priority queue that finds the member with the fewest partitions
-    (`MemberQueue`).
+    """Arrays of `MemberQueue`, the priority queue of members by their number of partitions.
 
-    Members with the same subscription and rack form a cell, whose tree finds its least loaded
-    member.
-
-    Attributes:
-        cell_start: int32[K + 1], index of each topic's first cell in ``cell`` (CSR).
-        cell: int32, cells that subscribe to the topics.
-        cell_rack: int32[C], rack of each cell, -1 for members without rack.
-        cell_of: int32[M], cell of each member.
-        base: int64[C], where each cell's tree begins in ``tree``.
-        leaf: int32[M], offset of each member's leaf in the tree of its cell.
-        tree: int64, least keys; the root of a tree is at offset 1.
-        rank: int32[M], rank of each member in Java's order of ids.
-        by_rank: int32[M], member of each rank.
-        stamp: int32[C], buffer: the topic for which a cell was last seen.
+    Members with the same subscription and rack form a cell, with a tree ordered by load.
     """
 
     cell_start: Int32s
@@ -110,12 +96,14 @@ class QueueArrays(NamedTuple):
 
 
 class MovementArrays(NamedTuple):
-    """Partitions that moved in this rebalance so far, as arrays (Kafka's ``PartitionMovements``).
+    """Partitions that moved to another member in this rebalance (Kafka's ``PartitionMovements``).
+
+    Moves of one topic from the same source to the same target member form a linked list.
 
     Attributes:
-        net: int32[5, S], each partition's move: source, target, and its links in a set.
-        sets: int32[SET_ROWS, ...], sets of moves by topic, source and target member.
-        hashed: int64[K], Java's hash of each topic.
+        net: int32[5, S], each partition's move: source, target, list, next and previous element.
+        sets: int32[SET_ROWS, ...], each linked list: source, target, size and ends (`SOURCE`, ...).
+        hashed: int64[K], Java's hash of each topic name.
         number: int32[S], partition number of each partition.
     """
 

@@ -451,9 +451,11 @@ def _broker_settings(path: Path) -> dict[str, int]:
 
 
 def _parse_settings(configs: Mapping[str, Any]) -> dict[str, int]:
-    """Return the broker settings that a replay uses, as a dict by field of `LogContext`.
+    """Return the session timeout and the initial rebalance delay from a broker's settings.
 
-    ``configs`` are all settings of the broker by name. Missing ones are left out.
+    The result is a dict such as ``{"session_timeout_ms": 45000, "initial_delay_ms": 3000}``. A
+    setting that the broker does not have is left out. ``configs`` are all settings of the broker by
+    name.
     """
     values = {name: configs.get(setting) for name, setting in _SETTINGS.items()}
     return {name: int(value) for name, value in values.items() if value is not None}

@@ -269,8 +269,9 @@ class SimulationTotals:
 
     @property
     def not_yet(self) -> dict[str, int]:
-        """Dict from each recorded strategy that Partage does not implement to its number of
-        rebalances.
+        """Number of recorded rebalances for each assignment strategy that Partage cannot simulate.
+
+        The result is a dict with names of strategies as keys, added up over all consumer groups.
         """
         found: dict[str, int] = {}
         for counts in self.not_yet_of.values():

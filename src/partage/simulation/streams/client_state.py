@@ -269,9 +269,9 @@ class ApplicationState:
         return state.records + state.writes_per_second * now_ms / 1000
 
     def _inactive_state_bytes(self) -> float:
-        """Return the total size (bytes) of state on disk that is not of active Streams tasks.
+        """Return the bytes of Kafka Streams state on disk for which no active task runs.
 
-        It consists of standbys, warm-ups, and copies that are no longer used.
+        They consist of standby tasks, warm-up tasks, and copies that are no longer used.
         """
         return sum(
             copy.position * copy.record_bytes

@@ -96,8 +96,7 @@ class WeightedProblem:
         return np.bincount(self.kind, self.weight, len(self.classes.supply)).astype(float)
 
     def by_member_class(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Add up a value of the members, such as their capacity, over members with equal
-        subscriptions.
+        """Add up one value per member, such as its capacity, for members with equal subscriptions.
 
         Args:
             values: float64[members], the value of each member.

@@ -55,14 +55,15 @@ class LimitedLoads:
 
 
 def find_limited_loads(problem: TransportProblem, least_kept: int) -> LimitedLoads:
-    """Find the most even member loads if at least ``least_kept`` partitions must keep their owner.
+    """Find the most even loads of members if only a limited number of partitions may move.
 
-    The load of a member is its number of partitions.
+    The load of a member is its number of partitions. At least ``least_kept`` partitions must stay
+    with a previous owner.
 
     Args:
-        problem: partitions, members and costs: -1 for a partition that stays, else 0; ``loads`` are
-            the most even loads without a limit.
-        least_kept: how many partitions must stay with a claimant; at most as many as can stay.
+        problem: partitions and members. The cost of a partition that stays is -1, of any other 0;
+            ``loads`` are the most even loads if all partitions may move.
+        least_kept: how many partitions must stay; at most as many as can stay.
 
     Raises:
         ProblemTooLargeError: the network is too large, or searching it would take too long.

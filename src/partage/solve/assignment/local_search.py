@@ -297,7 +297,17 @@ def _start_fresh(plan: WeightedPlan) -> None:
 
 
 def _is_near_bound(plan: WeightedPlan, fractional_loads: FloatArray | None) -> bool:
-    """Return whether no other search can lower the largest relative load by a relevant amount."""
+    """Return whether a plan is so close to the optimum that another search is not worth its time.
+
+    A plan is close if its largest relative load (load divided by the member's weight) nearly equals
+    a lower bound. The bound is the largest load if partitions could be divided, or the heaviest
+    partition's share of a member.
+
+    Args:
+        plan: the assignment to check.
+        fractional_loads: float64[members], the most even loads if partitions could be divided; None
+            if not known, and then the result is False.
+    """
     if fractional_loads is None:
         return False
     largest, speed = _largest(plan), plan.members.speed

@@ -27,14 +27,15 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
-    """The weighted partitions to assign, with their previous owners and rack costs.
+    """The partitions to assign, with their weights, previous owners and rack costs.
 
-    An item is a partition, or several that must have one owner.
+    An item is a partition, or several that must have one owner. Items that the same members may own
+    form a class.
 
     Attributes:
-        weight: float64[n], integers.
-        kind: int64[n], class of each item; members may own all items of a class or none.
-        open_groups: the groups of members that may own items of each class.
+        weight: float64[n], weight of each item (whole numbers).
+        kind: int64[n], class of each item.
+        open_groups: for each class, the groups of members that may own its items.
         cost: int64[profiles, columns], rack costs; `Members.column` has the column of each member
             group.
         profile: int64[n], the row of each item in ``cost``.
@@ -118,12 +119,13 @@ class ExchangeGains:
 class WeightedPlan:
     """An assignment of weighted partitions to members, which a local search changes in place.
 
-    It keeps the loads and the number of moved partitions up to date.
+    It keeps the loads and the number of moved partitions up to date. An item is a partition, or
+    several that must have one owner.
 
     Attributes:
-        items, members: the items to assign (an item is a partition, or several that must have one
-            owner), and the members.
-        most_moves: maximum number of moves, at least the number of unavoidable moves.
+        items, members: the items to assign, and the members.
+        most_moves: maximum number of moves; at least the number of moves that every plan needs,
+            for example because a previous owner has left.
         tolerance: least decrease of a relative load that counts as a gain.
         owner: int64[n], member of each item, -1 for none yet.
         load: float64[members]; moves: owned partitions that are not with a previous owner.
@@ -296,10 +298,12 @@ class WeightedPlan:
         return ExchangeGains(over, larger, smaller, cost, moves, allowed)
 
     def plan_score(self) -> tuple[object, ...]:
-        """Return a score by which assignments are compared; a lower tuple is better.
+        """Return a tuple by which assignments are compared; the better assignment has the lower
+        tuple.
 
-        Most important is the number of items on members that should own nothing. Then follow the
-        load above capacities, the sorted loads, the rack cost and the moves.
+        Its elements, the most important first: items on members of weight 0 (which should own
+        nothing), total load above the members' capacities, the members' loads from the largest to
+        the smallest, rack cost, and moved partitions.
         """
         over = float(np.maximum(self.load - self.members.capacity, 0.0).sum())
         there = self.members.group >= 0

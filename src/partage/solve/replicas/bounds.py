@@ -330,12 +330,12 @@ class _LagrangianBound:
 class ChoiceArrays(NamedTuple):
     """The input of the compiled function that chooses the cheapest brokers of each partition.
 
-    P counts partitions, R current replicas and B brokers; the 4 resources are capacity, replicas,
-    bytes and load.
+    P is the number of partitions, R of current replicas, B of brokers. A broker has 4 limited
+    resources: capacity, number of replicas, bytes and load.
 
     Attributes:
-        start: int64[P + 1], offsets of each partition's chosen replicas (compressed rows, CSR).
-        old_start: int64[P + 1], offsets of each partition's current replicas (CSR).
+        start: int64[P + 1], where each partition's new replicas begin (compressed rows, CSR).
+        old_start: int64[P + 1], where each partition's current replicas begin in ``old`` (CSR).
         old: int32[R], the broker of each current replica.
         fate: int8[R], `FREE`, `STAY` or `LEAVE` of each current replica.
         weight: int64[4, P], amount of each resource that one replica needs.

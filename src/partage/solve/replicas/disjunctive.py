@@ -111,11 +111,11 @@ def find_split_prices(
 
 
 def _large_partitions(task: ReplicaTask) -> Ints:
-    """Return the largest partitions, each with a sizeable part of a broker's mean bytes (int64[n]).
+    """Return the largest partitions of the cluster, in descending order of size (int64[n]).
 
-    The largest comes first. The result is empty for tasks other than a rebalance, in which replicas
-    must stay or some brokers receive nothing. There the programme would choose brokers that no plan
-    can have.
+    A partition is large if it has over 20 % of the bytes that a broker has on average. Their
+    brokers are chosen first, because they limit where other partitions fit. The result is empty if
+    some replicas must stay or some brokers get none: the choice would ignore these rules.
     """
     stays = (task.fate == STAY) & ~task.closed[task.old_owner]
     if stays.any() or not task.receives[task.alive].all():

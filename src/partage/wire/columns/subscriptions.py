@@ -199,7 +199,8 @@ def split_user_data(user_data: Sequence[bytes]) -> list[TrailerColumns | None]:
 def decode_sticky_claims(user_data: Sequence[bytes]) -> list[tuple[PartitionList, int] | None]:
     r"""Decode the owned partitions and generations that members send to Kafka's sticky assignor.
 
-    ``user_data`` are the bytes of each member. The result is None for bytes of another format.
+    ``user_data`` has the bytes of each member. The result is a list of pairs; members whose bytes
+    have another format get None.
 
     >>> claims, generation = decode_sticky_claims([b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\2\0\0\0\5"] * 6)[5]
     >>> claims.number.tolist(), generation

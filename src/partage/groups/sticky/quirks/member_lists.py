@@ -76,9 +76,11 @@ class ListBalancer:
         self._movements = PartitionMovements(names, self._topic, slots.number.tolist())
 
     def assign_and_balance(self) -> Decision:
-        """Assign the unassigned partitions, balance the members' loads, and return the result.
+        """Assign the partitions without an owner, then move partitions until members' loads are
+        even.
 
-        A balancing that does not make the loads more even is undone, as in Kafka's class.
+        If the moves do not make the loads more even, the assignment before them is restored (unless
+        no member owned a partition then). A load is the member's number of partitions.
         """
         fresh = self._queue[-1][0] == 0
         self._assign_unassigned()
