@@ -327,11 +327,11 @@ class ReplicaTask:
 class SplitPrices(NamedTuple):
     """Dual prices that prove a lower bound of the bytes that any valid reassignment moves.
 
-    They belong to a Lagrangian decomposition into one subproblem per partition and one per broker
-    (`partage.judge.cost_splitting`). It is used where a partition is as large as the load that a
-    broker may have. In case q, the broker holds the large partition q and none of those before it;
-    in the last case it holds none. B, R, P, Q and Z are the numbers of brokers, current replicas,
-    partitions, large partitions and balanced racks.
+    They split each cost between partitions and brokers, so that a bound can be computed for each of
+    them alone (Lagrangian decomposition, `partage.judge.cost_splitting`). This is used if a
+    partition is as large as the load that a broker may have. In case q, the broker holds the large
+    partition q and none of those before it; in the last case it holds none. B, R, P, Q and Z are
+    the numbers of brokers, current replicas, partitions, large partitions and balanced racks.
 
     Attributes:
         large: int64[Q], the large partitions.
@@ -413,8 +413,8 @@ def even_shares(
 ) -> NDArray[np.float64]:
     """Return the load per broker in each rack if racks share all replicas evenly (float64[racks]).
 
-    It is the fair share from which balance limits are derived. Brokers of a small rack may get more
-    load than others, because racks come before brokers (`rack_limits`).
+    It is the fair share from which balance limits are derived. Replicas are first spread evenly
+    over racks (`rack_limits`), so brokers of a small rack may get more load than others.
 
     Args:
         factors: int64[n], distinct replication factors.

@@ -196,7 +196,7 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
 
 
 def sort_members(group: Group, members: Sequence[int]) -> list[int]:
-    """Sort group members as librdkafka does: two static ones by instance id, others by member id.
+    """Sort the members of a consumer group in the order of librdkafka's assignors.
 
     Two static members are compared by instance id, all others by member id. ``members`` are the
     positions of the members to sort.
@@ -343,10 +343,10 @@ def _is_same_member(group: Group, member: int, other: int) -> bool:
 
 
 def _last_claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolved]]:
-    """Return the member that reports each partition as owned, by partition.
+    """Return for each partition the last member in join order that reports it as owned.
 
-    Of several members, it is the last one in join order. Reported partitions that do not exist
-    follow as an iterator of `Unresolved`. ``problem`` is the group and the cluster.
+    The second result has the reported partitions that do not exist, as an iterator of `Unresolved`.
+    ``problem`` is the group and the cluster.
     """
     start, claimed = problem.claims
     claimant: dict[int, int] = {}
@@ -507,7 +507,7 @@ class LibrdkafkaAssignment(GeneralAssignment):
         raise _crash("asks for the load of a member that it has excluded")
 
     def _move_partition(self, slot: int, topic: int, target: int) -> None:
-        """Move a partition to a member; by a defect of librdkafka, another one may move instead."""
+        """Move a partition to a member, or another one of the topic (a defect of librdkafka)."""
         moving, source = self._movements.record_move(slot, topic, self.owner, target)
         # A slot that moves in place of another may have a new owner by now.
         self._is_irregular |= self.owner[moving] != source
@@ -677,9 +677,7 @@ class LibrdkafkaMovements:
         moved.slots.append(slot)
 
     def comparable_state(self) -> object:
-        """Return all moves so far as one comparable value, to detect endless loops of
-        librdkafka.
-        """
+        """Return all recorded moves as one value, to detect endless loops of librdkafka."""
         ways = {slot: (way.source, way.target) for slot, way in self._way.items()}
         slot_of = {id(way): slot for slot, way in self._way.items()}
         # The value includes which keys of lists are freed, because that affects later moves.

@@ -263,11 +263,12 @@ class GeneralAssignment(ABC):
 
     @abstractmethod
     def _replace_excluded_target(self, owner: int, target: int) -> int:
-        """Return another new owner for a partition whose previous owner must not get it.
+        """Choose a new owner for a partition that cannot go back to its previous owner.
 
-        The previous owner is excluded from balancing, because it can neither lose nor get
-        partitions. The result is -1 for the least loaded subscriber. The method raises
-        `PeerAssignorError` where the client fails.
+        The algorithm prefers the previous owner. But a member that can neither lose nor get
+        partitions takes no part in the balancing. Subclasses do here what their client does; -1
+        stands for the least loaded subscriber. Where the client fails, `PeerAssignorError` is
+        raised.
         """
 
     @abstractmethod
@@ -552,10 +553,11 @@ class PythonAssignment(GeneralAssignment):
         self._added_again: set[int] = set()
 
     def _replace_excluded_target(self, owner: int, target: int) -> int:
-        """Return -1, so that another member gets a partition that its previous owner must not get.
+        """Return -1, which stands for the least loaded subscriber, as the partition's new owner.
 
-        If the current owner has other partitions, kafka-python raises KeyError, and this method
-        raises `PeerAssignorError`.
+        The method is called if the previous owner takes no part in the balancing. If the current
+        owner has other partitions, kafka-python raises KeyError, so this method raises
+        `PeerAssignorError`.
         """
         self._added_again.add(target)
         if self._queue.load[owner] > 1:

@@ -94,8 +94,8 @@ class Faust(FaustStrategy):
 def _previous_partitions(by_topic: ByTopic, topics: Iterable[str]) -> list[int]:
     """Return the partition numbers that a Faust member had before, for topics assigned together.
 
-    If the member had different partitions of these topics, those of the first topic count of which
-    it had any.
+    A member usually has the same numbers of all these topics. If not, the first topic of which it
+    had any partition counts.
 
     >>> _previous_partitions({"s": [], "t": [3], "u": [4]}, ["s", "t", "u"])
     [3]

@@ -52,9 +52,10 @@ _MOST_INTERLEAVED = 1 << 17
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountPlan:
-    """Assignment with the most even partition counts, and dual values that prove it optimal.
+    """Assignment with the most even partition counts, and numbers that prove it optimal.
 
-    Partitions and members are indices in an order that does not depend on the join order.
+    A verifier computes lower bounds from these numbers (dual values of a flow problem). Partitions
+    and members are indices in an order that does not depend on the join order.
 
     Attributes:
         owner: int32[n], the owner of each of n partitions.

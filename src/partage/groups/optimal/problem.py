@@ -35,8 +35,9 @@ _NOBODY = np.zeros(0, np.int64)
 class NewestClaims:
     """Members that may keep each partition, because they reported it as owned when they joined.
 
-    Only subscribers count, and of several reports the newest generation. Partitions ("rows") and
-    members ("places") are indices in an order that does not depend on the join order.
+    A member must still subscribe to the topic. If several members report a partition, only those
+    with the newest generation may keep it. Partitions ("rows") and members ("places") are indices
+    in an order that does not depend on the join order.
 
     Attributes:
         owned: bool[n], whether any member reports the row as owned, even one that may not keep it.
@@ -75,8 +76,7 @@ class CanonicalProblem:
 
         Args:
             problem: the consumer group and the cluster.
-            topics: the topics with subscribers in another order; by default they are sorted by
-                name.
+            topics: the topics with subscribers, in the order to use; None sorts them by name.
         """
         self.problem = problem
         self._is_by_name = topics is None

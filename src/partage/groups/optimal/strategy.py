@@ -136,15 +136,14 @@ class Optimal(PlainStrategy):
         return replace(self, settings=self.settings.with_config(config))
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign all partitions optimally, but leave those without owner that must be revoked
-        first.
+        """Assign all partitions optimally; a partition that moves has no owner in the first plan.
 
-        The follow-up rebalance assigns them (KIP-429). If the number of moves is limited, the
-        follow-up moves nothing else.
+        Its old owner must revoke it first. The follow-up rebalance assigns it to the new owner
+        (KIP-429). If the number of moves is limited, the follow-up moves nothing else.
 
         Args:
             problem: the consumer group and the cluster.
-            memory: ``plan.memory`` of the previous rebalance, which has the owners still to come.
+            memory: ``plan.memory`` of the previous rebalance: the owners of revoked partitions.
         """
         canonical = CanonicalProblem(problem)
         racks = rack_costs(problem, self.settings)

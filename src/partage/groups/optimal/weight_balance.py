@@ -202,11 +202,11 @@ def _are_counts(weighted: WeightedProblem) -> bool:
 def _largest_bound(
     plan: WeightedPlan, weighted: WeightedProblem, draining: NDArray[np.bool_]
 ) -> float:
-    """Return a lower bound of the largest relative load, for any assignment within the limit of
-    moves.
+    """Return a lower bound of the largest relative load if only a limited number of partitions
+    move.
 
-    A relative load is a load divided by the member's weight. The tabu search looks for no load
-    below the bound. Members of weight 0 (``draining``, bool[M]) do not count.
+    A relative load is a load divided by the member's weight. The tabu search can stop when it
+    reaches the bound. Members of weight 0 (``draining``, bool[M]) do not count.
     """
     items = plan.items
     unavoidable = int(items.owned.sum()) - sum(

@@ -58,7 +58,7 @@ class GroupAssignment:
         input.
 
         Raises:
-            PlanInvariantError: a partition has two owners, because the previous targets had.
+            PlanInvariantError: a partition has two owners, because two members had it before.
         """
         return Plan(*self._parts(spec))
 

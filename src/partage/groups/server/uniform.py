@@ -267,11 +267,11 @@ def _revoke_over_quota(
 def _find_revoked_in_order(
     spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]
 ) -> Int32Array | None:
-    """Return the partitions that members must revoke, if Java iterates over them in ascending
-    order.
+    """Return the partitions that members must revoke, for the simple case of sorted hash sets.
 
-    In other cases the result is None, and the caller simulates Java's hash sets, which is slower.
-    The first ``kept`` partitions of each set stay.
+    The case is that Java iterates over each set in ascending order; a member keeps the first
+    ``kept`` partitions of each set. In other cases the result is None, and the caller simulates
+    Java's hash sets, which is slower.
     """
     before, index = spec.previous_targets, spec.problem.index
     kept, sets = kept[before.set_sizes[sets] > 0], sets[before.set_sizes[sets] > 0]
@@ -549,7 +549,7 @@ class _HeterogeneousBuilder:
 
 
 class _DuplicateOwners:
-    """Previous owners of partitions that have several of them.
+    """Partitions that had several owners in the previous assignment, with these owners.
 
     Only malformed input has such partitions. Kafka's class treats the last member in its map as the
     owner, but the partition also counts in the other members' loads.
@@ -579,7 +579,8 @@ class _DuplicateOwners:
     def to_assignment(
         self, owner: Int32Array, visit: Int32Array, emptied: tuple[tuple[int, int], ...]
     ) -> GroupAssignment:
-        """Return the new assignment, in which such a partition belongs to all its previous owners.
+        """Return the new assignment, in which partitions with several previous owners keep all of
+        them.
 
         An owner that lost the partition while loads were balanced is left out. The (member, topic)
         pairs ``emptied`` get an empty set.

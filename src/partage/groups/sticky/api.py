@@ -289,7 +289,7 @@ class CooperativeSticky(PlainStrategy):
 
 
 def _is_in_turn(sticky: StickyProblem) -> bool:
-    """Return whether Kafka's sticky assignors assign partitions round robin if no member owns any.
+    """Return whether Kafka's sticky assignors assign the partitions of a new group round robin.
 
     They do if all subscriptions are equal and no member has a rack.
     """

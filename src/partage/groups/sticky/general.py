@@ -404,10 +404,11 @@ class MemberQueue:
 def _build_trees(
     cell_of: Int32Array, rank: Int32Array, member_sizes: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], Int32Array, NDArray[np.int64]]:
-    """Build the tournament trees in which `MemberQueue` finds the least loaded subscriber.
+    """Build the trees in which `MemberQueue` finds the subscriber with the fewest partitions.
 
-    There is one tree for each set of members with the same subscription and rack (a cell). The
-    result has the offset of each tree, the offset of each member's leaf, and the keys of all trees.
+    They are tournament trees: each node has the smaller key of its two children. There is one tree
+    for each set of members with the same subscription and rack (a cell). The result has the offset
+    of each tree, the offset of each member's leaf, and the keys of all trees.
     """
     members = len(cell_of)
     count = np.bincount(cell_of)

@@ -81,6 +81,18 @@ class QueueArrays(NamedTuple):
     """Arrays of `MemberQueue`, the priority queue of members by their number of partitions.
 
     Members with the same subscription and rack form a cell, with a tree ordered by load.
+
+    Attributes:
+        cell_start: int32[K + 1], index of each topic's first cell in ``cell`` (CSR).
+        cell: int32, cells that subscribe to the topics.
+        cell_rack: int32[C], rack of each cell, -1 for members without rack.
+        cell_of: int32[M], cell of each member.
+        base: int64[C], where each cell's tree begins in ``tree``.
+        leaf: int32[M], offset of each member's leaf in the tree of its cell.
+        tree: int64, least keys; the root of a tree is at offset 1.
+        rank: int32[M], rank of each member in Java's order of ids.
+        by_rank: int32[M], member of each rank.
+        stamp: int32[C], buffer: the topic for which a cell was last seen.
     """
 
     cell_start: Int32s

@@ -121,11 +121,12 @@ class _BranchAndBound:
                     self._may[i] = [m for m in may if m not in draining or m in homes]
 
     def score_assignment(self, owner: list[int]) -> Score:
-        """Return a score by which complete assignments are compared; a lower tuple is better.
+        """Return a tuple by which complete assignments are compared; the better one has the lower
+        tuple.
 
-        Most important is the number of items on members that should own nothing. Then follow the
-        load above capacities, the sorted loads, the rack cost, the moves, and the spread of topics.
-        ``owner`` is the member of each item.
+        Its elements, the most important first: items on members of weight 0 (which should own
+        nothing), load above the members' capacities, the sorted loads, rack cost, moves, and the
+        spread of topics. ``owner`` is the member of each item.
         """
         cost = moves = misplaced = 0
         for i, m in enumerate(owner):

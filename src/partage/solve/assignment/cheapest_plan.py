@@ -45,8 +45,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransportProblem:
-    """The data of a transportation problem: how many partitions to assign, and what each way costs.
+    """Partitions to assign and members that can own them, with the cost of each pair.
 
+    It is a transportation problem: partitions of each class are sent to members at least cost.
     Partitions are grouped in classes, and members in groups with equal costs. A claim is the right
     of a previous owner (claimant) to keep partitions.
 

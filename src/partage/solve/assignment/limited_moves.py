@@ -199,10 +199,9 @@ class _LargestLoadReduction:
                 size = len(block) // 2
 
     def _members_reaching(self, index: int) -> int:
-        """Return how many members may own at least a certain number of partitions.
+        """Return how many members may own at least ``index`` + 1 partitions.
 
-        That number is ``index`` + 1. The answer is the current capacity of the network's arc for
-        it.
+        It is the current capacity of an arc of the flow network.
         """
         arc = 2 * int(self.step[index])
         return int(self.network.left[arc] + self.network.left[arc + 1])

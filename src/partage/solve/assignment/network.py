@@ -192,7 +192,8 @@ class FlowNetwork:
     def maximise_flow(self) -> None:
         """Send as much flow as possible from source to sink over arcs with reduced cost zero.
 
-        The algorithm is Dinic's. Without costs and prices, this is a maximum flow.
+        The reduced cost of an arc is its cost plus the dual price of its head minus that of its
+        tail. Without costs and prices, the result is a maximum flow. The algorithm is Dinic's.
         """
         if self.cost.any() or self.price.any():
             free = (self.cost + self.price[self.head] - self.price[self.tail]) == 0
@@ -205,11 +206,11 @@ class FlowNetwork:
             self._block(level, free)
 
     def raise_prices(self) -> bool:
-        """Raise the dual prices of the nodes so that a shortest path to the sink has reduced cost
-        zero.
+        """Raise the dual prices of the nodes so that flow can be sent along a shortest path.
 
-        Each price rises by the node's distance to the sink, at most by the source's. Return False
-        if no path leads from the source to the sink.
+        Afterwards, the arcs of a shortest path to the sink have reduced cost zero. Each price rises
+        by the node's distance to the sink, at most by the source's. Return False if no path leads
+        from the source to the sink.
         """
         reduced = self.cost + self.price[self.head] - self.price[self.tail]
         distance = np.full(self.nodes, _FAR, np.int64)
@@ -274,7 +275,10 @@ class FlowNetwork:
 def _augment_paths(
     start: list[int], head: list[int], residual: list[int], source: int, sink: int
 ) -> list[int]:
-    """Find a blocking flow in a layered network (Dinic), and return the free capacity that is left.
+    """Send flow from source to sink until every path of a layered network has a full arc.
+
+    This blocking flow is one phase of Dinic's algorithm. Return the free capacity that is left on
+    each arc.
 
     Args:
         start: offset of each node's arcs in ``head`` (compressed sparse rows).

@@ -104,13 +104,13 @@ class SubscriptionClasses:
     arc_member: IntArray
 
     def with_members(self, subscription: NDArray[np.integer]) -> SubscriptionClasses:
-        """Return a copy for single members, from classes that were built for distinct
+        """Return a copy that gives the class of each member, from classes of distinct
         subscriptions.
 
-        Members with the same subscription share a class.
+        It saves time if many members share a subscription: classes are found once per subscription.
 
         Args:
-            subscription: index of each member's subscription among the distinct ones.
+            subscription: int[members], index of each member's subscription among the distinct ones.
         """
         member = self.member[subscription]
         size = np.bincount(member[member >= 0], minlength=len(self.size)).astype(np.int64)

@@ -26,11 +26,11 @@ __all__ = ["LoadLimitSteps", "fit_in_order"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadLimitSteps:
-    """Upper limits of the sorted member loads of a consumer group, stored as ranges of equal
-    limits.
+    """How many members may have a first, second, third, ... partition, to limit uneven loads.
 
-    For example, loads of 3, 3 and 1 partitions have two ranges. Three members may have a first
-    partition, and two members a second and third.
+    Consecutive numbers with equal limits are stored as one range. For example, loads of 3, 3 and 1
+    partitions have two ranges. Three members may have a first partition, and two members a second
+    and third.
 
     Attributes:
         reaching: int64[ranges], number of members that may reach each range.
@@ -60,8 +60,9 @@ class LoadLimitSteps:
     def divide_among_steps(self, load: IntArray) -> IntArray:
         """Divide the load of each member among the ranges of equal limits, lowest range first.
 
-        The result is int64[n, ranges]. Load that exceeds the limits is cut, from the last members
-        first.
+        A member with 3 partitions, for example, uses the limits of a first, second and third
+        partition. The result is int64[n, ranges]. Load that exceeds the limits is cut, from the
+        last members first.
 
         Args:
             load: int64[n], the number of partitions of each member.
@@ -82,9 +83,10 @@ class LoadLimitSteps:
 
 
 def fit_in_order(position: IntArray, amount: IntArray, room: IntArray) -> IntArray:
-    """Reduce amounts so that those with equal index together fit the capacity of that index.
+    """Reduce amounts so that all that use the same capacity fit into it.
 
-    Earlier amounts take precedence. The result has one reduced amount for each given amount.
+    Earlier amounts take precedence. For example, two amounts of 2 share a capacity of 3, so the
+    second is reduced to 1.
 
     Args:
         position: index (into ``room``) of the capacity that each amount uses.

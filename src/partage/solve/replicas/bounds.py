@@ -137,7 +137,10 @@ def prices_of_brokers(task: ReplicaTask, prices: Floats) -> Floats:
 def _maximise_bound(
     dual: _LagrangianBound, start: Floats, reached: float, close: float, rounds: int
 ) -> tuple[float, Floats]:
-    """Maximise a lower bound by subgradient ascent; return it and the dual prices that prove it.
+    """Search for dual prices with a high lower bound; return the bound and these prices.
+
+    The method is subgradient ascent: each step changes the prices in the direction in which the
+    bound rises.
 
     Args:
         dual: the bound as a function of dual prices.
@@ -371,8 +374,8 @@ class CheapestChoices:
     """Solver that chooses the cheapest brokers of each partition for given prices of their
     resources.
 
-    It is the inner problem of a Lagrangian dual, whose dual prices are these prices. Compiled code
-    solves it for large clusters, NumPy for small ones.
+    The sum of the cheapest costs gives a lower bound of any plan's cost (Lagrangian dual); the
+    prices are dual prices. Compiled code solves it for large clusters, NumPy for small ones.
     """
 
     def __init__(self, task: ReplicaTask) -> None:

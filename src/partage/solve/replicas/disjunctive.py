@@ -48,7 +48,8 @@ _KEPT, _SURPLUS, _NEW = range(3)
 class LargePlacement(NamedTuple):
     """The brokers that a near-optimal solution chooses for the largest partitions.
 
-    They are fixed first, because a large partition limits where the others can go.
+    They are fixed first, because a large partition limits where the others can go. A solution of a
+    linear programme may divide a partition among brokers; such a partition is left out.
 
     Attributes:
         brokers: dict from each large partition that the solution does not divide to its brokers
@@ -140,7 +141,10 @@ class _Rows:
         self._entries: list[tuple[Ints, Ints, Floats]] = []
 
     def add(self, low: Any, high: Any) -> Ints:
-        """Add empty constraints with the given lower and upper limits; return their row numbers."""
+        """Add constraints without variables, given their lower and upper limits.
+
+        Return their row numbers, by which `put` adds the variables.
+        """
         low, high = np.broadcast_arrays(np.atleast_1d(np.asarray(low, float)), high)
         self.low.append(low.ravel())
         self.high.append(high.ravel())
@@ -149,7 +153,8 @@ class _Rows:
         return out
 
     def put(self, row: Any, column: Any, value: Any) -> None:
-        """Set coefficients of constraints, for arrays of rows, columns and values.
+        """Set the coefficients of variables in constraints, from arrays of rows, columns and
+        values.
 
         The arrays are broadcast against each other. Entries with column -1 are left out.
         """
@@ -262,10 +267,10 @@ class _Programme:
         self.column = self._new_columns((self.most[:, :, None, :] > 0) & allowed, cost)
 
     def _add_cases(self) -> None:
-        """Add constraints: each broker has exactly one case, and variables are 0 outside their
-        case.
+        """Add the constraints that each broker has exactly one case.
 
-        A case says which large partition, if any, is the largest on the broker.
+        A case says which large partition, if any, is the largest on the broker. The variables of
+        all other cases must be 0.
         """
         rows, column, case = self.rows, self.column, self.case
         rows.put(rows.add(np.ones(len(case)), 1.0)[:, None], case, 1.0)
@@ -281,11 +286,11 @@ class _Programme:
             rows.put(whole, case[:, large], -1.0)
 
     def _add_bands(self, k: int) -> Ints:
-        """Add the balance limits of one resource on brokers, and return the numbers of their
-        constraints.
+        """Add the balance limits of one resource on brokers, and return their constraint numbers.
 
-        There is one for each case of a broker. The result is int64[2, brokers, cases], upper limits
-        first; -1 where there is no limit. ``k`` is the index of the resource.
+        There are limits for each case of a broker, that is, for each partition that may be its
+        largest. The result is int64[2, brokers, cases], upper limits first; -1 where there is no
+        limit. ``k`` is the index of the resource.
         """
         task, brokers, rows = self.task, len(self.task.alive), self.rows
         out: Ints = np.full((2, *self.case.shape), -1, np.int64)
@@ -416,10 +421,10 @@ class _Programme:
         return lp
 
     def brokers_of_large(self) -> dict[int, Ints] | None:
-        """Return the brokers of each large partition whose replicas the solution does not divide.
+        """Return the brokers of each large partition that the solution places as a whole.
 
-        The result is a dict from partition to brokers (int64[factor]), or None if it divides all of
-        them.
+        A solution may also divide a partition among several brokers. The result is a dict from
+        partition to brokers (int64[factor]), or None if it divides all of them.
         """
         out = {}
         for number, p in enumerate(self.large.tolist()):

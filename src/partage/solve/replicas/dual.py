@@ -207,7 +207,9 @@ class Boxstep:
         self.value, self.choice = self._evaluate_prices(self.prices)
 
     def _evaluate_prices(self, prices: Floats) -> tuple[float, NDArray[np.int32]]:
-        """Return the bound that dual prices prove, and the cheapest brokers (int32[replicas])."""
+        """Return the lower bound that dual prices prove, and the cheapest brokers
+        (int32[replicas]).
+        """
         master, task = self.master, self.master.task
         total, chosen = choose_cheapest(task, self._choices, prices, self.plan)
         whole = prices_of_brokers(task, prices)
@@ -221,11 +223,12 @@ class Boxstep:
 
 
 class RestrictedMaster:
-    """Linear programme of column generation for dual prices, restricted to known broker choices.
+    """Linear programme that finds dual prices, restricted to the choices of brokers known so far.
 
-    Large partitions (singles) have a variable for each broker of a known choice. Each group of
-    other partitions has a variable for each known choice. Rows are the balance limits and the sum
-    of each group's variables; singles also have rows for the rack rule. HiGHS solves it.
+    New choices are added as columns (column generation), and HiGHS solves it again. Large
+    partitions (singles) have a variable for each broker, other partitions one for each choice of
+    their group. Rows are the balance limits, the sum of each group's variables, and the rack rule
+    of singles.
 
     Attributes:
         group: int64[partitions], the group of each partition; a single is a group of its own.
@@ -329,9 +332,9 @@ class RestrictedMaster:
         )  # fmt: skip
 
     def _add_slacks(self, imbalance: Mapping[str, int]) -> int:
-        """Add slack columns for the balance limits that the known plan misses; return how many.
+        """Add variables so that solutions may miss the same balance limits as the known plan.
 
-        ``imbalance`` has the plan's total imbalance by measure.
+        Return their number. ``imbalance`` has the plan's total imbalance by measure.
         """
         highs, brokers, added = self.highs, len(self.task.alive), 0
         for k in self.kinds:
@@ -570,7 +573,9 @@ class RestrictedMaster:
         return out
 
     def fix_brokers(self, single: int, brokers: NDArray[np.integer]) -> None:
-        """Fix the brokers of a large partition (a single); each must have a variable."""
+        """Fix the brokers of a large partition; each broker must have a variable in the
+        programme.
+        """
         column = self.arc[single]
         known = np.flatnonzero(column >= 0)
         value = np.isin(known, brokers).astype(np.float64)
@@ -578,7 +583,7 @@ class RestrictedMaster:
         self.is_fixed[single] = True
 
     def release_brokers(self, single: int) -> None:
-        """Undo `fix_brokers`, so that a large partition (a single) may have any brokers again."""
+        """Undo `fix_brokers`, so that a large partition may be on any brokers again."""
         column = self.arc[single]
         known = np.flatnonzero(column >= 0)
         least = self._stays[single, known].astype(np.float64)

@@ -108,10 +108,10 @@ class _LeaderBalancer:
         """Pass leadership from broker to broker until each rack leads a permitted number of
         partitions.
 
-        It passes along paths of brokers that share partitions.
+        A broker can pass the leadership of a partition to another broker with a replica of it.
 
         Args:
-            limits: two int64[brokers], the fewest and the most that each broker may lead meanwhile.
+            limits: two int64[brokers], the fewest and the most that each broker may lead.
             rack: int32[brokers], the rack of each broker.
             bands: two int64[racks], the fewest and the most that each rack should lead.
             sign: 1 to unload racks above their maximum, -1 to load racks below their minimum.

@@ -168,7 +168,7 @@ def penalty_change(arrays, place, p, sign, first):
     """Return how much the imbalance penalty of a broker or rack rises if it gets or loses a
     replica.
 
-    The broker or rack gets or loses one replica.
+    The penalty is a cost for each unit of a resource outside the balance limits.
 
     Args:
         arrays: state of the search.

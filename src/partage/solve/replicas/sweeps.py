@@ -416,9 +416,9 @@ class MoveCandidates:
 
 
 class _BandPenalties:
-    """Penalties of brokers and racks outside their balance limits, at the time it was created.
+    """Penalties of brokers and racks outside their balance limits, at the time of its creation.
 
-    It answers how much these penalties would change with one replica.
+    Its methods compute how much these penalties change if one replica is added or removed.
     """
 
     def __init__(self, state: SearchState, kinds: list[int]) -> None:
