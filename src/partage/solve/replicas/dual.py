@@ -207,9 +207,7 @@ class Boxstep:
         self.value, self.choice = self._evaluate_prices(self.prices)
 
     def _evaluate_prices(self, prices: Floats) -> tuple[float, NDArray[np.int32]]:
-        """Return the lower bound that dual prices prove, and the cheapest brokers
-        (int32[replicas]).
-        """
+        """Return the lower bound that prices prove, and the cheapest brokers (int32[replicas])."""
         master, task = self.master, self.master.task
         total, chosen = choose_cheapest(task, self._choices, prices, self.plan)
         whole = prices_of_brokers(task, prices)
@@ -223,12 +221,11 @@ class Boxstep:
 
 
 class RestrictedMaster:
-    """Linear programme that finds dual prices, restricted to the choices of brokers known so far.
+    """Linear programme for dual prices, restricted to the choices of brokers known so far.
 
-    New choices are added as columns (column generation), and HiGHS solves it again. Large
-    partitions (singles) have a variable for each broker, other partitions one for each choice of
-    their group. Rows are the balance limits, the sum of each group's variables, and the rack rule
-    of singles.
+    New choices are added as columns (column generation). Large partitions (singles) have a variable
+    for each broker, other partitions one for each choice of their group. Rows are balance limits,
+    the sum of each group's variables, and the rack rule of singles.
 
     Attributes:
         group: int64[partitions], the group of each partition; a single is a group of its own.
@@ -573,9 +570,7 @@ class RestrictedMaster:
         return out
 
     def fix_brokers(self, single: int, brokers: NDArray[np.integer]) -> None:
-        """Fix the brokers of a large partition; each broker must have a variable in the
-        programme.
-        """
+        """Fix the brokers of a large partition; each broker must have a variable."""
         column = self.arc[single]
         known = np.flatnonzero(column >= 0)
         value = np.isin(known, brokers).astype(np.float64)
@@ -583,7 +578,7 @@ class RestrictedMaster:
         self.is_fixed[single] = True
 
     def release_brokers(self, single: int) -> None:
-        """Undo `fix_brokers`, so that a large partition may be on any brokers again."""
+        """Undo `fix_brokers`, so that a large partition may be on any brokers."""
         column = self.arc[single]
         known = np.flatnonzero(column >= 0)
         least = self._stays[single, known].astype(np.float64)
