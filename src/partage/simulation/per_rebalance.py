@@ -85,8 +85,8 @@ def _simulate_each_policy(
 ) -> Iterator[SimulatedRebalance]:
     """Simulate one recorded rebalance under each policy (group configuration); yield output rows.
 
-    Policies that mean the same for this rebalance are simulated once; for example, ``own`` and the
-    policy with the recorded strategy.
+    Equal configurations are simulated once. For example, the policy ``own`` (the recorded
+    configuration) may equal another policy in the list.
     """
     rows = RowBuilder.for_rebalance(rebalance, context, PER_REBALANCE)
     simulated: dict[tuple[object, ...], list[SimulatedRebalance]] = {}

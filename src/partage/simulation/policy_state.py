@@ -79,10 +79,10 @@ class AbsentMember:
 
 
 class Absences(NamedTuple):
-    """Time without a consumer (partition-seconds) before a rebalance, caused by unresponsive
-    members.
+    """Time without a consumer before a rebalance, caused by members that do not respond.
 
-    Such a member keeps its partitions until it rejoins or the coordinator evicts it.
+    The unit is partition-seconds. Such a member keeps its partitions until it rejoins or the
+    coordinator evicts it.
 
     Attributes:
         bounds: bounds on the sum over all these members.

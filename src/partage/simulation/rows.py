@@ -110,10 +110,10 @@ class RowBuilder:
         )
 
     def recorded_name(self, policy: Policy) -> tuple[str, bool]:
-        """Return the name of a policy's strategy, and whether the recorded rebalance used that
-        strategy.
+        """Return the name of a policy's strategy, and whether the recorded rebalance used it.
 
-        For policy ``own`` (the recorded settings) it is the name of the recorded strategy.
+        A policy is a group configuration. For policy ``own`` (the recorded configuration) it is the
+        name of the recorded strategy.
         """
         generation = self.rebalance.generation
         strategy = policy.strategy.name if policy.strategy else generation.first.strategy or ""

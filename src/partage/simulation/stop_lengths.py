@@ -355,9 +355,12 @@ def _of(one: UnreadInterval) -> _StopLength:
 def _estimate_cooperative_handover(session_ms: float, recorded: _StopLength | None) -> _StopLength:
     """Estimate how long a partition that moves in a cooperative rebalance has no consumer.
 
-    It has none between the two phases of the rebalance. ``session_ms`` is the longest session
-    timeout of the members. ``recorded`` is such a time in the record under another protocol; None
-    if unknown.
+    It has no consumer between the two phases of the rebalance, usually for one heartbeat interval.
+    If partitions had no consumer for longer in the recorded rebalance, that time is used.
+
+    Args:
+        session_ms: the longest session timeout of the members, which gives the heartbeat interval.
+        recorded: the recorded time, under another protocol; None if unknown.
     """
     # It is one heartbeat interval. Members that lose no partition learn of the second rebalance
     # with their next heartbeat, and their timers began with the first one. If recorded stops were
@@ -385,10 +388,10 @@ def _estimate_consumer_handover(session_ms: float) -> _StopLength:
 def _estimate_by_model(
     session_ms: int | None, usual_session_ms: float, members: int
 ) -> _StopLength:
-    """Estimate how long a partition has no consumer if the record does not show it.
+    """Estimate how long a partition has no consumer, from timeouts, if the record does not show it.
 
-    The estimate follows from timeouts. ``session_ms`` is the owner's session timeout if it died,
-    None if it rejoined. ``members`` is the number of members that rejoined.
+    ``session_ms`` is the owner's session timeout if it died, None if it rejoined. ``members`` is
+    the number of members that rejoined.
     """
     heartbeat = heartbeat_interval(usual_session_ms)
     if session_ms is None:

@@ -349,9 +349,9 @@ class Appender:
     def keep_groups(self, engine: ReplayEngine, results: JobResults) -> LazyRows | None:
         """Reuse the last run's output rows of consumer groups that have no new records.
 
-        Of other groups, rows that no later record changes are reused. A job copies files that also
-        have other rows. Return the job's result rows; None if no file needs copying. The reused
-        groups' totals are added to ``results``.
+        Of other groups, only rows that later records cannot change are reused. A file that also has
+        other rows is copied by a job, whose result rows are returned (None if there is no such
+        file). The reused groups' totals are added to ``results``.
         """
         past = self.past
         if past is None:

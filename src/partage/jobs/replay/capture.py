@@ -440,8 +440,8 @@ def context_of(capture: Capture) -> LogContext:
 def _broker_settings(path: Path) -> dict[str, int]:
     """Read the broker settings that a replay uses from ``cluster-config.json``.
 
-    The result is a dict by field of `LogContext`. A file that cannot be read raises
-    `InvalidCaptureError`.
+    The result is a dict such as ``{"session_timeout_ms": 45000}``. A file that cannot be read
+    raises `InvalidCaptureError`.
     """
     try:
         return _parse_settings(json.loads(path.read_bytes())["configs"])

@@ -405,9 +405,9 @@ def _select_effective_commits(
 
 
 def _split_at_clock_jumps(commits: Commits, tally: RecordTally) -> Commits:
-    """Give offset commits before and after a jump of the broker's clock different stretch numbers.
+    """Give offset commits before and after a jump of the broker's clock different numbers.
 
-    Only commits with the same number are merged later. ``tally`` has the jumps.
+    Only commits with the same stretch number are merged later. ``tally`` has the jumps.
     """
     # Commits with one stretch number and minute are later merged into a commit run, which must not
     # mix times of a wrong broker clock with correct ones. So they get different stretch numbers.
@@ -439,10 +439,10 @@ def _number_stretches(
     *,
     gaps: bool,
 ) -> NDArray[np.int64] | None:
-    """Return a stretch number for each offset commit (int64[n]); None if all numbers are equal.
+    """Number the stretches of offset commits between two successive records of their group.
 
-    Commits with equal numbers lie between the same two successive records of their group.
-    ``commits`` are index into ``pairs``, log partition and offset; ``records`` the group records.
+    Return each commit's number (int64[n]); None if all are equal. ``commits`` are index into
+    ``pairs``, log partition and offset; ``records`` the group records.
     """
     # A transactional commit may take effect at a marker beyond this task's rows, with unknown group
     # records before it. So the commits of each such marker get a separate number.
@@ -471,10 +471,10 @@ def _number_later_markers(
     *,
     gaps: bool,
 ) -> NDArray[np.int64] | None:
-    """Number the commit markers beyond this task's records at which offset commits take effect.
+    """Number the commit markers at which offset commits take effect beyond this task's records.
 
-    Return each commit's marker number (int64[n]), 0 without such a marker, or None if no commit has
-    one. A commit takes effect in its log partition at the given offset.
+    Return each commit's marker number (int64[n]), 0 for other commits, or None if there are none.
+    ``partition`` and ``offset`` are the log positions at which commits take effect.
     """
     # With ``gaps``, records may be missing anywhere, so all commits are numbered by the position at
     # which they take effect.

@@ -581,7 +581,7 @@ class GroupRows:
 
     @staticmethod
     def _stretch_ends(runs: RunColumns) -> dict[int, list[LogPosition]]:
-        """Return the log positions at which stretches of commits between group records end."""
+        """Return the log positions of the last commits before each group record, by stretch."""
         stretch, partition = runs.column_of_runs("stretch"), runs.positions[0]
         last = np.append((stretch[1:] != stretch[:-1]) | (partition[1:] != partition[:-1]), True)
         out: dict[int, list[LogPosition]] = {}

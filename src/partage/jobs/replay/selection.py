@@ -93,16 +93,16 @@ class Selection:
         return found
 
     def is_after_start(self, time_ms: int) -> bool:
-        """Return whether a time (ms since the epoch) is not before the selected time span.
+        """Return whether a time (ms since the epoch) is at or after the start of the selected span.
 
-        It may be after the end of the span.
+        The end of the span is not considered; `is_after_end` checks it.
         """
         return self.from_ms is None or time_ms >= self.from_ms
 
     def is_after_end(self, time_ms: int) -> bool:
-        """Return whether a time (ms since the epoch) is after the selected time span.
+        """Return whether a time (ms since the epoch) is at or after the end of the selected span.
 
-        The end of the span itself is not part of the span.
+        The end itself is not part of the span.
         """
         return self.to_ms is not None and time_ms >= self.to_ms
 

@@ -478,7 +478,7 @@ class PolicyStore:
     def find_continuation(self) -> Continuation:
         """Return the state from which the policy's simulation continues, and the rows before it.
 
-        It is the newest checkpoint that is still valid, or else the empty state.
+        It is the newest checkpoint that is still valid. Without one, the simulation begins anew.
         """
         positions = {len(self._chain) - 1 - behind for behind in _BEHIND}
         for i in reversed(range(len(self._stored.checkpoints))):

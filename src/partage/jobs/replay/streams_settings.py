@@ -582,9 +582,10 @@ def _build_recorded_row(
 def _task_outages(
     intervals: Iterable[UnreadInterval], task_of: Mapping[tuple[str, int], tuple[int, int]]
 ) -> list[float]:
-    """Return how long each Kafka Streams task had no owner (ms), for tasks with such a time.
+    """Return the longest time (ms) in which each Kafka Streams task had no owner.
 
-    If a task reads several partitions, the longest time of any of them counts.
+    Tasks that always had an owner are left out. If a task reads several partitions, the longest
+    time of any of them counts.
 
     Args:
         intervals: times in which partitions were not consumed.

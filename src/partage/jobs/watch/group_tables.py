@@ -364,10 +364,10 @@ def _table_rows(table: str, rows: pa.Table, *, final: bool) -> TableRows:
 def _select_changed_open_rows(
     still_open: list[TableRows], digests: Mapping[str, str]
 ) -> tuple[list[TableRows], dict[str, str]]:
-    """Return the open rows of those tables in which they have changed, and new digests.
+    """Return the open rows that must be written again, because their table has changed.
 
-    Open rows are output rows that may still change with later records. Only changed ones are
-    written again.
+    Open rows are output rows that may still change with later records. Also return new digests, by
+    which the next micro-batch detects changes.
 
     Args:
         still_open: the present open rows of a group, by table.

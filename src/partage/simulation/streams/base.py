@@ -46,7 +46,10 @@ class StreamsSimulation(ABC):
         self._lag_factors: list[float] = []
 
     def run_simulation(self) -> SimulationResult:
-        """Run the simulation to its end and return the result."""
+        """Run the simulation to its end and return the result.
+
+        The result has all rebalances, and which client ran or restored which task at any time.
+        """
         self.clock.schedule_at(0, self._start_initial_clients)
         for event in self.app.events:
             self.schedule_action(event.at_ms, lambda event=event: self._apply_event(event))  # type: ignore[misc]  # a default binds it
@@ -59,30 +62,38 @@ class StreamsSimulation(ABC):
 
     @abstractmethod
     def form_group(self) -> None:
-        """Form the group from the clients that run when the simulation begins (subclasses implement
-        it).
+        """Form the consumer group from the clients that run when the simulation begins.
+
+        Subclasses implement this for their group protocol.
         """
 
     @abstractmethod
     def add_client(self, client: RunningClient) -> None:
-        """Let all threads of a client that has just started join the group (subclasses implement
-        it).
+        """Let all threads of a client that has just started join the consumer group.
+
+        Subclasses implement this for their group protocol.
         """
 
     @abstractmethod
     def remove_consumers(self, name: str, consumers: Sequence[str], reason: str) -> None:
-        """Remove consumers of the client ``name`` from the group (subclasses implement it).
+        """Remove consumers of the client ``name`` from the consumer group.
 
-        ``reason`` is the reason: they left or were evicted.
+        ``reason`` says whether they left or were evicted. Subclasses implement this for their group
+        protocol.
         """
 
     @abstractmethod
     def request_rebalance(self, name: str) -> None:
-        """Rebalance the group because the client ``name`` requests it (subclasses implement it)."""
+        """Begin a rebalance of the consumer group because the client ``name`` requests it.
+
+        Subclasses implement this for their group protocol.
+        """
 
     def last_heartbeat_ms(self, consumer: str) -> int:
-        """Return the time (ms) of the last heartbeat that the group received from a dead
-        consumer.
+        """Return the time (ms) of the last heartbeat that the coordinator received from a consumer.
+
+        It is called when the consumer crashes. The coordinator evicts it one session timeout after
+        that heartbeat.
         """
         del consumer
         return self.clock.now_ms
@@ -92,12 +103,11 @@ class StreamsSimulation(ABC):
     def schedule_action(
         self, at_ms: int, action: Callable[[], bool | None], *, rank: int = 0
     ) -> None:
-        """Schedule a function (``action``) to run at a simulated time, with task state restored up
-        to then.
+        """Schedule a function (``action``) to run at a simulated time.
 
-        After it, tasks whose state is restored start. This is skipped if the function returns
-        False, because it changed neither tasks nor clients. Functions with a lower ``rank`` run
-        first at equal times.
+        Before it runs, task state is restored as far as possible by that time. After it, tasks
+        whose state is restored start. This is skipped if the function returns False, because it
+        changed neither tasks nor clients. Functions with a lower ``rank`` run first at equal times.
         """
         if at_ms >= self.app.length_ms:
             return
@@ -141,8 +151,9 @@ class StreamsSimulation(ABC):
         self._start_restored_tasks()
 
     def _apply_event(self, event: TraceEvent) -> None:
-        """Apply an event of the simulation: start, stop or restart clients, or slow down
-        brokers.
+        """Apply an event of the simulation, such as a crash or a rolling restart.
+
+        An event starts, stops or restarts clients, requests a rebalance, or slows down the brokers.
         """
         now = self.clock.now_ms
         if event.kind == "brokerLag":
@@ -177,7 +188,10 @@ class StreamsSimulation(ABC):
             self.add_client(self.state.up[name])
 
     def _start_client(self, client: SimulatedClient) -> None:
-        """Start a simulated Streams client, with the task state that its disk still has."""
+        """Start a simulated Streams client, with the task state that its disk still has.
+
+        A client that was stopped before keeps its process id, unless it lost its disk.
+        """
         self._starts[client.name] += 1
         starts = self._starts[client.name]
         numbered = tuple(f"{client.name}-{starts}-{thread}" for thread in range(client.threads))
@@ -222,7 +236,10 @@ class StreamsSimulation(ABC):
             self.schedule_action(now + event.back_ms, lambda: self._start_and_join(name))
 
     def _evict_dead_consumers(self) -> None:
-        """Evict dead consumers from the simulated group when their session timeout has passed."""
+        """Evict dead consumers from the consumer group when their session timeout has passed.
+
+        A dead consumer has crashed and sends no heartbeats. Its eviction causes a rebalance.
+        """
         now = self.clock.now_ms
         evicted: dict[str, list[str]] = {}
         for consumer, (due, name) in list(self.undetected.items()):

@@ -80,7 +80,10 @@ class ClassicGroupSimulation(StreamsSimulation):
     # -- group protocol ------------------------------------------------------------------------
 
     def form_group(self) -> None:
-        """Form the group from the clients that run when the simulation begins."""
+        """Form the consumer group from the clients that run when the simulation begins.
+
+        It begins the first rebalance, in which all their threads join.
+        """
         if self.state.up:
             self._add_rebalance_cause("start", *self.state.up.values())
 
@@ -110,8 +113,10 @@ class ClassicGroupSimulation(StreamsSimulation):
         self._add_rebalance_cause(f"{name} asked", self.state.up[name])
 
     def last_heartbeat_ms(self, consumer: str) -> int:
-        """Return the time (ms) of the last heartbeat that the group received from a dead
-        consumer.
+        """Return the time (ms) of the last heartbeat that the coordinator received from a consumer.
+
+        It is called when the consumer crashes. The coordinator evicts it one session timeout after
+        that heartbeat.
         """
         since = self._since[consumer]
         interval = self.app.runtime.heartbeat_interval_ms

@@ -225,8 +225,9 @@ class ApplicationState:
     # -- time ----------------------------------------------------------------------------------
 
     def advance_to(self, now_ms: int) -> None:
-        """Advance to the simulated time ``now_ms``: changelogs grow, and copies of task state
-        restore.
+        """Advance the simulation of task state to the simulated time ``now_ms``.
+
+        Until then, changelogs of running tasks grow, and copies of task state restore.
         """
         elapsed = now_ms - self._now
         if elapsed == 0:
@@ -259,7 +260,10 @@ class ApplicationState:
         self._update_lag(task, copy)
 
     def _update_lag(self, task: TaskId, copy: StateCopy) -> None:
-        """Set the number of changelog records that a copy of a task's state lacks."""
+        """Set the lag of a copy of a task's state: the number of changelog records that it lacks.
+
+        A copy with a lag of almost 0 counts as caught up.
+        """
         copy.lag = self._ends[task] - copy.position
         if copy.lag <= _ROUNDING:
             copy.lag, copy.position = 0.0, self._ends[task]
@@ -283,7 +287,10 @@ class ApplicationState:
     # -- changes -------------------------------------------------------------------------------
 
     def add_client(self, client: RunningClient) -> None:
-        """Add a Streams client that has started, with the task state on its disk."""
+        """Add a Streams client that has started, with the task state on its disk.
+
+        The lag of each copy of state is computed from the changelog's current end.
+        """
         self.up[client.name] = client
         for task, copy in client.disk.items():
             self._update_lag(task, copy)
@@ -310,7 +317,10 @@ class ApplicationState:
         return self._now + max(1, math.ceil(min(waits) - _ROUNDING)) if waits else None
 
     def _run_tasks(self, client: RunningClient) -> None:
-        """Start those active tasks of a client whose state is completely restored."""
+        """Start those active tasks of a client whose state is completely restored.
+
+        A running task reads records and lets its changelog grow.
+        """
         for task, consumer in client.active.items():
             copy = client.disk.get(task)
             if self.running.get(task) is client or (copy is not None and copy.lacks_records):
@@ -371,7 +381,10 @@ class ApplicationState:
         return sorted(unneeded)
 
     def complete_all_copies(self) -> None:
-        """Complete every copy of task state on all clients, as after a long run without events."""
+        """Let every copy of task state on all clients catch up with its changelog at once.
+
+        This is the situation after a long run without events.
+        """
         for client in self.up.values():
             for task, copy in client.disk.items():
                 copy.position, copy.lag = self._ends[task], 0.0
@@ -427,8 +440,10 @@ class ApplicationState:
         )
 
     def _offset_sum(self, client: RunningClient, task: TaskId) -> int:
-        """Return the offset sum that a client reports for a task: how complete its local
-        state is.
+        """Return the offset sum that a client reports for a task when it joins its group.
+
+        The number shows the leader how complete the client's copy of the task's state is. A running
+        active task has a special value.
         """
         copy = client.disk[task]
         is_running = task in client.active and not copy.lacks_records

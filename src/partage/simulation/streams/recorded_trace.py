@@ -93,8 +93,9 @@ class RecordedTrace:
 
 @dataclass
 class _Run:
-    """A time span in which a Streams client ran without interruption, from its start to its stop
-    (ms).
+    """A time span in which a Streams client ran without interruption.
+
+    It lasts from the client's start to its stop, in milliseconds.
     """
 
     start_ms: int
@@ -214,8 +215,9 @@ def _ids(threads: Iterable[ClientThread]) -> set[str]:
 def _find_stop(next_rebalance: RecordedChange, members: Iterable[str]) -> tuple[int, bool]:
     """Return the time at which a Streams client stopped, and whether its session timed out.
 
-    If the first recorded rebalance without the client does not show it, the client left with a
-    LeaveGroup. ``members`` are the member ids of its threads.
+    ``next_rebalance`` is the first recorded rebalance without the client. If it does not list a
+    stop of the client's members, they left with a LeaveGroup request just then. ``members`` are the
+    member ids of the client's threads.
     """
     known = [next_rebalance.stopped[one] for one in members if one in next_rebalance.stopped]
     if not known:

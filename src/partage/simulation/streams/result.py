@@ -27,7 +27,10 @@ Kind = Literal["running", "restoring", "stopped", "standby", "warm-up"]
 
 @dataclass(frozen=True)
 class TaskInterval:
-    """A time span in which a client restored, ran or had a copy of one Kafka Streams task."""
+    """A time span in which a client restored, ran or had a copy of one Kafka Streams task.
+
+    ``kind`` is the activity, such as running, restoring or standby. Times are in milliseconds.
+    """
 
     client: str
     task: TaskId
@@ -134,7 +137,10 @@ def _as_text(rows: Mapping[str, tuple[TaskId, ...]]) -> dict[str, list[str]]:
 
 
 class IntervalRecorder:
-    """Recorder of the activity of each client on each Streams task over time, as intervals."""
+    """Recorder of the activity of each client on each Streams task over time, as intervals.
+
+    An interval ends when the activity changes, for example from restoring to running.
+    """
 
     def __init__(self, result: SimulationResult) -> None:
         self._result = result
@@ -142,10 +148,10 @@ class IntervalRecorder:
         self._up: dict[str, int] = {}
 
     def record_activities(self, now_ms: int, activities: Mapping[tuple[str, TaskId], Kind]) -> None:
-        """Start new intervals for all activities that have changed at the simulated time
-        ``now_ms``.
+        """Start new intervals for all activities that have changed at the time ``now_ms``.
 
-        ``activities`` is a dict from (client, task) to running, restoring, standby and so on.
+        Intervals of the previous activities end. ``activities`` is a dict from (client, task) to
+        running, restoring, standby and so on.
         """
         for key, (kind, since) in list(self._open.items()):
             if activities.get(key) != kind:
@@ -156,11 +162,17 @@ class IntervalRecorder:
             self._open.setdefault(key, (kind, now_ms))
 
     def record_client_start(self, now_ms: int, client: str) -> None:
-        """Record that a Streams client has started, at simulated time ``now_ms``."""
+        """Record that a Streams client has started, at simulated time ``now_ms``.
+
+        The result shows in which time spans each client ran.
+        """
         self._up[client] = now_ms
 
     def record_client_stop(self, now_ms: int, client: str) -> None:
-        """Record that a Streams client has stopped or crashed, at simulated time ``now_ms``."""
+        """Record that a Streams client has stopped or crashed, at simulated time ``now_ms``.
+
+        The time span since its start is added to the result.
+        """
         self._result.present.setdefault(client, []).append((self._up.pop(client), now_ms))
 
     def close_intervals(self, now_ms: int) -> None:
@@ -284,7 +296,10 @@ def _find_gaps(intervals: Iterable[tuple[int, int]], length_ms: int) -> list[tup
 
 
 def _count_moves(result: SimulationResult) -> int:
-    """Count how often a Streams task began to run on another client than before (``result``)."""
+    """Count how often a Streams task began to run on another client than before.
+
+    ``result`` has the time spans in which each client ran each task.
+    """
     last: dict[TaskId, str] = {}
     moves = 0
     for span in sorted(result.spans, key=lambda span: span.from_ms):

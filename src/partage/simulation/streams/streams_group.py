@@ -107,7 +107,10 @@ class StreamsGroupSimulation(StreamsSimulation):
     # -- group protocol ------------------------------------------------------------------------
 
     def form_group(self) -> None:
-        """Form the group from the initial clients; all join before tasks are first assigned."""
+        """Form the streams group from the clients that run when the simulation begins.
+
+        All of their threads join before the coordinator assigns tasks for the first time.
+        """
         if not self.state.up:
             return
         for client in self.state.up.values():
@@ -146,8 +149,10 @@ class StreamsGroupSimulation(StreamsSimulation):
         self._request_target(f"{name} asked")
 
     def last_heartbeat_ms(self, consumer: str) -> int:
-        """Return the time (ms) of the last heartbeat that the group received from a dead
-        consumer.
+        """Return the time (ms) of the last heartbeat that the coordinator received from a consumer.
+
+        It is called when the consumer crashes. The coordinator evicts it one session timeout after
+        that heartbeat.
         """
         since = self._members[consumer].since_ms
         interval = self._runtime.streams_heartbeat_interval_ms
@@ -161,8 +166,9 @@ class StreamsGroupSimulation(StreamsSimulation):
         self._members[consumer] = member
 
     def _delay_first_assignment(self) -> None:
-        """Delay the first task assignment of an empty streams group, so that more members
-        can join.
+        """Delay the first task assignment of an empty streams group, so that more members can join.
+
+        The assignment is computed when the delay ends.
         """
         self._is_delayed = True
 
@@ -274,8 +280,9 @@ class StreamsGroupSimulation(StreamsSimulation):
     # -- heartbeats and reconciliation ---------------------------------------------------------
 
     def _schedule_heartbeat(self, member: _Member) -> None:
-        """Schedule a member's next heartbeat that has an effect, unless an earlier one is
-        scheduled.
+        """Schedule a member's next heartbeat, if it would have an effect.
+
+        It has an effect if the member must change its tasks, or if a new target assignment is due.
         """
         if member.is_reconciled and not self._causes:
             return
@@ -351,8 +358,9 @@ class StreamsGroupSimulation(StreamsSimulation):
         return {task for one in others for task in one.active | one.standby}
 
     def _free_tasks(self, member: _Member) -> tuple[set[TaskId], set[TaskId]]:
-        """Return the active and standby tasks of a member's target assignment that it can
-        take now.
+        """Return the active and standby tasks of a member's target assignment that it can take now.
+
+        A task is free when no other member owns it, and no other member of the process has a copy.
         """
         same_process = [
             one for one in self._members.values()
@@ -372,8 +380,10 @@ class StreamsGroupSimulation(StreamsSimulation):
         return active, standby
 
     def _apply_assignment(self, client: RunningClient) -> None:
-        """Give a Streams client the tasks that its members own, except for those they must
-        revoke.
+        """Give a Streams client the tasks that its members own, except for those they must revoke.
+
+        Each member of the group is one thread of a client. State that the client no longer needs is
+        removed later.
         """
         members = [self._members[one] for one in client.consumers if one in self._members]
         active = {task: one.id for one in members for task in sorted(one.kept[0])}
