@@ -193,9 +193,10 @@ class Failover(PlainStrategy):
 
     @property
     def protocols(self) -> tuple[RebalanceProtocol, ...]:  # type: ignore[override]  # by settings
-        """Supported rebalance protocols: EAGER, and COOPERATIVE too without preemption.
+        """Supported rebalance protocols: EAGER, and also COOPERATIVE if preemption is disabled.
 
-        Without preemption no live member loses a partition, so COOPERATIVE is safe.
+        Preemption takes partitions from a live member for one with a higher priority. Without it no
+        live member loses a partition, so COOPERATIVE is safe.
         """
         if self.preemption:
             return (RebalanceProtocol.EAGER,)

@@ -110,8 +110,8 @@ def hash_order(
 ) -> list[int]:
     """Return the order in which a Java ``HashMap`` iterates over its keys, from their hash codes.
 
-    The result is a list of indices into ``hashes``: ``[2, 0, 1]`` if Java iterates the key inserted
-    last first, and then the other two.
+    The result is a list of indices into ``hashes``. For example, ``[2, 0, 1]`` means that Java
+    returns the third inserted key first, then the first and the second one.
 
     Args:
         hashes: hashes of distinct keys (int32, signed or not) in order of insertion.

@@ -32,7 +32,10 @@ class Facts:
 
     @property
     def member_count(self) -> int:
-        """Number of members in the consumer group."""
+        """Number of members in the consumer group.
+
+        Members without subscribed topics are included.
+        """
         return len(self.problem.group)
 
     @cached_property
@@ -42,12 +45,18 @@ class Facts:
 
     @property
     def topic_of(self) -> NDArray[np.int64]:
-        """Topic of each partition, as an index into the cluster's topics (int64[partitions])."""
+        """Topic of each partition, as an index into the cluster's topics (int64[partitions]).
+
+        For example, ``[0, 0, 1]`` for two partitions of the first topic and one of the second.
+        """
         return self._topics.topic_of
 
     @property
     def partition_counts(self) -> NDArray[np.int64]:
-        """Number of existing partitions of each topic (int64[topics])."""
+        """Number of existing partitions of each topic (int64[topics]).
+
+        For example, ``[2, 1]`` if the first topic has two partitions and the second one.
+        """
         return self._topics.partitions
 
     @cached_property
@@ -102,7 +111,10 @@ class Facts:
 
     @cached_property
     def has_equal_weights(self) -> bool:
-        """True if all members have the weight 1, so that each should get the same load."""
+        """True if all members have the weight 1, so that each should get the same load.
+
+        A member's weight is its desired share of the load, relative to other members.
+        """
         return bool((self.member_weights == 1).all())
 
     @property

@@ -187,9 +187,9 @@ def _verify_counts(
 def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
     """Return how much less evenly an assignment spreads topics over members than possible.
 
-    It is 0 for the best assignment: half the difference between two sums of squared partition
-    counts by (topic, member), its own and the least possible one. ``owner`` is -1 for partitions
-    without an owner.
+    It is 0 for the best possible spread. Precisely, it is half the difference between the
+    assignment's sum of squared partition counts by (topic, member) and the least possible sum.
+    ``owner`` is -1 for partitions without an owner.
     """
     given = np.flatnonzero(owner >= 0)
     cells = facts.topic_of[given] * facts.member_count + owner[given]

@@ -66,7 +66,7 @@ class Clock:
     ) -> None:
         """Schedule a call of a function for each of many items, each after its own delay.
 
-        The result is that of one `schedule_after` for each item, in less time.
+        It is a faster equivalent of one `schedule_after` for each item.
 
         Args:
             waits_ms: pairs of a simulated delay in milliseconds and an item.

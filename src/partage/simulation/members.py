@@ -75,7 +75,10 @@ class SimulatedMember:
 
     @property
     def rack(self) -> str | None:
-        """The rack that the member sent; None if it sent none."""
+        """The rack (``client.rack``) that the member sent when it joined; None if it sent none.
+
+        Rack-aware assignors prefer replicas on this rack.
+        """
         subscription = self.state.subscription
         return None if subscription is None else subscription.rack
 

@@ -54,7 +54,10 @@ class Bounds(NamedTuple):
         return Bounds(self.low + other.low, self.high + other.high)
 
     def multiply_by(self, factor: float) -> Bounds:
-        """Return bounds with both ends multiplied by a non-negative factor."""
+        """Return bounds with both ends multiplied by a non-negative factor.
+
+        For example, the bounds 1 and 2 with the factor 3 become 3 and 6.
+        """
         return Bounds(self.low * factor, self.high * factor)
 
 

@@ -122,7 +122,10 @@ class Policy:
 
     @cached_property
     def name(self) -> str:
-        """The policy's canonical name, such as ``cooperative/sticky``, which `parse` accepts."""
+        """The policy's canonical name, such as ``cooperative/sticky``.
+
+        `parse` accepts it, and output tables identify the policy by it.
+        """
         words = [self.protocol if self.strategy is None else f"{self.protocol}/{self.short}"]
         words += ["static"] if self.static else []
         if self.timeout_ms is not None:

@@ -93,7 +93,10 @@ class Absences(NamedTuple):
     away_s: float = 0.0
 
     def add_absences(self, other: Absences) -> Absences:
-        """Return the sum of these and other times without a consumer."""
+        """Return the sum of these times without a consumer and other ones.
+
+        It is used if several members do not respond before the same rebalance.
+        """
         return Absences(self.bounds + other.bounds, self.away_s + other.away_s)
 
 
@@ -610,7 +613,10 @@ _NO_PARTITIONS: Int32Array = np.zeros(0, np.int32)
 
 
 def encode_array(array: Int32Array) -> str:
-    """Encode an int32 array as base64 text, so that it can be stored in JSON."""
+    """Encode an int32 array as base64 text, so that it can be stored in JSON.
+
+    `decode_array` is the inverse.
+    """
     return b64encode(array.astype("<i4").tobytes()).decode("ascii")
 
 

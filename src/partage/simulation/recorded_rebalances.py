@@ -241,8 +241,9 @@ class RecordedRebalance:
 
     @property
     def cause_kinds(self) -> tuple[str, ...]:
-        """Kinds of the rebalance's causes, the main cause first, for example ``("leave",
-        "topics")``.
+        """Kinds of the rebalance's causes, for example ``("leave", "topics")``.
+
+        The main cause comes first.
         """
         return tuple(cause.kind for cause in self.generation.causes)
 
@@ -399,8 +400,9 @@ class RecordedRebalanceBuilder:
 
     @property
     def pending(self) -> list[Generation]:
-        """Generations whose rebalances are still incomplete, because later ones may show returning
-        members.
+        """Generations whose rebalances are still incomplete.
+
+        A rebalance is incomplete while later ones may show that a departed member returns.
         """
         return [generation for generation, *_ in self._queue]
 

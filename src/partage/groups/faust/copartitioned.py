@@ -393,8 +393,8 @@ def place_standbys(
 ) -> list[set[int]]:
     """Choose the standbys of each partition, so that any failed member's load is shared evenly.
 
-    The members' totals of active and standby partitions are even too, as far as that allows.
-    Existing standbys stay if this does not make the placement less even.
+    Of all such choices, one with even totals of active and standby partitions per member is
+    preferred. Existing standbys stay if this does not make the placement less even.
 
     Args:
         previous: previous active members and standbys, whose copies exist already.

@@ -202,9 +202,9 @@ def _add_contested_classes(
 ) -> tuple[Int64Array, Int64Array, list[tuple[int, tuple[int, ...]]]]:
     """Put partitions that several members report as owned into separate classes for the flow.
 
-    Each such member may keep the partition. Other partitions stay in their class of equivalent
-    partitions. The result has the class of each partition, the original class of each class, and
-    the (new class, members) pairs.
+    Each such member may keep the partition without a move. Other partitions stay in their class of
+    equivalent partitions. The result has the class of each partition, the original class of each
+    class, and the (new class, members) pairs.
     """
     plain = len(classes.topic_class)
     base = list(range(plain))

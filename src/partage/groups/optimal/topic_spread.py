@@ -303,7 +303,7 @@ def spread_exactly(
     """Spread topics as evenly as possible, with the same loads, rack cost and number of moves.
 
     The measure is the sum of squared partition counts by topic and member. If the problem is too
-    large or takes too long, the result is only no worse than ``owner``.
+    large or takes too long, the result is ``owner`` or a better plan.
 
     With weights, partitions of equal weight exchange owners, one weight after the other. The result
     is the most even spread of all plans in which each member has as many partitions of each weight,

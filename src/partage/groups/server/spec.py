@@ -166,7 +166,7 @@ class Targets:
     def without_partitions(cls, members: int) -> Targets:
         """Return a previous target assignment in which no member has any partition.
 
-        It is that of a new group. ``members`` is the number of members.
+        A new group begins with it. ``members`` is the number of members.
         """
         start = np.zeros(members + 1, np.int32)
         return cls(start, _NOTHING, _NO_HASHES, start[:1], _NOTHING)

@@ -231,11 +231,10 @@ class CooperativeSticky(PlainStrategy):
         return StickyMemory(before.max_generation, before.partitions, generation)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Assign all partitions, but leave those without owner that another member must revoke
-        first.
+        """Assign all partitions; a partition that moves has no owner in the first plan.
 
-        The old owner revokes them and rejoins, and the next rebalance assigns them (KIP-429). They
-        are the plan's ``withheld`` partitions.
+        Its old owner must revoke it first, and then rejoins. The next rebalance assigns the
+        partition to its new owner (KIP-429). Such partitions are in the plan's ``withheld``.
 
         Args:
             problem: the consumer group and the cluster.

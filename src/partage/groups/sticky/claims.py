@@ -100,8 +100,8 @@ def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
 def decode_user_data(user_data: Sequence[bytes | None]) -> list[tuple[Claims, int | None]]:
     """Decode each consumer's owned partitions and their generation from its user data.
 
-    The format is that of Kafka's ``StickyAssignor``. Its older version has no generation, which is
-    None then.
+    The format is that of Kafka's ``StickyAssignor``. An older version of the format has no
+    generation; the generation is None then.
 
     Args:
         user_data: the user data of each consumer as sent.

@@ -398,7 +398,8 @@ def sample_hashes(keys: pa.Array) -> NDArray[np.int32]:
 def in_sample(hashes: NDArray[np.int32], level: int) -> NDArray[np.bool_]:
     """Return which record keys belong to a sample of one key in 2**level, as a mask (bool[n]).
 
-    ``hashes`` are the keys' `sample_hashes`. A sample contains those of all higher levels.
+    ``hashes`` are the keys' `sample_hashes`. A sample of one key in 8, for example, is part of the
+    sample of one key in 4.
     """
     stays: NDArray[np.bool_] = (hashes & ((1 << level) - 1)) == 0
     return stays

@@ -64,7 +64,10 @@ class SharedValue(Protocol):
 
     @property
     def value(self) -> Any:
-        """The shared value, as it was given to `share_value` of the engine."""
+        """The shared value, as it was given to the engine's `share_value`.
+
+        All tasks may read it, and none may change it.
+        """
 
     def destroy(self) -> None:
         """Free the memory of the shared value in all processes.
@@ -239,7 +242,10 @@ class SparkRows:
         return SparkRows(self.frame.persist())
 
     def unpersist(self) -> object:
-        """Free the memory of rows that Spark has cached."""
+        """Free the memory of rows that Spark has cached.
+
+        If they are read later, Spark computes them again.
+        """
         return self.frame.unpersist()
 
 

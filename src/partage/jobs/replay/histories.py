@@ -236,7 +236,10 @@ class _TaskFiles:
         return receipts_batch(files + self._results)
 
     def close(self) -> None:
-        """Close all files of the task: output tables and spill files."""
+        """Close all files of the task: output tables and spill files.
+
+        Spill files are temporary files with the input of the simulation.
+        """
         for writers in self._table_writers:
             writers.close()
         self.spill_file.close()

@@ -224,7 +224,10 @@ class TableWriters:
             self._write(table, _table(table, rows, self.run_id))
 
     def _flush_tables(self, table: str) -> None:
-        """Write the buffered rows of one output table to its Parquet file, as one row group."""
+        """Write the buffered rows of one output table to its Parquet file, as one row group.
+
+        Rows are buffered, because many small row groups would be slow to read.
+        """
         import pyarrow as pa
 
         self._write(table, pa.concat_tables(self._tables.pop(table)).combine_chunks())

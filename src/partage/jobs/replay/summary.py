@@ -411,7 +411,10 @@ def _add_verdicts(totals: dict[str, dict[str, int]], more: Mapping[str, Mapping[
 
 
 def _add_names(names: dict[str, list[str]], key: str, more: Iterable[str]) -> None:
-    """Append names to the list of a key in a dict of lists, without duplicates."""
+    """Append names to the list of a key in a dict of lists, without duplicates.
+
+    The list is created if the key is new.
+    """
     known = names.setdefault(key, [])
     known += [name for name in more if name not in known]
 

@@ -283,7 +283,10 @@ class RecordTally:
 
     @property
     def decoded_records(self) -> int:
-        """Number of records that could be decoded; damaged records are not counted."""
+        """Number of records that could be decoded.
+
+        Damaged records are not counted.
+        """
         return sum(self.types.values())
 
     def count_type(

@@ -232,4 +232,7 @@ def shown_progress(wanted: Progress | bool | None) -> Iterator[Progress | None]:
 
 
 def _ignore_progress(stage: str, done: int, total: int) -> None:
-    """Do nothing with a progress report; used if the caller gives no progress function."""
+    """Do nothing with a progress report.
+
+    It serves as progress function if the caller gives none.
+    """

@@ -168,20 +168,27 @@ class SimulatedApplication:
 
     @cached_property
     def layout(self) -> TopologyLayout:
-        """The application's Kafka Streams tasks with their source, changelog and internal
-        topics.
+        """The application's Kafka Streams tasks with their source, changelog and internal topics.
+
+        They are derived from the sub-topologies and the partition counts of the source topics.
         """
         made = TopologyLayout.for_partition_counts(self.topology, self.counts)
         return TopologyLayout.for_partition_counts(self.topology, {**self.counts, **made.internal})
 
     @cached_property
     def all_counts(self) -> dict[str, int]:
-        """A dict from topic to its number of partitions, including internal topics."""
+        """A dict from topic to its number of partitions, including internal topics.
+
+        Internal topics are the changelog and repartition topics that Kafka Streams creates.
+        """
         return {**self.counts, **self.layout.internal}
 
     @cached_property
     def _task_states(self) -> dict[TaskId, TaskState]:
-        """A dict from task to the size of its state and its throughput."""
+        """A dict from task to the size of its state and its throughput.
+
+        Tasks of one sub-topology may have different numbers of records.
+        """
         found = {}
         for task in self.layout.partitions_of:
             state = self.states[task.subtopology]
@@ -191,5 +198,8 @@ class SimulatedApplication:
         return found
 
     def state_of(self, task: TaskId) -> TaskState:
-        """Return the size of a Kafka Streams task's state and its throughput."""
+        """Return the size of a Kafka Streams task's state and its throughput.
+
+        The simulation derives from it how long the task takes to restore its state.
+        """
         return self._task_states[task]

@@ -374,7 +374,10 @@ def replace_settings(
 
 @dataclass
 class _ParsedSubtopologies:
-    """Parsed sub-topologies of an application, with their topics, task states and store names."""
+    """Parsed sub-topologies of an application, with their topics, task states and store names.
+
+    It is filled while the list of sub-topologies is parsed.
+    """
 
     made: list[Subtopology] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
@@ -567,7 +570,11 @@ def _check_racks(application: SimulatedApplication) -> None:
 
 
 def _check_task_records(application: SimulatedApplication) -> None:
-    """Check that an application's lists of record counts have one entry for each task."""
+    """Check that an application's lists of record counts have one entry for each task.
+
+    An input may give the number of records of each task's state. The number of tasks is only known
+    after all sub-topologies have been parsed.
+    """
     tasks = Counter(task.subtopology for task in application.layout.partitions_of)
     for sub, state in application.states.items():
         count = len(state.records_by_task)

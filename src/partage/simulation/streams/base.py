@@ -141,7 +141,10 @@ class StreamsSimulation(ABC):
     # -- clients -------------------------------------------------------------------------------
 
     def _start_initial_clients(self) -> None:
-        """Start the Streams clients that run from the beginning, and form their group."""
+        """Start the Streams clients that run from the beginning, and form their group.
+
+        Other clients start later, by events such as a scale-out.
+        """
         for client in self.app.clients.values():
             if client.starts:
                 self._start_client(client)
@@ -182,7 +185,10 @@ class StreamsSimulation(ABC):
         self.state.factor = min(self._lag_factors, default=1.0)
 
     def _start_and_join(self, name: str) -> None:
-        """Start the client ``name`` and let it join its group; do nothing if it is running."""
+        """Start the client ``name`` and let it join its consumer group.
+
+        Nothing happens if the client is running already.
+        """
         if name not in self.state.up:
             self._start_client(self.app.clients[name])
             self.add_client(self.state.up[name])

@@ -109,7 +109,10 @@ class ClassicGroupSimulation(StreamsSimulation):
         self._add_rebalance_cause(f"{name} {reason}")
 
     def request_rebalance(self, name: str) -> None:
-        """Let the members of the client ``name`` rejoin, because it has requested a rebalance."""
+        """Let the members of the client ``name`` rejoin, because it has requested a rebalance.
+
+        The other members learn of the rebalance with their next heartbeat.
+        """
         self._add_rebalance_cause(f"{name} asked", self.state.up[name])
 
     def last_heartbeat_ms(self, consumer: str) -> int:

@@ -54,7 +54,10 @@ class StateCopy:
 
     @property
     def lacks_records(self) -> bool:
-        """Return whether this copy of a task's state lacks records of the changelog topic."""
+        """Return whether this copy of a task's state lacks records of the changelog topic.
+
+        An active task with such a copy must restore it before it can run.
+        """
         return self.lag > _ROUNDING
 
 
@@ -173,12 +176,18 @@ class RunningClient:
 
     @property
     def name(self) -> str:
-        """Name of the Kafka Streams client in the output of the simulation."""
+        """Name of the Kafka Streams client in the output of the simulation.
+
+        It is the name that the input gives the client, and stays the same when the client restarts.
+        """
         return self.client.name
 
     @property
     def consumer_of_task(self) -> dict[TaskId, str]:
-        """Dict from each assigned task (active, standby, warm-up) to the consumer that has it."""
+        """Dict from each assigned task (active, standby, warm-up) to the consumer that has it.
+
+        A consumer is one stream thread of this client.
+        """
         return {**self.active, **self.standby}
 
     def copies_closed_cleanly(self) -> dict[TaskId, StateCopy]:

@@ -95,7 +95,10 @@ class LeaderDecision:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the Streams leader's task assignment as a dict that JSON can represent."""
+        """Return the Streams leader's task assignment as a dict that JSON can represent.
+
+        It has, for example, the tasks of each client and the tasks that are revoked first.
+        """
         return {
             "assignor": self.assignor,
             "clients": {name: self.tasks_of(one) for one, name in enumerate(self.clients)},

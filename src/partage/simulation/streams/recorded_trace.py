@@ -53,7 +53,10 @@ class ClientThread:
 
     @property
     def sort_key(self) -> tuple[int, str]:
-        """Sort key of stream threads: the thread number in the client id, then the member id."""
+        """Sort key of stream threads: the thread number in the client id, then the member id.
+
+        So the threads of a client are always listed in the same order.
+        """
         found = _THREAD_NUMBER.search(self.client_id)
         return int(found[1]) if found else 0, self.member
 
@@ -280,7 +283,10 @@ def _list_clients(
 
 
 def apply_trace(application: SimulatedApplication, trace: RecordedTrace) -> SimulatedApplication:
-    """Return a copy of an application with the clients and events of its recorded trace."""
+    """Return a copy of an application with the clients and events of its recorded trace.
+
+    The copy can be simulated, so that the clients start and stop at the recorded times.
+    """
     return replace(
         application,
         clients=trace.clients,

@@ -70,8 +70,9 @@ class StreamsRebalance:
     )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the simulated rebalance as a dict that JSON can represent; times are in
-        seconds.
+        """Return the simulated rebalance as a dict that JSON can represent.
+
+        It has, for example, the causes and the new tasks of each client. Times are in seconds.
         """
         return {
             "began": self.began_ms / 1000,
@@ -115,7 +116,10 @@ class SimulationResult:
     spare_byte_ms: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return rebalances and task intervals as a dict for JSON; times are in seconds."""
+        """Return the rebalances and task intervals of the simulation as a dict for JSON.
+
+        Times are in seconds from the beginning of the simulation.
+        """
         spans = sorted(self.spans, key=lambda span: (span.from_ms, span.client, span.task))
         return {
             "rebalances": [rebalance.to_dict() for rebalance in self.rebalances],
@@ -176,7 +180,10 @@ class IntervalRecorder:
         self._result.present.setdefault(client, []).append((self._up.pop(client), now_ms))
 
     def close_intervals(self, now_ms: int) -> None:
-        """Close all open intervals of task activity at the end of the simulation (``now_ms``)."""
+        """Close all open intervals of task activity at the end of the simulation.
+
+        ``now_ms`` is the time of the end. Clients that still run count as present until then.
+        """
         self.record_activities(now_ms, {})
         for client in list(self._up):
             self.record_client_stop(now_ms, client)
@@ -220,7 +227,10 @@ class StreamsMetrics:
     final_spread: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the metrics of the simulation as a dict that JSON can represent."""
+        """Return the metrics of the simulation as a dict that JSON can represent.
+
+        The keys are the names of the metrics.
+        """
         return asdict(self)
 
 

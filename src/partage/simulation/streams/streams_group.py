@@ -123,7 +123,10 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._reconcile_member(member)
 
     def add_client(self, client: RunningClient) -> None:
-        """Let the threads of a client join the group as new members, one after the other."""
+        """Let the threads of a client join the streams group as new members, one after the other.
+
+        Each join requests a new target assignment.
+        """
         for consumer in client.consumers:
             if not self._members and not self._is_delayed:
                 self._delay_first_assignment()
@@ -145,7 +148,10 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._causes.clear()
 
     def request_rebalance(self, name: str) -> None:
-        """Request a new target assignment because the client ``name`` has requested a rebalance."""
+        """Request a new target assignment because the client ``name`` has requested a rebalance.
+
+        The next heartbeat of any member computes it.
+        """
         self._request_target(f"{name} asked")
 
     def last_heartbeat_ms(self, consumer: str) -> int:
@@ -225,7 +231,11 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._schedule_heartbeat(member)
 
     def _to_assignor_input(self, member: _Member) -> ServerMember:
-        """Convert a member to the type that the task assignor takes as input."""
+        """Convert a simulated member to the input of the coordinator's task assignor.
+
+        It has the member's process, its current tasks, and the offset sums that show its task
+        state.
+        """
         offsets: dict[str, dict[int, int]] = {}
         if self._assignor.is_4_3:
             active, standby = member.target, member.target_standby
@@ -291,8 +301,9 @@ class StreamsGroupSimulation(StreamsSimulation):
         self._schedule_heartbeat_at(member, member.since_ms + beats * interval)
 
     def _schedule_heartbeat_at(self, member: _Member, due_ms: int) -> None:
-        """Schedule a member's heartbeat at the simulated time ``due_ms``, unless it has an earlier
-        one.
+        """Schedule a member's heartbeat at the simulated time ``due_ms``.
+
+        Nothing is scheduled if the member already has an earlier heartbeat due.
         """
         if member.due_ms is not None and member.due_ms <= due_ms:
             return

@@ -271,7 +271,10 @@ def _simulate_mean_outages(
 
 
 def _delay_events(application: SimulatedApplication, by_ms: int) -> SimulatedApplication:
-    """Return the application with all events and the simulation's end delayed by ``by_ms``."""
+    """Return the application with all events and the simulation's end delayed by ``by_ms``.
+
+    So the same event can be simulated at different times between two heartbeats.
+    """
     events = tuple(replace(one, at_ms=one.at_ms + by_ms) for one in application.events)
     return replace(application, events=events, length_ms=application.length_ms + by_ms)
 
@@ -312,8 +315,9 @@ class SettingsOutcome:
 
     @property
     def mean_outage_s(self) -> float:
-        """Mean duration of an outage (time in which a task had no owner), in seconds; 0 without
-        outages.
+        """Mean duration of an outage in seconds; 0 without outages.
+
+        An outage is a time in which a task had no owner with all its state.
         """
         return self.outage_s / self.outages if self.outages else 0.0
 

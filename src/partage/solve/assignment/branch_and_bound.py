@@ -37,9 +37,9 @@ def solve_exactly(
 ) -> list[int]:
     """Find an optimal assignment of weighted partitions to members by branch and bound.
 
-    An item is a partition, or several that must have one owner. Return the owner of each item. For
-    more than 16 items, or if the search reaches its limit, the result is only no worse than
-    ``known_owners``.
+    Return the owner of each item; an item is a partition, or several that must have one owner. More
+    than 16 items are not searched, and the search ends at a limit of work. In these cases the
+    result is ``known_owners`` or a better assignment that was found.
 
     Args:
         items: weights and previous owners of the items.

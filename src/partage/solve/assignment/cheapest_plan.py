@@ -172,7 +172,10 @@ class FlowNetworkLayout:
 
     @property
     def sink_node(self) -> int:
-        """Number of the sink, the node in which all flow of the network ends."""
+        """Number of the sink, the node in which all flow of the network ends.
+
+        A unit of flow that arrives there is a partition with an owner.
+        """
         return self.source + 1
 
     @property

@@ -49,7 +49,10 @@ class Eligibility:
 
     @property
     def members(self) -> int:
-        """Number of members of the consumer group."""
+        """Number of members of the consumer group.
+
+        Members that share a subscription are counted one by one.
+        """
         return len(self.start) - 1 if self.subscription is None else len(self.subscription)
 
 

@@ -163,8 +163,10 @@ class _Rows:
         self._entries.append(tuple(side[is_entry] for side in sides))
 
     def matrix(self) -> tuple[Ints, Ints, Floats]:
-        """Return all coefficients as a sparse matrix in compressed rows: row offsets, columns,
-        values.
+        """Return all coefficients as a sparse matrix in compressed rows (CSR).
+
+        The result has the offset of each row, and the columns and values of the coefficients. The
+        solver HiGHS takes this form.
         """
         row, column, value = (np.concatenate(side) for side in zip(*self._entries, strict=True))
         order = np.argsort(row, kind="stable")

@@ -311,7 +311,10 @@ class MoveProgramme:
         return low, high
 
     def build_highs_model(self, highspy: Any) -> Any:
-        """Return the integer programme as the solver HiGHS takes it (`highspy.HighsLp`)."""
+        """Return the integer programme in the form of the solver HiGHS (`highspy.HighsLp`).
+
+        ``highspy`` is the solver's Python module, which is imported only when it is needed.
+        """
         binaries = len(self.partition)
         columns = binaries + self._slacks
         moves = np.where(self.fate == -1, self.task.cost[self.partition] / self.unit, 0.0)

@@ -73,8 +73,9 @@ class Penalties:
         return np.concatenate([self.broker, [self.rack_rule], self.rack])
 
     def with_loose_bytes(self) -> Penalties:
-        """Return a copy for repairing replica counts, with low penalties for bytes and none for
-        load.
+        """Return a copy with low penalties for uneven bytes, and none for uneven load.
+
+        The local search uses it to repair brokers with too many or too few replicas.
         """
         broker, rack = self.broker.copy(), self.rack.copy()
         broker[2:], rack[2:] = (0.5, 0.0), 0.0
