@@ -260,8 +260,9 @@ def improve_plan(
         else:
             _start_from_claims(other, hints or {}, fair, rounds)
         found = SearchResult(other, improve_by_local_search(other))
-        # A plan near the bound ends the search, so that no plan with more moves follows.
-        gain = 0.0 if found.complete and _is_near_bound(other, fair) else tolerance
+        # A level start near the bound is taken, so that no fresh plan with more moves follows.
+        ends = rounds is not None and found.complete and _is_near_bound(other, fair)
+        gain = 0.0 if ends else tolerance
         lower = _largest(other) <= _largest(best.plan) - gain
         if lower and other.plan_score() < best.plan.plan_score():
             best = found
