@@ -284,7 +284,7 @@ def test_a_kill_at_any_step_of_publishing_leaves_the_old_run(
         with monkeypatch.context() as patch:
             patch.setattr(output, "_write_atomically", killed)
             # A killed process cleans nothing up.
-            patch.setattr("partage.jobs.replay.replay._clear_up", lambda *_: None)
+            patch.setattr("partage.jobs.replay.replay._remove_run_files", lambda *_: None)
             with pytest.raises(Killed):
                 run(folder, out)
         assert difference(out, before) == "", f"after step {step}"

@@ -12,7 +12,7 @@ import pytest
 import partage as pg
 from partage.errors import InvalidConfigError, InvalidKeysError
 from partage.jobs.keys import workers as key_counts
-from partage.jobs.keys.analysis import KeySpread, _store_sums
+from partage.jobs.keys.analysis import KeySpread, _add_up_results
 from partage.jobs.keys.blocks import RowKind, unpack_keys
 from partage.jobs.keys.columns import InputColumns, serialize_keys
 from partage.jobs.keys.loads import KeyJob, merge_bucket
@@ -57,7 +57,7 @@ def _job(
                 buckets[batch.column(1)[0].as_py() % tasks].append(batch)
     rows_of_all = [row for rows in buckets for row in merge_bucket(job, top, rows, keep_keys=False)]
     found = KeySpread()
-    _store_sums(found, pa.Table.from_batches(rows_of_all), job, top)
+    _add_up_results(found, pa.Table.from_batches(rows_of_all), job, top)
     return found
 
 

@@ -71,9 +71,9 @@ def assign_fairly(problem: Problem, topics: Int32Array) -> tuple[TopicRows, Int3
     rows, subscribers = _sort_most_constrained_first(problem, topics)
     owner = np.zeros(len(rows.partition), np.int32)
     load = np.zeros(len(problem.group), np.int64)
-    for first, last, subscriber_set in _runs_of_topics(rows, subscribers):
+    for first, last, subscriber_set in _group_consecutive_topics(rows, subscribers):
         positions = subscribers.members_of_set(subscriber_set)
-        owner[first:last] = positions[_least_loaded(load[positions], last - first)]
+        owner[first:last] = positions[_assign_each_to_least_loaded(load[positions], last - first)]
         load += np.bincount(owner[first:last], minlength=len(load))
     return rows, subscribers.order[owner]
 
@@ -93,7 +93,7 @@ def _sort_most_constrained_first(
     return TopicRows.from_topics(problem, topics), SubscriberSets.from_topics(problem, topics)
 
 
-def _runs_of_topics(
+def _group_consecutive_topics(
     topic_rows: TopicRows, subscribers: SubscriberSets
 ) -> list[tuple[int, int, int]]:
     """Group consecutive topics that have the same subscribers, to assign them like one large topic.
@@ -111,7 +111,7 @@ def _runs_of_topics(
     return [(a, b, c) for a, b, c in zip(starts, ends, sets, strict=True) if b > a]
 
 
-def _least_loaded(load: NDArray[np.int64], partition_count: int) -> Int32Array:
+def _assign_each_to_least_loaded(load: NDArray[np.int64], partition_count: int) -> Int32Array:
     """Assign partitions one by one, each to the member with the fewest partitions so far.
 
     For example, loads of 0 and 2 partitions and three more partitions give the members 0, 0, 0.

@@ -133,7 +133,7 @@ def _simulate_policy(
     state = generation.first
     members = _build_members(rebalance, resolved, rows.cluster.index)
     departed = rebalance.owned_by_departed()
-    group = _group_as_sent(rebalance, policy, resolved)
+    group = _members_as_recorded(rebalance, policy, resolved)
     if rebalance.is_follow_up and group is None:
         yield rows.no_rebalance_row(policy, resolved, _FOLLOWS)
         return
@@ -167,7 +167,7 @@ def _simulate_policy(
         departed, group = [], None
 
 
-def _group_as_sent(
+def _members_as_recorded(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy
 ) -> Group | None:
     """Return the members of a group as they joined in the record, with the data that they sent.

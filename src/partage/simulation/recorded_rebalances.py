@@ -296,14 +296,14 @@ class OwnershipTracker:
         ``generation`` is the generation that the rebalance created. The caller adds departures,
         returns and pauses in offset commits.
         """
-        self._apply_newest()
+        self._apply_newest_assignment()
         if generation.incarnation != self._incarnation:
             self._incarnation, self._owned, self._last_owned = generation.incarnation, {}, {}
         replayable = unsupported_reason(generation.first) is None
         self._newest = RecordedRebalance(generation, replayable, self._owned, self._last_owned)
         return self._newest
 
-    def _apply_newest(self) -> None:
+    def _apply_newest_assignment(self) -> None:
         """Update the owners of partitions with the assignment of the newest rebalance.
 
         If that assignment is unusable, partitions have no owner.
@@ -328,7 +328,7 @@ class OwnershipTracker:
         `restore_state` takes these values. Partition indices stay valid as long as metadata is only
         appended (`ClusterHistory.append_metadata`).
         """
-        self._apply_newest()
+        self._apply_newest_assignment()
         owned = self._owned
         more = {m: dense for m, dense in self._last_owned.items() if dense is not owned.get(m)}
         return self._incarnation, owned, more
@@ -376,7 +376,7 @@ class RecordedRebalanceBuilder:
         """
         self._queue.append((generation, *self._absences.find_absences(generation)))
         while self._behind is not None and len(self._queue) > self._behind:
-            yield self._build_oldest()
+            yield self._build_oldest_rebalance()
 
     def export_state(self) -> tuple[Any, ...]:
         """Return the state of the builder as values that can be stored between two runs.
@@ -412,9 +412,9 @@ class RecordedRebalanceBuilder:
         Members that are absent then count as not returned.
         """
         while self._queue:
-            yield self._build_oldest()
+            yield self._build_oldest_rebalance()
 
-    def _build_oldest(self) -> RecordedRebalance:
+    def _build_oldest_rebalance(self) -> RecordedRebalance:
         """Build the oldest incomplete rebalance, and remove it from the queue.
 
         The tracked owners of partitions are updated with its assignment.

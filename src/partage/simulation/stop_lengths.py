@@ -288,7 +288,7 @@ class StopLengths:
         It is the partition's own recorded time, or else a mean of other partitions (``means``). The
         result is None without either. ``stopped_partition`` is the partition with its last owner.
         """
-        found = self._take_interval(stopped_partition, rebalance.generation.timestamp_ms)
+        found = self._take_recorded_interval(stopped_partition, rebalance.generation.timestamp_ms)
         if found is not None:
             return _of(found)
         for member in stopped_partition.members:
@@ -302,7 +302,9 @@ class StopLengths:
                 return mean.value
         return None
 
-    def _take_interval(self, stopped_partition: Stop, time_ms: int) -> UnreadInterval | None:
+    def _take_recorded_interval(
+        self, stopped_partition: Stop, time_ms: int
+    ) -> UnreadInterval | None:
         """Remove and return the recorded time without a consumer that belongs to a simulated stop.
 
         It has the same partition and last owner, and ends after ``time_ms`` (the time of the

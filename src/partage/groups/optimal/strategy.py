@@ -155,7 +155,7 @@ class Optimal(PlainStrategy):
         if self.settings.together != "no":
             family, apart = find_colocation_sets(canonical, self.settings)
             warnings += apart
-        promised = _promised_places(canonical, memory)
+        promised = _promised_owners(canonical, memory)
         limit = self.settings.max_moves
         if limit is not None:
             # The follow-up assigns withheld partitions; the first phase used up the limit.
@@ -253,7 +253,7 @@ class _OptimalRequest:
         family: int64[T], number of each topic's co-location set (see `find_colocation_sets`); None
             if topics need not stay together.
         promised: the owner that the previous plan chose for a partition that had to be revoked
-            first (see `_promised_places`).
+            first (see `_promised_owners`).
         limit: the limit of moves, at least the number that no plan can avoid; None for none.
     """
 
@@ -320,7 +320,7 @@ def _build_first_plan(canonical: CanonicalProblem, owner: Int32Array, **more: An
     )  # fmt: skip
 
 
-def _promised_places(canonical: CanonicalProblem, memory: object) -> dict[int, int]:
+def _promised_owners(canonical: CanonicalProblem, memory: object) -> dict[int, int]:
     """Return the owners that the previous rebalance chose for partitions that had to be revoked.
 
     The result is a dict from partition to owner, as indices in canonical order; members that left

@@ -62,7 +62,7 @@ def spread_topics(
     if len(canonical.former_owners[0]):
         return _exchange_owners(
             canonical,
-            _return_to_former(canonical, owner, partition_weights, class_of),
+            _return_to_former_owners(canonical, owner, partition_weights, class_of),
             partition_weights,
             class_of,
         )
@@ -104,7 +104,9 @@ def _exchange_owners(
     counts = counts.reshape(topics, members)
     out: Int32Array = owner.copy()
     for _ in range(_MOST_PASSES):
-        if not before or not _trade_topics(canonical, out, counts, partition_weights, class_of):
+        if not before or not _swap_between_topics(
+            canonical, out, counts, partition_weights, class_of
+        ):
             break
     loose = np.flatnonzero((claims.keeper != out) & ~stays & (out >= 0))
     key = class_of[loose]
@@ -118,7 +120,7 @@ def _exchange_owners(
     return out
 
 
-def _return_to_former(
+def _return_to_former_owners(
     canonical: CanonicalProblem,
     owner: Int32Array,
     partition_weights: NDArray[np.float64] | None,
@@ -146,7 +148,7 @@ def _return_to_former(
     return out
 
 
-def _trade_topics(
+def _swap_between_topics(
     canonical: CanonicalProblem,
     owner: Int32Array,
     counts: Int64Array,

@@ -173,7 +173,7 @@ def balance_weights(
     )  # fmt: skip
     plan = found.plan
     if np.isfinite(most_moves) and count > MOST_ITEMS and not hints and not _are_counts(weighted):
-        plan = lower_largest_load(plan, _largest_bound(plan, weighted, shares.draining))
+        plan = lower_largest_load(plan, _largest_load_bound(plan, weighted, shares.draining))
     best = plan.owner.tolist()
     if not tolerance:
         best = solve_exactly(items, members_of_items, best, most_moves=plan.most_moves)
@@ -189,7 +189,7 @@ def balance_weights(
         )
         owner = spread_topics(canonical, owner, partition_weights, alike, classes)
         if not tolerance:
-            owner = _compare_small_plans(canonical, owner, plan)
+            owner = _find_evenest_small_plan(canonical, owner, plan)
     return WeightPlan(owner, weighted, found.complete)
 
 
@@ -199,7 +199,7 @@ def _are_counts(weighted: WeightedProblem) -> bool:
     return all(bool((one == one[0]).all()) for one in values)
 
 
-def _largest_bound(
+def _largest_load_bound(
     plan: WeightedPlan, weighted: WeightedProblem, draining: NDArray[np.bool_]
 ) -> float:
     """Return a lower bound of the largest relative load if only a limited number of partitions
@@ -221,7 +221,7 @@ def _largest_bound(
     return max(within, largest_load_bound(weighted).value)
 
 
-def _compare_small_plans(
+def _find_evenest_small_plan(
     canonical: CanonicalProblem, owner: Int32Array, plan: WeightedPlan
 ) -> Int32Array:
     """Find the assignment that spreads topics most evenly, with the same loads, rack cost and

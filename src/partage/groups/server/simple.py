@@ -384,7 +384,7 @@ class _SharedPartitions:
         for partition in self.partitions():
             before = frozenset(self.by_partition[partition])
             for _ in range(members_per_partition - len(before)):
-                member = cursor.next_outside(before)
+                member = cursor.next_not_excluded(before)
                 if member < 0:
                     break
                 # In its second cycle the cursor may return a member that it has just returned.
@@ -407,7 +407,7 @@ class _CyclicCursor:
     def empty(self) -> bool:
         return not self._items
 
-    def next_outside(self, excluded: frozenset[int]) -> int:
+    def next_not_excluded(self, excluded: frozenset[int]) -> int:
         """Return the next member in cyclic order that is not in ``excluded``.
 
         The result is -1 if all members are excluded. ``excluded`` are the members that have the

@@ -125,7 +125,7 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
         return GroupAssignment.without_members(spec)
     spec.require_partition_counts(topics)
     if not len(spec.previous_targets.topic):
-        return _assign_fresh(spec, rows.partition)
+        return _assign_new_group(spec, rows.partition)
     before = _PreviousSets.of(spec, topics)
     kept, missing = _compute_quotas(spec.member_order, len(rows.partition), before.total)
     partition = spec.previous_targets.partition
@@ -149,7 +149,7 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
     )
 
 
-def _assign_fresh(spec: GroupSpec, free: Int32Array) -> GroupAssignment:
+def _assign_new_group(spec: GroupSpec, free: Int32Array) -> GroupAssignment:
     """Assign the partitions of a new consumer group, in which no member had partitions before.
 
     Each member gets consecutive partitions; the last members in the coordinator's map get one more.

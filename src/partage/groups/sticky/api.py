@@ -161,7 +161,7 @@ class Sticky(PlainStrategy):
         Raises:
             StickyAssignorError: Kafka's class throws an exception.
         """
-        if not sends_user_data(sticky.problem) and _is_in_turn(sticky):
+        if not sends_user_data(sticky.problem) and _is_assigned_round_robin(sticky):
             return _decide_in_turn(sticky, max_generation)
         return _decide(sticky, max_generation, claims_of_user_data)
 
@@ -282,12 +282,12 @@ class CooperativeSticky(PlainStrategy):
     @staticmethod
     def _decide_final_owners(sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
         # The assignment after the follow-up rebalance.
-        if not sticky.problem.group.reports_claims and _is_in_turn(sticky):
+        if not sticky.problem.group.reports_claims and _is_assigned_round_robin(sticky):
             return _decide_in_turn(sticky, max_generation)
         return _decide(sticky, max_generation, claims_of_owned)
 
 
-def _is_in_turn(sticky: StickyProblem) -> bool:
+def _is_assigned_round_robin(sticky: StickyProblem) -> bool:
     """Return whether Kafka's sticky assignors assign the partitions of a new group round robin.
 
     They do if all subscriptions are equal and no member has a rack.

@@ -97,10 +97,10 @@ def assign_constrained(
     size = keep.astype(np.int64)
     if racks.active:
         slot, member, free = assign_by_rack(free, racks, quota, size, sticky)
-        rest = _assign_rest(len(free), quota, size)
+        rest = _assign_remaining_partitions(len(free), quota, size)
         given = Transfers(np.concatenate([slot, free]), np.concatenate([member, rest]))
     else:
-        given = Transfers(free, _assign_rest(len(free), quota, size))
+        given = Transfers(free, _assign_remaining_partitions(len(free), quota, size))
     transfers = _NO_TRANSFERS
     if owned.any_claim:
         transfers = _find_transfers(given, previous_owner, owned.disputed)
@@ -208,7 +208,9 @@ def unassigned_slots(slots: PartitionSlots, owner: Int32Array, *, keeps_any: boo
     return free
 
 
-def _assign_rest(remaining_count: int, quota: Quota, member_sizes: NDArray[np.int64]) -> Int32Array:
+def _assign_remaining_partitions(
+    remaining_count: int, quota: Quota, member_sizes: NDArray[np.int64]
+) -> Int32Array:
     """Assign the remaining partitions round robin to members below their quota.
 
     Steps before this one assign partitions by rack. This is the last step of Kafka's algorithm for

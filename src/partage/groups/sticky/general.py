@@ -387,7 +387,7 @@ class MemberQueue:
         racks = inputs.racks.of_member if inputs.racks.active else np.full(members, -1, np.int32)
         pair = subscriptions.of_member.astype(np.int64) << 32 | (racks.astype(np.int64) + 2)
         kinds, cell_of = distinct_with_index(pair)
-        cell_start, cell = _cells_by_topic(inputs, (kinds >> 32).astype(np.int32))
+        cell_start, cell = _member_sets_by_topic(inputs, (kinds >> 32).astype(np.int32))
         self.arrays = QueueArrays(
             cell_start,
             cell,
@@ -430,7 +430,7 @@ def _build_trees(
     return base, leaf, tree
 
 
-def _cells_by_topic(
+def _member_sets_by_topic(
     inputs: GeneralProblem, subscription: Int32Array
 ) -> tuple[Int32Array, Int32Array]:
     """List the sets of members that subscribe to each topic, as offsets and sets (CSR).

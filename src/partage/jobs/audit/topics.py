@@ -270,13 +270,13 @@ class PairCounter:
         if self._tables:
             merged = pa.concat_tables(self._tables).group_by(list(_KEYS), use_threads=False)
             table = merged.aggregate([("records", "sum"), ("first_ms", "min"), ("last_ms", "max")])
-            table = self._keep_sampled(table.rename_columns([*_KEYS, *_SUMS]))
+            table = self._keep_sampled_keys(table.rename_columns([*_KEYS, *_SUMS]))
             self._tables = [table]
         if self._nulls:
-            self._nulls = [self._keep_first_keyless(pa.concat_tables(self._nulls))]
+            self._nulls = [self._keep_first_without_key(pa.concat_tables(self._nulls))]
         self._held = sum(map(len, (*self._tables, *self._nulls)))
 
-    def _keep_sampled(self, table: pa.Table) -> pa.Table:
+    def _keep_sampled_keys(self, table: pa.Table) -> pa.Table:
         """Return the counts of a sample of each topic's keys, to bound memory.
 
         A sample is halved until it has at most `MOST_PAIRS` rows. ``table`` has the counts so far.
@@ -302,7 +302,7 @@ class PairCounter:
             self._left_out[topic, True] += left_out or 0
         return pa.concat_tables(out)
 
-    def _keep_first_keyless(self, nulls: pa.Table) -> pa.Table:
+    def _keep_first_without_key(self, nulls: pa.Table) -> pa.Table:
         """Return the earliest records without a key of each topic, at most `MOST_NULLS` per topic.
 
         ``nulls`` are all records without a key. Those that are dropped are only counted.
@@ -486,7 +486,7 @@ def _topic(
     rows = rows.filter(compute.is_valid(rows["partition"]))  # the others are only counted
     null = compute.is_null(rows["key"])
     keyless, keyed = rows.filter(null), rows.filter(compute.invert(null))
-    pairs, level = _merge_workers(keyed)
+    pairs, level = _merge_worker_counts(keyed)
     seen = key_pairs(pairs)
     highest = max([*rows["partition"].to_pylist(), 0])
     verdict = infer_writers(
@@ -542,7 +542,7 @@ def _list_possible_counts(
     while len(some) > _TRIED_KEYS:
         level += 1
         some = filter_by_level(pairs, level)
-    verdict = _try_counts(key_pairs(some), seen, more)
+    verdict = _find_partitioners_and_counts(key_pairs(some), seen, more)
     # Counts with a common divisor put many a key into the same partition: beyond what was seen
     # there is one at most, and nearly all must be explained.
     fit = {w.partitions for w in verdict.writers}
@@ -552,7 +552,7 @@ def _list_possible_counts(
     return tuple(sorted({seen, *fit}))
 
 
-def _try_counts(pairs: KeyPairs, smallest: int, larger: range) -> TopicVerdict:
+def _find_partitioners_and_counts(pairs: KeyPairs, smallest: int, larger: range) -> TopicVerdict:
     """Find the client partitioners and partition counts that explain where the sampled keys are.
 
     Args:
@@ -571,7 +571,7 @@ def _try_counts(pairs: KeyPairs, smallest: int, larger: range) -> TopicVerdict:
     return infer_writers(pairs, counts, first.writer_families, partitions_of)
 
 
-def _merge_workers(keyed: pa.Table) -> tuple[pa.Table, int]:
+def _merge_worker_counts(keyed: pa.Table) -> tuple[pa.Table, int]:
     """Add up the record counts that all workers found for one topic, by key and partition.
 
     Workers may have sampled at different rates, so only keys that are in all samples remain. Return

@@ -292,7 +292,7 @@ def _count_and_search(
     limited = spread.max_share is not None or spread.max_rate is not None
     keep = limited and not job.approximate
     with stages.measure_stage("count", run.spark):
-        _store_sums(spread, run.count_keys(job, hottest_count, keep=keep), job, hottest_count)
+        _add_up_results(spread, run.count_keys(job, hottest_count, keep=keep), job, hottest_count)
     with stages.measure_stage("keys", run.spark):
         if keep:
             limits = []
@@ -363,7 +363,7 @@ def _limit_busiest_hour(
     spread.rate_hour, spread.rate_seconds = hour, max(1.0, seconds)
     job = replace(job, hour=hour)
     within = KeySpread()
-    _store_sums(within, run.count_keys(job, 1, keep=True), job, 1)
+    _add_up_results(within, run.count_keys(job, 1, keep=True), job, 1)
     allowed = (spread.max_rate or 0.0) * spread.rate_seconds
     return _limit_records(run, within, allowed / max(1, within.keyed_records))
 
@@ -399,7 +399,9 @@ def _find_fewest_partitions(limits: Sequence[_RecordLimit], job: KeyJob) -> tupl
     return None, tried
 
 
-def _store_sums(spread: KeySpread, worker_rows: pa.Table, job: KeyJob, hottest_count: int) -> None:
+def _add_up_results(
+    spread: KeySpread, worker_rows: pa.Table, job: KeyJob, hottest_count: int
+) -> None:
     """Add up the result rows of all workers, and store the sums in ``spread``.
 
     Args:
@@ -423,7 +425,7 @@ def _store_sums(spread: KeySpread, worker_rows: pa.Table, job: KeyJob, hottest_c
     spread.low_by = int(rows_of(RowKind.DROPPED)["records_sum"].sum())
     for count in job.counts:
         _store_loads(spread, count, rows_of(RowKind.PARTITION, count))
-        _store_hours(spread, count, rows_of(RowKind.HOUR, count))
+        _store_busiest_partitions(spread, count, rows_of(RowKind.HOUR, count))
     spans = rows_of(RowKind.SPAN)
     if len(spans["hour"]):
         spread.span = int(spans["hour"].min()), int(spans["partition"].max())
@@ -467,7 +469,9 @@ def _store_loads(spread: KeySpread, partition_count: int, rows: dict[str, Any]) 
     spread.by_partition[partition_count] = (numbers, records, size)
 
 
-def _store_hours(spread: KeySpread, partition_count: int, rows: dict[str, Any]) -> None:
+def _store_busiest_partitions(
+    spread: KeySpread, partition_count: int, rows: dict[str, Any]
+) -> None:
     """Store the partition with the most records in each hour, at one partition count, in
     ``spread``.
 

@@ -333,8 +333,8 @@ def _read_text_schema(path: str, file_format: str, names: Sequence[str]) -> pa.S
             with _open_csv(path) as reader:
                 return pa.schema([(name, pa.string()) for name in reader.schema.names])
         if _is_array(path):
-            return _read_array(path).schema
-        return _read_schema(path, names)
+            return _read_json_array(path).schema
+        return _read_json_schema(path, names)
 
 
 def _read_text(path: str, file_format: str, columns: InputColumns) -> Iterator[pa.RecordBatch]:
@@ -352,7 +352,7 @@ def _read_text(path: str, file_format: str, columns: InputColumns) -> Iterator[p
             with _open_csv(path, columns.column_names) as reader:
                 yield from reader
         elif _is_array(path):
-            yield from _read_array(path).to_batches()
+            yield from _read_json_array(path).to_batches()
         else:
             yield from _read_lines(path, columns)
 
@@ -382,7 +382,7 @@ def _is_array(path: str) -> bool:
         return bool(file.read(1_000).lstrip().startswith(b"["))
 
 
-def _read_array(path: str) -> pa.Table:
+def _read_json_array(path: str) -> pa.Table:
     """Read a JSON file that consists of one array of objects, and return it as a table.
 
     The table has a column for each field that any object has.
@@ -401,7 +401,7 @@ def _read_array(path: str) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=pa.schema(fields))
 
 
-def _read_schema(path: str, names: Sequence[str]) -> pa.Schema:
+def _read_json_schema(path: str, names: Sequence[str]) -> pa.Schema:
     """Return the Arrow schema of a JSON file with one object per line.
 
     The file is read in blocks until all fields in ``names`` have appeared. Fields that look like
@@ -468,7 +468,7 @@ def _read_lines(path: str, columns: InputColumns) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
     from pyarrow import json as arrow_json
 
-    found = _read_schema(path, columns.column_names)
+    found = _read_json_schema(path, columns.column_names)
     wanted = {n if n in found.names else n.split(".")[0] for n in columns.column_names}
     schema = pa.schema([column for column in found if column.name in wanted])
     parse = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")

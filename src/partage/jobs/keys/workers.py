@@ -604,12 +604,12 @@ class KeyCounter:
         """
         if self.job.approximate:
             if len(self._table) > 4 * _SKETCH:
-                self._drop_rare()
+                self._drop_rare_keys()
         elif self._table.memory_bytes > _HELD_BYTES:
             yield from pack_keys(self._table, self.job.buckets)
             self._table.remove_keys()
 
-    def _drop_rare(self) -> None:
+    def _drop_rare_keys(self) -> None:
         """Remove the keys with the fewest records from an approximate count, to bound memory.
 
         Before that, their records are added to the sums of their partitions.
@@ -641,7 +641,7 @@ class KeyCounter:
         from pyarrow import compute
 
         if self.job.approximate:
-            self._drop_rare()
+            self._drop_rare_keys()
         yield from pack_keys(self._table, self.job.buckets)
         if self._rare is not None:
             yield from self._rare.load_batches()

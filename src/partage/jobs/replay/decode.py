@@ -228,7 +228,7 @@ def decode_table(
     good, lost = log_columns(table)
     rows = [bad_row(row, "row", why, None) for row, why in lost]
     tally.bad = len(rows)
-    effects = _find_effects(good, transactions, tally)
+    effects = _find_record_outcomes(good, transactions, tally)
     found = decode_offset_commits(good.key, good.value)
     others = group_records(good, found, tally, selection)
     rows += others.bad
@@ -338,7 +338,7 @@ def _find_highest_partitions(runs: Runs, pairs: list[tuple[str, str]]) -> dict[s
     return out
 
 
-def _find_effects(
+def _find_record_outcomes(
     log_columns: LogColumns, transactions: Transactions, tally: RecordTally
 ) -> RecordOutcomes:
     """Find when each log record takes effect: at once, when its transaction is committed, or never.

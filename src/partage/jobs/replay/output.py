@@ -358,7 +358,7 @@ def run_lock(output_folder: Path, run_id: str) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
         pid, locked = os.getpid(), _try_lock(file)
-        own = {"host": socket.gethostname(), "pid": pid, "began": _start_time(pid)}
+        own = {"host": socket.gethostname(), "pid": pid, "began": _process_start_time(pid)}
         json.dump({**own, "locked": locked}, file)
         file.flush()
         try:
@@ -376,7 +376,7 @@ def remove_dead_locks(output_folder: Path) -> list[str]:
     """
     gone = []
     for path in sorted((output_folder / _FOLDER).glob("*.json")):
-        if _is_dead(path):
+        if _is_process_dead(path):
             gone.append(path.stem)
             path.unlink(missing_ok=True)
     return gone
@@ -390,7 +390,7 @@ def is_published(output_folder: Path, run_id: str) -> bool:
     return (output_folder / "runs" / run_id / "manifest.json").is_file()
 
 
-def _is_dead(path: Path) -> bool:
+def _is_process_dead(path: Path) -> bool:
     """Return whether the process that wrote a run's lock file has certainly ended.
 
     If this is unclear, for example for a file of another host, the result is False.
@@ -406,7 +406,7 @@ def _is_dead(path: Path) -> bool:
     except ValueError:
         return free  # killed while it wrote this: a live process holds the lock
     if owner.get("host") == socket.gethostname():
-        return bool(_start_time(owner.get("pid")) != owner.get("began"))
+        return bool(_process_start_time(owner.get("pid")) != owner.get("began"))
     return bool(owner.get("locked")) and free
 
 
@@ -424,7 +424,7 @@ def _try_lock(file: IO[Any]) -> bool:
     return True
 
 
-def _start_time(pid: object) -> str | None:
+def _process_start_time(pid: object) -> str | None:
     """Return the start time of a process on this machine as text; None if it does not run.
 
     A process id may be reused, so a process is identified by its id and its start time. The result

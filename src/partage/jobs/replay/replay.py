@@ -218,7 +218,7 @@ def _lock_run(run: ReplayRun, exit_stack: ExitStack) -> None:
         remove_spill_files(run.out, dead)
         if not is_published(run.out, dead):
             _remove(run.out, dead)
-    exit_stack.push(partial(_clear_up, run))
+    exit_stack.push(partial(_remove_run_files, run))
 
 
 def _publish_results(
@@ -253,7 +253,7 @@ def _publish_results(
     return summary
 
 
-def _clear_up(run: ReplayRun, error_type: object, *_: object) -> None:
+def _remove_run_files(run: ReplayRun, error_type: object, *_: object) -> None:
     """Remove the temporary files of a replay run at its end, and all of its files if it has failed.
 
     ``error_type`` is the type of the exception that ended the run; None if it succeeded.

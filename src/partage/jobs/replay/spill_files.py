@@ -422,7 +422,7 @@ class RebalanceCollector:
         A generation is the result of a rebalance.
         """
         self._rebalances.extend(self._builder.add_generation(generation))
-        self._spill_complete()
+        self._spill_complete_rebalances()
 
     def add_pause(self, pause: Pause) -> None:
         """Add a pause in a partition's consumption to the rebalance that caused it.
@@ -441,7 +441,7 @@ class RebalanceCollector:
         It belongs to the earliest rebalance that has no row yet, and completes it.
         """
         self._rows.append(dict(row))
-        self._spill_complete()
+        self._spill_complete_rebalances()
 
     @property
     def pending_entries(self) -> int:
@@ -480,20 +480,20 @@ class RebalanceCollector:
         ``group`` is the group id. ``rates`` has the records per second of each partition.
         """
         self._rebalances.extend(self._builder.finish_rebalances())
-        self._spill_complete()
+        self._spill_complete_rebalances()
         lengths = (Bounds(*one) for one in zip(self._low, self._high, strict=True))
         return self._writer.finish_group(
             group, CommitStatistics({}, rates, self._intervals), usual_duration(lengths),
             self._timeout_ms,
         )  # fmt: skip
 
-    def _spill_complete(self) -> None:
+    def _spill_complete_rebalances(self) -> None:
         """Write the complete rebalances with their costs to the spill file.
 
         Their durations are kept, because the simulation uses the usual duration of the group's
         rebalances.
         """
-        for rebalance, row in self._take_complete():
+        for rebalance, row in self._take_complete_rebalances():
             costs = None
             if rebalance.replayable:
                 costs = recorded_costs(rebalance, self._clusters, rebalance.pauses)
@@ -502,7 +502,7 @@ class RebalanceCollector:
                     self._high.append(costs.length_ms.high)
             self._writer.write_rebalance((replace(rebalance, pauses=(), costs=costs), row))
 
-    def _take_complete(self) -> Iterator[SpilledRebalance]:
+    def _take_complete_rebalances(self) -> Iterator[SpilledRebalance]:
         """Remove and yield the rebalances that are complete, with their pauses and table rows.
 
         A rebalance is complete once it has a row, and once the log shows whether departed members

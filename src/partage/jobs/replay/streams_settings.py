@@ -205,7 +205,7 @@ def streams_settings_rows(
         yield {**head, "position": position, **_simulate_row(application, cell, head["unit"])}
 
 
-class _Described(NamedTuple):
+class _DescribedApplication(NamedTuple):
     """Kafka Streams application as recorded, with its trace: when clients started and stopped.
 
     Attributes:
@@ -226,7 +226,7 @@ def _describe_application(
     rebalances: Sequence[RecordedRebalance],
     clusters: ClusterHistory,
     capture_data: StreamsFacts,
-) -> _Described | None:
+) -> _DescribedApplication | None:
     """Derive a Kafka Streams application from recorded rebalances, so that it can be simulated.
 
     The result is None if the records do not suffice, for example without its topology.
@@ -250,7 +250,7 @@ def _describe_application(
     described, changes, assignor = found
     application = read_application(describe_application(described))
     trace = _derive_trace(group, changes, application, is_server=is_server)
-    return _Described(described, apply_trace(application, trace), trace, assignor)
+    return _DescribedApplication(described, apply_trace(application, trace), trace, assignor)
 
 
 def _select_newest_rebalances(

@@ -251,7 +251,7 @@ def measure_streams_result(result: SimulationResult) -> StreamsMetrics:
     length = result.length_ms
     unavailable = {str(task): (length - ran_ms[str(task)]) / 1000 for task in result.tasks}
     later = result.rebalances[1:]
-    spread, final_spread = _measure_spread(result)
+    spread, final_spread = _measure_task_spread(result)
     return StreamsMetrics(
         unavailable,
         round(sum(unavailable.values()), 3),
@@ -285,17 +285,21 @@ def find_outages(result: SimulationResult) -> list[int]:
     for span in result.spans:
         if span.kind == "running":
             running[span.task].append((span.from_ms, span.to_ms))
-    absent = _find_gaps((one for of in result.present.values() for one in of), result.length_ms)
+    absent = _find_uncovered_times(
+        (one for of in result.present.values() for one in of), result.length_ms
+    )
     found = []
     for of_task in running.values():
-        for begin, end in _find_gaps(of_task, result.length_ms):
+        for begin, end in _find_uncovered_times(of_task, result.length_ms):
             without = sum(max(0, min(end, b) - max(begin, a)) for a, b in absent)
             if end - begin > without:
                 found.append(end - begin - without)
     return found
 
 
-def _find_gaps(intervals: Iterable[tuple[int, int]], length_ms: int) -> list[tuple[int, int]]:
+def _find_uncovered_times(
+    intervals: Iterable[tuple[int, int]], length_ms: int
+) -> list[tuple[int, int]]:
     """Return the parts of the time from 0 to ``length_ms`` that none of the intervals covers."""
     found, covered = [], 0
     for begin, end in (*sorted(intervals), (length_ms, length_ms)):
@@ -319,7 +323,7 @@ def _count_moves(result: SimulationResult) -> int:
     return moves
 
 
-def _measure_spread(result: SimulationResult) -> tuple[float, float]:
+def _measure_task_spread(result: SimulationResult) -> tuple[float, float]:
     """Return the unevenness of active tasks over clients in a result: mean over time, and at the
     end.
 

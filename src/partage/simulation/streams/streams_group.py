@@ -219,7 +219,9 @@ class StreamsGroupSimulation(StreamsSimulation):
         self._assigned_ms = self.clock.now_ms
         if not self._members:
             return
-        members = [self._to_assignor_input(member) for member in self._in_map_order(joining)]
+        members = [
+            self._to_assignor_input(member) for member in self._members_in_map_order(joining)
+        ]
         standbys = str(self.app.settings.num_standby_replicas)
         configs = {"num.standby.replicas": standbys}
         plan = self._assignor.assign(self._subtopologies, members, configs)
@@ -248,7 +250,7 @@ class StreamsGroupSimulation(StreamsSimulation):
             member.id, member.process, _by_subtopology(active), _by_subtopology(standby), offsets
         )
 
-    def _in_map_order(self, joining: _Member | None) -> list[_Member]:
+    def _members_in_map_order(self, joining: _Member | None) -> list[_Member]:
         """Return the streams group's members in the iteration order of the coordinator's hash map.
 
         The assignor's result depends on this order. A joining member comes last.

@@ -262,7 +262,7 @@ def _simulate_mean_outages(
     settings.
     """
     found = [
-        simulate_cell(_delay_events(application, i * interval_ms // _PHASES), cell)[1]
+        simulate_cell(_with_delayed_events(application, i * interval_ms // _PHASES), cell)[1]
         for i in range(_PHASES)
     ]
     return mean(one.worst_unavailable for one in found), mean(
@@ -270,7 +270,7 @@ def _simulate_mean_outages(
     )
 
 
-def _delay_events(application: SimulatedApplication, by_ms: int) -> SimulatedApplication:
+def _with_delayed_events(application: SimulatedApplication, by_ms: int) -> SimulatedApplication:
     """Return the application with all events and the simulation's end delayed by ``by_ms``.
 
     So the same event can be simulated at different times between two heartbeats.
@@ -346,7 +346,7 @@ def settings_outcome(
     )
     rows = []
     for i in range(phases):
-        delayed = _delay_events(application, i * interval_ms // phases)
+        delayed = _with_delayed_events(application, i * interval_ms // phases)
         result, metrics = simulate_cell(delayed, cell)
         lengths = find_outages(result)
         rows.append((

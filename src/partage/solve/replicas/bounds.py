@@ -273,7 +273,7 @@ class _LagrangianBound:
                 for above, below in ((0.0, 1.0), (0.5, 0.5), (1.0, 0.0))
             ]
             if k == 1:
-                tries.append(self._removal_costs(now[k] - task.high[k]))
+                tries.append(self._cost_of_last_removal(now[k] - task.high[k]))
                 tries.append(tries[-1] - 0.5 * worth * under[k])
             for added, start in product(tries, starts):
                 tried = start.copy()
@@ -283,7 +283,7 @@ class _LagrangianBound:
                     best, best_value = tried, value
         return best
 
-    def _removal_costs(self, excess: Floats) -> Floats:
+    def _cost_of_last_removal(self, excess: Floats) -> Floats:
         """Return the cost of the last move that brings each overfull broker down to its limit.
 
         A broker with n surplus replicas must lose at least the n that are cheapest to move. The

@@ -451,9 +451,9 @@ class _Programme:
             arrive = keep + self.duals[self._arrivals]
             surplus = keep + self.duals[self._surplus]
         rack = self.rack[task.cluster.replica]
-        keep, surplus = self._interpolate(keep), self._interpolate(surplus)
+        keep, surplus = self._interpolate_prices(keep), self._interpolate_prices(surplus)
         stay = np.where(self.is_surplus, surplus[owner, rack], keep[owner, rack])
-        new = self._interpolate(arrive)
+        new = self._interpolate_prices(arrive)
         # Closed partitions have split price 0 where they stay, and their bytes where they arrive.
         is_fixed = self.class_of < 0
         stay[is_fixed[owner]] = 0.0
@@ -467,7 +467,7 @@ class _Programme:
             racks[k] = -self.duals[row] / self.scale[k]
         return SplitPrices(self.large, stay, new, cases, racks)
 
-    def _interpolate(self, price: Floats) -> Floats:
+    def _interpolate_prices(self, price: Floats) -> Floats:
         """Return prices of single partitions, interpolated by size from the prices of classes.
 
         ``price`` has the prices of each class of partitions of similar size, by rack. The result is

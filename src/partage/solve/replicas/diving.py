@@ -100,7 +100,7 @@ class _DivingSearch:
 
     def run(self) -> DualPlan:
         master = self.search.master
-        tried, most = (self._count_of_size(part) for part in (_TRIED_SIZE, _FIXED_SIZE))
+        tried, most = (self._count_larger_partitions(part) for part in (_TRIED_SIZE, _FIXED_SIZE))
         if all(self._has_single_broker_set(single) for single in range(most)):
             return self.found
         self.search.box = _BOX
@@ -120,7 +120,7 @@ class _DivingSearch:
             choice=self.search.choice, reachable=self.search.value,
         )  # fmt: skip
 
-    def _count_of_size(self, fraction: float) -> int:
+    def _count_larger_partitions(self, fraction: float) -> int:
         """Return how many partitions are larger than a fraction of a broker's mean bytes.
 
         For example, with a ``fraction`` of 0.1 these are the partitions above 10 % of the mean.
@@ -151,11 +151,13 @@ class _DivingSearch:
             if not sets:
                 continue
             is_open = is_tried and self.left > 0
-            chosen.append((single, self._best_by_trial(single, sets) if is_open else sets[0]))
+            chosen.append(
+                (single, self._best_broker_set_by_trial(single, sets) if is_open else sets[0])
+            )
         for single, brokers in chosen:
             self.search.fix_brokers(single, brokers)
 
-    def _best_by_trial(self, single: int, sets: list[Ints]) -> Ints:
+    def _best_broker_set_by_trial(self, single: int, sets: list[Ints]) -> Ints:
         """Try several sets of brokers for a large partition, and return the one with the lowest
         optimum.
 

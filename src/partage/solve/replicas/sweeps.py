@@ -326,7 +326,7 @@ class MoveCandidates:
         rack_gain = bands.largest_gain(n, state.held.shape[1], len(KINDS) + 1)
         price = np.where(self.is_current, task.cost[owner], 0)
         price = price + _LEAST_GAIN / 2 * (1.0 + task.cost[owner])
-        out = self._can_return(bands, relief, rack_gain)
+        out = self._can_gain_by_return(bands, relief, rack_gain)
         out |= self.breaks_rule
         gain = bands.largest_gain(0, n, 0) + rack_gain
         may = ~state.is_fixed & (relief + gain[owner] > price)
@@ -342,7 +342,9 @@ class MoveCandidates:
         out[owner[may]] = True
         return np.flatnonzero(out)
 
-    def _can_return(self, bands: _BandPenalties, relief: Floats, rack_gain: Floats) -> Bools:
+    def _can_gain_by_return(
+        self, bands: _BandPenalties, relief: Floats, rack_gain: Floats
+    ) -> Bools:
         """Return the partitions that may gain if a replica returns to a current broker, as a mask.
 
         A current broker has a replica of the partition before the reassignment, so that nothing is
@@ -522,7 +524,7 @@ def _place_partitions_greedily(arrays, order, buffer):
                 buffer[count] = o
                 count += 1
         while count > factor:
-            count = _drop_replica(arrays, p, buffer, count)
+            count = _drop_cheapest_replica(arrays, p, buffer, count)
         for j in range(factor):
             broker[begin + j] = -1
         for j in range(count):
@@ -557,7 +559,7 @@ def _broker_fullness(amount, high, broker):
 
 
 @kernel_helper
-def _drop_replica(arrays, partition, brokers, count):
+def _drop_cheapest_replica(arrays, partition, brokers, count):
     """Remove the replica of a partition that costs least to lose; return how many remain.
 
     Replicas that must stay are never removed. The preferred leader goes only if that lowers the
