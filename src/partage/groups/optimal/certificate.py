@@ -179,8 +179,9 @@ def _least_cost(
 ) -> int:
     """Return a lower bound of the rack cost and moves of any assignment with the same loads.
 
-    It bounds rack weight * rack cost + move weight * moves. The proof uses the dual prices of
-    ``plan``, in which members have ``load`` partitions (int64[M]).
+    It bounds rack weight * rack cost + move weight * moves. The proof uses the dual prices in
+    ``plan``: for each member a number, which the minimum-cost flow has computed. ``load`` is each
+    member's number of partitions (int64[M]).
     """
     claims, price = canonical.current_claims, plan.price
     columns = np.zeros(canonical.member_count, np.int64)

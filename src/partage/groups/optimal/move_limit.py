@@ -45,7 +45,8 @@ _MOST_ROUNDS = 24
 class LimitedPlan:
     """Best assignment within a limit of moved partitions, with its proof of optimality.
 
-    The proof consists of dual prices of the minimum-cost flow that found the assignment.
+    The proof consists of dual prices: numbers of the minimum-cost flow that found the assignment,
+    from which a verifier computes lower bounds.
 
     Attributes:
         owner: int32[n], the owner of each partition, as the member's index in canonical order.
@@ -175,8 +176,9 @@ def _balance_equivalent(
 ) -> LimitedPlan:
     """Return the most even assignment within a limit of moves, for equal subscriptions.
 
-    Each move takes a partition from one of the most loaded members, so no minimum-cost flow is
-    needed. ``rack_weight`` is the weight of one unit of rack cost in the proof of optimality.
+    Each move takes a partition from one of the members with the most partitions, so no minimum-cost
+    flow is needed. ``rack_weight`` is the weight of one unit of rack cost in the proof of
+    optimality.
     """
     claims = canonical.current_claims
     place = np.flatnonzero(subscription_classes.member >= 0)

@@ -247,7 +247,7 @@ class CanonicalProblem:
         """Members that owned a partition before its last owner, as (partitions, members).
 
         They report the partition with an older generation than another member does. The two arrays
-        are parallel and have indices in canonical order; newer generations come first.
+        are parallel, newer generations come first. Both have indices in this problem's order.
         """
         place, row = self.claimed_pairs
         if np.count_nonzero(self.current_claims.owned) == len(row):
@@ -264,7 +264,8 @@ class CanonicalProblem:
     def claimed_pairs(self) -> tuple[Int64Array, Int64Array]:
         """Partitions that members report as owned, as two parallel arrays (members, partitions).
 
-        Both are indices in canonical order. Partitions that do not exist are left out.
+        Both are indices in this problem's order, which does not depend on the join order.
+        Partitions that do not exist are left out.
         """
         if not self.problem.group.has_claims:
             return _NOBODY, _NOBODY

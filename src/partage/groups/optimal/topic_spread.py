@@ -408,7 +408,7 @@ class _PartitionItems:
     """Sets of equivalent partitions of one topic, with equal rack costs and previous owners.
 
     Each set, called an item, is a node of the flow network that spreads topics. A "row" is a
-    partition as an index in canonical order.
+    partition as an index in sorted order, by topic name and number.
 
     Attributes:
         of_row: int64[n], the item of each row; -1 for rows that keep their owner.

@@ -91,9 +91,9 @@ def _types() -> dict[str, pa.DataType]:
 
 
 def _build_batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
-    """Build an Arrow batch with result rows of the decode job, from the columns that are given.
+    """Build an Arrow batch with result rows of the job that decodes log records.
 
-    All other columns are null. ``count`` is the number of rows.
+    It has the given columns; all other columns are null. ``count`` is the number of rows.
     """
     import pyarrow as pa
 
@@ -102,7 +102,7 @@ def _build_batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
 
 
 def batch_of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Convert result rows of the decode job to an Arrow batch, for example damaged records.
+    """Convert result rows of the record-decoding job, such as damaged records, to an Arrow batch.
 
     Each row is a dict from column name to value. Missing columns become null.
     """

@@ -280,9 +280,9 @@ class SparkEngine:
         return SparkRows(self.spark.range(0, number_count, 1, max(1, tasks)).mapInArrow(job, ddl))
 
     def read_spark_table(self, table: SparkTable) -> SparkRows:
-        """Return the records of a table that only Spark can read, as lazy rows.
+        """Return the records of a table that only Spark can read, such as a Delta table.
 
-        For example, this is a Delta table or a topic of a running cluster.
+        It can also be a topic of a running cluster. Spark reads the records when they are used.
         """
         return SparkRows(table.read_data_frame(self.spark))
 

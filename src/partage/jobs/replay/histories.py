@@ -108,8 +108,8 @@ class HistoriesJob:
     def process_rows(self, decoded: LazyRows) -> LazyRows:
         """Rebuild or continue the histories of all groups that occur in some decoded rows.
 
-        ``decoded`` are rows of the decode job. The result rows are lazy: the job runs when they are
-        read.
+        ``decoded`` are result rows of the job that decodes log records. The rows of the result are
+        lazy: the job runs when they are read.
         """
         groups = decoded.filter_kinds(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
         return sorted_by_group(groups).apply_job(self.rebuild_histories, RECEIPT_DDL)
@@ -176,8 +176,8 @@ def sorted_by_group(rows: LazyRows) -> LazyRows:
 def bad_records_job(decoded: LazyRows, *, out: str, run_id: str) -> LazyRows:
     """Write the log records that cannot be decoded to the output table ``bad_records``.
 
-    ``decoded`` are the rows of the decode job. Return path, rows and size of the written files, as
-    lazy rows.
+    ``decoded`` are all rows of the record-decoding job. Return path, rows and size of the written
+    files, as lazy rows: they are computed when they are read.
     """
     bad = decoded.filter_kinds(DecodedKind.BAD_RECORD)
     ordered = bad.sorted_by("log_partition", ("log_partition", "log_offset"))

@@ -207,7 +207,7 @@ def state_of(
 def _find_highest_assigned(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Find the highest partition of each topic that any member was assigned, in a Spark task.
 
-    ``batches`` are rows of the decode job. Yield one row for each topic.
+    ``batches`` are decoded log records, as Arrow batches. Yield one row for each topic.
     """
     import pyarrow as pa
 
@@ -224,7 +224,7 @@ def _find_partitions(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterat
 
     The records before ``until_ms`` show how many partitions a topic had then. Each result row has a
     topic, its highest partition in a record, and the first time of such a record. ``batches`` are
-    rows of the decode job.
+    decoded log records, as Arrow batches.
     """
     import pyarrow as pa
 
@@ -239,9 +239,9 @@ def _find_partitions(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterat
 
 
 def _unpack_records(batches: Iterable[pa.RecordBatch]) -> Iterator[GroupRecord]:
-    """Yield the group records that are packed in rows of the decode job, in their order.
+    """Yield the group records that are packed in rows of decoded records, in their order.
 
-    ``batches`` are rows of this job, as Arrow batches.
+    ``batches`` are these rows, as Arrow batches.
     """
     reader = BlockReader()
     for batch in batches:

@@ -186,9 +186,10 @@ class InputDigests:
         return fresh
 
     def to_json(self) -> str:
-        """Return the digests of this task's records as JSON text.
+        """Return the digests of the records that this task has read, as JSON text.
 
-        The driver merges the texts of all tasks with `merge_digests`.
+        A digest changes if a record changes. The driver merges the texts of all tasks with
+        `merge_digests`.
         """
         return json.dumps({"files": self.files, "highest": self.highest})
 

@@ -292,9 +292,10 @@ _DDL = "partition bigint, offset bigint, timestamp_ms bigint, key binary, value 
 
 
 def record_rows(engine: ReplayEngine, capture: Capture) -> LazyRows:
-    """Return all records of a capture as lazy rows, with undecoded keys and values.
+    """Return all records of a capture, with undecoded keys and values, in any order.
 
-    They come in any order. The columns are partition, offset, time, key and value.
+    The result is lazy: the records are read when it is used. The columns are partition, offset,
+    time, key and value.
     """
     if capture.table is not None:
         return engine.read_spark_table(capture.table)

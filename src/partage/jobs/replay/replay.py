@@ -594,7 +594,7 @@ def _no_group(near: Sequence[str], when: str = "") -> str:
 def _add_tallies(decoded: LazyRows, results: JobResults) -> None:
     """Add the record counts of all decoding tasks, and the files that they wrote, to the results.
 
-    ``decoded`` are the rows of the decode job.
+    ``decoded`` are the result rows of the job that decodes log records.
     """
     counts = decoded.filter_kinds(DecodedKind.TALLY, DecodedKind.RECEIPT)
     # All at once: an iterator of Spark's computes one part after the other, on one core. A tally

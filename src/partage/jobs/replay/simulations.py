@@ -64,8 +64,8 @@ def simulations_job(
 ) -> LazyRows:
     """Simulate the recorded rebalances of all consumer groups under each policy, and write tables.
 
-    Return lazy rows with the written files and the totals of the simulations. With ``store``, they
-    also have the file positions of results that the next run can reuse.
+    Return rows with the written files and the totals of the simulations; the job runs when they are
+    read. With ``store``, they also have the file positions of results that the next run can reuse.
 
     Args:
         engine: runs the job.
@@ -339,7 +339,8 @@ class _SelectedRebalances:
 def _columns_of_verdict(verdict: Verdict) -> dict[str, Any]:
     """Return the columns that say whether the group's strategy reproduces the recorded assignment.
 
-    ``verdict`` is the result of this comparison. The columns belong to table ``rebalances``.
+    ``verdict`` is the result of this comparison. The columns belong to the output table
+    ``rebalances``.
     """
     return {
         "agrees": verdict.agrees,

@@ -206,7 +206,8 @@ class SpilledHistory:
     def rebalance_rows(self, chunks: Sequence[int] | None = None) -> Iterator[SpilledRebalance]:
         """Read the group's recorded rebalances with their table rows, and yield them in log order.
 
-        ``chunks`` are the indices of the chunks to read; None reads all.
+        The file has them in chunks of several rebalances. ``chunks`` are the indices of the chunks
+        to read; None reads all.
         """
         for i in range(len(self.chunks)) if chunks is None else chunks:
             yield from self.chunks[i].read_values()

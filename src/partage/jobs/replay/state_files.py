@@ -247,15 +247,15 @@ def discard_state(out: Path, run_id: str) -> None:
 
 
 def group_rows_of(rows: LazyRows) -> LazyRows:
-    """Return only the rows of the decode job that are group records or offset commits.
+    """Return only the decoded rows that are group records or offset commits.
 
-    Group histories are rebuilt from these rows.
+    Other rows, such as record counts, are left out. Group histories are rebuilt from the result.
     """
     return rows.filter_kinds(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
 
 
 def write_decoded(rows: LazyRows, out: Path, run_id: str) -> list[str]:
-    """Store rows of the decode job for the next run, sorted by group.
+    """Store decoded log records for the next run, sorted by group.
 
     Only group records and offset commits are stored. Return the paths of the files, relative to the
     output folder.
@@ -287,7 +287,7 @@ def _write_task(
 def read_decoded(
     engine: ReplayEngine, out: Path, paths: Sequence[str], groups: frozenset[str] | None = None
 ) -> LazyRows:
-    """Return the decoded rows that earlier runs have stored, as lazy rows.
+    """Return the decoded rows that earlier runs have stored; they are read when they are used.
 
     A run with ``--append`` thus need not decode old records again.
 
@@ -322,10 +322,10 @@ def _read_task(
 
 
 def read_stream(engine: ReplayEngine, capture: Capture, selection: Selection) -> LazyRows:
-    """Return the decoded rows that `partage watch` has written, as lazy rows.
+    """Return the decoded rows that `partage watch` has written; they are read when they are used.
 
-    Records need not be decoded then. Rows of micro-batches that an earlier run has read are left
-    out (`Capture.known`).
+    Records need not be decoded then. Rows that an earlier run has read are left out
+    (`Capture.known`).
 
     Raises:
         InvalidConfigError: the selection has an end, which would cut packed rows.

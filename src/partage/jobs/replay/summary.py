@@ -281,7 +281,7 @@ class SimulationTotals:
     def add_rows(self, rows: pa.Table) -> None:
         """Add the metrics of simulated rebalances to the sums of their group and policy.
 
-        ``rows`` are rows of table ``replays``.
+        ``rows`` are rows of the output table ``replays``, one for each simulated rebalance.
         """
         from pyarrow import compute as pc
 

@@ -57,7 +57,8 @@ __all__ = [
 class FewestMoves:
     """The assignment with the fewest moved partitions, and the proof that fewer are impossible.
 
-    The proof is a dual price of each member, which a verifier can check without this solver.
+    The proof is a dual price of each member: a number from which a verifier computes a lower bound
+    of the moves, without this solver.
 
     Attributes:
         moves: number of partitions that do not stay with a claimant (a previous owner that may keep

@@ -42,7 +42,8 @@ class LimitedLoads:
     move.
 
     A load is a number of partitions. "Most even" means that the largest load is as small as
-    possible, then the second largest, and so on.
+    possible, then the second largest, and so on. For each load there is a proof that no fewer
+    members can reach it.
 
     Attributes:
         loads: int64[n], largest first.
@@ -207,8 +208,7 @@ class _LargestLoadReduction:
         return int(self.network.left[arc] + self.network.left[arc + 1])
 
     def _lower_block(self, block: IntArray, down_to: int) -> bool:
-        """Reduce the number of members that reach the highest loads, by moving partitions to
-        others.
+        """Move partitions to other members, so that fewer members have the highest loads.
 
         Args:
             block: indices of the loads (numbers of partitions) to lower together.
@@ -266,10 +266,10 @@ class _LargestLoadReduction:
                 return
 
     def _dual_prices(self) -> IntArray:
-        """Return the dual prices of the members, which prove that no fewer members can have high
-        loads.
+        """Return the dual prices of the members (int64[members]), which prove the current loads.
 
-        The result is int64[members].
+        They are numbers of the minimum-cost flow. They prove that no fewer members can have the
+        highest loads.
         """
         layout, network = self.layout, self.network
         price = network.price

@@ -98,7 +98,8 @@ def moved_bytes_bound(
 ) -> float:
     """Return the lower bound of the bytes moved that given dual prices prove (Lagrangian bound).
 
-    No plan with at most ``max_imbalance`` moves fewer bytes.
+    A dual price is the cost of using one more unit of a broker's or rack's resource. No plan with
+    at most ``max_imbalance`` moves fewer bytes than the bound.
 
     Args:
         task: brokers, partitions and rules of the reassignment.
@@ -235,14 +236,15 @@ class _LagrangianBound:
     def limit_prices(self, prices: Floats) -> Floats:
         """Cut dual prices to the range in which they prove a bound; change and return the array.
 
-        A broker or rack without an upper balance limit may have no price above 0.
+        A dual price is a cost per unit of a resource. Without an upper balance limit, a broker or
+        rack may have no price above 0.
         """
         prices[self.unbounded & (prices > 0)] = 0.0
         prices[~self.has_price] = 0.0
         return np.clip(prices, -self.most, self.most)
 
     def initial_prices(self) -> Floats:
-        """Return dual prices at which the search for a high lower bound starts.
+        """Return the dual prices (costs per unit of a resource) at which the search begins.
 
         They are the best of several guesses. Each guess sets the prices of one resource whose
         balance limits are hard to meet.
@@ -397,8 +399,8 @@ class CheapestChoices:
     ) -> tuple[float, Floats, NDArray[np.int32]]:
         """Choose the cheapest allowed brokers of each partition for given dual prices.
 
-        A broker costs the prices of the resources that a replica uses on it, plus the bytes to
-        copy.
+        A dual price is the cost of a unit of a broker's resource. A broker costs the prices of the
+        resources that a replica uses on it, plus the bytes to copy.
 
         Args:
             prices: float64[4, brokers], the dual price of a unit of each resource (capacity,

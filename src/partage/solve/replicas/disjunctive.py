@@ -440,8 +440,9 @@ class _Programme:
     def split_prices(self) -> SplitPrices:
         """Return the dual prices of the linear relaxation, for each replica and each partition.
 
-        They prove a lower bound. The programme has prices for classes of similar size, between
-        which prices of single partitions are interpolated.
+        A dual price is what a constraint costs per unit; the prices prove a lower bound. The linear
+        programme has prices for classes of partitions of similar size. Prices of single partitions
+        are interpolated between them.
         """
         task, owner = self.task, self.task.old_owner
         keep: Floats = np.repeat(self.duals[self._totals][:, None], self.racks, axis=1)
@@ -486,10 +487,10 @@ class _Programme:
         return out
 
     def prices_of_cases(self, prices: SplitPrices) -> Floats:
-        """Return the dual prices of each broker in the case that the solution chose for it.
+        """Return the dual prices (costs per unit of a resource) of each broker and rack.
 
-        A case says which large partition, if any, is the largest on the broker. The result is
-        float64[4, brokers + racks].
+        A broker has prices for each case, that is, for each large partition that may be its largest
+        one. The solution's case counts. The result is float64[4, brokers + racks].
         """
         case = self.values[self.case].argmax(axis=1)
         brokers = prices.cases[:, np.arange(len(case)), case]

@@ -183,12 +183,11 @@ def _held(task: ReplicaTask, replica: _Int32s) -> Ints:
 
 
 def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -> list[Floats]:
-    """Return dual prices of disks that can prove how much a plan must move, or how uneven it must
-    be.
+    """Return dual prices of disks that can prove a lower bound of a plan's cost.
 
-    The result is a list of alternatives, each float64[2, 4, disks]. They are the prices of a unit
-    above and of a unit below the balance limits, by resource (capacity, replicas, bytes, load) and
-    disk.
+    A dual price is a cost per unit above or below a disk's balance limits. The result is a list of
+    alternatives, each float64[2, 4, disks]: for units above and below, by resource (capacity,
+    replicas, bytes, load) and disk.
 
     Args:
         task: brokers, disks, partitions and rules of the reassignment.

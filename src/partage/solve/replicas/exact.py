@@ -133,9 +133,10 @@ def relaxed_prices(
 ) -> Floats | None:
     """Return the dual prices of the balance limits in the linear relaxation of a reassignment.
 
-    They prove a lower bound of the bytes moved that is at least the relaxation's optimum. The
-    result is float64[4, brokers + racks], or None if HiGHS is not installed or the reassignment is
-    too large.
+    The relaxation may divide replicas among brokers. A dual price is the cost that one more unit of
+    a limit would save. The prices prove a lower bound of the bytes moved, at least the relaxation's
+    optimum. The result is float64[4, brokers + racks], or None if HiGHS is not installed or the
+    reassignment is too large.
 
     Args:
         task: brokers, partitions and rules of the reassignment.

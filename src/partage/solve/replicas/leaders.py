@@ -73,7 +73,8 @@ def balance_leaders(
 
 
 class _LeaderBalancer:
-    """State of preferred-leader balancing: each partition's leader and each broker's leaderships.
+    """State of preferred-leader balancing: the leader of each partition, and how many a broker
+    leads.
 
     The preferred leader is the first replica of a partition.
 

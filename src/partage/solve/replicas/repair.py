@@ -71,10 +71,10 @@ def select_free_partitions(
 
 
 def _partition_costs(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32]) -> Floats:
-    """Return the cost of each partition in a plan: bytes moved plus the dual prices of its brokers.
+    """Return the cost of each partition in a plan: bytes moved plus the prices of its brokers.
 
-    ``task`` is the reassignment, ``prices`` is float64[4, brokers + racks], and the result is
-    float64[partitions].
+    ``prices`` (float64[4, brokers + racks]) are dual prices: costs per unit of a resource. ``task``
+    is the reassignment. The result is float64[partitions].
     """
     owner, whole = task.partition_of_replica, prices_of_brokers(task, prices)
     paid = np.zeros(len(plan))

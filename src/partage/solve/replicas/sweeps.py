@@ -435,6 +435,9 @@ class _BandPenalties:
     ) -> Floats:
         """Return how much the penalty of a broker or rack falls if it loses or gets a replica.
 
+        The penalty is a cost for each unit of a resource outside the balance limits. The result has
+        one value for each given replica.
+
         Args:
             partition: partition of each replica.
             place: broker or rack of each replica.
