@@ -38,6 +38,8 @@ REBALANCES = int(os.environ.get("PARTAGE_JAR_REBALANCES", "60"))
 SEED = int(os.environ.get("PARTAGE_SOAK_SEED", "23"))
 RACKS = ("a", "b", "c")
 MOST_MEMBERS = 9
+#: The coordinator has evicted a killed member after this time: its session timeout and a second.
+EVICTION_S = 6.0
 BROKER = {
     "group.consumer.assignors": "uniform,range,io.partage.assignors.broker.OptimalAssignor",
     "group.consumer.session.timeout.ms": "5000",
@@ -103,6 +105,8 @@ class Party(Closes):
         #: Members: the library, the consumer, its topics and its rack.
         self.members: list[tuple[str, Any, list[str], str]] = []
         self.done: Counter[str] = Counter()
+        #: Until then the coordinator may count the vote of a killed member for an assignor.
+        self.evicted_at = 0.0
         #: Partitions of the topics over time: (ms, partitions from then on).
         self.growth = [(0, dict(self.topics))]
 
@@ -141,6 +145,8 @@ class Party(Closes):
             leaving = next(one for one in self.members if one[0] == "franz-go")
         self.members.remove(leaving)
         leaving[1].close()
+        if leaving[0] != "java":
+            self.evicted_at = time.monotonic() + EVICTION_S
         self.done[f"{leaving[0]} {'leaves' if leaving[0] == 'java' else 'is killed'}"] += 1
 
     def _is_outvoted(self, more_go: int, more_others: int) -> bool:
@@ -175,7 +181,8 @@ class Party(Closes):
         while True:
             owned = [one[1].owns for one in self.members]
             have = sorted(pair for pairs in owned for pair in pairs)
-            if have == wanted and sorted(map(len, owned)) == loads:
+            is_complete = have == wanted and sorted(map(len, owned)) == loads
+            if is_complete and time.monotonic() >= self.evicted_at:
                 return
             assert time.monotonic() < until, self._unsettled(owned, wanted, loads)
             time.sleep(0.1)
