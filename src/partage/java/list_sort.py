@@ -50,7 +50,7 @@ def list_sort(items: Sequence[T], compare: Compare[T]) -> list[T]:
     return _TimSort(out, compare).sorted()
 
 
-def _find_run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
+def _find_run(items: list[T], begin: int, end: int, compare: Compare[T]) -> int:
     """Return the index after the sorted run that begins at index ``begin`` of a list.
 
     A run is a sequence of items that is sorted already. A strictly descending run is reversed in
@@ -59,18 +59,18 @@ def _find_run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
     at = begin + 1
     if at >= end:
         return end
-    if compare(a[at], a[begin]) < 0:
-        while at < end and compare(a[at], a[at - 1]) < 0:
+    if compare(items[at], items[begin]) < 0:
+        while at < end and compare(items[at], items[at - 1]) < 0:
             at += 1
-        a[begin:at] = a[begin:at][::-1]
+        items[begin:at] = items[begin:at][::-1]
     else:
-        while at < end and compare(a[at], a[at - 1]) >= 0:
+        while at < end and compare(items[at], items[at - 1]) >= 0:
             at += 1
     return at
 
 
 def _binary_insertion_sort(
-    a: list[T], begin: int, end: int, sorted_to: int, compare: Compare[T]
+    items: list[T], begin: int, end: int, sorted_to: int, compare: Compare[T]
 ) -> None:
     """Sort the section from ``begin`` to ``end`` of a list in place by binary insertion.
 
@@ -78,16 +78,16 @@ def _binary_insertion_sort(
     Items that compare equal keep their order.
     """
     for at in range(sorted_to, end):
-        one = a[at]
+        one = items[at]
         low, high = begin, at
         while low < high:
             middle = (low + high) >> 1
-            if compare(one, a[middle]) < 0:
+            if compare(one, items[middle]) < 0:
                 high = middle
             else:
                 low = middle + 1
-        del a[at]
-        a.insert(low, one)
+        del items[at]
+        items.insert(low, one)
 
 
 def _less_than(key: T, compare: Compare[T]) -> Callable[[T], bool]:
@@ -98,7 +98,7 @@ def _at_most(key: T, compare: Compare[T]) -> Callable[[T], bool]:
     return lambda one: compare(key, one) >= 0
 
 
-def _gallop_search(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
+def _gallop_search(precedes: Callable[[T], bool], items: Sequence[T], hint: int) -> int:
     """Return how many items at the start of a sorted list satisfy a condition.
 
     ``precedes`` is the condition: true for the first items of the list and false for all later
@@ -106,19 +106,19 @@ def _gallop_search(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> 
     ``gallopLeft`` and ``gallopRight``.
     """
     before, step = 0, 1
-    if precedes(a[hint]):
-        most = len(a) - hint
-        while step < most and precedes(a[hint + step]):
+    if precedes(items[hint]):
+        most = len(items) - hint
+        while step < most and precedes(items[hint + step]):
             before, step = step, 2 * step + 1
         low, high = hint + before + 1, hint + min(step, most)
     else:
         most = hint + 1
-        while step < most and not precedes(a[hint - step]):
+        while step < most and not precedes(items[hint - step]):
             before, step = step, 2 * step + 1
         low, high = hint - min(step, most) + 1, hint - before
     while low < high:
         middle = low + ((high - low) >> 1)
-        if precedes(a[middle]):
+        if precedes(items[middle]):
             low = middle + 1
         else:
             high = middle

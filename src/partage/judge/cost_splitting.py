@@ -110,10 +110,11 @@ def _check_prices(task: ReplicaTask, prices: SplitPrices) -> None:
 
 
 class _PartitionSubproblem(CheapestReplicas):
-    """Search for the cheapest brokers of each partition, in the partitions' part of the problem.
+    """Search for the cheapest brokers of each partition, to bound the cost of any plan from below.
 
-    The split prices (see `split_cost_bound`) divide each cost between partitions and brokers. The
-    sum of the cheapest costs is the partitions' part of the lower bound.
+    The lower bound has a part for partitions and a part for brokers, and prices split each cost
+    between both (see `split_cost_bound`). The sum of the cheapest costs is the part of the
+    partitions.
     """
 
     def __init__(self, task: ReplicaTask, prices: SplitPrices, least: RackMinima | None) -> None:

@@ -18,8 +18,8 @@ __all__ = ["Facts"]
 class Facts:
     """Subscriptions of a group's members and existing partitions, as arrays to check assignments.
 
-    They are computed without the code of the strategies, so that an error there is found. Members,
-    topics and partitions have their numbers in ``problem.index``.
+    They are computed without the code of the assignment strategies, so that errors in that code are
+    found. Members, topics and partitions have their numbers in ``problem.index``.
 
     >>> from partage.model import Cluster, Group, Member
     >>> cluster = Cluster.from_topics({"a": 2, "nobody": 1})

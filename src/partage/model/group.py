@@ -454,9 +454,9 @@ class Group:
 
     @property
     def by_map_order(self) -> Int32Array:
-        """The list `members_in_map_order` as an array (int32[M]).
+        """Positions of the members in the order in which Kafka's assignors iterate (int32[M]).
 
-        It has the members' positions in the order in which Kafka's assignors iterate over them.
+        It is the list `members_in_map_order` as an array.
         """
         return self.orders.by_map_order
 

@@ -341,8 +341,9 @@ class Checkpoint:
 
     @property
     def rebalance_positions(self) -> frozenset[int]:
-        """Positions, in the group's history, of the recorded rebalances that the stored state
-        refers to.
+        """Positions of the recorded rebalances to which the stored state refers.
+
+        They are indices in the group's history.
         """
         found = {self.position, *(one.position for one in self.actions)}
         found |= {position for position, _ in self.steps}

@@ -99,7 +99,7 @@ def compute_quotas(previous, quota, extra, kept, missing):
 
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int64)")
-def sort_by_load(members, sizes, line, other, count, bits):
+def sort_by_load(members, sizes, sorted_members, buffer, count, bits):
     """Sort the members of a group by their number of partitions.
 
     The method is a radix sort. Members with equally many partitions keep their order.
@@ -107,14 +107,14 @@ def sort_by_load(members, sizes, line, other, count, bits):
     Args:
         members: the members to sort.
         sizes: number of partitions of each member.
-        line: output: the sorted members.
-        other: buffer as long as ``line``.
+        sorted_members: output: the sorted members.
+        buffer: buffer as long as ``sorted_members``.
         count: buffer with 2 ** bits counters.
         bits: number of bits that are sorted at once.
     """
     low = high = sizes[members[0]]
     for i in range(len(members)):
-        line[i] = members[i]
+        sorted_members[i] = members[i]
         size = sizes[members[i]]
         low = min(low, size)
         high = max(high, size)
@@ -125,43 +125,43 @@ def sort_by_load(members, sizes, line, other, count, bits):
         for d in range(digits):
             count[d] = 0
         for i in range(len(members)):
-            count[((sizes[line[i]] - low) >> shift) & mask] += 1
+            count[((sizes[sorted_members[i]] - low) >> shift) & mask] += 1
         before = 0
         for d in range(digits):
             here = count[d]
             count[d] = before
             before += here
         for i in range(len(members)):
-            d = ((sizes[line[i]] - low) >> shift) & mask
-            other[count[d]] = line[i]
+            d = ((sizes[sorted_members[i]] - low) >> shift) & mask
+            buffer[count[d]] = sorted_members[i]
             count[d] += 1
         for i in range(len(members)):
-            line[i] = other[i]
+            sorted_members[i] = buffer[i]
         shift += bits
 
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
-def assign_to_least_loaded(line, sizes, free, owner):
+def assign_to_least_loaded(sorted_members, sizes, free, owner):
     """Assign each unassigned partition of a topic to the member with the fewest partitions so far.
 
-    Members with equally many partitions take turns, in the order of ``line``.
+    Members with equally many partitions take turns, in the order of ``sorted_members``.
 
     Args:
-        line: the members, sorted by their number of partitions.
+        sorted_members: the members, sorted by their number of partitions.
         sizes: number of partitions of each member; updated.
         free: the unassigned partitions.
         owner: owner of each partition; updated.
     """
     end = at = 0
-    level = sizes[line[0]] - 1
+    level = sizes[sorted_members[0]] - 1
     for i in range(len(free)):
         if at >= end:
             level += 1
-            while end < len(line) and sizes[line[end]] == level:
+            while end < len(sorted_members) and sizes[sorted_members[end]] == level:
                 end += 1
             at = 0
-        owner[free[i]] = line[at]
-        sizes[line[at]] += 1
+        owner[free[i]] = sorted_members[at]
+        sizes[sorted_members[at]] += 1
         at += 1
 
 
@@ -199,7 +199,7 @@ def next_uneven_topic(begin, end, set_of_topic, start, members, sizes):
     "int64(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1],"
     " int32[::1], int32[::1], int32[::1])"
 )
-def balance_topic(members, line, sizes, partitions, owner, block, left, begin):
+def balance_topic(members, sorted_members, sizes, partitions, owner, block, left, begin):
     """Move partitions of one topic between its subscribers until their loads are even.
 
     Each partition moves from the member with the most to the one with the fewest partitions. A load
@@ -207,7 +207,7 @@ def balance_topic(members, line, sizes, partitions, owner, block, left, begin):
 
     Args:
         members: the topic's subscribers.
-        line: the subscribers, sorted by their number of partitions.
+        sorted_members: the subscribers, sorted by their number of partitions.
         sizes: number of partitions of each member; updated.
         partitions: the topic's partitions.
         owner: owner of each partition; updated.
@@ -234,31 +234,31 @@ def balance_topic(members, line, sizes, partitions, owner, block, left, begin):
     moved = 0
     # The least loaded are line[:end], all at `low`; the most loaded line[start:stop], at `high`.
     end = at = 0
-    low = sizes[line[0]] - 1
-    start = stop = len(line)
-    high = sizes[line[len(line) - 1]] + 1
-    top = len(line) - 1
+    low = sizes[sorted_members[0]] - 1
+    start = stop = len(sorted_members)
+    high = sizes[sorted_members[len(sorted_members) - 1]] + 1
+    top = len(sorted_members) - 1
     while high - low > 1:
         donor = -1
         while True:
             if top < start:
                 if stop <= start and start > 0:
-                    high = sizes[line[start - 1]]
+                    high = sizes[sorted_members[start - 1]]
                 else:
                     high -= 1
-                while start > 0 and sizes[line[start - 1]] == high:
+                while start > 0 and sizes[sorted_members[start - 1]] == high:
                     start -= 1
                 top = stop - 1
             if top < 0:
                 break
-            donor = line[top]
+            donor = sorted_members[top]
             top -= 1
             if left[donor] > 0:
                 break
             # It has no partition of this topic left: remove it from the line.
             stop -= 1
-            line[top + 1] = line[stop]
-            line[stop] = donor
+            sorted_members[top + 1] = sorted_members[stop]
+            sorted_members[stop] = donor
             donor = -1
         if donor < 0:
             break
@@ -266,10 +266,10 @@ def balance_topic(members, line, sizes, partitions, owner, block, left, begin):
         candidate = block[begin[donor] + left[donor]]
         if at >= end:
             low += 1
-            while end < len(line) and sizes[line[end]] == low:
+            while end < len(sorted_members) and sizes[sorted_members[end]] == low:
                 end += 1
             at = 0
-        receiver = line[at]
+        receiver = sorted_members[at]
         at += 1
         if high - low <= 1:
             break

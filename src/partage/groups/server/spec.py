@@ -486,10 +486,9 @@ class GroupSpec:
 
     @property
     def member_order(self) -> Int32Array:
-        """The list `members_in_map_order` as an array (int32[M]).
+        """Positions of the members in the order in which the coordinator passes them (int32[M]).
 
-        It has the positions of the members in the order in which the coordinator passes them to an
-        assignor.
+        It is the list `members_in_map_order` as an array.
         """
         return self.problem.group.by_map_order
 

@@ -267,11 +267,11 @@ def _revoke_over_quota(
 def _find_revoked_in_order(
     spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]
 ) -> Int32Array | None:
-    """Return the partitions that members must revoke, for the simple case of sorted hash sets.
+    """Return the partitions that members must revoke, if Java's hash sets are in ascending order.
 
-    The case is that Java iterates over each set in ascending order; a member keeps the first
-    ``kept`` partitions of each set. In other cases the result is None, and the caller simulates
-    Java's hash sets, which is slower.
+    A member keeps the first ``kept`` partitions of each of its sets, in iteration order. If a set
+    is not ascending, the result is None, and the caller simulates Java's hash sets, which is
+    slower.
     """
     before, index = spec.previous_targets, spec.problem.index
     kept, sets = kept[before.set_sizes[sets] > 0], sets[before.set_sizes[sets] > 0]

@@ -246,7 +246,7 @@ class SimulationTotals:
     def verdict_counts(self) -> dict[str, dict[str, dict[str, int]]]:
         """Numbers of recorded assignments that were compared with Partage's, and that were equal.
 
-        It is a dict from kind of comparison to a dict from strategy to the two numbers.
+        The result is a nested dict: by kind of comparison, then by strategy, to a pair of numbers.
         """
         found: dict[str, dict[str, dict[str, int]]] = {}
         for group in sorted(self.verdicts_of):

@@ -14,7 +14,7 @@ The second half holds helpers that several numba kernels share. ``arrays`` are
 """
 
 # Types stand in the kernels' signatures; each gets the whole state.
-# ruff: noqa: ANN001, ANN201, ANN202, PLR0917, SIM110 - see above
+# ruff: noqa: ANN001, ANN201, ANN202, PLR0917 - see above
 # mypy: allow-untyped-defs, allow-untyped-calls
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def _outside_band(amount, low, high, resource, place, change):
 
 
 @kernel_helper
-def penalty_change(arrays, place, p, sign, first):
+def penalty_change(arrays, place, partition, sign, first):
     """Return how much the imbalance penalty of a broker or rack rises if it gets or loses a
     replica.
 
@@ -174,7 +174,7 @@ def penalty_change(arrays, place, p, sign, first):
     Args:
         arrays: state of the search.
         place: index of the broker or rack.
-        p: the replica's partition.
+        partition: the replica's partition.
         sign: 1 if the replica is added, -1 if it is removed.
         first: index of the first penalty in the vector: 0 for brokers, K + 1 for racks (K
             resources).
@@ -182,7 +182,7 @@ def penalty_change(arrays, place, p, sign, first):
     held, low, high, weight = arrays.held, arrays.low, arrays.high, arrays.weight
     total = 0.0
     for k in range(len(held)):
-        w = weight[k, p]
+        w = weight[k, partition]
         if w != 0:
             rise = _outside_band(held, low, high, k, place, sign * w)
             rise -= _outside_band(held, low, high, k, place, 0)
@@ -191,46 +191,48 @@ def penalty_change(arrays, place, p, sign, first):
 
 
 @kernel_helper
-def rack_penalty_change(arrays, r, p, sign):
-    """Return how much the penalty for imbalance of rack ``r`` rises if it gets or loses a replica.
+def rack_penalty_change(arrays, rack, partition, sign):
+    """Return how much the imbalance penalty of a rack rises if it gets or loses a replica.
 
-    The replica is of partition ``p``; ``sign`` is 1 to add it, -1 to remove it. ``arrays`` is the
-    state of the search. The result is 0 if racks have no balance limits.
+    ``rack`` is the rack, ``partition`` the replica's partition. ``sign`` is 1 to add the replica,
+    -1 to remove it. ``arrays`` is the state of the search. The result is 0 if racks have no balance
+    limits.
     """
-    place = len(arrays.rack) + r
+    place = len(arrays.rack) + rack
     if place < arrays.held.shape[1]:
-        return penalty_change(arrays, place, p, sign, len(arrays.held) + 1)
+        return penalty_change(arrays, place, partition, sign, len(arrays.held) + 1)
     return 0.0
 
 
 @kernel_helper
-def fate_of_current_replica(old_start, old, fate, p, b):
+def fate_of_current_replica(old_start, old, fate, partition, broker):
     """Return whether a partition's current replica on a broker may move, must stay or must leave.
 
     Args:
         old_start: offset of each partition's current replicas in ``old``.
         old: the broker of each current replica.
         fate: FREE, STAY or LEAVE for each current replica.
-        p: the partition.
-        b: the broker.
+        partition: the partition.
+        broker: the broker.
 
     Returns:
         FREE, STAY or LEAVE; -1 if the broker has no replica of the partition.
     """
-    for i in range(old_start[p], old_start[p + 1]):
-        if old[i] == b:
+    for i in range(old_start[partition], old_start[partition + 1]):
+        if old[i] == broker:
             return fate[i]
     return -1
 
 
 @kernel_helper
-def has_replica(start, broker, p, b):
-    """Return whether partition ``p`` has a planned replica on broker ``b``.
+def has_replica(start, broker_of_replica, partition, broker):
+    """Return whether a partition has a planned replica on a broker.
 
-    ``start`` has the offset of each partition's replicas in ``broker``.
+    ``broker_of_replica`` has the brokers of all planned replicas, and ``start`` the offset of each
+    partition's replicas in it.
     """
-    for s in range(start[p], start[p + 1]):
-        if broker[s] == b:
+    for s in range(start[partition], start[partition + 1]):
+        if broker_of_replica[s] == broker:
             return True
     return False
 
@@ -245,20 +247,19 @@ def _distance(count, low, high):
 
 
 @kernel_helper
-def rack_rule_change(arrays, p, from_rack, to_rack):
+def rack_rule_change(arrays, partition, from_rack, to_rack):
     """Return how many more violations of the rack rule a partition has if a replica changes racks.
 
     The rack rule limits how many replicas of a partition a rack has. ``from_rack`` is -1 for an
-    added replica, ``to_rack`` is -1 for a removed one. ``p`` is the partition, ``arrays`` the state
-    of the search.
+    added replica, ``to_rack`` is -1 for a removed one. ``arrays`` is the state of the search.
     """
     if from_rack == to_rack:
         return 0
     start, broker, rack = arrays.start, arrays.broker, arrays.rack
-    factor = start[p + 1] - start[p]
+    factor = start[partition + 1] - start[partition]
     out_count = 0
     into_count = 0
-    for s in range(start[p], start[p + 1]):
+    for s in range(start[partition], start[partition + 1]):
         if broker[s] >= 0:
             if rack[broker[s]] == from_rack:
                 out_count += 1
@@ -275,19 +276,19 @@ def rack_rule_change(arrays, p, from_rack, to_rack):
 
 
 @kernel_helper
-def add_replica(totals, weight, rack, p, b, sign):
+def add_replica(totals, weight, rack, partition, broker, sign):
     """Add a replica of a partition to the totals of its broker and rack, or subtract it.
 
     Args:
         totals: total of each resource on each broker and rack; changed in place.
         weight: amount of each resource that a replica of each partition needs.
         rack: the rack of each broker.
-        p: the partition.
-        b: the broker.
+        partition: the partition.
+        broker: the broker.
         sign: 1 to add, -1 to subtract.
     """
-    place = len(rack) + rack[b]
+    place = len(rack) + rack[broker]
     for k in range(len(totals)):
-        totals[k, b] += sign * weight[k, p]
+        totals[k, broker] += sign * weight[k, partition]
         if place < totals.shape[1]:
-            totals[k, place] += sign * weight[k, p]
+            totals[k, place] += sign * weight[k, partition]

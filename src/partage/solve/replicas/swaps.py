@@ -398,17 +398,17 @@ class ReplicaSwaps:
         return self._replica_counts(p, b, np.arange(len(self.task.alive))) > 0
 
     def _replica_counts(
-        self, p: Ints, place: NDArray[np.integer], place_of_broker: NDArray[np.integer]
+        self, partition: Ints, place: NDArray[np.integer], place_of_broker: NDArray[np.integer]
     ) -> Ints:
         """Return how many replicas of a partition a broker or rack has, for several pairs of both.
 
         Args:
-            p: partition of each pair.
+            partition: partition of each pair.
             place: broker or rack of each pair.
             place_of_broker: number of each broker itself, or of its rack.
         """
-        out = np.zeros(len(p), np.int64)
-        begin, factor = self.task.first_replica[p], self.task.factor[p]
+        out = np.zeros(len(partition), np.int64)
+        begin, factor = self.task.first_replica[partition], self.task.factor[partition]
         for j in range(int(factor.max(initial=0))):
             at = self.state.broker[np.where(j < factor, begin + j, 0)]
             out += (j < factor) & (place_of_broker[at] == place)
