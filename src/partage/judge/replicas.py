@@ -170,6 +170,8 @@ def _round_up(bound: float, divisor: int) -> int:
 class _MeasuredPlan:
     """A reassignment plan and the current replicas as arrays, to measure costs and check rules.
 
+    New and current replicas are compared by the ids of their (partition, broker) pairs.
+
     Attributes:
         key: int64[replicas], an id of each new replica's (partition, broker) pair.
         old_key: int64, the same id for each current replica.

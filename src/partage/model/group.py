@@ -462,10 +462,9 @@ class Group:
 
     @property
     def by_refilled_map_order(self) -> Int32Array:
-        """The list `members_in_refilled_map_order` as an array (int32[M]).
+        """Positions of the members in the iteration order of a copied Java map (int32[M]).
 
-        It has the members' positions in the order in which some of Kafka's assignors iterate over a
-        copied map.
+        It is the list `members_in_refilled_map_order` as an array.
         """
         return self.orders.by_refilled_map_order
 

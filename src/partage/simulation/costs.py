@@ -220,8 +220,8 @@ class RereadBounds:
     ) -> RereadBounds:
         """Build the bounds on records read twice, for all partitions, from one recorded rebalance.
 
-        For a partition that stopped in it, the recorded number is both bounds. For others, the
-        bounds are 0 and the estimated maximum.
+        A partition that stopped in the recorded rebalance has the recorded number as both bounds.
+        The bounds of other partitions are 0 and the estimated maximum.
 
         Args:
             recorded_reread: number of records read twice in the recorded rebalance (float64[P]);

@@ -225,7 +225,7 @@ ConsumptionListener: TypeAlias = Callable[[int, Mapping[str, Int32Array]], None]
 class ConsumptionTracker:
     """Reporter of the partitions that each member consumes during simulated rebalances.
 
-    It calls a listener function at each change, in the order of the protocol: eager members all
+    It calls a listener function at each change, in the order of the protocol. Eager members all
     stop first, cooperative members stop only what they lose. Without a listener nothing is tracked.
     """
 

@@ -80,7 +80,8 @@ class RoundResult:
 class ResolvedPolicy:
     """A policy (group configuration) together with the assignment strategy that it runs.
 
-    The strategy of policy ``own`` is that of the recorded rebalance, so it may change over time.
+    The policy ``own`` is the recorded configuration. Its strategy is that of the recorded
+    rebalance, so it may change over time.
 
     Attributes:
         policy: gives the protocol, and whether members are static.

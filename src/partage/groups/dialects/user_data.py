@@ -121,7 +121,8 @@ def encode_claims(
 ) -> bytes:
     r"""Encode a consumer's owned partitions and their generation as user data of a sticky assignor.
 
-    The format is that of Kafka's ``StickyAssignor``; kafka-python writes a version in front of it.
+    The format is that of Kafka's ``StickyAssignor``. In kafka-python's variant, a version number
+    comes first.
 
     Args:
         partitions: (topic, partition number) pairs.

@@ -204,8 +204,8 @@ def collect_warnings(
 ) -> tuple[str, ...]:
     """Return warnings about topics and settings that Faust would silently accept.
 
-    Examples are missing topics, changelogs without a subscriber or with another partition count
-    than their source, and too few members for the standbys.
+    Examples are missing topics, too few members for the standbys, and a changelog topic without a
+    subscriber. A changelog with another partition count than its source topic is another one.
 
     Args:
         problem: the consumer group and the cluster.

@@ -434,7 +434,8 @@ class _ByteRegions(NamedTuple):
     def find_regions(cls, members: _Longs, others: Sequence[_Longs]) -> _ByteRegions:
         """Find the bytes of log records that must be stored, because decoded columns refer to them.
 
-        Ranges that lie inside of a member are left out, since the member's bytes include them.
+        The bytes of an encoded member include its strings, so ranges inside of a member are left
+        out.
 
         Args:
             members: first byte and size of each distinct encoded member (int64[m, 2]).

@@ -71,7 +71,8 @@ STATE = "state.json"
 def has_complete_rows(file_name: str) -> bool:
     """Return whether a file of an output table has only rows that later records cannot change.
 
-    The name of the file shows it. A run with ``--append`` reuses such files.
+    The file's name shows it: such names begin with ``part-a``. A run with ``--append`` reuses these
+    files.
 
     >>> has_complete_rows("part-a00001-1b2c.parquet"), has_complete_rows("part-z00001-3d.parquet")
     (True, False)

@@ -506,7 +506,7 @@ def _has_racks(application: RecordedApplication) -> bool:
 def _row_without_result(reason: str) -> dict[str, Any]:
     """Return the output columns of a Streams group that cannot be simulated.
 
-    ``reason`` is the reason, as text for the user.
+    ``reason`` is shown to the user, for example that the topology is unknown.
     """
     return {"position": 0, "simulated": False, "protocol": "", "assignor": RECORDED,
             "settings": "", "detail": reason}  # fmt: skip

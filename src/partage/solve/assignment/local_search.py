@@ -274,6 +274,8 @@ def _start_from_claims(
 ) -> None:
     """Assign partitions to their previous owners, and the others to the least loaded members.
 
+    It is a start for the local search that moves few partitions.
+
     Args:
         plan: the assignment without owners; changed in place.
         hints: see `assign_to_previous_owners`.

@@ -177,10 +177,10 @@ class _Rows:
 class _Programme:
     """Mixed-integer programme that chooses the brokers of the largest partitions in a reassignment.
 
-    It is disjunctive: each broker has a case for each large partition that could be its largest
-    one. T counts classes of partitions of similar size, B brokers, and Q cases of a broker. The
-    first classes are the large partitions. Case q has the large partition q and none that is
-    larger; the last case has none.
+    Each broker has a case for each large partition that could be its largest one, and the solver
+    chooses one case. Case q has the large partition q and none that is larger; the last case has
+    none. T is the number of classes of partitions of similar size, B of brokers, and Q of cases of
+    a broker. The first classes are the large partitions.
 
     Attributes:
         large: int64[Q - 1], the large partitions, the largest first.

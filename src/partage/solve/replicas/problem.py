@@ -42,8 +42,8 @@ UNBOUNDED = np.iinfo(np.int64).max // 4
 class SearchArrays(NamedTuple):
     """The state of the replica placement search as a tuple of arrays, for compiled code.
 
-    P counts partitions, S planned replicas, B brokers, Z racks with balance limits, and K resources
-    (capacity, replicas, bytes, load).
+    P, S, B and Z are the numbers of partitions, planned replicas, brokers, and racks with balance
+    limits. K is the number of resources: capacity, replicas, bytes and load.
 
     Attributes:
         start: int64[P + 1], offsets of each partition's planned replicas (compressed rows, CSR).
@@ -86,8 +86,8 @@ class SearchArrays(NamedTuple):
 class SearchState:
     """A placement of replicas on brokers that a local search changes in place.
 
-    P counts partitions, S planned replicas, B brokers, Z racks with balance limits, and K resources
-    (capacity, replicas, bytes, load).
+    P, S, B and Z are the numbers of partitions, planned replicas, brokers, and racks with balance
+    limits. K is the number of resources: capacity, replicas, bytes and load.
 
     Attributes:
         task: brokers, partitions and rules of the reassignment.
