@@ -96,7 +96,7 @@ class _StopLength(NamedTuple):
     def shift_by(self, later_ms: float) -> _StopLength:
         """Return this estimate with ``later_ms`` milliseconds added; the result is at least 0.
 
-        The value is negative if the partition gets its new owner earlier than recorded.
+        ``later_ms`` is negative if the partition gets its new owner earlier than recorded.
         """
         best, p10, p90 = self
         return _StopLength(

@@ -261,7 +261,7 @@ def expand_to_partitions(problem: Problem, values_by_topic: ByTopic) -> NDArray[
 def input_warnings(problem: Problem, settings: OptimalSettings) -> tuple[str, ...]:
     """Return warnings about settings that do not fit the topics of the cluster.
 
-    They name an unknown topic, or have a wrong number of values for a topic's partitions.
+    For example, a setting names an unknown topic, or has too few values for the topic's partitions.
     ``problem`` is the consumer group and the cluster.
     """
     out: list[str] = []

@@ -152,6 +152,8 @@ def _simulate_units(
 def _stored_positions(unit: WorkUnit, store: GroupStore) -> list[tuple[str, str]]:
     """Return where the results of a simulation are stored for the next run, as result rows.
 
+    A row is a pair: what is stored (such as "stored rebalances"), and a JSON text with its places.
+
     Args:
         unit: the simulated part of a group.
         store: results of its rebalances and policies.

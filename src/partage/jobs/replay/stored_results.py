@@ -361,7 +361,8 @@ class StoredCheckpoint(NamedTuple):
 
 
 class StoredSimulation(NamedTuple):
-    """Places of one policy's stored simulation of a consumer group: its rows and checkpoints.
+    """File positions of one policy's stored simulation of a consumer group: its rows and
+    checkpoints.
 
     Attributes:
         rows: blocks of rows, in the order in which they were made.

@@ -448,6 +448,6 @@ class RecordTally:
     def find_wrong_clocks(self) -> ClockCorrections:
         """Find the positions in the log whose timestamps are from a broker with a wrong clock.
 
-        They are found from jumps of the timestamps.
+        Such timestamps jump by more than an hour between consecutive records.
         """
         return find_wrong_clocks(self.strands)

@@ -122,7 +122,7 @@ class StreamsSimulation(ABC):
     def _start_restored_tasks(self) -> None:
         """Start the Kafka Streams tasks whose state is restored.
 
-        The next call is scheduled for when the next restoration completes.
+        The next call is scheduled for the time at which another task's state is restored.
         """
         due_ms = self.state.start_restored_tasks()
         self._recorder.record_activities(self.clock.now_ms, self.state.list_activities())

@@ -300,7 +300,10 @@ def find_outages(result: SimulationResult) -> list[int]:
 def _find_uncovered_times(
     intervals: Iterable[tuple[int, int]], length_ms: int
 ) -> list[tuple[int, int]]:
-    """Return the parts of the time from 0 to ``length_ms`` that none of the intervals covers."""
+    """Return the parts of the time from 0 to ``length_ms`` that none of the intervals covers.
+
+    For example, the interval from 2 to 5 leaves the parts 0 to 2 and 5 to ``length_ms``.
+    """
     found, covered = [], 0
     for begin, end in (*sorted(intervals), (length_ms, length_ms)):
         if begin > covered:

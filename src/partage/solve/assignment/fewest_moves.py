@@ -378,9 +378,9 @@ def assign_owners(
 def _keep_first_partitions(
     owner: IntArray, class_of: IntArray, start: IntArray, member: IntArray, stay_count: IntArray
 ) -> None:
-    """Let previous owners keep given numbers of partitions: the first ones of each class.
+    """Let each previous owner keep a given number of partitions of each class.
 
-    The partitions of a class are interchangeable.
+    The partitions of a class are interchangeable, so the first ones stay.
 
     Args:
         owner: member of each partition; changed in place.

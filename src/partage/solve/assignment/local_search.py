@@ -116,7 +116,7 @@ def assign_unowned(plan: WeightedPlan) -> None:
 
 
 def _fill_interchangeable(plan: WeightedPlan, items: IntArray, members: IntArray) -> None:
-    """Assign each item to the member with the least load, where members differ in nothing else.
+    """Assign each item to the member with the least load, for members that differ in nothing else.
 
     An item is a partition, or several that must have one owner. ``plan`` is changed in place.
     """

@@ -121,7 +121,8 @@ def moved_bytes_bound(
 def prices_of_brokers(task: ReplicaTask, prices: Floats) -> Floats:
     """Add the dual prices of each rack to the prices of its brokers (float64[4, brokers]).
 
-    A replica on a broker uses resources of the broker and of its rack.
+    A dual price is the cost of a unit of a resource. A replica on a broker uses resources of the
+    broker and of its rack.
 
     Args:
         task: the reassignment, which has the rack of each broker.
