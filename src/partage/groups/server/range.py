@@ -7,16 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from partage.groups.api import PlainStrategy
-from partage.groups.layout import SubscriberSets
+from partage.groups.layout import SubscriberSets, group_partitions
 from partage.groups.server.group_assignment import GroupAssignment
 from partage.groups.server.spec import GroupSpec
 from partage.model import Plan, Problem
 from partage.model.index import Int32Array
 
 __all__ = ["ServerRange"]
-
-#: Above this number of runs, sorting all partitions by owner is faster than slicing.
-_MOST_RUNS = 50_000
 
 
 class ServerRange(PlainStrategy):
@@ -75,9 +72,12 @@ class ServerRange(PlainStrategy):
         start, partition = spec.partitions_of(topics)
         subscribers = SubscriberSets.from_topics(spec.problem, topics)
         blocks = _blocks(subscribers, start, partition)
-        if sum(int(block.members.size) for block in blocks) <= _MOST_RUNS:
-            return _by_slices(blocks, spec.members)
-        return _by_sorting(blocks, spec.members)
+        if not blocks:
+            nothing = np.zeros(0, np.int32)
+            return GroupAssignment(np.zeros(spec.members + 1, np.int32), nothing)
+        owner = np.concatenate([block.owners for block in blocks])
+        rows = np.concatenate([block.rows.ravel() for block in blocks])
+        return GroupAssignment(*group_partitions(spec.members, rows, owner))
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +102,11 @@ class _TopicBlock:
         nth = np.arange(len(members) + 1, dtype=np.int64)
         return cls(rows, members, nth * quota + np.minimum(nth, extra))
 
+    @property
+    def owners(self) -> Int32Array:
+        """The owner of each partition, in the order of ``rows`` (int32[topics * count])."""
+        return np.tile(np.repeat(self.members, np.diff(self.cut)), len(self.rows))
+
 
 def _blocks(
     subscribers: SubscriberSets, start: Int32Array, partition: Int32Array
@@ -124,32 +129,3 @@ def _blocks(
             _TopicBlock.of(rows, subscribers.order[subscribers.members_of_set(subscriber_set)])
         )
     return out
-
-
-def _by_slices(blocks: list[_TopicBlock], members: int) -> GroupAssignment:
-    # Copies each member's range of each topic, which is fast for few ranges.
-    pieces: list[list[Int32Array]] = [[] for _ in range(members)]
-    sizes = np.zeros(members, np.int64)
-    for block in blocks:
-        cut = block.cut.tolist()
-        sizes[block.members] += np.diff(block.cut) * len(block.rows)
-        for m, begin, end in zip(block.members.tolist(), cut, cut[1:], strict=False):
-            if end > begin:
-                pieces[m].append(block.rows[:, begin:end].ravel())
-    start = np.zeros(members + 1, np.int32)
-    np.cumsum(sizes, out=start[1:])
-    flat = [run for runs in pieces for run in runs]
-    return GroupAssignment(start, np.concatenate(flat) if flat else np.zeros(0, np.int32))
-
-
-def _by_sorting(blocks: list[_TopicBlock], members: int) -> GroupAssignment:
-    # Sorts all partitions by owner, which is fast for many ranges.
-    owner = np.concatenate(
-        [np.tile(np.repeat(b.members, np.diff(b.cut)), len(b.rows)) for b in blocks]
-    )
-    partition = np.concatenate([block.rows.ravel() for block in blocks])
-    start = np.zeros(members + 1, np.int32)
-    np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
-    # NumPy sorts 16-bit keys by radix, several times faster than wider ones.
-    key = owner.astype(np.int16) if members < 2**15 else owner
-    return GroupAssignment(start, partition[np.argsort(key, kind="stable")])
