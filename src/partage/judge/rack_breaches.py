@@ -36,7 +36,7 @@ class RackMinima:
 
 
 def rack_minima(task: ReplicaTask) -> RackMinima:
-    """Return, for each partition, the fewest possible violations of the rack rule.
+    """Return the fewest possible violations of the rack rule, for each partition.
 
     Also return how many replicas must move for that. The rack rule limits the number of a
     partition's replicas on each rack. ``task`` is the reassignment, with partitions, brokers and

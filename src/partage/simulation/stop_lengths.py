@@ -108,7 +108,7 @@ class _StopLength(NamedTuple):
 class _Mean:
     """Running mean of the times in which partitions had no consumer.
 
-    Best estimates and both ends of the 80 % intervals are averaged.
+    The best estimates and both ends of the 80 % intervals are averaged separately.
     """
 
     best: float = 0.0

@@ -94,8 +94,8 @@ class Faust(FaustStrategy):
 def _previous_partitions(by_topic: ByTopic, topics: Iterable[str]) -> list[int]:
     """Return the partition numbers that a Faust member had before, for topics assigned together.
 
-    A member usually has the same numbers of all these topics. If not, the first topic of which it
-    had any partition counts.
+    A member usually has the same numbers of all these topics. If not, the numbers of the first
+    topic with any partition are returned.
 
     >>> _previous_partitions({"s": [], "t": [3], "u": [4]}, ["s", "t", "u"])
     [3]

@@ -599,14 +599,14 @@ class RestrictedMaster:
         return bool(((count >= low) & (count <= high)).all())
 
     def unscale_prices(self, scaled: Floats) -> Floats:
-        """Convert dual prices from the programme's scale (result: float64[4, brokers + racks])."""
+        """Convert scaled dual prices back to costs per unit (float64[4, brokers + racks])."""
         out = np.zeros(self.task.low.shape)
         out[self.kind, self.place] = scaled * self.unit / self.scale
         out[(self.task.high >= UNBOUNDED) & (out > 0)] = 0.0
         return out
 
     def scale_prices(self, prices: Floats) -> Floats:
-        """Convert dual prices (float64[4, brokers + racks]) to the programme's scale."""
+        """Scale dual prices (float64[4, brokers + racks]) as the linear programme needs them."""
         out: Floats = prices[self.kind, self.place] * self.scale / self.unit
         return out
 
