@@ -17,7 +17,7 @@ from copy import copy
 from functools import partial
 from inspect import iscoroutinefunction
 from types import MethodType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from partage.clients.assignor_class_state import AssignorState, create_state
 from partage.clients.calling_client import (
@@ -147,13 +147,11 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
         )
 
     @classmethod
-    def assign(
-        cls, cluster: Any, members: Mapping[str, Any]
-    ) -> dict[str, Any] | asyncio.Future[dict[str, Any]]:
+    def assign(cls, cluster: Any, members: Mapping[str, Any]) -> dict[str, Any]:
         """Assign partitions to all members of the group, as the group leader.
 
         aiokafka calls it after the JoinGroup response. The result is a dict from member id to
-        assignment. A coordinator that awaits plans gets a future: a thread computes the plan,
+        assignment. A coordinator that awaits plans gets placeholders: a thread computes the plan,
         because the event loop must serve other consumers and heartbeats meanwhile.
 
         Args:
@@ -179,7 +177,8 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
         )  # fmt: skip
         if call is None or not _awaits_plans(call.owner):
             return plan()
-        return _run_in_thread(plan)
+        pending = _PendingPlan(_run_in_thread(plan))
+        return dict.fromkeys(members, pending)
 
     @classmethod
     def on_assignment(cls, assignment: Any) -> None:
@@ -211,6 +210,15 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
         return call
 
 
+class _PendingPlan(NamedTuple):
+    """Placeholder of each member's assignment, until a thread has computed the plan.
+
+    aiokafka 0.10 copies the dict of assignments, so the dict itself cannot be a future.
+    """
+
+    assignments: asyncio.Future[dict[str, Any]]
+
+
 def _await_plans(coordinator: Any) -> None:
     """Let a consumer's group coordinator await the plans that `Assignor.assign` computes.
 
@@ -232,7 +240,8 @@ async def _perform_assignment(coordinator: Any, response: Any) -> Any:
     If Partage computes an assignment in a thread, its result is awaited.
     """
     sent = await type(coordinator)._perform_assignment(coordinator, response)
-    return await sent if asyncio.isfuture(sent) else sent
+    pending = next(iter(sent.values()), None)
+    return await pending.assignments if isinstance(pending, _PendingPlan) else sent
 
 
 def _run_in_thread(plan: Callable[[], dict[str, Any]]) -> asyncio.Future[dict[str, Any]]:

@@ -514,6 +514,13 @@ class AsyncAio(Aio):
         return super()._perform_assignment(response)
 
 
+class CopyingAio(Aio):
+    """Copies the dict of assignments in the coroutine, as aiokafka 0.10 does."""
+
+    async def _perform_assignment(self, response):
+        return dict(super()._perform_assignment(response).items())
+
+
 class WaitsForTheLoop(PlainStrategy):
     """Plans as range does, once the event loop has run."""
 
@@ -527,13 +534,14 @@ class WaitsForTheLoop(PlainStrategy):
         return find("range").assign(problem)
 
 
-def test_an_event_loop_runs_while_aiokafka_s_leader_plans() -> None:
+@pytest.mark.parametrize("coordinator", [AsyncAio, CopyingAio])
+def test_an_event_loop_runs_while_aiokafka_s_leader_plans(coordinator) -> None:
     """A thread computes the plan; the user's load function is still called on the event loop."""
     callers = []
     kind = aiokafka.assignor("optimal", weights=lambda: callers.append(threading.get_ident()) or {})
     kind._state.consumer.strategy = strategy = WaitsForTheLoop()
     kind._state.consumer.loads = None
-    leader = AsyncAio(kind)
+    leader = coordinator(kind)
 
     async def rebalance():
         AioRebalance(leader).perform_group_join()
