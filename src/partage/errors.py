@@ -344,8 +344,8 @@ class WireFormatError(PartageError):
 class InvalidCaptureError(PartageError):
     """Raised if a recording of a Kafka cluster, or the stored result of a run, cannot be read.
 
-    For example, a file is missing or damaged, or a column has another type. The message names the
-    file and the column.
+    For example, a file is missing or damaged, or a column does not have the expected type. The
+    message names the file and the column.
     """
 
 

@@ -494,10 +494,10 @@ def _listener(report: Callable[[str], None], name: str) -> AbstractContextManage
 
 
 class _UnalignedWords:
-    """Sequence of 8-byte integers that are at unaligned addresses of a buffer.
+    """Sequence of 8-byte integers in a buffer, at addresses that need not be multiples of 8.
 
-    It replaces a memoryview, which cannot hold unaligned items, when a numeric function runs as
-    plain Python.
+    A numeric function that runs as plain Python, without Numba, gets memoryviews in place of
+    arrays. A memoryview cannot hold unaligned items, so this class replaces it.
     """
 
     # It replaces a memoryview, which cannot have unaligned items, in an interpreted kernel.

@@ -396,12 +396,10 @@ class MeasurementCache:
 
 
 def _subscriptions_key(facts: judge.Facts) -> object:
-    """Return a cache key for the subscriptions of an assignment problem.
+    """Return the key under which results are cached for a cluster and a group's subscriptions.
 
-    Two problems with the same cluster and the same subscriptions have equal keys.
-
-    Args:
-        facts: subscriptions and partitions of the problem.
+    Assignment problems with the same cluster and equal subscriptions have the same key, so they
+    share cached results. ``facts`` has the subscriptions and partitions of one problem.
     """
     group = facts.problem.group
     return id(facts.problem.cluster), group.subscriptions, group.subscription_of.tobytes()

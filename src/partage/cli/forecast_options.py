@@ -97,8 +97,8 @@ class ForecastOptions(OptionGroup):
     ) -> None:
         """Check that the command line names exactly one source of data.
 
-        The source is the folder of a run, a running cluster, or values for all options without a
-        default. Other options may still replace values of a run or a cluster.
+        There are three sources: the folder of a stored run, a running cluster, or options that give
+        every value. Options may also replace single values of a run or a cluster.
 
         Args:
             folder: the folder of a run; None if it is not given.

@@ -74,9 +74,11 @@ def assignor(strategy: str = "faust", *, seed: int | None = None) -> type[stock.
 
 
 class _FaustAssignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publishes no types
-    """Partition assignor of one Faust app, with a strategy of Partage instead of Faust's own.
+    """Partition assignor that a Faust app uses in place of Faust's own.
 
-    Faust creates an instance of it and also uses it to find active tables and standbys.
+    Faust creates it and calls it in each rebalance; a strategy of Partage then chooses the
+    assignment. Faust also asks it which table partitions of this worker are active and which are
+    standbys.
     """
 
     strategy: Any = None

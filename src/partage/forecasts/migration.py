@@ -545,11 +545,13 @@ def _consumer_restarts(assignor: str, *, at_once: bool) -> tuple[str, ...]:
 
 
 def _return_to_classic(strategy: str | None, members: Sequence[_Row]) -> tuple[str, ...]:
-    """Return instructions for a rollback from the consumer protocol to the classic protocol.
+    """Return instructions for the operator to switch a group back to the classic group protocol.
+
+    Each instruction is one text, for example which client settings to change before a restart.
 
     Args:
-        strategy: the strategy that the group has now.
-        members: its newest members, as rows of table ``members``.
+        strategy: name of the group's present assignor.
+        members: members of the group's latest generation, as rows of table ``members``.
     """
     # The classic Java consumer rejects a SubscriptionPattern (``ClassicKafkaConsumer`` 4.3.1 throws
     # UnsupportedOperationException). librdkafka matches a topic that begins with ``^`` itself

@@ -140,8 +140,8 @@ class _StopTimes:
 def _share_client_id(members: Iterable[_Row]) -> bool:
     """Return whether several members of a group used the same ``client.id`` at the same time.
 
-    Static members do not count, because their instance ids differ. ``members`` are rows of the
-    table of the same name.
+    Static members do not count, because they have distinct instance ids. ``members`` has one row
+    for each member and generation.
     """
     seen = Counter(
         (row["incarnation"], row["generation"], row.get("client_id"))

@@ -330,9 +330,9 @@ def assign_with(strategy: Strategy, problem: Problem, memory: object = None) -> 
 
 
 def settings_of(strategy: Strategy) -> tuple[Setting, ...]:
-    """Return the settings of an assignor, as its attribute ``options`` declares them.
+    """Return the settings that an assignor accepts, such as ``assignment.consumer.priority``.
 
-    The result is empty for an assignor without that attribute.
+    An assignor lists its settings in the attribute ``options``. The result is empty if it has none.
 
     >>> settings_of(find("failover"))[0].key
     'assignment.consumer.priority'

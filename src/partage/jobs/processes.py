@@ -121,7 +121,8 @@ class WorkerProcesses:
     def close(self) -> None:
         """Kill the worker processes, even if they are still running a function.
 
-        It may be called several times. Items that are run later run in the calling process.
+        The method may be called several times. If `map_items` is called afterwards, the calling
+        process runs all items.
         """
         executor, self._executor, self._starts = self._executor, None, []
         if executor is not None:

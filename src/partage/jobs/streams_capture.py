@@ -248,9 +248,10 @@ class _StreamsMembers:
 def _state_of_streams_group(
     records: Sequence[_Record], clusters: ClusterHistory, folder: Path
 ) -> StreamsState | None:
-    """Derive the state of a Kafka Streams application from a streams group's records (KIP-1071).
+    """Return a Kafka Streams application's topology and members from its group's recorded records.
 
-    Return None if its topology or its members are unknown. ``folder`` is the capture's folder.
+    The group is a streams group (KIP-1071). The result is None if the topology or members are
+    unknown.
     """
     topology: Mapping[str, Any] | None = None
     settings: dict[str, str] = {}

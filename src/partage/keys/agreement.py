@@ -76,10 +76,10 @@ def random_keys(count: int, seed: int = 0) -> list[bytes]:
 def who_agrees(
     names: Sequence[str] | None = None, *, keys: int = 500, counts: Sequence[int] = COUNTS
 ) -> Agreement:
-    """Find the client partitioners that place every key in the same partition.
+    """Find the Kafka client partitioners that place every key in the same partition.
 
-    All partitioners run on the same random keys, at several partition counts. Topics that such
-    partitioners wrote can be joined by key.
+    The partitioners are run on the same random keys, for several partition counts. If producers use
+    partitioners of one group, their topics can be joined by key.
 
     Args:
         names: names from `partage.keys.partitioners`; None for all that use the key.

@@ -95,9 +95,10 @@ def _check_state(one: Partitioner, state: PartitionerState | None) -> None:
 
 
 class _PlacementCall:
-    """Checked arguments of one call of `place_keys`.
+    """Arguments of one call of `place_keys` after validation, with a count of placed records.
 
-    A chunked column of keys is placed chunk by chunk; this object counts the records placed so far.
+    `place_keys` chooses the partition of each key in a column. A column that consists of several
+    chunks is placed chunk by chunk, and the count says where the next chunk begins.
     """
 
     def __init__(

@@ -204,14 +204,11 @@ class _Assignment:
 
 
 class Release011:
-    """Task assignor of Kafka Streams 0.11, the first sticky one: tasks return to their state.
+    """Task assignor of Kafka Streams 0.11, the first that returns tasks to their previous clients.
 
     It differs from its successor (`partage.streams.sticky.LegacySticky`) in four points. Tasks
-    without a previous client are assigned in the order of a hash set. Stateless tasks get standbys
-    too. There are no racks. Task ids have another hash code.
-
-    Exact to ``StickyTaskAssignor`` of kafka-streams 0.11.0.3 (its clients in a ``HashMap``,
-    tasks in a hash set, previous tasks in a hash set filled in the order given).
+    without a previous client are assigned in the order of a hash set, and task ids have a different
+    hash code. Stateless tasks get standbys, too. Racks have no effect.
 
     >>> from partage.streams import ClientState, ProcessId, TaskId
     >>> tasks = [TaskId(0, n) for n in range(3)]

@@ -173,16 +173,17 @@ class Cluster:
         brokers: Sequence[Mapping[str, Any]],
         index: Index | None = None,
     ) -> Cluster:
-        """Build a Kafka cluster from one recorded state of its metadata.
+        """Build a Kafka cluster from its topics and brokers as recorded at one time.
 
-        `partage capture` writes such a state as a line of ``cluster.jsonl`` whenever topics or
+        `partage capture` writes such a record as a line of ``cluster.jsonl`` whenever topics or
         brokers change.
 
         Args:
             topics: the record's topics: partitions and replicas by topic name.
             brokers: the record's brokers: node id, rack and state of each.
-            index: numbering to use, such as that of a whole recorded history; it must contain every
-                topic (by id) and partition of the record. None creates a new one.
+            index: an existing numbering of topics and partitions, for example one that several
+                records share. It must contain every topic (by id) and partition of the record. None
+                creates a new one.
         """
         return _cluster_from_metadata(topics, brokers, index)
 

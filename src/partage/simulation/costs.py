@@ -425,11 +425,15 @@ class RecordedStops:
 
     @classmethod
     def from_partitions(cls, rebalance: RecordedRebalance, stopped: Int32Array) -> RecordedStops:
-        """Build a `RecordedStops` from the indices of the partitions that stopped in a recorded
+        """Build a `RecordedStops` for the partitions whose consumption stopped in a recorded
         rebalance.
 
-        The session timeout of a partition's owner is stored if the owner was evicted because its
-        session timed out.
+        If a partition's owner was evicted by its session timeout, the length of this timeout is
+        stored too.
+
+        Args:
+            rebalance: the recorded rebalance.
+            stopped: int32[n], indices of the stopped partitions.
         """
         timeouts = dict.fromkeys(stopped.tolist(), 0)
         for absence in rebalance.departures:
@@ -470,10 +474,14 @@ class RecordedStops:
 
 
 def find_recorded_stops(rebalance: RecordedRebalance, clusters: ClusterHistory) -> RecordedStops:
-    """Return the partitions that a recorded rebalance left without a consumer.
+    """Return the partitions that no consumer read during a recorded rebalance.
 
-    The result also has the session timeouts of owners that were evicted. ``clusters`` is the
-    cluster metadata over time.
+    If an owner was evicted by its session timeout, the result also has the length of this timeout,
+    because the partition was not read during it either.
+
+    Args:
+        rebalance: the recorded rebalance.
+        clusters: topics and partitions of the cluster over time.
     """
     generation = rebalance.generation
     cluster = clusters.cluster_at(generation.timestamp_ms)

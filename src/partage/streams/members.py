@@ -22,10 +22,9 @@ FUTURE_PROCESS = ProcessId(-1, -1)
 
 @dataclass(frozen=True)
 class StreamsMember:
-    """Stream thread that joins the group of a Kafka Streams application, with the data that it
-    sends.
+    """Stream thread of a Kafka Streams application, with the data that it sends when it joins.
 
-    Each stream thread is one consumer, and therefore one member of the group.
+    Each stream thread has one consumer, so it is one member of the application's consumer group.
 
     Attributes:
         id: member id of the consumer.

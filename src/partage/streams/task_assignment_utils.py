@@ -204,12 +204,12 @@ def optimize_rack_aware_standby_tasks(
     *,
     costs: tuple[int, int] | None = None,
 ) -> None:
-    """Exchange Kafka Streams standbys between clients so that fewer changelogs are read across
-    racks.
+    """Exchange Kafka Streams standbys between clients to reduce reads from other racks.
 
-    This does nothing unless both rack-aware costs are configured. In contrast to Kafka's internal
-    assignors, the configured strategy decides how standbys are exchanged, pairs of clients are
-    visited in hash order, and client tags never prevent an exchange (a defect of Kafka's class).
+    Nothing changes unless both rack-aware costs are configured. The function imitates a utility for
+    custom assignors, which differs from Kafka's own assignors in three points. The configured
+    strategy decides how standbys are exchanged. Pairs of clients are visited in hash order. Client
+    tags never prevent an exchange, which is a defect of Kafka's utility.
 
     Source: ``TaskAssignmentUtils.optimizeRackAwareStandbyTasks`` 4.3.1.
 

@@ -22,36 +22,11 @@ __all__ = ["MAX_TABLE_SIZE", "FaustCopartitioned", "SplitMix64", "assign_actives
 
 @dataclass(frozen=True, repr=False)
 class FaustCopartitioned(FaustStrategy):
-    """Assignor by Faust's design document, not its code: standbys replace failed workers evenly.
+    """Faust assignor that spreads standbys so that a failed worker's load is shared evenly.
 
-    Topics with equally many partitions and the same subscribers are assigned together. For each
-    such group of topics, the aims are, each only as far as the previous ones allow:
-
-    1. no member is idle while there are as many partitions as members;
-    2. a partition whose active member left goes to one of its standbys, or to a new member (one
-       that had no active partition);
-    3. in a rebalance with such partitions, members that are not new take over no partition from
-       another member;
-    4. the members' loads are as even as possible;
-    5. as few partitions as possible start cold (on a member without a copy), then as few as
-       possible move;
-    6. each partition has its standbys, none of them on its active member;
-    7. the standbys of each member's partitions are spread over the other members, with counts
-       that differ by at most one, so a failed member's load is shared evenly. The seed decides
-       among equal placements;
-    8. the totals of active and standby partitions are even, as far as exchanges within aim 7
-       allow: a member with a smaller total takes over more;
-    9. standbys stay where they are, as far as aims 7 and 8 allow.
-
-    Aims 1 to 5 are reached exactly, by a minimum-cost flow. Aim 9 is not: standbys are kept first
-    and evened out afterwards, which may move more of them than necessary. Groups of topics are
-    independent of each other: the same member may get the additional partition of each.
-
-    Members send the same user data as those of ``faust``, so one group can have both; the leader
-    decides.
-
-    Settings: those of ``faust``, and ``assignment.faust.seed``; the leader's values count.
-    Cost: O(P M) memory for P partitions and M members, O(P M + moves M^2) steps on arrays.
+    It follows Faust's design document, not Faust's code. Topics with equal partition counts and the
+    same subscribers are assigned together. For each such set of topics, the aims are, in order of
+    priority:
 
     Source: "Partition Assignor" in Faust's documentation (its design), after KIP-54.
 
@@ -521,10 +496,16 @@ class _StandbyPlacement:
     def _best_members(
         self, partition: int, candidates: NDArray[np.intp], max_members: int
     ) -> list[int]:
-        """Return the best members for standbys of a partition, the best one first.
+        """Return the members that should get the standbys of a partition, the best one first.
 
-        The best one has the fewest standbys of the same active member, then the fewest partitions
-        in all. At most ``max_members`` of the members ``candidates`` (int64[n]) are returned.
+        Standbys of one active member are spread, so that several members share its load if it
+        fails. Members with the fewest standbys of that active member come first, then those with
+        the fewest partitions in all.
+
+        Args:
+            partition: index of the partition.
+            candidates: int64[n], the members that may get a standby.
+            max_members: greatest number of members to return.
         """
         owner = self._owner[partition]
         keys = (

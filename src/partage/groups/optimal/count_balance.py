@@ -392,10 +392,10 @@ def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
 def repeat_members(
     member: Int64Array, count: Int64Array, group: Int64Array, *, in_blocks: bool
 ) -> NDArray[np.int32]:
-    """List the member that gets each partition, given how many partitions each member gets.
+    """Repeat each member as often as it gets a partition, in the order of assignment.
 
-    For example, members 5 and 6 with two partitions each give 5, 6, 5, 6, or 5, 5, 6, 6 with
-    ``in_blocks``.
+    For example, members 5 and 6 get two partitions each. The result is 5, 6, 5, 6 (in turn), or 5,
+    5, 6, 6 with ``in_blocks``.
 
     Args:
         member: int64[k], the members, sorted by group.

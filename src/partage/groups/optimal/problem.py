@@ -128,7 +128,7 @@ class CanonicalProblem:
     def is_symmetric(self) -> bool:
         """True if all members have the same subscription and no member owns a partition.
 
-        The most even assignment is then simple: members take turns.
+        The members are then interchangeable, and a round-robin assignment has the most even loads.
         """
         group = self.problem.group
         return self._is_by_name and len(group.subscriptions) == 1 and not group.has_claims

@@ -59,7 +59,8 @@ class Shares:
 class WeightPlan:
     """Assignment with the most even weighted loads that the local search found.
 
-    It need not be optimal, because balancing weights is NP-hard.
+    A member's weighted load is the sum of the weights of its partitions. The assignment need not be
+    optimal, because balancing weights is NP-hard.
 
     Attributes:
         owner: int32[n], owner of each partition; partitions and owners are indices in canonical

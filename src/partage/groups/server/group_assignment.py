@@ -81,9 +81,10 @@ class GroupAssignment:
 def concatenate_runs(
     parts: Sequence[tuple[Int32Array, NDArray[np.int64], NDArray[np.int64]]], members: int
 ) -> tuple[Int32Array, Int32Array]:
-    """Merge several arrays of partitions, each grouped by member, into one such array.
+    """Merge several lists of each member's partitions into one list for each member.
 
-    For example, one array has the partitions that members keep, another one their new partitions.
+    For example, one input has the partitions that each member keeps, and another one has its new
+    partitions. All lists are stored one after another in flat arrays.
 
     Args:
         parts: partitions, and the begin and end of each member's range in them (int64[M] each). The

@@ -118,12 +118,12 @@ class PartageOptimal(_JarAssignor):
 
 
 class PartageFair(_JarAssignor):
-    """KIP-49's fair assignor in the broker: each partition goes to the least loaded subscriber.
+    """Assignor of KIP-49 for the group coordinator: each partition goes to the least loaded
+    subscriber.
 
-    It is `fair`, except that topics with equal numbers of subscribers and of partitions are sorted
-    by topic id instead of by name. Previous targets and racks have no effect.
-
-    Exact to ``io.partage.assignors.broker.FairAssignor`` of ``partage-assignors`` 0.1.0.
+    Topics are assigned in the same order as in `fair`, the assignor for consumers, with one
+    exception. Topics with equal numbers of subscribers and partitions are sorted by topic id, not
+    by name. The previous assignment and racks have no effect.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member("C1", ["T1", "T2"]), Member("C2", ["T1"])])

@@ -63,13 +63,13 @@ class TopicIds:
 
     @classmethod
     def from_names(cls, names: Sequence[str], ids: Sequence[str | None]) -> TopicIds:
-        """Decode topic ids from base64, the form in which Kafka prints them.
+        """Decode the base64 ids of topics; compute an id from the name for topics without one.
 
-        Missing ids are derived from topic names.
+        Kafka prints topic ids in base64. Equal names always give equal computed ids.
 
         Args:
-            names: topic names, from which missing ids are derived.
-            ids: the id of each topic, None if unknown.
+            names: name of each topic.
+            ids: base64 id of each topic, None if unknown.
         """
         if not any(ids):
             return cls(b"".join(map(derive_topic_id, names)))

@@ -121,10 +121,10 @@ def decode_user_data(user_data: Sequence[bytes | None]) -> list[tuple[Claims, in
 
 
 def claims_of_owned(sticky: StickyProblem) -> ClaimedSlots:
-    """Return the owned partitions that consumers with the cooperative-sticky assignor report.
+    """Return the partitions that each consumer reports as owned when it joins the group.
 
-    They are a field of the subscription that a consumer sends when it joins. ``sticky`` has the
-    members, topics and partitions of the rebalance.
+    The cooperative-sticky assignor reads them from a field of the consumer's subscription.
+    ``sticky`` has the members, topics and partitions of the rebalance.
     """
     generation = [_cooperative_generation(member) for member in sticky.problem.group.members]
     return _to_slots(sticky, _owned(sticky), _as_arrays(generation))

@@ -396,9 +396,9 @@ class MemberLists:
     def build_lists(
         self, keep: Int32Array, new_partitions: Transfers
     ) -> tuple[Int32Array, Int32Array]:
-        """Return each member's final list of partitions: kept ones, then newly assigned ones.
+        """Return the final partitions of each member: first those it keeps, then new ones.
 
-        Call `keep_owned_partitions` first.
+        `keep_owned_partitions` must be called before.
 
         Args:
             keep: int32[M], number of partitions that each member keeps.

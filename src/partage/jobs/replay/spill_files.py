@@ -355,7 +355,8 @@ class SpillWriter:
     def discard_group(self) -> None:
         """Drop the history of the current consumer group, for example because the group has failed.
 
-        Its bytes stay in the file, but are never read.
+        The part that was already written to the spill file (a temporary file) stays there, but is
+        never read.
         """
         self._pending, self._entries, self._chunks = [], 0, []
         self._current = self._stored or self._temporary

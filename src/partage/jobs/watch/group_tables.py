@@ -134,7 +134,8 @@ class TableRows(NamedTuple):
 class StoredGroup(NamedTuple):
     """State of one consumer group that Spark stores between two micro-batches.
 
-    The next micro-batch continues from it, so that old records are never read again.
+    The next micro-batch continues from this state, so it only reads new records. An open row is an
+    output row that later records may still change.
 
     Attributes:
         history: packed state of the group's history; None if an error ended it.

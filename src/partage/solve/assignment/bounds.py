@@ -277,10 +277,10 @@ def _pigeonhole_bound(problem: WeightedProblem, topics: NDArray[np.bool_]) -> Bo
 
 
 def overload_bound(problem: WeightedProblem) -> Bound:
-    """Return a lower bound of the load that exceeds the members' capacities in any assignment.
+    """Return a lower bound of the overload, which is the total load above the members' capacities.
 
-    It is above zero if some topics have more weight than all their subscribers have capacity. A
-    minimum cut finds these topics.
+    No assignment can have less overload. The bound is above zero if some topics weigh more than the
+    total capacity of all their subscribers. A minimum cut in a flow network finds these topics.
     """
     capacity = problem.by_member_class(problem.capacity)
     cut = densest_topics(problem, capacity)

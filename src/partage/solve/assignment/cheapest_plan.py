@@ -192,9 +192,12 @@ class FlowNetworkLayout:
     ) -> FlowNetworkLayout:
         """Number the nodes of the flow network for an assignment problem.
 
+        A minimum-cost flow through this network gives the cheapest assignment.
+
         Args:
             problem: partitions, members, and the cost of each pair.
-            steps: upper limits of the sorted member loads; None for ``problem.loads``.
+            steps: upper limits of the largest load of a member, the second largest, and so on; None
+                for the loads in ``problem.loads``.
         """
         members = len(problem.group)
         claims = np.zeros(members, bool)

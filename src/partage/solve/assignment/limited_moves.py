@@ -101,7 +101,7 @@ def find_limited_loads(problem: TransportProblem, least_kept: int) -> LimitedLoa
 def _augment_at_minimum_cost(network: FlowNetwork, supply: IntArray) -> None:
     """Send all flow from source to sink at minimum cost, by successive shortest paths.
 
-    ``supply`` are the indices of the arcs that leave the source. ``network`` is changed in place.
+    ``network`` is changed in place. ``supply`` are the indices of the arcs that leave the source.
 
     Raises:
         InvalidProblemError: not all flow fits.

@@ -266,8 +266,15 @@ def _eligible_claims(
 ) -> tuple[IntArray, IntArray]:
     """Return all pairs of a partition and a previous owner that still subscribes to its topic.
 
-    The result is two sorted arrays of equal length: partitions and members. ``topic`` is the class
-    of each partition's topic (topics with equal subscribers), -1 for none.
+    Such an owner may keep the partition.
+
+    Args:
+        classes: topics with equal subscribers, and members with equal subscriptions.
+        ownership: previous owners of each partition.
+        topic: for each partition the class of its topic, -1 for none.
+
+    Returns:
+        Two arrays of equal length, partitions and members, sorted by partition.
     """
     partition = np.repeat(np.arange(len(topic)), np.diff(ownership.start)).astype(np.int64)
     member = np.asarray(ownership.claimant, np.int64)

@@ -287,11 +287,11 @@ class _LagrangianBound:
         return best
 
     def _cost_of_last_removal(self, excess: Floats) -> Floats:
-        """Return the cost of the last move that brings each overfull broker down to its limit.
+        """Return the cost of the n-th cheapest move away from each broker with n replicas too many.
 
-        A broker with n surplus replicas must lose at least the n that are cheapest to move. The
-        result is the cost of the n-th cheapest (float64[brokers + racks]), and 0 for racks and
-        other brokers. ``excess`` is the number n of each broker.
+        Such a broker must lose at least n replicas, and this is the most expensive of the n
+        cheapest moves. The result is float64[brokers + racks]; it is 0 for racks and other brokers.
+        ``excess`` is n for each broker.
         """
         cluster = self.task.cluster
         out = np.zeros(len(excess))

@@ -344,9 +344,11 @@ class _Programme:
         return out
 
     def _add_classes(self) -> None:
-        """Add the constraints on the number of replicas: replication factors and the rack rule.
+        """Add constraints on the number of replicas to the linear program: replication factors and
+        racks.
 
-        They are summed over each class of partitions of similar size.
+        Partitions of similar size form a class. To keep the program small, it has one constraint
+        for each class, not for each partition.
         """
         task, rows, classes = self.task, self.rows, len(self.members)
         is_open = np.flatnonzero(self.class_of >= 0)

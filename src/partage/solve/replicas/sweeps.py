@@ -549,10 +549,15 @@ def _place_partitions_greedily(arrays, order, buffer):
 
 @kernel_helper
 def _broker_fullness(amount, high, broker):
-    """Return how full a broker is, as the sum of its amounts divided by their upper limits.
+    """Return how full a broker is, to choose between brokers of equal cost.
 
-    It breaks ties between brokers of equal cost. ``amount`` and ``high`` have the amount and the
-    limit of each resource on each broker.
+    For each resource, such as bytes or leaders, the broker's use is divided by its upper limit. The
+    result is the sum of these fractions.
+
+    Args:
+        amount: float64[resources, brokers], use of each resource on each broker.
+        high: upper limit of each resource on each broker, in the same shape.
+        broker: index of the broker.
     """
     total = 0.0
     for k in range(len(amount)):
