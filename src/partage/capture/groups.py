@@ -138,7 +138,7 @@ def listed_group_ids(connection: ClusterConnection, nodes: Sequence[int]) -> lis
 
 
 def refused_group_ids(connection: ClusterConnection, node: int, ids: Sequence[str]) -> list[str]:
-    """Return those of some Kafka groups that the connection's account may not describe.
+    """Return which of the given Kafka groups the connection's account may not describe.
 
     The broker refuses to describe them with the error GROUP_AUTHORIZATION_FAILED.
 

@@ -448,10 +448,9 @@ class LiveCapture:
         self._writer.remove_lost_rows(partition, to, why)
 
     def _expect_answer(self, partitions: Sequence[int], begun_s: float) -> None:
-        """Raise an error if none of some Kafka partitions could be read for ``pace.patience``
-        seconds.
+        """Raise an error if no partition of a list could be read for ``pace.patience`` seconds.
 
-        A recording would otherwise wait without end for unreachable brokers.
+        Otherwise a recording would wait for unreachable brokers without end.
 
         Args:
             partitions: partitions of ``__consumer_offsets``.

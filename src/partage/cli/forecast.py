@@ -170,7 +170,7 @@ def forecast(
 
 @dataclass(frozen=True)
 class _Source:
-    """Origin of the settings of a consumer group that a forecast assumes for the present.
+    """Description of where a forecast gets a consumer group's present settings from.
 
     The output of ``partage forecast`` names it.
 

@@ -176,10 +176,10 @@ def _sends_by_default(strategy: Strategy) -> bool:
 
 
 def without_foreign_data(strategy: Strategy, group: Group) -> Group:
-    r"""Return a consumer group without user data if another assignor's members sent them.
+    r"""Return a copy of a consumer group without its user data if an assignor cannot read them.
 
-    The assignor could not read them. If the user data belong to the assignor, the group itself is
-    returned.
+    This is so if the members used another assignor when they sent them. If the user data have the
+    assignor's own format, the group itself is returned.
 
     Args:
         strategy: the assignor that will run.

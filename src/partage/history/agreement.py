@@ -182,7 +182,7 @@ def _check_migration(generation: Generation) -> Verdict:
 
 
 class _NeverReturnsError(PartageError):
-    """Error: Kafka's implementation of the strategy would run forever on the recorded input."""
+    """Raised if Kafka's implementation of a strategy would run forever on the recorded input."""
 
 
 def _check_strategy(

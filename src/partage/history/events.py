@@ -275,7 +275,7 @@ class StateChange:
     def follow_up(self) -> bool:
         """Return whether no member joined, left, restarted or changed its subscription.
 
-        The second rebalance of a cooperative one (KIP-429) meets this condition.
+        An example is the second of the two rebalances of a cooperative group (KIP-429).
         """
         return not (self.joined or self.left or self.restarted or self.resubscribed)
 

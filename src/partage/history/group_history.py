@@ -225,7 +225,7 @@ class GroupHistory:
     ) -> GroupHistory:
         """Restore a consumer group's history from the bytes that `to_bytes` returned.
 
-        The other arguments are those of a new history.
+        The other arguments are the same as for a new history.
 
         Raises:
             InvalidCaptureError: the bytes are of another version, or damaged.

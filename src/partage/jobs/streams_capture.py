@@ -248,10 +248,9 @@ class _StreamsMembers:
 def _state_of_streams_group(
     records: Sequence[_Record], clusters: ClusterHistory, folder: Path
 ) -> StreamsState | None:
-    """Return a Kafka Streams application's topology and members from its group's recorded records.
+    """Return a Kafka Streams application's topology and members from its streams group's records.
 
-    The group is a streams group (KIP-1071). The result is None if the topology or members are
-    unknown.
+    The result is None if the topology or the members are unknown.
     """
     topology: Mapping[str, Any] | None = None
     settings: dict[str, str] = {}

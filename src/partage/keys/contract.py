@@ -149,7 +149,7 @@ def _loaded(name: str) -> object:
 
 
 def led_partitions(topic: str, cluster: Cluster) -> tuple[int, tuple[int, ...] | None]:
-    """Return a topic's number of partitions, and those of them that have a leader.
+    """Return a topic's number of partitions, and the numbers of the partitions that have a leader.
 
     The second value is None if all partitions have a leader, which is the usual case.
 

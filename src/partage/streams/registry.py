@@ -136,10 +136,9 @@ def _legacy_classes() -> tuple[Callable[[], TaskAssignor], ...]:
 def find_task_assignors() -> dict[str, TaskAssignor]:
     """Return the task assignors for classic Kafka Streams groups, as a dict from name to assignor.
 
-    Kafka's default is first. Not included are those of a later release, such as
-    ``streams:sticky@4.4``, and the group coordinator's
-    (`partage.streams.kip1071_sticky.SERVER_ASSIGNORS`), which has another input: members instead of
-    clients.
+    Kafka's default is first. Assignors of a later release, such as ``streams:sticky@4.4``, are left
+    out. So are the group coordinator's (`partage.streams.kip1071_sticky.SERVER_ASSIGNORS`), whose
+    input is a list of members instead of clients.
 
     >>> list(find_task_assignors())[:2]
     ['streams:high-availability', 'streams:legacy-sticky']

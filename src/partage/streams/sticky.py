@@ -63,10 +63,11 @@ class TaskPairs:
         self._pairs.update(self._pair(task, other) for other in others)
 
     def has_new(self, task: int, *others: Iterable[int]) -> bool:
-        """Return whether a Kafka Streams task would be with one of a client's tasks for the first
-        time.
+        """Return whether a Kafka Streams task has never shared a client with one of the given
+        tasks.
 
-        Sticky task assignors prefer such clients, so that tasks spread well after a failure.
+        Sticky task assignors prefer clients with such tasks, so that tasks spread well after a
+        failure.
 
         Args:
             task: number of the task.

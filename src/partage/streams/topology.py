@@ -152,7 +152,7 @@ class Topology:
     def missing_sources(
         self, counts: Mapping[str, int]
     ) -> list[tuple[Subtopology, tuple[str, ...]]]:
-        """Return the Kafka Streams sub-topologies with source topics that do not exist, and these
+        """Return the Kafka Streams sub-topologies that lack source topics, each with the missing
         topics.
 
         Topics that the application itself creates do not count.

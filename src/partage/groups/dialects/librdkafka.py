@@ -507,7 +507,9 @@ class LibrdkafkaAssignment(GeneralAssignment):
         raise _crash("asks for the load of a member that it has excluded")
 
     def _move_partition(self, slot: int, topic: int, target: int) -> None:
-        """Move a partition to a member, or another one of the topic (a defect of librdkafka)."""
+        """Move a partition to a member; a defect of librdkafka may move another one of the
+        topic.
+        """
         moving, source = self._movements.record_move(slot, topic, self.owner, target)
         # A slot that moves in place of another may have a new owner by now.
         self._is_irregular |= self.owner[moving] != source

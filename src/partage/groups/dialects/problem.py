@@ -111,7 +111,7 @@ class PeerProblem:
     def subscribers(self) -> list[list[int]]:
         """Members that subscribe to each topic, in join order.
 
-        A member that names the topic twice is listed twice, as the clients do.
+        A member that names the topic twice is listed twice, as in the client libraries.
         """
         subscribers: list[list[int]] = [[] for _ in self.topics]
         for member, topics in enumerate(self.subscriptions):

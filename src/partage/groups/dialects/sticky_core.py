@@ -265,10 +265,10 @@ class GeneralAssignment(ABC):
     def _replace_excluded_target(self, owner: int, target: int) -> int:
         """Choose a new owner for a partition that cannot go back to its previous owner.
 
-        The algorithm prefers the previous owner. But a member that can neither lose nor get
-        partitions takes no part in the balancing. Subclasses do here what their client does; -1
-        stands for the least loaded subscriber. Where the client fails, `PeerAssignorError` is
-        raised.
+        The algorithm prefers the previous owner, but members that can neither lose nor get
+        partitions are excluded. Each client treats this case differently, so subclasses override
+        this method. The result -1 stands for the least loaded subscriber. Where the client fails,
+        `PeerAssignorError` is raised.
         """
 
     @abstractmethod
@@ -522,7 +522,7 @@ def order_python_slots(peer: PeerProblem, claims: SettledClaims, *, has_claims: 
 
 
 class PythonAssignment(GeneralAssignment):
-    """One run of Kafka's sticky algorithm, as the Python clients kafka-python and aiokafka have it.
+    """One run of Kafka's sticky algorithm, as implemented in kafka-python and aiokafka.
 
     The two clients differ in one point: aiokafka may exchange two partitions forever.
 

@@ -125,27 +125,7 @@ def assign_actives(previous: PreviousCopies, members: int) -> list[int]:
     """Choose the active member of each partition by a minimum-cost flow, with six ranked aims.
 
     A *new* member had no active partition. A partition is *lost* if its active member left and a
-    standby of it is still in the group. The aims, each only as far as the previous ones allow:
-
-    1. no member is idle while there are as many partitions as members;
-    2. a lost partition goes to one of its standbys, or to a new member;
-    3. while partitions are lost, members other than new ones take over no partition from a member
-       that is there; one without any copy may go to each member;
-    4. loads are as even as possible (the sum of their squares is minimal);
-    5. as few partitions as possible start cold, on a member without a copy;
-    6. as few partitions as possible move.
-
-    Every partition of a new member starts cold, so new members get lost partitions first: these
-    have to move anyway. A standby that took over a lost partition would have to release another
-    one for the new member, which is two moves. After a failure loads may be uneven. The next
-    rebalance without a failure evens them out; most of the moved partitions then have a copy at
-    their new member.
-
-    Algorithm: successive shortest paths (Ahuja, Magnanti, Orlin, "Network Flows", chapters 9.7 and
-    14.5). Every partition starts at one of its cheapest members, so no cycle of moves lowers the
-    cost. Then partitions are moved along the shortest path of members, from one that should have
-    less to one that should have more, until no path lowers the cost. A penalty of one aim exceeds
-    the sum of all later aims' penalties on a path, because a path visits every member at most once.
+    standby of it is still in the group. The aims, in order of priority:
 
     Args:
         previous: the previous active members and standbys.

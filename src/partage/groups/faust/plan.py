@@ -60,8 +60,8 @@ class CopartitionedAssignment:
 class FaustPlan(Plan):
     """Assignment of a Faust group, with the metadata that its leader sends to each worker.
 
-    Each partition has one owner. All members are active for a global table's changelog; this is
-    only visible in ``metadata`` and `wire`.
+    Each partition has one owner. The exception is the changelog of a global table, which all
+    members consume; it is only in ``metadata`` and in the result of `wire`.
 
     Attributes:
         metadata: the decoded user data that each member gets with its assignment.

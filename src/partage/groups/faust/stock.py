@@ -308,10 +308,11 @@ class _LivelockDetector:
     def raise_if_repeated(
         self, unassigned: deque[int], current: int, standbys: Sequence[set[int]]
     ) -> None:
-        """Raise `PeerAssignorError` if the loop that places standbys is in a state as before.
+        """Raise `PeerAssignorError` if the loop that places standbys has been in the same state
+        before.
 
-        The arguments are the loop's state: partitions without standby, the next member, and the
-        standbys of each member.
+        Such a loop never ends. The arguments are its state: the partitions without standby, the
+        next member, and the standbys of each member.
         """
         self._evictions += 1
         if self._evictions < _EVICTIONS_BEFORE_CHECK:

@@ -74,8 +74,8 @@ def read_claims(at, name_start, name, number, extent, size, partition, given):
 def compute_quotas(previous, quota, extra, kept, missing):
     """Compute how many previous partitions each member keeps, and how many new ones it gets.
 
-    The higher quotas go to the first members with enough previous partitions to fill them; if some
-    remain, the last members get them.
+    If partitions cannot be divided evenly, some members get one more than others. These are the
+    first members with enough previous partitions; if there are too few, also the last members.
 
     Args:
         previous: number of previous partitions of each member, in the order of the coordinator's

@@ -69,14 +69,8 @@ class _JarAssignor(PlainStrategy):
 class PartageOptimal(_JarAssignor):
     """Partage's optimal assignor in the broker: even counts, fewest rack mismatches, fewest moves.
 
-    The objective is that of `optimal` without weights. There is no follow-up rebalance: the
-    coordinator lets each member revoke and acquire partitions by itself.
-
-    Setting: ``assignment.optimal.racks`` (true), whether racks matter.
-
-    Where the exact plan needs too much work, `server:uniform` decides.
-
-    Exact to ``io.partage.assignors.broker.OptimalAssignor`` of ``partage-assignors`` 0.1.0.
+    It has the same aims as `optimal`, the assignor for consumers, but ignores weights. There is no
+    follow-up rebalance: the coordinator lets each member revoke and acquire partitions by itself.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member("A", ["T"], owned={"T": [0, 1, 2]}), Member("B", ["T"])])

@@ -136,9 +136,9 @@ def assign_in_turn(sticky: StickyProblem, slots: PartitionSlots) -> Decision:
 def _drop_invalid_owners(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, Int32Array]:
     """Remove owners that must not keep their partition, before the sticky algorithm assigns it.
 
-    These are owners on a rack without replica (KIP-881), and owners of partitions that two members
-    report with one generation. The result has the owner of each of S partitions, and the former
-    owner of each partition removed because of racks (int32[S] each, -1 for none).
+    Such an owner is on a rack without a replica (KIP-881), or another member reports the same
+    partition with the same generation. The result is the remaining owner of each partition, and the
+    owner that was removed because of its rack (int32[S] each, -1 for none).
     """
     owner = owned.owner
     if not owned.any_claim:

@@ -255,9 +255,10 @@ def _partitions_by_key(pairs: KeyPairs) -> dict[bytes, tuple[int, ...]]:
 
 
 def _describe_different_writers(first: JoinSide, second: JoinSide) -> str | None:
-    """Describe which partitioners wrote the first and the second topic of a join.
+    """Describe the partitioners that wrote two topics, if the topics had different ones.
 
-    None if the partitioners are the same or unknown, so that they are not the problem.
+    The result is None if the partitioners are the same or unknown, because they then do not explain
+    why a join misses matches.
     """
     sides = (first, second)
     found, found_2 = ({family.name for family in side.verdict.writer_families} for side in sides)

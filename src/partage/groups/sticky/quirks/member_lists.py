@@ -381,8 +381,8 @@ class PartitionMovements:
 class OwnerMap:
     """Model of the Java map from member to partitions in Kafka's class, for its iteration order.
 
-    The order decides which owner of a partition counts that Kafka assigns twice: the last one in
-    the map (``currentAssignment``; Q26 in docs/quirks.md).
+    Kafka's class may assign a partition to two members. The last of them in the map
+    (``currentAssignment``) then counts as its owner (Q26 in docs/quirks.md).
 
     Attributes:
         order: the present members in iteration order.
