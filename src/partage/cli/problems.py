@@ -86,7 +86,8 @@ def preferred_strategies(
 ) -> list[str] | None:
     """Return the names of the strategies to try, preferred first.
 
-    They come from the command line, else from the problem. None if none are named.
+    Names on the command line take precedence over those in the problem. The result is None if
+    neither names a strategy.
 
     Args:
         requested: strategy names from the command line.

@@ -203,8 +203,8 @@ def streams(
 def _streams_group_note(settings: Mapping[str, object], assignors: Sequence[str]) -> str | None:
     """Return a note if a Kafka Streams application's settings for streams groups have no effect.
 
-    Only the group coordinator's task assignors (KIP-1071) use such settings. None if all have an
-    effect.
+    They only have an effect if the group coordinator assigns the tasks (KIP-1071). The result is
+    None if there is nothing to note.
 
     Args:
         settings: the application's settings.

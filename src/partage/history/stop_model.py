@@ -208,8 +208,8 @@ def before_record(time_ms: float) -> Instant:
 def first_join_time(end_ms: float, delay_ms: float | None, members: int) -> Instant:
     """Estimate when the first member of an empty classic group joined.
 
-    After the first join, the coordinator waits for a delay, and up to as long again after each
-    further one.
+    After the first join, the coordinator waits for a delay. Each further join extends the wait by
+    up to the same delay.
 
     Args:
         end_ms: time of the generation's record.

@@ -524,10 +524,9 @@ class _AssumptionComparison:
         return assumption if best == 0 else None
 
     def _only_consumers_differ(self, assumption: Assumption) -> bool:
-        """Return whether a guess gives each client its recorded tasks, but to other consumers of
-        it.
+        """Return whether a guess gives each client its recorded tasks, but in other threads.
 
-        A client is a process, and may have a consumer for each thread.
+        A client is a process with one consumer for each thread.
         """
         # Tasks that another consumer must revoke first are not in the record, so the recorded tasks
         # may be a subset.
@@ -613,11 +612,10 @@ def _tasks_differ(planned: AssignmentInfo, recorded: AssignmentInfo) -> int:
 
 
 def _comparable_fields(info: AssignmentInfo) -> tuple[object, ...]:
-    """Return those fields of a consumer's Streams assignment that are compared with the recorded
-    one.
+    """Return the fields of a consumer's Streams assignment to compare with the recorded assignment.
 
-    Which they are depends on the version of the assignment ``info``. The order in maps and sets
-    does not count.
+    The version of the assignment ``info`` decides which fields these are. The order in maps and
+    sets does not count.
     """
     version = info.version
     due = 0 if info.next_rebalance_ms == 0 else 1 if info.next_rebalance_ms < LONG_MAX else 2

@@ -208,7 +208,8 @@ def fold_hash(h: int, partitions: int, fold: Fold) -> int:
 def fold_all(hashes: UInt32Array, partitions: int, fold: Fold) -> None:
     """Convert an array of key hashes to partition numbers in place.
 
-    Each hash becomes non-negative in the way of a Kafka client, then modulo the partition count.
+    Each hash is made non-negative as a given Kafka client does it. The partition is the remainder
+    after division by the partition count.
 
     Args:
         hashes: uint32, hashes of the keys; receives the partitions.

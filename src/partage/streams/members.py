@@ -112,7 +112,8 @@ class ClientGroup:
     def client_tags(self) -> Mapping[str, str]:
         """Client tags of this Kafka Streams instance, such as ``{"zone": "a"}`` (KIP-708).
 
-        They are those of its first stream thread, because all threads have the same.
+        All stream threads of an instance have the same tags, so the first thread's tags are
+        returned.
         """
         return self.members[0].tags if self.readable else {}
 
@@ -120,7 +121,7 @@ class ClientGroup:
     def query_endpoint(self) -> tuple[str, int] | None:
         """Host and port at which this Kafka Streams instance serves interactive queries.
 
-        They are those of its first stream thread. None if no endpoint is configured.
+        The first stream thread reports it. The value is None if no endpoint is configured.
         """
         return self.members[0].endpoint if self.readable else None
 
