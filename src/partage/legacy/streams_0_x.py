@@ -210,6 +210,9 @@ class Release011:
     without a previous client are assigned in the order of a hash set, and task ids have a different
     hash code. Stateless tasks get standbys, too. Racks have no effect.
 
+    Exact to ``StickyTaskAssignor`` of kafka-streams 0.11.0.3 (its clients in a ``HashMap``, tasks
+    in a hash set, previous tasks in a hash set filled in the order given).
+
     >>> from partage.streams import ClientState, ProcessId, TaskId
     >>> tasks = [TaskId(0, n) for n in range(3)]
     >>> clients = [ClientState(ProcessId(0, 1), previous_active=[tasks[0], tasks[2]]),

@@ -28,6 +28,32 @@ class FaustCopartitioned(FaustStrategy):
     same subscribers are assigned together. For each such set of topics, the aims are, in order of
     priority:
 
+    1. no member is idle while there are as many partitions as members;
+    2. a partition whose active member left goes to one of its standbys, or to a new member (one
+       that had no active partition);
+    3. in a rebalance with such partitions, members that are not new take over no partition from
+       another member;
+    4. the members' loads are as even as possible;
+    5. as few partitions as possible start cold (on a member without a copy), then as few as
+       possible move;
+    6. each partition has its standbys, none of them on its active member;
+    7. the standbys of each member's partitions are spread over the other members, with counts
+       that differ by at most one, so a failed member's load is shared evenly. The seed decides
+       among equal placements;
+    8. the totals of active and standby partitions are even, as far as exchanges within aim 7
+       allow: a member with a smaller total takes over more;
+    9. standbys stay where they are, as far as aims 7 and 8 allow.
+
+    Aims 1 to 5 are reached exactly, by a minimum-cost flow. Aim 9 is not: standbys are kept first
+    and evened out afterwards, which may move more of them than necessary. Groups of topics are
+    independent of each other: the same member may get the additional partition of each.
+
+    Members send the same user data as those of ``faust``, so one group can have both; the leader
+    decides.
+
+    Settings: those of ``faust``, and ``assignment.faust.seed``; the leader's values count. Cost:
+    O(P M) memory for P partitions and M members, O(P M + moves M^2) steps on arrays.
+
     Source: "Partition Assignor" in Faust's documentation (its design), after KIP-54.
 
     >>> from partage.model import Cluster, Group, Member, Problem
@@ -126,6 +152,26 @@ def assign_actives(previous: PreviousCopies, members: int) -> list[int]:
 
     A *new* member had no active partition. A partition is *lost* if its active member left and a
     standby of it is still in the group. The aims, in order of priority:
+
+    1. no member is idle while there are as many partitions as members;
+    2. a lost partition goes to one of its standbys, or to a new member;
+    3. while partitions are lost, members other than new ones take over no partition from a member
+       that is there; one without any copy may go to each member;
+    4. loads are as even as possible (the sum of their squares is minimal);
+    5. as few partitions as possible start cold, on a member without a copy;
+    6. as few partitions as possible move.
+
+    Every partition of a new member starts cold, so new members get lost partitions first: these
+    have to move anyway. A standby that took over a lost partition would have to release another one
+    for the new member, which is two moves. After a failure loads may be uneven. The next rebalance
+    without a failure evens them out; most of the moved partitions then have a copy at their new
+    member.
+
+    Algorithm: successive shortest paths (Ahuja, Magnanti, Orlin, "Network Flows", chapters 9.7 and
+    14.5). Every partition starts at one of its cheapest members, so no cycle of moves lowers the
+    cost. Then partitions are moved along the shortest path of members, from one that should have
+    less to one that should have more, until no path lowers the cost. A penalty of one aim exceeds
+    the sum of all later aims' penalties on a path, because a path visits every member at most once.
 
     Args:
         previous: the previous active members and standbys.

@@ -72,6 +72,12 @@ class PartageOptimal(_JarAssignor):
     It has the same aims as `optimal`, the assignor for consumers, but ignores weights. There is no
     follow-up rebalance: the coordinator lets each member revoke and acquire partitions by itself.
 
+    Setting: ``assignment.optimal.racks`` (true), whether racks matter.
+
+    Where the exact plan needs too much work, `server:uniform` decides.
+
+    Exact to ``io.partage.assignors.broker.OptimalAssignor`` of ``partage-assignors`` 0.1.0.
+
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member("A", ["T"], owned={"T": [0, 1, 2]}), Member("B", ["T"])])
     >>> PartageOptimal().assign(Problem(group, Cluster.from_topics({"T": 3}))).to_dict()
@@ -118,6 +124,8 @@ class PartageFair(_JarAssignor):
     Topics are assigned in the same order as in `fair`, the assignor for consumers, with one
     exception. Topics with equal numbers of subscribers and partitions are sorted by topic id, not
     by name. The previous assignment and racks have no effect.
+
+    Exact to ``io.partage.assignors.broker.FairAssignor`` of ``partage-assignors`` 0.1.0.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member("C1", ["T1", "T2"]), Member("C2", ["T1"])])
