@@ -241,7 +241,18 @@ async def _perform_assignment(coordinator: Any, response: Any) -> Any:
     """
     sent = await type(coordinator)._perform_assignment(coordinator, response)
     pending = next(iter(sent.values()), None)
-    return await pending.assignments if isinstance(pending, _PendingPlan) else sent
+    if not isinstance(pending, _PendingPlan):
+        return sent
+    # Meanwhile the answer to an OffsetCommit of the last generation may reset both ids, but
+    # SyncGroup needs those of the JoinGroup response.
+    generation, member_id = coordinator.generation, coordinator.member_id
+    snapshot = coordinator._metadata_snapshot
+    assignments = await pending.assignments
+    coordinator.generation, coordinator.member_id = generation, member_id
+    if coordinator._metadata_snapshot != snapshot:
+        # aiokafka drops requests to rejoin when it sends SyncGroup, which follows at once.
+        asyncio.get_running_loop().call_soon(coordinator.request_rejoin)
+    return assignments
 
 
 def _run_in_thread(plan: Callable[[], dict[str, Any]]) -> asyncio.Future[dict[str, Any]]:

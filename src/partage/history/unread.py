@@ -245,8 +245,10 @@ class UnreadTracker:
             if owner in self.state.newly_stalled:
                 # It last polled before ``begun`` by its max.poll.interval.ms. A poll after the
                 # assignment shows that the member received it.
-                received = min(self.state.reads[owner].values(), default=at)
+                received = max(self.state.reads[owner].values(), default=at)
                 last_poll = begun.earliest - self.state.polls.get(owner, 0)
+                if self.state.static.get(owner):  # its session times out first
+                    last_poll -= self._session_ms(owner)
                 missed = 0.0 if last_poll >= received else missed
             self._stop(pairs, start, at, missed=missed)
 

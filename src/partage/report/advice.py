@@ -32,7 +32,7 @@ from partage.report.run import Estimate, FigureRange, GroupFigures, RunFigures, 
 from partage.tables.metrics import OWN
 
 __all__ = [
-    "LEAST_SHARE", "RULES", "Advice", "MergedAdvice", "Settings", "advice_for",
+    "KEEP_TITLE", "LEAST_SHARE", "RULES", "Advice", "MergedAdvice", "Settings", "advice_for",
     "best_policy", "coverage_advice", "merge_advice", "simulation_error", "total_savings",
 ]  # fmt: skip
 
@@ -461,7 +461,9 @@ class _Cure(NamedTuple):
     sentences: str
 
 
-_KEEP = _Cure("Keep the assignment strategy", "Avoid rebalances instead.")
+#: Title of the advice to keep the strategy if the main cause suggests nothing else.
+KEEP_TITLE = "Keep the assignment strategy"
+_KEEP = _Cure(KEEP_TITLE, "Avoid rebalances instead.")
 # `_advise_session_timeout` has a rule for members that rejoin, `_advise_frequent_polls` one for
 # members that exceeded their poll timeout.
 _STOPS = _Cure(
@@ -472,8 +474,8 @@ _STOPS = _Cure(
 )
 _STARTS = _Cure(
     "Start and stop members less often",
-    "Each start and each stop of a member is a rebalance. Deploy members together, and let an "
-    "autoscaler wait longer before it changes their number.",
+    "Each start and each stop of a member is a rebalance. Deploy less often, and let an autoscaler "
+    "wait longer before it changes their number.",
 )
 _TOPICS = _Cure(
     "Change topics less often",
@@ -487,12 +489,11 @@ _CURES: dict[str, _Cure] = {
     "topics": _TOPICS, "resubscription": _TOPICS,
     "poll": _Cure(
         "Find out why members poll late",
-        "Process fewer records per poll (max.poll.records), or move long work out of the poll "
-        "loop.",
+        "Process fewer records per poll, or move long work out of the poll loop.",
     ),
     "request": _Cure(
         "Find out which client requests rebalances",
-        "Look for calls of enforceRebalance, and for clients that rejoin after new metadata.",
+        "Look for calls of enforceRebalance (Java), and for clients that rejoin on new metadata.",
     ),
 }  # fmt: skip
 

@@ -480,7 +480,7 @@ def _changes_sentence(saved: Estimate | None, helped: int, changed: int) -> str:
     if saved is None:
         return f"{begin}, whose effect was not simulated."
     return (
-        f"{begin}. In {count(helped)} of them it was simulated and would have saved "
+        f"{begin}. In {count(helped)} of them its effect was simulated and would have saved "
         f"{format_estimate(saved)}; the gain of the other {count(changed - helped)} is estimated "
         "from the rebalances that they avoid, or unknown."
     )

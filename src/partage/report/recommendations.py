@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from partage.report.advice import LEAST_SHARE, Advice, advice_for
+from partage.report.advice import KEEP_TITLE, LEAST_SHARE, Advice, advice_for
 from partage.report.client_settings import client_family, parse_policy, translate_lines
 from partage.report.gains import simulation_error
 from partage.report.messages import (
@@ -249,7 +249,7 @@ def _format_gain(group: GroupFigures, advice: Advice) -> tuple[float, str]:
     The gain is 0 if it is unknown; the text then says so.
     """
     if advice.rule == "as-it-is":
-        return 0.0, _NONE
+        return 0.0, _NONE if advice.title == KEEP_TITLE else f"settings: {_NONE}"
     if advice.saves is not None:
         return advice.saves.best, ""
     mean = _mean_gain(group, advice)

@@ -425,7 +425,9 @@ def _present_values(group: GroupFigures, first: Recommendation | None) -> str:
     """
     some = first.now if first is not None and first.now else present_settings(group)[1:3]
     changed = [one for one in some if one.new and one.new != one.now]
-    return "; ".join(one.change_text for one in changed or some)
+    is_choice = first is not None and first.advice.rule == "late-polls"
+    separator = " or " if changed and is_choice else "; "
+    return separator.join(one.change_text for one in changed or some)
 
 
 #: Headings of a table of Streams settings.

@@ -84,6 +84,10 @@ class Aio(GroupCoordinator):
     def __init__(self, kind):
         self.kind, self.group_id, self.generation = kind, "billing", 4
         self._subscription = SimpleNamespace()
+        self.member_id, self._metadata_snapshot, self.rejoins = "x1", {"t": 2}, 0
+
+    def request_rejoin(self):
+        self.rejoins += 1
 
     def _perform_assignment(self, response):
         lossy = {m[0]: AioMetadata.decode(m[-1]) for m in response.members}
@@ -555,6 +559,27 @@ def test_an_event_loop_runs_while_aiokafka_s_leader_plans(coordinator) -> None:
     )
     assert sent == expected
     assert callers == [threading.get_ident()]
+
+
+def test_what_changes_while_a_leader_plans_is_not_lost() -> None:
+    """SyncGroup has the ids of the JoinGroup response, and new metadata lead to another rebalance."""
+    kind = aiokafka.assignor("range")
+    kind._state.consumer.strategy = strategy = WaitsForTheLoop()
+    leader = AsyncAio(kind)
+
+    def reset():
+        leader.generation, leader.member_id, leader._metadata_snapshot = -1, "", {"t": 3}
+        strategy.has_run.set()
+
+    async def rebalance():
+        AioRebalance(leader).perform_group_join()
+        asyncio.get_running_loop().call_later(0.01, reset)
+        await leader._perform_assignment(SimpleNamespace(members=_static()))
+        sent = leader.generation, leader.member_id, leader.rejoins
+        await asyncio.sleep(0)
+        return sent, leader.rejoins
+
+    assert asyncio.run(rebalance()) == ((4, "x1", 0), 1)
 
 
 def test_an_error_in_the_thread_of_a_plan_reaches_aiokafka() -> None:

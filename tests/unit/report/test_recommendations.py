@@ -80,7 +80,7 @@ def test_a_gain_within_the_simulations_error_is_no_measurable_difference() -> No
     tried = {f.policy: f for f in others} | dict(uncertain.figures)
     group = paged(figures=tried, traits=Traits(), error=400.0)
     (only,) = recommendations_for(group)
-    assert (only.gain_text, only.confidence) == ("no measurable difference", "")
+    assert (only.gain_text, only.confidence) == ("settings: no measurable difference", "")
 
 
 def test_no_change_promises_more_than_the_downtime_or_the_best_settings() -> None:
@@ -375,7 +375,7 @@ def test_the_number_of_recommended_changes_is_explained() -> None:
     changed = count_changed_groups(run.groups_with_rebalances)
     text = messages.opening_sentences(run, *total_savings(run), changed)
     assert (
-        "2 groups have a recommended change. In 1 of them it was simulated and would have saved"
+        "2 groups have a recommended change. In 1 of them its effect was simulated and would have saved"
         in text
     )
     assert text.endswith("the rebalances that they avoid, or unknown.")
