@@ -269,7 +269,8 @@ class Range(PlainStrategy):
     Where it is not optimal: remainders add up. With T topics of one partition each, the
     first member gets all T, so loads over all topics differ by up to T.
 
-    Exact to ``org.apache.kafka.clients.consumer.RangeAssignor`` 4.3.1, order included.
+    It gives the same results as ``org.apache.kafka.clients.consumer.RangeAssignor`` 4.3.1,
+    including the order of each member's partitions.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member(c, ["A", "B"]) for c in ("C1", "C2", "C3")])

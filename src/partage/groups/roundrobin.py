@@ -33,7 +33,8 @@ class RoundRobin(PlainStrategy):
     As in Kafka's class, a topic's partitions are 0..n-1 for its count n. A number that the
     cluster does not have is assigned, too, and is listed in ``unresolved``.
 
-    Exact to ``org.apache.kafka.clients.consumer.RoundRobinAssignor`` 4.3.1, order included.
+    It gives the same results as ``org.apache.kafka.clients.consumer.RoundRobinAssignor`` 4.3.1,
+    including the order of each member's partitions.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member(c, ["A", "B"]) for c in ("C1", "C2", "C3")])

@@ -35,8 +35,9 @@ class Release0102:
     Deterministic: the shuffle's seed is the sum of the process ids' hashes. Cost: O(T C), and
     O(T^2 / C) pairs of tasks, for T tasks and C clients.
 
-    Exact to ``org.apache.kafka.streams.processor.internals.assignment.TaskAssignor`` of
-    kafka-streams 0.10.2.1 (its clients in a ``HashMap``, tasks in a hash set).
+    It gives the same results as
+    ``org.apache.kafka.streams.processor.internals.assignment.TaskAssignor`` of kafka-streams
+    0.10.2.1 (its clients in a ``HashMap``, tasks in a hash set).
 
     >>> from partage.streams import ClientState, ProcessId, TaskId
     >>> tasks = [TaskId(0, n) for n in range(4)]
@@ -210,8 +211,8 @@ class Release011:
     without a previous client are assigned in the order of a hash set, and task ids have a different
     hash code. Stateless tasks get standbys, too. Racks have no effect.
 
-    Exact to ``StickyTaskAssignor`` of kafka-streams 0.11.0.3 (its clients in a ``HashMap``, tasks
-    in a hash set, previous tasks in a hash set filled in the order given).
+    It gives the same results as ``StickyTaskAssignor`` of kafka-streams 0.11.0.3 (its clients in a
+    ``HashMap``, tasks in a hash set, previous tasks in a hash set filled in the order given).
 
     >>> from partage.streams import ClientState, ProcessId, TaskId
     >>> tasks = [TaskId(0, n) for n in range(3)]

@@ -285,7 +285,7 @@ class HighAvailability:
     Where it is not optimal: process ids determine the balanced assignment, so a new client with
     a low id moves nearly all tasks.
 
-    Exact to ``HighAvailabilityTaskAssignor`` of kafka-streams 4.3.1.
+    It gives the same results as ``HighAvailabilityTaskAssignor`` of kafka-streams 4.3.1.
 
     >>> from partage.streams import ClientState, ProcessId, TaskId
     >>> tasks = [TaskId(0, 0), TaskId(0, 1)]

@@ -98,7 +98,8 @@ class ServerSticky:
     Where it is not optimal: quotas fall as members fill up, so the last members may get fewer
     tasks. A standby that no process can take is dropped silently.
 
-    Exact to ``org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor`` 4.4.0.
+    It gives the same results as
+    ``org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor`` 4.4.0.
 
     >>> members = [ServerMember("a", "p", {"0": [0, 1, 2]}), ServerMember("b", "q")]
     >>> plan = ServerSticky().assign([ServerSubtopology("0", 3, False)], members)
@@ -163,7 +164,8 @@ class ServerSticky43(ServerSticky):
     It visits the members that had a standby of a task in the order of Kafka's map. If the first of
     them already has a copy of the task, none of them keeps the standby.
 
-    Exact to ``org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor`` 4.3.1.
+    It gives the same results as
+    ``org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor`` 4.3.1.
 
     >>> members = [ServerMember("a", "p"), ServerMember("b", "q", offsets={"0": {0: 7}})]
     >>> [one().assign([ServerSubtopology("0", 2, True)], members).active

@@ -151,8 +151,8 @@ class RackOptimizer:
     task on a client that does not have it now costs the non-overlap cost. Costs are int32 and
     overflow as in Java.
 
-    Exact to ``RackAwareTaskAssignor`` 4.3.1, which optimises standbys by ``min_traffic`` even if
-    the strategy is ``balance_subtopology``.
+    It gives the same results as ``RackAwareTaskAssignor`` 4.3.1, which optimises standbys by
+    ``min_traffic`` even if the strategy is ``balance_subtopology``.
     """
 
     def __init__(

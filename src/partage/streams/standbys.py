@@ -76,7 +76,7 @@ class TagAwareStandbys:
     the task has copies is ignored. Standbys for which there is no such client go to the least
     loaded clients at the end, in the order of a Java hash map.
 
-    Exact to ``ClientTagAwareStandbyTaskAssignor`` 4.3.1.
+    It gives the same results as ``ClientTagAwareStandbyTaskAssignor`` 4.3.1.
 
     >>> from partage.streams import ClientState, ProcessId, AssignmentConfigs, TaskId
     >>> settings = AssignmentConfigs(num_standby_replicas=1, rack_aware_assignment_tags=("zone",))
@@ -247,7 +247,7 @@ class DefaultStandbys:
     copy.
 
     Ties go to the lower process id. Cost: O(log C) for each of T tasks times N standbys.
-    Exact to ``DefaultStandbyTaskAssignor`` 4.3.1.
+    It gives the same results as ``DefaultStandbyTaskAssignor`` 4.3.1.
 
     >>> from partage.streams import ClientState, ProcessId, AssignmentConfigs, TaskId
     >>> clients = [ClientState(ProcessId(0, 1)), ClientState(ProcessId(0, 2))]

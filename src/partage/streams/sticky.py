@@ -343,8 +343,8 @@ class LegacySticky:
     Where it is not optimal: there is one pass, so loads may differ by more than one task per
     thread. With fewer tasks than threads the quota is 0, and step 2 keeps nothing.
 
-    Exact to ``LegacyStickyTaskAssignor`` of kafka-streams 4.3.1 with a ``HashMap`` of clients,
-    as in production (Kafka's unit tests use a sorted map).
+    It gives the same results as ``LegacyStickyTaskAssignor`` of kafka-streams 4.3.1 with a
+    ``HashMap`` of clients, as in production (Kafka's unit tests use a sorted map).
 
     >>> from partage.streams import ClientState, ProcessId, TaskId
     >>> tasks = [TaskId(0, n) for n in range(3)]
@@ -410,7 +410,7 @@ class FallbackPrior:
     A probing rebalance follows. Kafka's leader uses this assignor if it cannot read the end offsets
     of changelogs. It is `LegacySticky` without a limit of kept tasks and without racks.
 
-    Exact to ``FallbackPriorTaskAssignor`` of kafka-streams 4.3.1 (KIP-441).
+    It gives the same results as ``FallbackPriorTaskAssignor`` of kafka-streams 4.3.1 (KIP-441).
 
     >>> from partage.streams import ClientState, ProcessId, TaskId
     >>> tasks = [TaskId(0, n) for n in range(3)]
@@ -452,8 +452,9 @@ class PublicSticky:
     hash code of their own, which differs from run to run. Here they have the hash of their task
     id. All else is exact.
 
-    Exact to ``org.apache.kafka.streams.processor.assignment.assignors.StickyTaskAssignor`` of
-    kafka-streams 4.3.1, tasks hashed as task ids.
+    It gives the same results as
+    ``org.apache.kafka.streams.processor.assignment.assignors.StickyTaskAssignor`` of kafka-streams
+    4.3.1, tasks hashed as task ids.
 
     >>> from partage.streams import ClientState, ProcessId, TaskId
     >>> tasks = [TaskId(0, n) for n in range(3)]
@@ -500,8 +501,8 @@ class PublicSticky:
 class PublicStickyPreserving(PublicSticky):
     """KIP-924's sticky task assignor that keeps every active task until a follow-up rebalance.
 
-    Exact to Kafka's class with ``mustPreserveActiveTaskAssignment``: racks are ignored, and the
-    first client of a Java hash map has a follow-up deadline of 0.
+    It gives the same results as Kafka's class with ``mustPreserveActiveTaskAssignment``: racks are
+    ignored, and the first client of a Java hash map has a follow-up deadline of 0.
 
     >>> from partage.streams import ClientState, ProcessId, TaskId
     >>> tasks = [TaskId(0, n) for n in range(3)]
@@ -523,8 +524,9 @@ class PublicSticky44(PublicSticky):
     threads`` of them per thread: with fewer tasks than threads none, and otherwise up to one per
     thread less than its share.
 
-    Exact to ``org.apache.kafka.streams.processor.assignment.assignors.StickyTaskAssignor`` of
-    kafka-streams 4.4.0, tasks hashed as task ids.
+    It gives the same results as
+    ``org.apache.kafka.streams.processor.assignment.assignors.StickyTaskAssignor`` of kafka-streams
+    4.4.0, tasks hashed as task ids.
 
     >>> from partage.streams import ClientState, ProcessId, TaskId
     >>> tasks = [TaskId(0, n) for n in range(3)]

@@ -15,12 +15,12 @@ __all__ = ["AiokafkaRange", "AiokafkaRoundRobin", "AiokafkaSticky"]
 class AiokafkaRange(PlainStrategy):
     """aiokafka's range assignor: members, sorted by id, get consecutive partitions of each topic.
 
-    Differs from Java's ``range``: instance ids and racks have no effect, so the plan changes
+    It differs from Java's ``range``: instance ids and racks have no effect, so the plan changes
     when a static member rejoins with a new id; names sort by code points; a member's list is in
     order of topic names; a member that names a topic twice loses its first range.
 
-    Exact to ``aiokafka.coordinator.assignors.range.RangePartitionAssignor`` of aiokafka 0.14.0.
-    Cost: O(P + M log M) for P partitions and M members with equal subscriptions.
+    It gives the same results as ``aiokafka.coordinator.assignors.range.RangePartitionAssignor`` of
+    aiokafka 0.14.0. Cost: O(P + M log M) for P partitions and M members with equal subscriptions.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member("a", ["t"]), Member("b", ["t"], instance_id="0")])
@@ -45,11 +45,12 @@ class AiokafkaRange(PlainStrategy):
 class AiokafkaRoundRobin(PlainStrategy):
     """aiokafka's round-robin assignor: partitions go in turn to members, sorted by member id.
 
-    Differs from Java's ``roundrobin``: instance ids have no effect, names sort by code points, and
-    a group without members has an empty plan instead of an error.
+    It differs from Java's ``roundrobin``: instance ids have no effect, names sort by code points,
+    and a group without members has an empty plan instead of an error.
 
-    Exact to ``aiokafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor`` of
-    aiokafka 0.14.0. Cost: O(P + M log M), and one step for each member skipped.
+    It gives the same results as
+    ``aiokafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor`` of aiokafka 0.14.0.
+    Cost: O(P + M log M), and one step for each member skipped.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member("a", ["t"]), Member("b", ["t"], instance_id="0")])
@@ -86,9 +87,10 @@ class AiokafkaSticky(RemembersAssignment):
     Not imitated: the class keeps its memory on the class, so that all consumers of a process share
     it. Here each member has its own.
 
-    Exact to ``aiokafka.coordinator.assignors.sticky.sticky_assignor.StickyPartitionAssignor`` of
-    aiokafka 0.14.0; where the class takes any element of a hash set, this takes the first by topic
-    and number.
+    It gives the same results as
+    ``aiokafka.coordinator.assignors.sticky.sticky_assignor.StickyPartitionAssignor`` of aiokafka
+    0.14.0; where the class takes any element of a hash set, this takes the first by topic and
+    number.
 
     >>> from partage.model import Cluster, Group, Member
     >>> cluster = Cluster.from_topics({"A": 2, "B": 2})

@@ -21,12 +21,12 @@ __all__ = ["FranzGoRange", "FranzGoRoundRobin", "SaramaRange", "SaramaRoundRobin
 class FranzGoRange(PlainStrategy):
     """franz-go's range assignor: members, static ones first, get consecutive partitions per topic.
 
-    Differs from Java's ``range``: racks have no effect (the option ``BalanceRacks`` is off by
+    It differs from Java's ``range``: racks have no effect (the option ``BalanceRacks`` is off by
     default and not imitated), names sort by bytes, and a member that names a topic twice has two
     ranges of it.
 
-    Exact to ``RangeBalancer`` of franz-go 1.22.2, except the order of a member's topics.
-    Cost: O(P + M log M) for each topic.
+    It gives the same results as ``RangeBalancer`` of franz-go 1.22.2, except the order of a
+    member's topics. Cost: O(P + M log M) for each topic.
 
     >>> from partage.model import Cluster, Member
     >>> group = Group([Member("a", ["t"]), Member("b", ["t"], instance_id="0")])
@@ -56,11 +56,11 @@ class FranzGoRange(PlainStrategy):
 class FranzGoRoundRobin(PlainStrategy):
     """franz-go's round-robin assignor: partitions in turn to members, static members first.
 
-    Differs from Java's ``roundrobin`` only in the order of names beyond U+FFFF, which sort by
+    It differs from Java's ``roundrobin`` only in the order of names beyond U+FFFF, which sort by
     bytes.
 
-    Exact to ``RoundRobinBalancer`` of franz-go 1.22.2, except the order of a member's topics.
-    Cost: O(P + M log M), and one step for each member skipped.
+    It gives the same results as ``RoundRobinBalancer`` of franz-go 1.22.2, except the order of a
+    member's topics. Cost: O(P + M log M), and one step for each member skipped.
 
     >>> from partage.model import Cluster, Member
     >>> group = Group([Member("a", ["t"]), Member("b", ["t"], instance_id="0")])
@@ -86,11 +86,11 @@ class FranzGoRoundRobin(PlainStrategy):
 class SaramaRange(PlainStrategy):
     """Sarama's range assignor: members, sorted by id, get consecutive partitions of each topic.
 
-    Differs from Java's ``range``: instance ids and racks have no effect, so the plan changes when a
-    static member rejoins with a new id, and names sort by bytes.
+    It differs from Java's ``range``: instance ids and racks have no effect, so the plan changes
+    when a static member rejoins with a new id, and names sort by bytes.
 
-    Exact to ``BalanceStrategyRange`` of Sarama 1.61.1, except the order of a member's topics.
-    Cost: O(P + M log M) for each topic.
+    It gives the same results as ``BalanceStrategyRange`` of Sarama 1.61.1, except the order of a
+    member's topics. Cost: O(P + M log M) for each topic.
 
     >>> from partage.model import Cluster, Member
     >>> group = Group([Member("a", ["t"]), Member("b", ["t"], instance_id="0")])
@@ -119,11 +119,11 @@ class SaramaRange(PlainStrategy):
 class SaramaRoundRobin(PlainStrategy):
     """Sarama's round-robin assignor: partitions, sorted as text, go to members in turn.
 
-    Differs from Java's ``roundrobin``: ``t-10`` comes before ``t-2``, instance ids have no effect,
-    and a group without members or without topics is an error.
+    It differs from Java's ``roundrobin``: ``t-10`` comes before ``t-2``, instance ids have no
+    effect, and a group without members or without topics is an error.
 
-    Exact to ``BalanceStrategyRoundRobin`` of Sarama 1.61.1, except the order of a member's topics.
-    Cost: O(P log P + M log M), and one step for each member skipped.
+    It gives the same results as ``BalanceStrategyRoundRobin`` of Sarama 1.61.1, except the order of
+    a member's topics. Cost: O(P log P + M log M), and one step for each member skipped.
 
     >>> from partage.model import Cluster, Member
     >>> group = Group([Member("a", ["t"]), Member("b", ["t"])])

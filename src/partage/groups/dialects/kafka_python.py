@@ -30,13 +30,14 @@ __all__ = [
 class KafkaPythonRange(PlainStrategy):
     """kafka-python's range assignor; a defect leaves some members without partitions.
 
-    Differs from Java's ``range``: racks have no effect; names sort by code points; a member's list
-    is in order of topic names; a member that names a topic twice loses its first range. If static
-    and dynamic members alternate in join order, only the last ones of each kind get partitions
-    (`sort_members`).
+    It differs from Java's ``range``: racks have no effect; names sort by code points; a member's
+    list is in order of topic names; a member that names a topic twice loses its first range. If
+    static and dynamic members alternate in join order, only the last ones of each kind get
+    partitions (`sort_members`).
 
-    Exact to ``kafka.coordinator.assignors.range.RangePartitionAssignor`` of kafka-python 3.0.12.
-    Cost: O(P + M log M) for P partitions and M members with equal subscriptions.
+    It gives the same results as ``kafka.coordinator.assignors.range.RangePartitionAssignor`` of
+    kafka-python 3.0.12. Cost: O(P + M log M) for P partitions and M members with equal
+    subscriptions.
 
     >>> from partage.model import Cluster, Member
     >>> group = Group([Member("a", ["t"]), Member("b", ["t"], instance_id="i"), Member("c", ["t"])])
@@ -60,13 +61,14 @@ class KafkaPythonRange(PlainStrategy):
 class KafkaPythonRoundRobin(PlainStrategy):
     """kafka-python's round-robin assignor, which fails if a member must be skipped.
 
-    Differs from Java's ``roundrobin``: names sort by code points. If static and dynamic members
+    It differs from Java's ``roundrobin``: names sort by code points. If static and dynamic members
     alternate in join order, only the last ones of each kind get partitions (`sort_members`). If a
     member must be skipped because it does not subscribe, the class raises ``KeyError``. Groups with
     unequal subscriptions therefore mostly have no plan.
 
-    Exact to ``kafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor`` of
-    kafka-python 3.0.12. Cost: O(P + M log M), P partitions, M members.
+    It gives the same results as
+    ``kafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor`` of kafka-python 3.0.12.
+    Cost: O(P + M log M), P partitions, M members.
 
     >>> from partage.model import Cluster, Member
     >>> group = Group([Member("b", ["t"]), Member("a", ["t"])])
@@ -109,7 +111,7 @@ class KafkaPythonRoundRobin(PlainStrategy):
 class KafkaPythonSticky(RemembersAssignment):
     """kafka-python's sticky assignor: even loads first, then few moves; racks have no effect.
 
-    Differs from Java's ``sticky`` in four points. It has no racks, and no separate algorithm for
+    It differs from Java's ``sticky`` in four points. It has no racks, and no separate algorithm for
     equal subscriptions. Of equal candidates, the first by member id counts, and not by hash. Each
     list is sorted by topic and number. Its user data begins with a version, so members of Java or
     aiokafka cannot read it, and it cannot read theirs (`partage.groups.dialects.user_data`).
@@ -122,9 +124,10 @@ class KafkaPythonSticky(RemembersAssignment):
     Where it is not optimal: as Java's general algorithm; and after a conflict of generations a
     partition may go back to a previous owner that no longer subscribes to it.
 
-    Exact to ``kafka.coordinator.assignors.sticky.sticky_assignor.StickyPartitionAssignor`` of
-    kafka-python 3.0.12; where the class takes any element of a hash set, this takes the first by
-    topic and number.
+    It gives the same results as
+    ``kafka.coordinator.assignors.sticky.sticky_assignor.StickyPartitionAssignor`` of kafka-python
+    3.0.12; where the class takes any element of a hash set, this takes the first by topic and
+    number.
 
     >>> from partage.model import Cluster, Member
     >>> cluster = Cluster.from_topics({"A": 2, "B": 2})
@@ -162,14 +165,15 @@ class KafkaPythonSticky(RemembersAssignment):
 class KafkaPythonCooperativeSticky(PlainStrategy):
     """kafka-python's cooperative-sticky assignor: its sticky plan in two rebalances (KIP-429).
 
-    Differs from Java's ``cooperative-sticky``: the plan is that of ``kafka-python:sticky``. If two
-    members report the same partition as owned, the newer generation counts. kafka-python's members
-    send no generation (subscription version 1), so the first of them keeps the partition. A
+    It differs from Java's ``cooperative-sticky``: the plan is that of ``kafka-python:sticky``. If
+    two members report the same partition as owned, the newer generation counts. kafka-python's
+    members send no generation (subscription version 1), so the first of them keeps the partition. A
     partition waits for the second rebalance if the **last** member that reports it is not its new
     owner.
 
-    Exact to ``kafka.coordinator.assignors.cooperative_sticky.CooperativeStickyAssignor`` of
-    kafka-python 3.0.12. Cost: as `KafkaPythonSticky`.
+    It gives the same results as
+    ``kafka.coordinator.assignors.cooperative_sticky.CooperativeStickyAssignor`` of kafka-python
+    3.0.12. Cost: as `KafkaPythonSticky`.
 
     >>> from partage.model import Cluster, Member
     >>> cluster = Cluster.from_topics({"t": 3})

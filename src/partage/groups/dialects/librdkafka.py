@@ -40,7 +40,7 @@ __all__ = [
 class LibrdkafkaRange(PlainStrategy):
     """librdkafka's range assignor, with racks (KIP-881); its order of members differs from Java's.
 
-    Differs from Java's ``range`` in three points. If static and dynamic members are mixed, Java
+    It differs from Java's ``range`` in three points. If static and dynamic members are mixed, Java
     puts static ones first (`sort_members`). Topics with equal subscribers and counts are assigned
     by rack together even if all racks have replicas of all partitions; a member without a rack then
     comes last. Names sort as UTF-8. A member with an empty subscription is an error.
@@ -91,9 +91,9 @@ class LibrdkafkaRange(PlainStrategy):
 class LibrdkafkaRoundRobin(PlainStrategy):
     """librdkafka's round-robin assignor; its order of members differs from Java's.
 
-    Differs from Java's ``roundrobin`` where static and dynamic members mix (Java puts static
-    ones first, see `sort_members`) and in the order of names beyond U+FFFF. A member with an
-    empty subscription is an error.
+    It differs from Java's ``roundrobin`` where static and dynamic members mix (Java puts static
+    ones first, see `sort_members`) and in the order of names beyond U+FFFF. A member with an empty
+    subscription is an error.
 
     Exact to ``rd_kafka_roundrobin_assignor_assign_cb`` of librdkafka 2.16.0, except the order of
     a member's topics. Cost: O(P + M log M), and one step for each member skipped.

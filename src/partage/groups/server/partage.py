@@ -76,7 +76,8 @@ class PartageOptimal(_JarAssignor):
 
     Where the exact plan needs too much work, `server:uniform` decides.
 
-    Exact to ``io.partage.assignors.broker.OptimalAssignor`` of ``partage-assignors`` 0.1.0.
+    It gives the same results as ``io.partage.assignors.broker.OptimalAssignor`` of
+    ``partage-assignors`` 0.1.0.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member("A", ["T"], owned={"T": [0, 1, 2]}), Member("B", ["T"])])
@@ -125,7 +126,8 @@ class PartageFair(_JarAssignor):
     exception. Topics with equal numbers of subscribers and partitions are sorted by topic id, not
     by name. The previous assignment and racks have no effect.
 
-    Exact to ``io.partage.assignors.broker.FairAssignor`` of ``partage-assignors`` 0.1.0.
+    It gives the same results as ``io.partage.assignors.broker.FairAssignor`` of
+    ``partage-assignors`` 0.1.0.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member("C1", ["T1", "T2"]), Member("C2", ["T1"])])
@@ -152,7 +154,8 @@ class PartageFailover(_JarAssignor):
 
     Setting: ``assignment.failover.priorities``, such as ``payments-1:10,payments-2:5``.
 
-    Exact to ``io.partage.assignors.broker.FailoverAssignor`` of ``partage-assignors`` 0.1.0.
+    It gives the same results as ``io.partage.assignors.broker.FailoverAssignor`` of
+    ``partage-assignors`` 0.1.0.
 
     >>> from partage.model import Cluster, Group, Member
     >>> members = [Member(c, ["T"], instance_id=i) for c, i in (("a", "i-1"), ("b", "i-2"))]

@@ -32,7 +32,8 @@ class ServerRange(PlainStrategy):
 
     Where it is not optimal: remainders of topics add up, as in the client's range.
 
-    Exact to ``org.apache.kafka.coordinator.group.assignor.RangeAssignor`` 4.3.1.
+    It gives the same results as ``org.apache.kafka.coordinator.group.assignor.RangeAssignor``
+    4.3.1.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member("A", ["T1", "T2"]), Member("B", ["T2"])])

@@ -51,7 +51,8 @@ class ServerSimple(PlainStrategy):
     Where it is not optimal: the order of Java's maps decides which member gets a partition,
     and partitions may move that could stay.
 
-    Exact to ``org.apache.kafka.coordinator.group.assignor.SimpleAssignor`` 4.3.1 on JDK 17.
+    It gives the same results as ``org.apache.kafka.coordinator.group.assignor.SimpleAssignor``
+    4.3.1 on JDK 17.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member(m, ["T"]) for m in "ABC"])

@@ -58,8 +58,8 @@ class ServerUniform(PlainStrategy):
     members before it have taken the larger quotas by chance; and with overlapping
     subscriptions loads may differ by more than necessary (9, 10, 11 remains).
 
-    Exact to ``org.apache.kafka.coordinator.group.assignor.UniformAssignor`` 4.3.1 on JDK 17
-    (from JDK 19 on, the iteration order of 12, 24, 48... topics differs).
+    It gives the same results as ``org.apache.kafka.coordinator.group.assignor.UniformAssignor``
+    4.3.1 on JDK 17 (from JDK 19 on, the iteration order of 12, 24, 48... topics differs).
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member("A", ["T"], owned={"T": [0, 1]}), Member("B", ["T"])])

@@ -68,9 +68,10 @@ class Sticky(PlainStrategy):
     leaves; with unequal ones, moves are found one by one, so they may be many and may not reach the
     most even loads.
 
-    Exact to ``org.apache.kafka.clients.consumer.StickyAssignor`` 4.3.1 (KIP-54), order included.
-    Where the class throws, `StickyAssignorError` is raised. Where the class never returns, the plan
-    is the best one that it reached, with a warning (``plan.loop``).
+    It gives the same results as ``org.apache.kafka.clients.consumer.StickyAssignor`` 4.3.1
+    (KIP-54), including the order of each member's partitions. Where the class throws,
+    `StickyAssignorError` is raised. Where the class never returns, the plan is the best one that it
+    reached, with a warning (``plan.loop``).
 
     >>> from partage.model import Cluster, Group, Member
     >>> cluster = Cluster.from_topics({"A": 2, "B": 2})
@@ -176,9 +177,10 @@ class CooperativeSticky(PlainStrategy):
     owners on the way. Claims are the subscription's owned partitions; in a group with the eager
     protocol members own nothing when they join, so there it is not sticky at all (Q13).
 
-    Exact to ``org.apache.kafka.clients.consumer.CooperativeStickyAssignor`` 4.3.1, order included.
-    Where the class throws, `StickyAssignorError` is raised. Where the class never returns, the plan
-    is the best one that it reached, with a warning (``plan.loop``).
+    It gives the same results as ``org.apache.kafka.clients.consumer.CooperativeStickyAssignor``
+    4.3.1, including the order of each member's partitions. Where the class throws,
+    `StickyAssignorError` is raised. Where the class never returns, the plan is the best one that it
+    reached, with a warning (``plan.loop``).
 
     >>> from partage.model import Cluster, Group, Member
     >>> cluster = Cluster.from_topics({"t": 3})
