@@ -78,8 +78,7 @@ class ServerPlan:
 
 
 class ServerSticky:
-    """Sticky task assignor of Kafka's group coordinator (KIP-1071): members keep their previous
-    tasks.
+    """Sticky task assignor of Kafka's group coordinator (KIP-1071): members keep previous tasks.
 
     Guarantees, in order of priority:
 

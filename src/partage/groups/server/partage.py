@@ -119,8 +119,7 @@ class PartageOptimal(_JarAssignor):
 
 
 class PartageFair(_JarAssignor):
-    """Assignor of KIP-49 for the group coordinator: each partition goes to the least loaded
-    subscriber.
+    """KIP-49's fair assignor in the broker: each partition goes to the least loaded subscriber.
 
     Topics are assigned in the same order as in `fair`, the assignor for consumers, with one
     exception. Topics with equal numbers of subscribers and partitions are sorted by topic id, not
