@@ -44,6 +44,15 @@ def check_argument_types(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     Two kinds of arguments are not checked: a string where a list is expected (the function itself
     calls `partage.model.validation.reject_text`), and classes of other libraries.
+
+    >>> @check_argument_types
+    ... def wait(seconds: float, names: Sequence[str] | None = None) -> None: ...
+    >>> wait("x")
+    Traceback (most recent call last):
+    partage.errors.InvalidConfigError: setting seconds: must be a number, got 'x'
+    >>> wait(1.5, names=[3])
+    Traceback (most recent call last):
+    partage.errors.InvalidConfigError: setting names: must be a list (of text) or None, got [3]
     """
     kinds: dict[str, list[_ArgumentType]] = {}
     parameters: list[Parameter] = []
