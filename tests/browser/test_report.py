@@ -330,7 +330,7 @@ def test_unread_time_is_drawn_over_the_owners(opened) -> None:
     )
     assert fills.count("#c8102e") > 3
     assert sum(fill is not None and fill.startswith("url(#") for fill in fills) > 3
-    assert "unread, certain" in page.locator("#group .key").inner_text()
+    assert "unread (probability at least 90 %)" in page.locator("#group .key").inner_text()
     assert any("unread" in one for one in page.locator(".chart svg text").all_text_contents())
 
 
