@@ -578,10 +578,6 @@ class CauseFinder:
             return time_ms
         return min(time_ms, seen + self._longest_commit_interval(member))
 
-    def _last_advance(self, member: MemberState) -> int | None:
-        times = [self._commits.advanced_ms(topic, p) for topic, p in assigned_partitions(member)]
-        return max((t for t in times if t is not None), default=None)
-
     def _longest_commit_interval(self, member: MemberState) -> int:
         """Return the longest usual time (ms) between commits of a member's partitions; 0 if
         unknown.

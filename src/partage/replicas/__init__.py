@@ -9,7 +9,7 @@ Placement of new topics:
 
 Reassignment, planned by `partage.api.reassignments`:
 
-* `reading`: a cluster with sizes and loads from JSON;
+* `cluster_parser`: a cluster with sizes and loads from JSON;
 * `bands`: shares and tolerances of brokers, racks and disks;
 * `tasks`: a `ReplicaTask` for each command;
 * `moves` and `batches`: the copies of a plan, and their order;

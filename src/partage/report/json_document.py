@@ -1,4 +1,4 @@
-"""A run's report as a JSON document; docs/report.md lists its fields.
+"""A run's report as a JSON document; docs/report_json.md lists its fields.
 
 A version number marks changes of the fields.
 """
@@ -41,8 +41,8 @@ FORMAT, VERSION = "partage-report", 2
 def json_document(run: RunFigures) -> dict[str, Any]:
     """Return the report of a run as a dict that can be written as JSON.
 
-    It has the same figures, texts and recommendations as the HTML page; docs/report.md lists its
-    fields.
+    It has the same figures and texts as the HTML page; docs/report_json.md lists its fields. The
+    recommendations of each group are those of the page; ``advice`` has all advice of the rules.
     """
     saved, helped = total_savings(run)
     unit = groups_unit(run.groups)

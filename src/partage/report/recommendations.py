@@ -1,7 +1,8 @@
 """Recommendations: a group's advice in order, with gain, confidence, present settings and rollout.
 
-The first recommendation is the one with the largest gain at the best confidence: settings whose
-gain was simulated, then changes with evidence in the log, then to keep the strategy. The log has
+The first recommendations are settings whose gain was simulated, the largest gain first. Changes
+with evidence in the log follow, then what to do about the main cause where no setting helps, then
+changes with a small gain. The log has
 session and rebalance timeouts, strategies and instance ids of members. Other settings are shown as
 "not in the log".
 """

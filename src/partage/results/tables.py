@@ -139,7 +139,7 @@ class RebalanceResult(ResultRow):
 class PolicyResult(ResultRow):
     """Metrics of one simulated policy, summed over the rebalances of one group or of all groups.
 
-    See docs/metrics.md for their definitions.
+    `partage.tables.metrics` defines them.
 
     Attributes:
         policy: name of the policy, or ``recorded``.

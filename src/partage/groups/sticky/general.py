@@ -225,7 +225,7 @@ class ArrayBalancer:
         """Try once to move each given partition to a less loaded member; return whether any moved.
 
         With ``filling``, the partitions have no owner yet and are assigned. With ``racks``, only
-        members on the rack of a replica can get them.
+        members on the rack of a replica, or without a rack, can get them.
         """
         queue, inputs, state = self._queue, self._inputs, self._state
         known = inputs.claimed.slots
