@@ -354,6 +354,24 @@ def test_a_rebalance_that_waits_for_a_stalled_member_ends_with_its_poll_timeout(
     assert [c.kind for c in causes if c.member == "a"] == ["poll"]
 
 
+@pytest.mark.parametrize(
+    ("at", "last_of_b", "kind"),
+    [
+        (78_000, 65_000, "poll"),
+        (78_000, 77_000, "expiry"),
+        (83_000, 65_000, "poll"),
+        (86_000, 65_000, "expiry"),
+    ],
+)
+def test_a_poll_timeout_may_be_noticed_a_heartbeat_late(at, last_of_b, kind) -> None:
+    """It ends 60 s after the last commit, earlier only if a rebalance waited for the member."""
+    found = history(
+        (500, [member("a", (0,)), member("b", (1,))]), (at, [member("b", (0, 1)), member("c")])
+    )
+    causes = causes_of(found, committed((0, 0, 20_000), (1, 0, last_of_b)))
+    assert [c.kind for c in causes if c.member == "a"] == [kind]
+
+
 @pytest.mark.parametrize(("is_librdkafka", "kind"), [(True, "poll"), (False, "leave")])
 def test_librdkafka_rejoins_without_a_poll(is_librdkafka, kind) -> None:
     """Its stalled member is in a new generation, and still leaves after its poll timeout."""

@@ -18,6 +18,7 @@ from partage.history.stop_model import (
     before_record,
     departure_time,
     revocation_time,
+    uniform_instant,
 )
 from partage.history.unread import UnreadTracker
 
@@ -146,6 +147,30 @@ def test_a_member_that_stopped_polling_loses_no_time_to_another_owner() -> None:
             group.commit(at, *(0,) * (at <= 12_000))
         found = group.generation(20_000, member("b", 0, 1, owned=(1,)), cause=cause)
         assert least <= found.best <= most
+
+
+@pytest.mark.parametrize(("at", "least", "most"), [(27_000, 0.0, 0.5), (22_000, 3.0, 13.0)])
+def test_a_poll_after_its_assignment_shows_that_a_member_received_it(at, least, most) -> None:
+    """The member's poll timeout of 15 s began after its assignment at 10 s, or before it."""
+    group = Group()
+    group.generation(1_000, member("a", 0), member("b", 1))
+    for time_ms in range(2_000, 10_000, 1_000):
+        group.commit(time_ms, 0, 1)
+    group.generation(10_000, member("a", 0), member("b", 1))
+    for time_ms in range(11_000, at, 1_000):
+        group.commit(time_ms, 1)
+    found = group.generation(at, member("b", 0, 1, owned=(1,)), cause="poll")
+    assert least <= found.best <= most
+
+
+def test_an_evicted_member_probably_died() -> None:
+    """Without a commit, the cause decides whether it stopped when the rebalance began or before."""
+    begun = uniform_instant(100_000, 100_100)
+    left, died = (
+        departure_time(MemberCommits(None, None, 0.5), begun, 6_000, 1_500, is_evicted=is_evicted)
+        for is_evicted in (False, True)
+    )
+    assert left.mean > 98_000 > died.mean
 
 
 def test_time_without_a_subscriber_is_apart() -> None:
