@@ -338,6 +338,13 @@ def test_a_small_gain_follows_the_advice_about_the_main_cause() -> None:
         assert cure.advice.title == "Start and stop members less often"
 
 
+def test_the_first_table_offers_two_settings_for_polls() -> None:
+    """One of both is enough, so the table does not list them as two changes."""
+    group = late(30.0)
+    text = group_row(group, groups_unit([group])).now
+    assert text.startswith("max.poll.interval.ms: 15000 → 26000 or max.poll.records:")
+
+
 def test_more_frequent_polls_have_lines_to_copy() -> None:
     """They have a quarter to spare for the longest time without a poll, 20 s."""
     (found,) = (one for one in recommendations_for(late(5.0)) if one.advice.rule == "late-polls")
