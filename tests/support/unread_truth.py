@@ -7,7 +7,9 @@ them subscribes to the topic, pauses longer than a minute, and groups whose clie
 callbacks (share, Streams, manual assignment).
 
 `observed.jsonl` has the callbacks, `events.jsonl` has kills (hard bounces too), freezes, thaws and
-subscriptions. Both have ``ts_ms`` of one clock. With cooperative and consumer protocols ``parts``
+subscriptions. A client of librdkafka that stalled for too long calls back for assignments of the
+time before, and reports then that it has left; these callbacks do not count. Both files have
+``ts_ms`` of one clock. With cooperative and consumer protocols ``parts``
 are changes, which is all that is used here.
 """
 
@@ -27,6 +29,10 @@ _CALLBACKS = ("started", "assigned", *_STOPS, "closed", "resubscribed", "poll_er
 _EVENTS = (*_KILLS, "bounce", "freeze", "thaw", "add", "resub")
 #: Order of events with equal time: whatever ends an ownership comes first.
 _ORDER = {"add": 0, "kill": 0, "died": 0, "freeze": 0, "lost": 1, "revoked": 1, "closed": 2}
+#: A client of librdkafka with this error has left its group, and joins it again at once.
+_REJOINS = "_MAX_POLL_EXCEEDED"
+#: It calls back at most so long before for assignments that arrived while it did not poll.
+_LATE_MS = 100
 _Pair = tuple[str, int]
 
 
@@ -98,7 +104,8 @@ class _Group:
             for pair in parts:
                 self._resume(pair, member, at, what)
         elif what == "poll_error" and member not in self.owner.values():
-            self.running.discard(member)  # fenced; a member that rejoins reports it
+            if _REJOINS not in row.get("error", ""):
+                self.running.discard(member)  # fenced; a member that rejoins reports it
         elif what in _STOPS:
             for pair in parts:
                 self._stop(pair, member, at, what)
@@ -149,6 +156,12 @@ def unread_intervals(
 ) -> list[UnreadInterval]:
     """Return all unread intervals that end within the recording."""
     rows = [(one["ts_ms"], one["ev"], one) for one in observed if one.get("ev") in _CALLBACKS]
+    late = {
+        (row["id"], at - delay)
+        for at, what, row in rows if what == "poll_error" and _REJOINS in row.get("error", "")
+        for delay in range(_LATE_MS)
+    }  # fmt: skip
+    rows = [one for one in rows if one[1] != "assigned" or (one[2]["id"], one[0]) not in late]
     rows += [(one["ts_ms"], one["what"], one) for one in events if one["what"] in _EVENTS]
     groups: dict[str, _Group] = {}
     for at, what, row in sorted(rows, key=lambda row: (row[0], _ORDER.get(row[1], 3))):

@@ -116,3 +116,26 @@ def test_time_without_a_subscriber_is_apart() -> None:
     ]  # fmt: skip
     (one,) = unread_intervals(observed, [])
     assert (one.no_client_ms, one.no_subscriber_ms, one.lost_ms) == (0, 40, 30)
+
+
+def test_a_client_that_exceeded_its_poll_interval_runs_on() -> None:
+    """A client of librdkafka reports it and joins again; one that another client fenced stops."""
+    for error, no_client_ms in (("_MAX_POLL_EXCEEDED", 0), ("_FATAL", 20)):
+        observed = [
+            saw(10, "a", "started"), saw(10, "b", "assigned", 0), saw(20, "a", "poll_error"),
+            saw(60, "a", "assigned", 0),
+        ]  # fmt: skip
+        observed[2]["error"] = f"KafkaError{{code={error}}}"
+        assert found(observed, [done(40, "b", "kill")]) == [
+            (0, 40, 60, "kill", "assigned", no_client_ms)
+        ]
+
+
+def test_an_assignment_that_a_stalled_client_reports_late_counts_for_nothing() -> None:
+    """The client has left the group meanwhile, and another member reads the partition."""
+    observed = [
+        saw(10, "b", "assigned", 0), saw(500, "a", "assigned", 0), saw(501, "a", "poll_error"),
+        saw(502, "a", "lost", 0), saw(900, "b", "revoked", 0), saw(950, "b", "assigned", 0),
+    ]  # fmt: skip
+    observed[2]["error"] = "KafkaError{code=_MAX_POLL_EXCEEDED}"
+    assert found(observed) == [(0, 900, 950, "revoked", "assigned", 0)]
