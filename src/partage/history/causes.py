@@ -13,7 +13,7 @@ metadata, a follow-up of a cooperative rebalance (KIP-429), or a request by a cl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from partage.history.clients import JAVA, LIBRDKAFKA, identify_client
@@ -24,7 +24,6 @@ from partage.history.events import (
     RECORDED,
     Cause,
     Generation,
-    StateChange,
     all_assigned,
     compare_states,
     reassigned_topics,
@@ -66,6 +65,14 @@ _LOST_AT_ONCE = 2
 #: Assumed probabilities of a label that is not proven; they are constants, not a calibration.
 _LIKELY, _SAME_NAME, _EVEN = 0.9, 0.7, 0.5
 _PRECEDENCE = {kind: i for i, kind in enumerate(CAUSE_KINDS)}
+
+
+#: Function from a member id and a partition to the time (ms) since which the member has owned it.
+OwnedSince = Callable[[str, tuple[str, int]], float]
+
+
+def _always(_member: str, _topic_partition: tuple[str, int]) -> float:
+    return 0.0
 
 
 # -- causes of rebalances ----------------------------------------------------------------------
@@ -120,12 +127,15 @@ class CauseFinder:
         self._commits = commits
         self._timeout_ms = session_timeout_ms
         self._faults = BrokerFaults(clusters, {} if moves is None else moves)
+        self._owned_since: OwnedSince = _always
 
     def note_alive(self, member: str, time_ms: int) -> None:
         """Store the time of a member's heartbeat, which proves that the member was alive then."""
         self.state.alive[member] = time_ms
 
-    def find_causes(self, generation: Generation, previous: Generation | None) -> tuple[Cause, ...]:
+    def find_causes(
+        self, generation: Generation, previous: Generation | None, owned_since: OwnedSince = _always
+    ) -> tuple[Cause, ...]:
         """Return the causes of a consumer group's rebalance, the most important first.
 
         There is at least one cause.
@@ -133,7 +143,9 @@ class CauseFinder:
         Args:
             generation: the rebalance; its state ``last`` is not complete yet.
             previous: the rebalance before it, of any protocol; None if there is none.
+            owned_since: function that returns since when (ms) a member has owned a partition.
         """
+        self._owned_since = owned_since
         if generation.taken_over:
             words = (
                 "classic to consumer"
@@ -206,7 +218,7 @@ class CauseFinder:
         yield from left.values()
         for a, b in change.restarted:
             yield Cause("bounce", INFERRED, b.id, b.instance, at, f"was {a.id}", a.id)
-        yield from _other_changes(change, at)
+        yield from change.other_causes(at)
 
     def _explain_without_changes(
         self, generation: Generation, previous: Generation | None
@@ -274,6 +286,10 @@ class CauseFinder:
                     self.state.departures.add_departure(m, cause.time_ms or 0, timeout_ms)
                 if m is not None and m.id in old:
                     left[m.id] = self._explain_departure(m, generation, cause)
+                elif m is None and cause.instance is not None:
+                    # It replaced another process since the last rebalance, and is static: it
+                    # cannot leave before its session times out.
+                    left[cause.member] = replace(cause, kind="expiry", source=INFERRED)
         for cause in generation.causes:
             m = new.get(cause.member or "")
             if cause.kind == "join" and m is not None:
@@ -562,8 +578,12 @@ class CauseFinder:
         return all(t is None or t >= fault[0] - _FAILOVER_MS for t in seen)
 
     def _last_commit(self, member: MemberState) -> int | None:
-        times = [self._commits.last_ms(topic, p) for topic, p in assigned_partitions(member)]
-        return max((t for t in times if t is not None), default=None)
+        # Commits before the member owned a partition are those of a former owner. They only count
+        # if it has no other.
+        times = {pair: self._commits.last_ms(*pair) for pair in assigned_partitions(member)}
+        known = {pair: t for pair, t in times.items() if t is not None}
+        own = [t for pair, t in known.items() if t >= self._owned_since(member.id, pair)]
+        return max(own or known.values(), default=None)
 
     def _estimate_stop_ms(
         self, member: MemberState, last_generation: Generation, time_ms: int
@@ -640,16 +660,6 @@ class CauseFinder:
             seen = reassigned_topics(generation, previous)
             changed = tuple(topic for topic in changed if topic in seen)
         return [Cause("topics", INFERRED, time_ms=at, detail=", ".join(changed))] if changed else []
-
-
-def _other_changes(change: StateChange, time_ms: int) -> Iterable[Cause]:
-    for a, b in change.resubscribed:
-        words = f"{', '.join(subscribed_topics(a))} to {', '.join(subscribed_topics(b))}"
-        yield Cause("resubscription", INFERRED, b.id, b.instance, time_ms, words)
-    if change.strategy is not None:
-        yield Cause(
-            "strategy", INFERRED, time_ms=time_ms, detail="{} to {}".format(*change.strategy)
-        )
 
 
 # --- rebalances of the same members with the same topics --------------------------------------

@@ -39,6 +39,10 @@ __all__ = [
     "smaller_clusters",
 ]
 
+#: A topic is deleted and recreated no faster than this.
+_RECREATION_MS = 5_000
+#: The recorder may observe a recreated topic this much later.
+_METADATA_DELAY_MS = 1_500
 #: The group log; the leader of a partition is the coordinator of its groups.
 OFFSETS_TOPIC = "__consumer_offsets"
 #: Cached states: a group's history is read in time order, several groups at a time.
@@ -144,6 +148,16 @@ class ClusterHistory:
             InvalidCaptureError: the recorded metadata is malformed.
         """
         return self.state(self.position_at(time_ms))
+
+    def was_recreated(self, topic: str, before_ms: int, after_ms: int) -> bool:
+        """Return whether a topic was deleted and created again between two times (ms).
+
+        It is then another topic: its partitions had no consumer before.
+        """
+        if after_ms - before_ms < _RECREATION_MS:
+            return False
+        times = (before_ms, after_ms + _METADATA_DELAY_MS)
+        return len({self.cluster_at(at).topic(topic) for at in times} - {-1}) > 1
 
     def _state(self, position: int) -> Cluster:
         state = self._states[position] if position >= 0 else {"topics": {}, "brokers": []}

@@ -47,8 +47,8 @@ class DepartedMembers:
     """Members that recently left a group, used to recognise those that rejoin.
 
     A rejoining client may have a new member id. A joining member matches a departed one that has
-    its member id or its instance id; without an instance id, one that has its client id and host.
-    Among several matches, the rule takes
+    its member id; else one that has its instance id; without an instance id, one that has its
+    client id and host. Among several matches, the rule takes
 
     * the one that left first, among those whose session timeout has not expired and that were not
       evicted: clients are restarted in the order in which they were stopped;
@@ -103,6 +103,9 @@ class DepartedMembers:
             same_settings: whether a client that is only known by its client id and host must have
                 the settings of the departed one, because others share its client id.
         """
+        for i, departed in enumerate(self.members):
+            if departed.member == member.id:  # a process keeps its member id (KIP-848)
+                return self.members.pop(i)
         match = None
         client = (None, member.client_id, member.client_host)
         for i, departed in enumerate(self.members):
@@ -112,7 +115,7 @@ class DepartedMembers:
                 same = (departed.instance, departed.client_id, departed.host) == client and (
                     not same_settings or departed.settings == _settings(member)
                 )
-            if same or departed.member == member.id:
+            if same:
                 match = i
                 if departed.is_bounce(time_ms):
                     break

@@ -279,6 +279,18 @@ class StateChange:
         """
         return not (self.joined or self.left or self.restarted or self.resubscribed)
 
+    def other_causes(self, time_ms: int) -> Iterator[Cause]:
+        """Yield the causes of a rebalance that are no joins and no departures.
+
+        ``time_ms`` is the time of the rebalance.
+        """
+        for a, b in self.resubscribed:
+            words = f"{', '.join(subscribed_topics(a))} to {', '.join(subscribed_topics(b))}"
+            yield Cause("resubscription", INFERRED, b.id, b.instance, time_ms, words)
+        if self.strategy is not None:
+            words = "{} to {}".format(*self.strategy)
+            yield Cause("strategy", INFERRED, time_ms=time_ms, detail=words)
+
 
 def compare_states(old_state: ClassicState | None, new_state: ClassicState) -> StateChange:
     """Return the differences between two successive states of a group, such as joined members.
@@ -439,6 +451,25 @@ def reassigned_topics(generation: Generation, previous: Generation) -> set[str]:
         if p > max((q for other, q in known if other == topic), default=p):
             topics.add(topic)
     return topics
+
+
+def reported_partitions(generation: Generation) -> Mapping[str, frozenset[tuple[str, int]]]:
+    """Return a dict from each member to the partitions that it reports as owned when it rejoins.
+
+    It is empty for an eager group, whose members revoke all partitions before they rejoin.
+    """
+    strategy = generation.first.strategy or ""
+    members = generation.first.members
+    is_cooperative = "cooperative" in strategy or any(
+        m.subscription and m.subscription.owned for m in members
+    )
+    if not is_cooperative:
+        return {}
+    return {
+        m.id: frozenset((t, p) for t, numbers in m.subscription.owned for p in numbers)
+        for m in members
+        if m.subscription is not None
+    }
 
 
 def _topics(pairs: set[tuple[str, int]]) -> set[str]:

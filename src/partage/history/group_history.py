@@ -364,7 +364,9 @@ class GroupHistory:
             before = None
         if before is not None and self._previous is not None and _is_same(before, self._previous):
             before = replace(self._previous, causes=before.causes)  # its last state is known by now
-        found = replace(now, causes=self._causes.find_causes(now, before))
+        found = replace(
+            now, causes=self._causes.find_causes(now, before, self._unread.owners.owned_since)
+        )
         self._opened = found
         self._unread.process_rebalance(found, before)
         assigned = dict.fromkeys(

@@ -50,7 +50,7 @@ __all__ = ["VERSION", "pack_state", "unpack_state"]
 
 #: Version 18: which clients were evicted, and with which probability a member that stopped had
 #: never received its assignment.
-VERSION = 18
+VERSION = 19
 _MAGIC = b"PGH"
 #: Limit of the decompressed size; a group with 10,000 members and partitions needs a tenth.
 _LARGEST = 1 << 30

@@ -661,6 +661,8 @@ class UnreadState:
         is_classic: whether the newest rebalance is one of the classic protocol.
         stalled: dict from the client of a member that exceeded its max.poll.interval.ms to the time
             of its departure (ms) and its topics.
+        stalled_owners: dict from partition to the client of its former owner, if that one exceeded
+            its max.poll.interval.ms.
         evicted: dict from the client of a member whose session timed out to the time of its
             eviction (ms).
         newly_stalled: members that the newest rebalance removed for that reason.
@@ -686,6 +688,7 @@ class UnreadState:
     java: dict[str, None] = field(default_factory=dict)
     is_classic: bool = True
     stalled: dict[ClientKey, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
+    stalled_owners: dict[_Pair, ClientKey] = field(default_factory=dict)
     evicted: dict[ClientKey, int] = field(default_factory=dict)
     newly_stalled: frozenset[str] = frozenset()
     was_empty: bool = False

@@ -14,28 +14,31 @@ from collections.abc import Iterable, Mapping
 from partage.history.causes import SESSION_TIMEOUT_MS
 from partage.history.clients import JAVA, identify_client
 from partage.history.clusters import ClusterHistory
-from partage.history.events import ACTIVE, OWNER, CurrentAssignment, Generation, subscribed_topics
+from partage.history.events import (
+    ACTIVE,
+    OWNER,
+    CurrentAssignment,
+    Generation,
+    reported_partitions,
+    subscribed_topics,
+)
+from partage.history.owner_statistics import OwnerStatistics
 from partage.history.pauses import PauseTracker
 from partage.history.records import MemberState, assigned_partitions
 from partage.history.stop_model import (
     HEARTBEAT_MS,
     ClientKey,
     Instant,
-    MemberCommits,
     OpenStop,
     StopSum,
     UnreadEstimate,
     UnreadInterval,
     UnreadState,
-    absence_time,
     after_heartbeat,
     after_record,
     before_record,
-    commits_at_revocation,
-    departure_time,
     first_join_time,
     heartbeat_interval,
-    miss_probability,
     mix_instants,
     revocation_time,
     sum_stops,
@@ -51,10 +54,6 @@ _MIGRATION_MS = 2_000
 #: A member whose stop was noticed so much later was evicted. It is the same process if a member
 #: of its client id rejoins within this time.
 _EVICTED_MS, _REJOIN_MS = 2_000, 60_000
-#: A topic is deleted and recreated no faster than this.
-_RECREATION_MS = 5_000
-#: The recorder may observe a recreated topic this much later.
-_METADATA_DELAY_MS = 1_500
 #: A commit so soon before or after a revocation belongs to it.
 _PROMPT_MS = 150
 #: The same after a record that makes a member revoke partitions.
@@ -62,6 +61,10 @@ _LONGEST_PROMPT_MS = 400
 #: Probability that members that rejoin without a change or a commit never received their last
 #: assignment; a client may have requested the rebalance instead (``enforceRebalance``).
 _MISSED = 0.8
+#: An assignment so long after the latest possible poll of a member was never read.
+_LATE_POLL_MS = 1_000
+#: Causes of a rebalance that waited for a member, or was without one.
+_DEPARTURES = frozenset({"broker", "expiry", "poll", "leave", "departure"})
 #: Epoch of a `CurrentAssignment` that is a tombstone.
 _LEFT = -1
 
@@ -91,7 +94,7 @@ class UnreadTracker:
     ) -> None:
         self.state = state or UnreadState()
         self._commits, self._clusters = commits, clusters
-        self._timeout_ms = session_timeout_ms
+        self.owners = OwnerStatistics(self.state, commits, session_timeout_ms)
         self._initial_delay_ms = initial_delay_ms
 
     def estimate_unread(self) -> UnreadEstimate:
@@ -172,7 +175,9 @@ class UnreadTracker:
                     taken.setdefault(owner, []).append(pair)
             for owner, pairs in taken.items():
                 is_same = self.state.clients.get(owner) == _client(member)
-                self._stop(pairs, self._estimate_absence(owner, pairs, at, is_same=is_same), at)
+                self._stop(
+                    pairs, self.owners.estimate_absence(owner, pairs, at, is_same=is_same), at
+                )
                 self._assign(pairs, member.id, at, after_record(at))
             self.state.sessions[member.id] = member.session_timeout_ms
             self.state.subscribed[member.id] = subscribed_topics(member)
@@ -186,7 +191,7 @@ class UnreadTracker:
         """Mark partitions as not consumed that members of a classic group lost in a rebalance."""
         # Present members revoked them to rejoin, or by their new assignment. Departed members lost
         # all their partitions.
-        at, claims = generation.timestamp_ms, _reported_partitions(generation)
+        at, claims = generation.timestamp_ms, reported_partitions(generation)
         present = {m.id: m for m in generation.first.members}
         revoked: dict[str, list[_Pair]] = {}
         departed: dict[str, list[_Pair]] = {}
@@ -206,6 +211,8 @@ class UnreadTracker:
             )
         missed = self._find_missed_assignments(generation, revoked)
         revoked = {k: v for k, v in revoked.items() if v and k not in missed}
+        for owner in self._find_kept_members(generation, revoked):
+            self._stop(revoked.pop(owner), before_record(at), at)
         begun = self._stop_revoked(revoked, len(present), at)
         for owner, pairs in missed.items():
             since = min(self.state.reads[owner][pair] for pair in pairs)
@@ -226,7 +233,7 @@ class UnreadTracker:
         has_survivor = any(m.id in self.state.sessions for m in members)
         if members and departed and not has_survivor:
             # Nothing tells when the rebalance began, except that its members committed before.
-            commits = [self._commits_of(*one).last_ms for one in departed.items()]
+            commits = [self.owners.commits_of(*one).last_ms for one in departed.items()]
             newest = max((c for c in commits if c is not None), default=begun.earliest)
             begun = uniform_instant(min(newest, begun.earliest), at)
         instances, clients = {m.instance for m in members} - {None}, {_client(m) for m in members}
@@ -235,22 +242,51 @@ class UnreadTracker:
             client = self.state.clients.get(owner)
             is_replaced = client is not None and client[2] in instances
             start = (
-                self._estimate_absence(owner, pairs, at, is_same=client in clients)
+                self.owners.estimate_absence(owner, pairs, at, is_same=client in clients)
                 if is_replaced
-                else self._departure(owner, pairs, begun, is_evicted=owner in evicted)
+                else self.owners.departure_time(owner, pairs, begun, is_evicted=owner in evicted)
             )
-            if len(departed) == len({m.id for m in members}) == 1 and not has_survivor:
-                start = uniform_instant(start.mean, at)  # the joining member came between
-            missed = self._probability_of_miss(owner, pairs, begun.mean)
+            is_alone = len(departed) == len({m.id for m in members}) == 1 and not has_survivor
+            if is_alone and owner not in evicted:  # it left while the other member joined
+                start = uniform_instant(start.mean, at)
+            left = pairs
             if owner in self.state.newly_stalled:
-                # It last polled before ``begun`` by its max.poll.interval.ms. A poll after the
-                # assignment shows that the member received it.
+                left = self._stop_unread_assignments(owner, pairs, at)
+            missed = self.owners.miss_probability(owner, left, begun.mean)
+            if owner in self.state.newly_stalled:
+                # A poll after the assignment shows that the member received it.
                 received = max(self.state.reads[owner].values(), default=at)
-                last_poll = begun.earliest - self.state.polls.get(owner, 0)
-                if self.state.static.get(owner):  # its session times out first
-                    last_poll -= self._session_ms(owner)
+                last_poll = self.owners.latest_poll_ms(owner, begun.earliest)
                 missed = 0.0 if last_poll >= received else missed
-            self._stop(pairs, start, at, missed=missed)
+            self._stop(left, start, at, missed=missed)
+
+    def _stop_unread_assignments(
+        self, owner: str, owned_pairs: list[_Pair], time_ms: int
+    ) -> list[_Pair]:
+        """Mark partitions as not consumed that a member was assigned after its last poll.
+
+        Return its other partitions. Such an assignment is possible if the client library joins in
+        the background (librdkafka), and keeps its partitions (cooperative protocol).
+
+        Args:
+            owner: a member that exceeded its max.poll.interval.ms.
+            owned_pairs: (topic, partition) pairs that it owned.
+            time_ms: time of the rebalance without it.
+        """
+        # If the former owner has exceeded the interval as well, and has not polled since, it still
+        # consumes the partition.
+        state, reads = self.state, self.state.reads[owner]
+        latest_poll = self.owners.latest_poll_ms(owner, time_ms)
+        late = {p for p in owned_pairs if reads[p] > latest_poll + _LATE_POLL_MS}
+        late = late if len(late) < len(owned_pairs) else set()
+        for pair in sorted(late):
+            since, former = reads[pair], state.stalled_owners.get(pair)
+            is_kept = former is not None and former in state.stalled
+            start = uniform_instant(since, since)
+            self._stop([pair], start, time_ms, missed=0.0 if is_kept else 1.0)
+            if is_kept:
+                state.stopped[pair].client = former
+        return [pair for pair in owned_pairs if pair not in late]
 
     def _find_missed_assignments(
         self, generation: Generation, revoked: Mapping[str, list[_Pair]]
@@ -266,10 +302,33 @@ class UnreadTracker:
             return {}
         missed = {}
         for owner, pairs in revoked.items():
-            commits = self._commits_of(owner, pairs)
+            commits = self.owners.commits_of(owner, pairs)
             if commits.usual_ms is not None and commits.last_ms is None:
                 missed[owner] = pairs
         return missed
+
+    def _find_kept_members(
+        self, generation: Generation, revoked: Mapping[str, list[_Pair]]
+    ) -> list[str]:
+        """Return the static members that stalled and missed a rebalance, but are still members.
+
+        ``revoked`` has the partitions that each member of the generation had before.
+        """
+        # The coordinator waits for members up to the rebalance timeout, then it keeps static ones
+        # whose sessions have not timed out. A member that was silent even before did not wait.
+        if any(c.kind in _DEPARTURES for c in generation.causes):
+            return []
+        state, at = self.state, generation.timestamp_ms
+        longest = max(state.polls.values(), default=0)
+        found = []
+        for owner, pairs in revoked.items():
+            commits = self.owners.commits_of(owner, pairs)
+            is_static = state.static.get(owner, False)
+            if commits.last_ms is None or not is_static or longest <= self.owners.session_ms(owner):
+                continue
+            if at - commits.last_ms > longest + commits.interval_ms:
+                found.append(owner)
+        return found
 
     def _stop_revoked(
         self, revoked: Mapping[str, list[_Pair]], members: int, time_ms: int
@@ -283,22 +342,22 @@ class UnreadTracker:
         newest: float | None = None
         first, longest = float(time_ms), 0.0
         for owner, pairs in revoked.items():
-            commits = self._commits_of(owner, pairs)
-            heartbeat = heartbeat_interval(self._session_ms(owner))
+            commits = self.owners.commits_of(owner, pairs)
+            heartbeat = heartbeat_interval(self.owners.session_ms(owner))
             start = revocation_time(commits, time_ms, heartbeat, len(revoked))
             first, longest = min(first, start.mean), max(longest, heartbeat)
             if commits.last_ms is not None:
                 newest = max(newest or commits.last_ms, commits.last_ms)
-            missed = self._probability_of_miss(owner, pairs, start.mean)
+            missed = self.owners.miss_probability(owner, pairs, start.mean)
             self._stop(pairs, start, time_ms, missed=missed)
         if revoked:
             if newest is not None:
-                self._count_revocation(is_prompt=time_ms - newest <= _PROMPT_MS)
+                self.owners.count_revocation(is_prompt=time_ms - newest <= _PROMPT_MS)
             # The first of several heartbeats, equally distributed over one interval.
             return uniform_instant(first - 2 * longest / (len(revoked) + 1), first)
         if not members:
             return before_record(time_ms)
-        sessions = [self._session_ms(owner) for owner in self.state.sessions]
+        sessions = [self.owners.session_ms(owner) for owner in self.state.sessions]
         return uniform_instant(
             time_ms - heartbeat_interval(max(sessions, default=SESSION_TIMEOUT_MS)), time_ms
         )
@@ -330,7 +389,9 @@ class UnreadTracker:
         if lost:
             is_gone = assignment.member_epoch == _LEFT
             start = (
-                self._departure(assignment.member, lost, before_record(at), classic=False)
+                self.owners.departure_time(
+                    assignment.member, lost, before_record(at), classic=False
+                )
                 if is_gone
                 else after_heartbeat(at, revokes=True)
             )
@@ -371,12 +432,18 @@ class UnreadTracker:
             client = state.clients.get(member)
             if client is not None:
                 state.stalled[client] = (generation.timestamp_ms, topics_of.get(member, ()))
+        if generation.protocol == "classic":
+            state.newly_stalled = frozenset(
+                member
+                for member in state.newly_stalled
+                if not self.owners.commits_without_polls(member, generation.timestamp_ms)
+            )
         for pair, stop in state.stopped.items() if state.newly_stalled else ():
             if stop.member not in state.newly_stalled:
                 continue
             poll_ms = state.polls.get(stop.member, 0)
             silent_ms = poll_ms + (
-                self._session_ms(stop.member) if state.static.get(stop.member) else 0
+                self.owners.session_ms(stop.member) if state.static.get(stop.member) else 0
             )
             if stop.by_record:
                 commit = self._commits.last_ms(*pair)
@@ -420,6 +487,7 @@ class UnreadTracker:
         for pair in pairs:
             owner = state.owner.pop(pair, None)
             if owner is not None:
+                state.stalled_owners.pop(pair, None)
                 since = self._remove_from_owner(owner, pair)
                 begin = start.limit_to_range(since, time_ms + 1_000.0)
                 if missed:
@@ -444,15 +512,20 @@ class UnreadTracker:
             state.owner[pair] = member
             state.reads.setdefault(member, {})[pair] = end.mean
             stop = state.stopped.pop(pair, None)
-            if stop is not None and not self._is_recreated(pair[0], stop.read_ms, time_ms, known):
+            key = (pair[0], 0 if stop is None else stop.read_ms)
+            if stop is not None and key not in known:
+                known[key] = self._clusters.was_recreated(*key, time_ms)
+            if stop is not None and not known[key]:
                 if stop.stalled:
+                    if stop.client is not None and stop.client != state.clients.get(member):
+                        state.stalled_owners[pair] = stop.client
                     self._correct_stop(stop, member, time_ms, end)
                 stop.end_apart(time_ms)
                 if stop.by_record:
                     commit = self._commits.last_ms(*pair)
                     if commit is not None and stop.source not in state.sums:
                         delay_ms = commit - stop.seen_ms
-                        self._count_revocation(is_prompt=0 <= delay_ms <= _LONGEST_PROMPT_MS)
+                        self.owners.count_revocation(is_prompt=0 <= delay_ms <= _LONGEST_PROMPT_MS)
                 source = state.sums.setdefault(stop.source, StopSum())
                 source.add_stop(stop.start, end, stop.apart_ms)
                 state.ended.append(stop.close_interval(pair, member, end))
@@ -487,28 +560,6 @@ class UnreadTracker:
         stop.start = resumed.limit_to_range(stop.read_ms, read_start.latest)
         stop.apart_from_ms = stop.first_apart_ms = None
         stop.apart_ms = 0.0
-
-    def _is_recreated(
-        self, topic: str, before_ms: int, after_ms: int, cache: dict[tuple[str, int], bool]
-    ) -> bool:
-        """Return whether a topic was deleted and created again between two times.
-
-        It is then another topic, and the time in between is not a time without a consumer.
-
-        Args:
-            topic: the topic's name.
-            before_ms: when the former owner began to read it.
-            after_ms: now.
-            cache: cache of results for the same ``after_ms``.
-        """
-        if after_ms - before_ms < _RECREATION_MS:
-            return False
-        found = cache.get((topic, before_ms))
-        if found is None:
-            times = (before_ms, after_ms + _METADATA_DELAY_MS)
-            ids = {self._clusters.cluster_at(t).topic(topic) for t in times}
-            found = cache[topic, before_ms] = len(ids - {-1}) > 1
-        return found
 
     def _remove_from_owner(self, owner: str, topic_partition: _Pair) -> float:
         """Remove a partition from its owner.
@@ -586,105 +637,6 @@ class UnreadTracker:
                 since = stop.start.mean if last_member else float(time_ms)
                 stop.apart_from_ms = max(since, stop.start.mean)
 
-    # -- commits of an owner -------------------------------------------------------------------
-
-    def _commits_of(self, owner: str, owned_pairs: Iterable[_Pair]) -> MemberCommits:
-        """Return a member's offset commit statistics, from which the time of its stop is estimated.
-
-        ``owned_pairs`` are the (topic, partition) pairs that it owns.
-        """
-        # The time of the last commit only considers commits since the owner got the partition.
-        state = self.state
-        reads = state.reads.get(owner, {})
-        last: int | None = None
-        usual: int | None = None
-        for pair in owned_pairs:
-            at, interval = self._commits.last_ms(*pair), self._commits.usual_ms(*pair)
-            if at is not None and at >= reads.get(pair, 0.0):
-                last = at if last is None else max(last, at)
-            if interval is not None:
-                usual = interval if usual is None else min(usual, interval)
-        share = commits_at_revocation(state.prompt, state.stops, java=owner in state.java)
-        return MemberCommits(last, usual, share)
-
-    def _count_revocation(self, *, is_prompt: bool) -> None:
-        """Count a revocation of partitions, and whether the member committed at the same moment.
-
-        The counts show how likely the group's members commit when they revoke partitions.
-        """
-        self.state.stops += 1
-        self.state.prompt += is_prompt
-
-    def _session_ms(self, owner: str) -> float:
-        sent = self.state.sessions.get(owner, -1)
-        return float(sent if sent > 0 else self._timeout_ms or SESSION_TIMEOUT_MS)
-
-    def _estimate_absence(
-        self, owner: str, owned_pairs: list[_Pair], time_ms: int, *, is_same: bool
-    ) -> Instant:
-        """Estimate when a static member stopped, given that another process took its instance id.
-
-        Args:
-            owner: member id of the member that stopped.
-            owned_pairs: (topic, partition) pairs that it owned.
-            time_ms: time of the record with the new member.
-            is_same: whether both have one client id and host, and may be the same process.
-        """
-        poll_ms = self.state.polls.get(owner, 0) if is_same else 0
-        return absence_time(self._commits_of(owner, owned_pairs), time_ms, poll_ms)
-
-    def _probability_of_miss(self, owner: str, pairs: list[_Pair], until_ms: float) -> float:
-        """Return the probability that a member never received its last assignment.
-
-        Args:
-            owner: member id.
-            pairs: partitions of that assignment.
-            until_ms: time until which it would have committed: the start of the rebalance without
-                it, or when it stopped consuming in order to rejoin.
-        """
-        since = min((self.state.reads[owner][pair] for pair in pairs), default=until_ms)
-        return miss_probability(self._commits_of(owner, pairs), since, until_ms)
-
-    def _departure(
-        self,
-        owner: str,
-        pairs: list[_Pair],
-        begun: Instant,
-        *,
-        classic: bool = True,
-        is_evicted: bool = False,
-    ) -> Instant:
-        state, session = self.state, self._session_ms(owner)
-        heartbeat = heartbeat_interval(session, classic=classic)
-        return departure_time(
-            self._commits_of(owner, pairs),
-            begun,
-            session,
-            heartbeat,
-            poll_ms=state.polls.get(owner, 0),
-            static=state.static.get(owner, False),
-            is_evicted=is_evicted,
-        )
-
 
 def _client(member: MemberState) -> ClientKey:
     return member.client_id, member.client_host, member.instance
-
-
-def _reported_partitions(generation: Generation) -> Mapping[str, frozenset[_Pair]]:
-    """Return a dict from each member to the partitions that it reports as owned when it rejoins.
-
-    It is empty for an eager group, whose members revoke all partitions before they rejoin.
-    """
-    strategy = generation.first.strategy or ""
-    members = generation.first.members
-    is_cooperative = "cooperative" in strategy or any(
-        m.subscription and m.subscription.owned for m in members
-    )
-    if not is_cooperative:
-        return {}
-    return {
-        m.id: frozenset((t, p) for t, numbers in m.subscription.owned for p in numbers)
-        for m in members
-        if m.subscription is not None
-    }

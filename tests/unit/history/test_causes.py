@@ -10,7 +10,7 @@ import pytest
 from tests.support.captured import clusters, group_records, lines
 from tests.support.commit_runs import CommitRun, stretch_of
 from tests.support.rebuilt import rebalances
-from tests.support.simulated_histories import history, member, metadata, topics
+from tests.support.simulated_histories import generation, history, member, metadata, topics
 
 from partage.history.causes import CauseFinder
 from partage.history.clusters import ClusterHistory
@@ -413,3 +413,38 @@ def test_a_topic_that_the_leader_has_not_seen_growing_is_no_cause(of_a, of_b, ki
     before = [member("a", (0,)), member("b", (1,))]
     found = history((500, before), (31_000, [member("a", of_a), member("b", of_b)]))
     assert [c.kind for c in causes_of(found, clusters=clusters)] == [kind]
+
+
+@pytest.mark.parametrize(("since_ms", "kind"), [(80_000, "poll"), (0, "leave")])
+def test_commits_of_a_former_owner_show_no_life(since_ms, kind) -> None:
+    """Partition 1 was committed at 80 s, before or after the member owned it."""
+    commits = committed((0, 0, 20_000), (1, 0, 79_000), (2, 0, 81_000))
+    found = history(
+        (500, [member("a", (0, 1)), member("b", (2,))]), (82_000, [member("b", (0, 1, 2))])
+    )
+    finder = CauseFinder(topics(t=3), commits)
+    since = {("a", ("t", 1)): since_ms}
+    (cause,) = [
+        finder.find_causes(one, one.previous, lambda *key: since.get(key, 0.0)) for one in found
+    ][-1]
+    assert cause.kind == kind
+
+
+def test_a_member_that_rejoins_under_its_own_id_is_matched_first() -> None:
+    """Another member with its client id left before it."""
+    departed = DepartedMembers()
+    for name, at in (("a", 10_000), ("b", 12_000)):
+        departed.add_departure(member(name, client="app"), at, 6_000)
+    assert departed.match_rejoin(member("b", client="app"), 13_000).member == "b"
+    assert departed.match_rejoin(member("c", client="app"), 13_000).member == "a"
+
+
+@pytest.mark.parametrize(("instance", "kind"), [("one", "expiry"), (None, "leave")])
+def test_a_restarted_static_member_departs_by_its_session_timeout(instance, kind) -> None:
+    """The generation before has the process that it replaced without a rebalance (KIP-848)."""
+    left = Cause("leave", "recorded", "a-2", instance, 20_000)
+    before = generation(1, 500, [member("a", (0,)), member("b", (1,))], protocol="consumer")
+    now = generation(2, 20_000, [member("b", (0, 1))], left, before=before, protocol="consumer")
+    finder = CauseFinder(topics(t=2), PauseTracker())
+    finder.find_causes(before, None)
+    assert [c.kind for c in finder.find_causes(now, before)] == [kind]

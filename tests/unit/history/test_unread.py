@@ -44,13 +44,15 @@ class Group:
                 CommitStretch("t", p, 1, at_ms, at_ms, 5, 5, latest_ms=at_ms)
             )
 
-    def generation(self, at_ms: int, *members: MemberState, cause: str = "") -> UnreadEstimate:
-        """Feed a generation; return the unread time that it ended at its record."""
+    def generation(
+        self, at_ms: int, *members: MemberState, cause: str = "", of: str = "a"
+    ) -> UnreadEstimate:
+        """Feed a generation with a cause ``of`` a member; return the unread time that it ended."""
         number = 1 if self.before is None else self.before.generation_number + 1
         state = ClassicState("consumer", number, self.strategy, None, None, members)
         found = Generation(
             0, LogPosition(0, number), at_ms, state, state, 1, 0, None, protocol="classic",
-            causes=(Cause(cause, "inferred", "a"),) if cause else (),
+            causes=(Cause(cause, "inferred", of),) if cause else (),
         )  # fmt: skip
         self.tracker.process_rebalance(found, self.before)
         self.before = found
@@ -427,3 +429,78 @@ def test_an_evicted_client_is_forgotten_after_a_minute() -> None:
     group.generation(80_010)
     found = group.generation(86_000, replace(member("a-2", 0, 1), client_id="a"))
     assert found.no_consumer == pytest.approx(9.0, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("cause_of_b", "last_of_b", "best"), [("leave", 11_000, 9.0), ("poll", 4_000, 1.5)]
+)
+def test_an_assignment_after_the_last_poll_was_never_read(cause_of_b, last_of_b, best) -> None:
+    """Member a stalled at 5 s, but got partition 1 at 12 s. If b stalled, too, b still reads it."""
+    group = Group("cooperative-sticky")
+    group.generation(1_000, member("a", 0), member("b", 1))
+    for at in range(2_000, 12_000, 1_000):
+        group.commit(at, *(0,) * (at <= 5_000), *(1,) * (at <= last_of_b))
+    group.generation(12_000, member("a", 0, 1, owned=(0,)), cause=cause_of_b, of="b")
+    again = replace(member("c", 0, 1), client_id="b")
+    found = group.generation(21_000, again, cause="poll")
+    assert found.best == pytest.approx(best, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("cause", "instance", "least", "most"),
+    [("join", "one", 14.0, 15.5), ("expiry", "one", 30.0, 34.0), ("join", None, 30.0, 34.0)],
+)
+def test_the_coordinator_keeps_a_static_member_that_missed_a_rebalance(
+    cause, instance, least, most
+) -> None:
+    """Member a is silent for longer than the rebalance timeout of 15 s, but waited for nobody."""
+    a = replace(member("a", 0), instance=instance)
+    group = Group()
+    group.tracker.state.prompt = group.tracker.state.stops = 8
+    group.generation(1_000, a, member("b", 1))
+    for at in range(2_000, 5_000, 1_000):
+        group.commit(at, 0, 1)
+    for at in range(5_000, 8_000, 1_000):
+        group.commit(at, 1)
+    found = group.generation(22_000, a, member("b", 1), member("c"), cause=cause, of="c")
+    assert least <= found.best <= most
+
+
+@pytest.mark.parametrize(("cause", "least", "most"), [("expiry", 5.4, 7.0), ("leave", 0.0, 4.0)])
+def test_the_only_member_died_if_its_session_timed_out_while_another_one_joined(
+    cause, least, most
+) -> None:
+    """The rebalance ends when its session times out, 6 s after its last heartbeat."""
+    group = Group()
+    group.generation(1_000, member("a", 0))
+    for at in range(2_000, 6_000, 1_000):
+        group.commit(at, 0)
+    found = group.generation(11_500, member("b", 0), cause=cause)
+    assert least <= found.best <= most
+
+
+@pytest.mark.parametrize(("last_ms", "least", "most"), [(15_500, 0.15, 1.0), (4_000, 0.0, 0.01)])
+def test_a_client_that_commits_without_polls_revokes_at_its_poll_timeout(
+    last_ms, least, most
+) -> None:
+    """Its partition has no consumer from then on; another client owns it until it polls again."""
+    group = Group("cooperative-sticky")
+    group.generation(1_000, member("a", 0), member("b", 1))
+    for at in range(1_500, 16_000, 500):
+        group.commit(at, 1)
+        group.commit(at, *(0,) * (at <= last_ms))
+    found = group.generation(16_000, member("b", 0, 1, owned=(1,)), cause="poll")
+    assert least <= found.best <= most
+
+
+def test_owners_have_their_partitions_since_their_assignment() -> None:
+    """Another member never had them; nothing is known of partitions without an owner."""
+    group = Group()
+    group.generation(1_000, member("a", 0), member("b", 1))
+    owners = group.tracker.owners
+    assert owners.owned_since("a", ("t", 0)) == pytest.approx(1_000, abs=100)
+    assert owners.owned_since("a", ("t", 1)) == float("inf")
+    assert owners.owned_since("a", ("t", 2)) == 0
+    group.generation(5_000)
+    assert owners.owned_since("a", ("t", 0)) == pytest.approx(1_000, abs=100)
+    assert owners.owned_since("a", ("t", 1)) == float("inf")
