@@ -15,7 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from partage import judge, solve
 from partage.errors import ProblemTooLargeError
-from partage.judge.measures import AssignmentCounts, add_optimum, count_by_member, measure_balance
+from partage.judge.measures import (
+    AssignmentCounts,
+    PartitionWeights,
+    add_optimum,
+    count_by_member,
+    measure_balance,
+)
 from partage.model import Assignment, Cluster, Group, Problem
 from partage.model.arguments import check_argument_types
 
@@ -280,6 +286,8 @@ class MeasurementCache:
     _best: dict[object, tuple[Cluster, NDArray[np.int64] | None]] = field(default_factory=dict)
     _fewest: dict[object, tuple[Cluster, int | None]] = field(default_factory=dict)
     _facts_by_group: dict[tuple[int, int], _ProblemFacts] = field(default_factory=dict)
+    #: The newest weights as given, and the same checked.
+    _weights: tuple[object, PartitionWeights | None] = None, None
 
     def measure_cached(
         self,
@@ -308,12 +316,23 @@ class MeasurementCache:
         facts = cached.facts
         old_owners = cached.old_owners if old_owners is None else old_owners
         counted = count_by_member(plan, facts)
-        found = measure_balance(facts, counted, old_owners, partition_weight=partition_weight)
+        weight = None
+        if partition_weight is not None:
+            weight = self._checked_weights(partition_weight, len(facts.is_open))
+        found = measure_balance(facts, counted, old_owners, partition_weight=weight)
         best = self._best_loads(facts) if cached.even_loads is None else cached.even_loads
         fewest = None
         if counted.valid:
             fewest = self._fewest_moves(facts, old_owners, counted) if found.moved else 0
         return add_optimum(found, facts, best, fewest)
+
+    def _checked_weights(self, partition_weight: ArrayLike, partitions: int) -> PartitionWeights:
+        # The plans of a group are measured with one array of weights, which is checked once.
+        given, checked = self._weights
+        if checked is None or given is not partition_weight or len(checked.values) != partitions:
+            checked = PartitionWeights.of(partition_weight, partitions)
+            self._weights = partition_weight, checked
+        return checked
 
     def count_breaches(
         self, plan: Assignment, group: Group, cluster: Cluster, old_owners: judge.PreviousOwners

@@ -167,6 +167,12 @@ class PlainStrategy:
     reads_claims: bool = True
     #: Whether it depends on the generations of members that send neither claims nor user data.
     reads_generation: bool = True
+    #: Whether members send their last assignment and its generation as user data.
+    sends_assignment: bool = False
+    #: Whether instance ids have no other effect than to sort members: static ones come first, by
+    #: instance id, then the others by member id. If each instance id equals the member id, static
+    #: members then get the same plan as dynamic ones.
+    instance_ids_only_sort: bool = False
 
     def __repr__(self) -> str:
         return f"<strategy {self.name}>"

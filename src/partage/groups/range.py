@@ -282,6 +282,7 @@ class Range(PlainStrategy):
     exact_to = "org.apache.kafka.clients.consumer.RangeAssignor 4.3.1"
     aliases = ("org.apache.kafka.clients.consumer.RangeAssignor",)
     reads_claims = False
+    instance_ids_only_sort = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign each topic's partitions to its subscribers in consecutive ranges.

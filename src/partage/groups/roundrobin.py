@@ -46,6 +46,7 @@ class RoundRobin(PlainStrategy):
     exact_to = "org.apache.kafka.clients.consumer.RoundRobinAssignor 4.3.1"
     aliases = ("org.apache.kafka.clients.consumer.RoundRobinAssignor",)
     reads_claims = False
+    instance_ids_only_sort = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign partitions in turn: each goes to the next member that subscribes to its topic.

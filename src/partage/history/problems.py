@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from itertools import chain
 
 import numpy as np
 
@@ -136,12 +136,25 @@ def recorded_assignment(state: ClassicState, cluster: Cluster) -> Assignment:
 
     The assignment may be invalid. Partitions that the cluster lacks are listed in ``unresolved``.
     """
-    owned = {m.id: assigned_partitions(m) for m in state.members}
+    # A member id that occurs twice counts at its first place with its last partitions.
+    assigned = {m.id: m.assigned for m in state.members}
     # Only the assigned topics: a cluster may have thousands, and this runs for each rebalance.
-    names = dict.fromkeys(topic for pairs in owned.values() for topic, _ in pairs)
-    number: Mapping[str, int] = {name: cluster.topic(name) for name in names}
-    made: Assignment = Assignment.of(cluster.index, owned, number)
-    return made
+    names = dict.fromkeys(topic for lists in assigned.values() for topic, _ in lists)
+    topic_number = {name: cluster.topic(name) for name in names}
+    lists = [one for mine in assigned.values() for one in mine]
+    sizes = np.array([len(numbers) for _, numbers in lists], np.int64)
+    topic = np.array([topic_number[name] for name, _ in lists], np.int32).repeat(sizes)
+    number = np.array(list(chain.from_iterable([numbers for _, numbers in lists])), np.int32)
+    dense = cluster.index.locate_all(topic, number)
+    is_regular = not np.count_nonzero(dense < 0)
+    if not is_regular or np.count_nonzero(np.bincount(dense)) < len(dense):
+        owned = {m.id: assigned_partitions(m) for m in state.members}
+        made: Assignment = Assignment.of(cluster.index, owned, topic_number)
+        return made
+    start = np.zeros(len(assigned) + 1, np.int32)
+    np.cumsum([sum([len(numbers) for _, numbers in mine]) for mine in assigned.values()],
+              out=start[1:])  # fmt: skip
+    return Assignment(cluster.index, tuple(assigned), start, dense, np.zeros(len(dense), np.int8))
 
 
 def partitions_by_member(assignment: Assignment) -> dict[str, Int32Array]:

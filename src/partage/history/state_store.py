@@ -15,9 +15,10 @@ import json
 import zlib
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -48,9 +49,8 @@ from partage.history.stop_model import (
 
 __all__ = ["VERSION", "pack_state", "unpack_state"]
 
-#: Version 18: which clients were evicted, and with which probability a member that stopped had
-#: never received its assignment.
-VERSION = 19
+#: Version 20: long lists of objects of one class are stored by columns.
+VERSION = 20
 _MAGIC = b"PGH"
 #: Limit of the decompressed size; a group with 10,000 members and partitions needs a tenth.
 _LARGEST = 1 << 30
@@ -64,6 +64,10 @@ _DATACLASSES: tuple[type, ...] = (
 _NAMED_TUPLES: tuple[type, ...] = (Instant, Pause, UnreadInterval)
 
 
+#: Objects of one class from which on a list is stored by columns.
+_LEAST_ROWS = 16
+#: Length up to which tuples of equal length become one column for each position.
+_MOST_COLUMNS = 4
 #: Types whose values JSON has.
 _PLAIN = frozenset({type(None), str, int, bool, float})
 
@@ -140,11 +144,16 @@ class _Packer:
     """
 
     # Type codes: o object, s object written before, r named tuple, t tuple, i tuple of int, l list,
-    # d mapping, f frozenset, n int32 array (base64 of little-endian numbers), b bytes.
+    # d mapping, f frozenset, n int32 array (base64 of little-endian numbers), b bytes. Long lists
+    # and mappings: c objects of one class by columns, h objects written before, m mapping by
+    # columns. Columns: q int64 and e float64 (base64), u distinct values and their positions,
+    # w tuples of equal length by position, v lengths and items of tuples, a lengths and items of
+    # int32 arrays.
     def __init__(self, more: tuple[type, ...]) -> None:
         self._fields, self._tuples = _known_classes(more)
         #: Numbers of objects by identity, in the order in which they were complete.
         self._done: dict[int, int] = {}
+        self._count = 0
 
     def pack(self, value: object) -> Any:
         kind = type(value)
@@ -155,11 +164,14 @@ class _Packer:
         if isinstance(value, tuple):
             if kind is tuple and set(map(type, value)) == {int}:
                 return {"i": value}  # partition numbers, the most frequent values
-            cells = self._pack_all(value)
-            return {"r": [kind.__name__, *cells]} if kind in self._tuples else {"t": cells}
+            if kind in self._tuples:
+                return {"r": [kind.__name__, *self._pack_all(value)]}
+            return self._pack_rows("t", value) or {"t": self._pack_all(value)}
         if isinstance(value, list):
-            return {"l": self._pack_all(value)}
+            return self._pack_rows("l", value) or {"l": self._pack_all(value)}
         if isinstance(value, Mapping):
+            if len(value) >= _LEAST_ROWS:
+                return {"m": [self._pack_column([*value]), self._pack_column([*value.values()])]}
             return {"d": [self._pack_all(pair) for pair in value.items()]}
         if isinstance(value, bytes | bytearray):
             return {"b": b64encode(value).decode("ascii")}
@@ -182,8 +194,80 @@ class _Packer:
         kind = type(value)
         cells = self._pack_all([getattr(value, name) for name in self._fields[kind]])
         out = {"o": [kind.__name__, cells]}
-        self._done[id(value)] = len(self._done)
+        self._set_done(value)
         return out
+
+    def _set_done(self, value: object) -> None:
+        self._done[id(value)] = self._count
+        self._count += 1
+
+    def _pack_rows(self, sequence: str, rows: Sequence[object]) -> Any:
+        """Pack many objects of one class by columns; return None for other sequences.
+
+        ``sequence`` is the type code of the result: a list or a tuple.
+        """
+        kinds = set(map(type, rows))
+        if len(rows) < _LEAST_ROWS or len(kinds) > 1:
+            return None
+        (kind,) = kinds
+        if kind in self._tuples:
+            columns = list(map(self._pack_column, zip(*rows, strict=True)))
+            return {"c": [sequence, kind.__name__, columns]}
+        if kind not in self._fields:
+            return None
+        known = [self._done.get(id(row)) for row in rows]
+        if None not in known:
+            return {"h": [sequence, _encode_numbers(known, "<i4")]}
+        if known.count(None) < len(rows) or len(set(map(id, rows))) < len(rows):
+            return None
+        values = ([getattr(row, name) for row in rows] for name in self._fields[kind])
+        columns = [self._pack_column(column) for column in values]
+        for row in rows:
+            self._set_done(row)
+        return {"c": [sequence, kind.__name__, columns]}
+
+    def _pack_column(self, column: Sequence[Any]) -> Any:
+        # The column of one field, or of the keys or values of a mapping.
+        kinds = set(map(type, column))
+        if kinds == {int} and min(column) >= -(2**63) and max(column) < 2**63:
+            return {"q": _encode_numbers(column, "<i8")}
+        if kinds == {float}:
+            return {"e": _encode_numbers(column, "<f8")}
+        is_one_class = len(kinds) == 1 and kinds <= self._fields.keys()
+        if is_one_class or kinds <= {str, type(None), bytes}:
+            return self._pack_distinct(column)
+        if len(kinds) == 1 and kinds <= self._tuples:
+            return self._pack_rows("l", column) or {"l": self._pack_all(column)}
+        if kinds == {tuple}:
+            return self._pack_tuples(column)
+        if kinds == {np.ndarray} and all(one.dtype == np.int32 and one.ndim == 1 for one in column):
+            return {"a": [_encode_numbers(list(map(len, column)), "<i4"),
+                          _encode_numbers(np.concatenate(column), "<i4")]}  # fmt: skip
+        return {"l": self._pack_all(column)}
+
+    def _pack_distinct(self, column: Sequence[Any]) -> Any:
+        # Most members have the same few texts and subscriptions; objects are equal by identity.
+        first: dict[Any, int] = {}
+        distinct: list[Any] = []
+        places = []
+        for one in column:
+            key = one if one is None or type(one) in (str, bytes) else id(one)
+            place = first.setdefault(key, len(distinct))
+            if place == len(distinct):
+                distinct.append(one)
+            places.append(place)
+        if len(distinct) == len(column):
+            return self._pack_rows("l", column) or {"l": self._pack_all(column)}
+        return {"u": [{"l": self._pack_all(distinct)}, _encode_numbers(places, "<i4")]}
+
+    def _pack_tuples(self, column: Sequence[tuple[Any, ...]]) -> Any:
+        lengths = list(map(len, column))
+        if lengths[0] and lengths[0] <= _MOST_COLUMNS and len(set(lengths)) == 1:
+            return {"w": list(map(self._pack_column, zip(*column, strict=True)))}
+        items = list(chain.from_iterable(column))
+        if not items:
+            return {"l": self._pack_all(column)}
+        return {"v": [_encode_numbers(lengths, "<i4"), self._pack_column(items)]}
 
 
 class _Unpacker:
@@ -207,8 +291,23 @@ class _Unpacker:
             "d": lambda inner: {self.unpack(k): self.unpack(v) for k, v in inner},
             "f": lambda inner: frozenset([self.unpack(v) for v in inner]),
             "i": tuple,
-            "n": lambda inner: np.frombuffer(_bytes(inner), "<i4").astype(np.int32),
+            "n": lambda inner: _numbers(inner, "<i4").astype(np.int32),
             "b": _bytes,
+            "c": self._unpack_rows,
+            "h": lambda inner: self._sequence(
+                inner[0], map(self._done.__getitem__, _numbers(inner[1], "<i4").tolist())
+            ),
+            "m": lambda inner: dict(zip(*map(self.unpack, inner), strict=True)),
+            "q": lambda inner: _numbers(inner, "<i8").tolist(),
+            "e": lambda inner: _numbers(inner, "<f8").tolist(),
+            "u": self._unpack_distinct,
+            "w": lambda inner: list(zip(*map(self.unpack, inner), strict=True)),
+            "v": lambda inner: [
+                tuple(one) for one in _cut(self.unpack(inner[1]), _numbers(inner[0], "<i4"))
+            ],
+            "a": lambda inner: _cut(
+                _numbers(inner[1], "<i4").astype(np.int32), _numbers(inner[0], "<i4")
+            ),
         }
 
     def unpack(self, plain: Any) -> Any:
@@ -226,6 +325,44 @@ class _Unpacker:
         value = kind(**dict(zip(names, self._unpack_all(inner[1]), strict=True)))
         self._done.append(value)
         return value
+
+    def _unpack_rows(self, inner: list[Any]) -> Any:
+        sequence, name, packed = inner
+        columns = list(map(self.unpack, packed))
+        if len(set(map(len, columns))) != 1:
+            raise ValueError("columns of unequal length")
+        if name in self._tuples:
+            return self._sequence(sequence, map(self._tuples[name], *columns))
+        kind, names = self._kinds[name]
+        if len(columns) != len(names):
+            raise ValueError("another number of fields")
+        rows = list(map(kind, *columns))
+        self._done += rows
+        return self._sequence(sequence, rows)
+
+    def _unpack_distinct(self, inner: list[Any]) -> list[Any]:
+        distinct = self.unpack(inner[0])
+        return [distinct[place] for place in _numbers(inner[1], "<i4").tolist()]
+
+    @staticmethod
+    def _sequence(code: str, rows: Iterable[object]) -> Any:
+        return tuple(rows) if code == "t" else list(rows)
+
+
+def _encode_numbers(numbers: Any, dtype: str) -> str:
+    return b64encode(np.asarray(numbers, dtype).tobytes()).decode("ascii")
+
+
+def _numbers(inner: str, dtype: str) -> np.ndarray[Any, Any]:
+    return np.frombuffer(_bytes(inner), dtype)
+
+
+def _cut(items: Any, lengths: np.ndarray[Any, Any]) -> list[Any]:
+    """Cut a list or an array into pieces of the given lengths."""
+    if len(items) != int(lengths.sum()) or lengths.min(initial=0) < 0:
+        raise ValueError("lengths that do not match")
+    ends = lengths.cumsum().tolist()
+    return [items[end - length : end] for end, length in zip(ends, lengths.tolist(), strict=True)]
 
 
 def _bytes(inner: str) -> bytes:

@@ -269,9 +269,12 @@ def fewest_moves_of_equal_members(
     owned = np.bincount(had[had >= 0], minlength=facts.member_count)
     owned.sort()
     largest, others = np.zeros((2, facts.member_count + 1), np.int64)
-    np.sort(loads)[::-1].cumsum(out=largest[1:])
-    owned.cumsum(out=others[1:])
-    return len(had) - int((largest + others[::-1]).min())
+    largest[1:] = loads
+    largest[1:].sort()
+    largest[1:] = largest[:0:-1].cumsum()
+    others[1:] = owned.cumsum()
+    kept = largest + others[::-1]
+    return len(had) - int(kept[kept.argmin()])
 
 
 def is_majorised(loads: NDArray[np.integer], other_loads: NDArray[np.integer]) -> bool:

@@ -33,6 +33,7 @@ from partage.model import Assignment, Cluster, Group, Problem
 __all__ = [
     "AssignmentCounts",
     "Measures",
+    "PartitionWeights",
     "add_optimum",
     "count_by_member",
     "load_extremes",
@@ -158,7 +159,7 @@ def _tally_sole_owners(
     is_owned = owner >= 0
     partition = is_owned.nonzero()[0]
     member = owner[partition]
-    valid = bool((is_owned == facts.is_open).all())
+    valid = not np.count_nonzero(is_owned != facts.is_open)
     if valid and len(facts.problem.group.subscriptions) > 1:  # else every owner subscribes
         valid = bool(facts.is_subscribed(member, partition).all())
     loads = (assignment.start[1:] - assignment.start[:-1]).astype(np.int64)
@@ -209,7 +210,10 @@ def measure(
     facts = Facts(Problem(group, cluster))
     counted = count_by_member(assignment, facts)
     old_owners = previous_owners(facts.problem, previous)
-    found = measure_balance(facts, counted, old_owners, partition_weight=partition_weight)
+    weight = None
+    if partition_weight is not None:
+        weight = PartitionWeights.of(partition_weight, len(facts.is_open))
+    found = measure_balance(facts, counted, old_owners, partition_weight=weight)
     fewest_moves = None
     if fewest is not None and counted.valid:
         fewest_moves = verify_moves_certificate(facts, old_owners, counted.loads, fewest)
@@ -250,7 +254,7 @@ def measure_balance(
     counts: AssignmentCounts,
     old_owners: PreviousOwners,
     *,
-    partition_weight: ArrayLike | None = None,
+    partition_weight: PartitionWeights | None = None,
 ) -> Measures:
     """Measure the loads, moves and rack mismatches of an assignment, without the optimum.
 
@@ -260,10 +264,7 @@ def measure_balance(
         facts: the members' subscriptions and the partitions, as arrays.
         counts: owner of each partition and load of each member, see `count_by_member`.
         old_owners: the previous owners of the partitions.
-        partition_weight: float[partitions], the load of each partition; None if all are equal.
-
-    Raises:
-        InvalidProblemError: the weights are malformed.
+        partition_weight: the load of each partition; None if all are equal.
     """
     loads = counts.loads[facts.takes_part]
     smallest, largest, spread = _extremes(loads)
@@ -312,7 +313,8 @@ def _moved_to_several(owned: NDArray[np.bool_], counted: AssignmentCounts) -> in
 def _extremes(loads: NDArray[np.int64]) -> tuple[int, int, int] | tuple[None, None, None]:
     if len(loads) == 0:
         return None, None, None
-    low, high = int(loads.min()), int(loads.max())
+    # Several times faster than min and max for small arrays.
+    low, high = int(loads[loads.argmin()]), int(loads[loads.argmax()])
     return low, high, high - low
 
 
@@ -348,12 +350,42 @@ def member_loads(
     weight = _as_numbers(partition_weight)
     if weight.ndim not in (1, 2):
         raise InvalidProblemError("must be float[P] or float[T, P]", path="partition_weight")
-    found = [_weighted_loads(facts, counted, row) for row in np.atleast_2d(weight)]
+    size = len(facts.is_open)
+    found = [
+        _weighted_loads(facts, counted, PartitionWeights.of(row, size))
+        for row in np.atleast_2d(weight)
+    ]
     return found[0] if weight.ndim == 1 else np.array(found).reshape(-1, facts.member_count)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionWeights:
+    """Load of each partition, checked once for the measurements of many assignments.
+
+    Attributes:
+        values: float64[partitions], finite and not negative.
+    """
+
+    values: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, partition_weight: ArrayLike, partitions: int) -> PartitionWeights:
+        """Check that there is one finite, non-negative number for each of the partitions.
+
+        Raises:
+            InvalidProblemError: the weights are malformed.
+        """
+        weight = _as_numbers(partition_weight)
+        # A NaN fails both comparisons.
+        is_valid = weight.min(initial=0) >= 0 and weight.max(initial=0) < np.inf
+        if weight.shape != (partitions,) or not is_valid:
+            what = f"must be {partitions} finite numbers, none negative"
+            raise InvalidProblemError(what, path="partition_weight", value=weight)
+        return cls(weight)
+
+
 def _load_spread(
-    facts: Facts, counts: AssignmentCounts, partition_weight: ArrayLike | None
+    facts: Facts, counts: AssignmentCounts, partition_weight: PartitionWeights | None
 ) -> float | None:
     """Return the difference between the largest and the smallest relative load of members.
 
@@ -362,17 +394,14 @@ def _load_spread(
     """
     if partition_weight is None and facts.has_equal_weights:
         return None
-    if partition_weight is None:
-        weight = np.ones(len(facts.is_open))
-    else:
-        weight = _as_numbers(partition_weight)
+    weight = partition_weight or PartitionWeights(np.ones(len(facts.is_open)))
     relative = _weighted_loads(facts, counts, weight)[facts.takes_part]
     if not facts.has_equal_weights:
         share = facts.member_weights[facts.takes_part]
         relative = relative[share > 0] / share[share > 0]
     if not len(relative):
         return None
-    return float(relative.max() - relative.min())
+    return float(relative[relative.argmax()] - relative[relative.argmin()])
 
 
 def _as_numbers(partition_weight: ArrayLike) -> NDArray[np.float64]:
@@ -384,22 +413,13 @@ def _as_numbers(partition_weight: ArrayLike) -> NDArray[np.float64]:
 
 
 def _weighted_loads(
-    facts: Facts, counts: AssignmentCounts, partition_weights: NDArray[np.float64]
+    facts: Facts, counts: AssignmentCounts, partition_weights: PartitionWeights
 ) -> NDArray[np.float64]:
-    """Return the load of each member: the sum of the weights of its partitions.
-
-    Raises:
-        InvalidProblemError: the weights are malformed.
-    """
-    # A NaN fails both comparisons.
-    is_valid = partition_weights.min(initial=0) >= 0 and partition_weights.max(initial=0) < np.inf
-    if partition_weights.shape != facts.is_open.shape or not is_valid:
-        what = f"must be {len(facts.is_open)} finite numbers, none negative"
-        raise InvalidProblemError(what, path="partition_weight", value=partition_weights)
-    load: NDArray[np.float64] = np.bincount(
-        counts.member, partition_weights[counts.partition], minlength=facts.member_count
-    ).astype(float)
-    return load
+    # The load of each member: the sum of the weights of its partitions.
+    load = np.bincount(
+        counts.member, partition_weights.values[counts.partition], minlength=facts.member_count
+    )
+    return load.astype(float, copy=False)
 
 
 def _rack_mismatches(facts: Facts, counted: AssignmentCounts) -> int:

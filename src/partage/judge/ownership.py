@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.model import Assignment, Problem, Role
+from partage.model import Assignment, Plan, Problem, Role
 from partage.model.index import Index, Int32Array
 from partage.model.validation import expect_kind
 
@@ -97,14 +97,17 @@ def sole_owners(assignment: Assignment, problem: Problem) -> NDArray[np.int64] |
         InvalidProblemError: ``assignment`` is not an `Assignment`.
     """
     expect_kind(assignment, Assignment, "assignment")
+    exists = problem.cluster.partition_exists
     if (
         assignment.index is not problem.index
         or assignment.unresolved
         or assignment.members != problem.group.ids
-        or assignment.role.any()
-        or not problem.cluster.partition_exists[assignment.partition].all()
+        or np.count_nonzero(assignment.role)
+        or np.count_nonzero(exists[assignment.partition]) < len(assignment.partition)
     ):
         return None
+    if isinstance(assignment, Plan):  # it has no partition with two owners
+        return assignment.owner.astype(np.int64)
     owner = np.full(problem.index.partitions, NOBODY, np.int64)
     owner[assignment.partition] = assignment.member_of
     is_sole = np.count_nonzero(owner >= 0) == len(assignment.partition)
@@ -137,22 +140,23 @@ def _partition_indices(assignment: Assignment, index: Index) -> NDArray[np.int64
     return out
 
 
-@dataclass(frozen=True, eq=False)
 class PreviousOwners:
     """Members that owned each partition before a rebalance, and may keep it without a move.
 
     Moves of a new assignment are counted against them.
 
-    Attributes:
+    Args:
         owned: bool[partitions], whether the partition had an owner.
         start: int64[partitions + 1], where each partition's members begin in ``claimant`` (CSR).
         claimant: int64[n], the members that may keep each partition, ascending; a partition whose
             owner left the group has none.
     """
 
-    owned: NDArray[np.bool_]
-    start: NDArray[np.int64]
-    claimant: NDArray[np.int64]
+    def __init__(
+        self, owned: NDArray[np.bool_], start: NDArray[np.int64], claimant: NDArray[np.int64]
+    ) -> None:
+        self.owned = owned
+        vars(self).update(start=start, claimant=claimant)
 
     @classmethod
     def from_owner_array(cls, owner: NDArray[np.int64]) -> PreviousOwners:
@@ -164,12 +168,23 @@ class PreviousOwners:
         >>> found.owned.tolist(), found.start.tolist(), found.claimant.tolist()
         ([True, False, True], [0, 1, 1, 2], [1, 0])
         """
-        owned = owner >= 0
-        start = np.zeros(len(owner) + 1, np.int64)
-        owned.cumsum(out=start[1:])
-        made = cls(owned, start, owner[owned])
-        vars(made)["sole_owners"] = owner
+        # Most measurements need neither ``start`` nor ``claimant``.
+        made = object.__new__(cls)
+        vars(made).update(owned=owner >= 0, sole_owners=owner)
         return made
+
+    @cached_property
+    def start(self) -> NDArray[np.int64]:
+        """Where the members of each partition begin in ``claimant`` (int64[partitions + 1])."""
+        start = np.zeros(len(self.owned) + 1, np.int64)
+        self.owned.cumsum(out=start[1:])
+        return start
+
+    @cached_property
+    def claimant(self) -> NDArray[np.int64]:
+        """Members that may keep each partition, partition after partition (int64[n])."""
+        owner = self.sole_owners
+        return np.zeros(0, np.int64) if owner is None else owner[self.owned]
 
     @cached_property
     def sole_owners(self) -> NDArray[np.int64] | None:

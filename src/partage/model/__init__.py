@@ -16,7 +16,7 @@ from partage.model.claims import Claims
 from partage.model.cluster import Broker, Cluster
 from partage.model.group import NO_GENERATION, Group, Member
 from partage.model.index import Index, java_rank
-from partage.model.problem import Problem
+from partage.model.problem import Problem, RejoinedGroup, ReportedPartitions
 from partage.model.racks import RackCosts, RackTable
 from partage.model.replicas import (
     NewReplicas,
@@ -41,8 +41,10 @@ __all__ = [
     "Problem",
     "RackCosts",
     "RackTable",
+    "RejoinedGroup",
     "ReplicaCluster",
     "ReplicaTask",
+    "ReportedPartitions",
     "Role",
     "Unresolved",
     "even_shares",

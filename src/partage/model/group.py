@@ -344,7 +344,7 @@ class Group:
         return iter(self.members)
 
     def __len__(self) -> int:
-        return len(self.members)
+        return len(self.ids)
 
     def __getitem__(self, i: int) -> Member:
         return self.members[i]
@@ -390,33 +390,6 @@ class Group:
     def _more(self) -> list[str]:
         more = len(self) - MOST_ROWS
         return [f"... and {more:,} more members"] if more > 0 else []
-
-    def rejoined(
-        self, rows: ClaimRows, generations: Sequence[int], user_data: Sequence[bytes | None]
-    ) -> Group:
-        """Return a copy of the group after all members rejoined with other owned partitions.
-
-        Ids and subscriptions remain the same. The arguments are not validated, because simulations
-        of many rebalances call this method often.
-
-        Args:
-            rows: the owned partitions that each consumer reports.
-            generations: the group generation in which each consumer got them.
-            user_data: the user data of each consumer's subscription.
-
-        >>> group = Group([Member("a", ["t"])])
-        >>> group.rejoined(ClaimRows.from_members([Claims.from_owned({"t": [1]})]), [4], [None])[0]
-        Member('a', topics=['t'], owned={'t': [1]}, generation=4)
-        """
-        made = Group.__new__(Group)
-        sent = zip(rows.by_member(), generations, user_data, strict=True)
-        made.members = tuple(
-            [member.rejoined(*one) for member, one in zip(self.members, sent, strict=True)]
-        )
-        made.claimed = rows
-        made.ids, made.orders = self.ids, self.orders
-        made.subscriptions, made.subscription_of = self.subscriptions, self.subscription_of
-        return made
 
     @property
     def position(self) -> dict[str, int]:

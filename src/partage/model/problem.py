@@ -2,22 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from partage.model.claims import Claims
+from partage.model.claims import ClaimRows, Claims
 from partage.model.cluster import Cluster
 from partage.model.group import Group
 from partage.model.index import Index, Int32Array
 from partage.model.validation import expect_kind
 
-__all__ = ["Problem", "cached_by_subscriptions"]
+__all__ = ["Problem", "RejoinedGroup", "ReportedPartitions", "cached_by_subscriptions"]
 
 Made = TypeVar("Made")
+
+
+class ReportedPartitions(NamedTuple):
+    """Existing partitions that members report as owned, and their generations, as arrays.
+
+    Attributes:
+        start: int64[M + 1], where each member's partitions begin in ``partition`` (CSR).
+        partition: int32[n], index numbers of the partitions, in the order sent.
+        generation: int64[M], generation that each member reports, -1 for none.
+        is_dated: bool[M], whether a member reports a generation.
+    """
+
+    start: NDArray[np.int64]
+    partition: Int32Array
+    generation: NDArray[np.int64]
+    is_dated: NDArray[np.bool_]
+
+    def in_order(self, members: NDArray[np.integer]) -> tuple[NDArray[np.int64], Int32Array]:
+        """Return the partitions of all members, member after member in the given order.
+
+        The result is two parallel arrays: for each partition the place of its member in
+        ``members``, and the partition. ``members`` has each member's position once.
+        """
+        sizes = (self.start[1:] - self.start[:-1])[members]
+        shift = self.start[members] - (sizes.cumsum() - sizes)
+        at = np.arange(len(self.partition)) + shift.repeat(sizes)
+        return np.arange(len(members)).repeat(sizes), self.partition[at]
+
+
+class RejoinedGroup(Group):
+    """Group whose members joined again with other owned partitions.
+
+    Ids and subscriptions are those of the earlier group. The arguments are not validated, because
+    simulations of many rebalances create many groups. Two arguments are functions. They are only
+    called if a strategy reads the values, because most strategies only need arrays.
+
+    Args:
+        group: the earlier group.
+        rows: returns the owned partitions that each member reports.
+        generations: the group generation in which each member got them.
+        user_data: returns the user data of each member's subscription.
+        has_claims: whether any member reports a partition.
+
+    >>> from partage.model import Claims, Member
+    >>> owned = ClaimRows.from_members([Claims.from_owned({"t": [1]})])
+    >>> group = Group([Member("a", ["t"])])
+    >>> RejoinedGroup(group, lambda: owned, [4], lambda: [None], has_claims=True)[0]
+    Member('a', topics=['t'], owned={'t': [1]}, generation=4)
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        rows: Callable[[], ClaimRows],
+        generations: Sequence[int],
+        user_data: Callable[[], Sequence[bytes | None]],
+        *,
+        has_claims: bool,
+    ) -> None:
+        self.ids, self.orders = group.ids, group.orders
+        self.subscriptions, self.subscription_of = group.subscriptions, group.subscription_of
+        self.has_claims, self.has_racks = has_claims, group.has_racks
+        self.has_static_members = group.has_static_members
+        self.has_weights_or_capacities = group.has_weights_or_capacities
+        self._before, self._rows = group.members, rows
+        self._generations, self._user_data = generations, user_data
+
+    def __getattr__(self, name: str) -> Any:
+        # Python calls it for an attribute that is not set.
+        if name != "members":
+            raise AttributeError(name)
+        sent = zip(self.claimed.by_member(), self._generations, self._user_data(), strict=True)
+        self.members = tuple(
+            [member.rejoined(*one) for member, one in zip(self._before, sent, strict=True)]
+        )
+        return self.members
+
+    @cached_property
+    def claimed(self) -> ClaimRows:
+        """Owned partitions that all members of the group report, as flat arrays (`ClaimRows`).
+
+        The value is computed once and then cached.
+        """
+        return self._rows()
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +117,8 @@ class Problem:
         sent_claims: the owned partitions and the generation (None if absent) that each member's
             user data report, if they are decoded already; strategies that need them otherwise
             decode them.
+        reported: the partitions and generations that a sticky strategy reads, if they are known as
+            arrays; otherwise strategies read them from the members.
 
     >>> from partage.model import Member
     >>> group = Group([Member("b", ["t", "gone"]), Member("a", ["t"])])
@@ -43,24 +130,31 @@ class Problem:
     group: Group
     cluster: Cluster
     sent_claims: tuple[tuple[Claims, int | None], ...] | None = None
+    reported: ReportedPartitions | None = None
 
     def __post_init__(self) -> None:
         expect_kind(self.group, Group, "group")
         expect_kind(self.cluster, Cluster, "cluster")
 
-    def rejoined(self, group: Group, claims: tuple[Int32Array, Int32Array]) -> Problem:
+    def rejoined(
+        self,
+        group: Group,
+        claims: tuple[Int32Array, Int32Array],
+        reported: ReportedPartitions | None = None,
+    ) -> Problem:
         """Return a copy in which the same consumers join again with other owned partitions.
 
         The copy shares all values that do not depend on owned partitions. The arguments are not
         validated.
 
         Args:
-            group: the same members with other owned partitions, see `Group.rejoined`.
+            group: the same members with other owned partitions, see `RejoinedGroup`.
             claims: the same owned partitions by their index numbers, as in `Problem.claims`.
+            reported: what sticky strategies read, if it is known as arrays.
         """
         # Values that only depend on subscriptions, racks and cluster are shared.
         made = object.__new__(Problem)
-        vars(made).update(vars(self), group=group, claims=claims)
+        vars(made).update(vars(self), group=group, claims=claims, reported=reported)
         return made
 
     @property

@@ -169,7 +169,16 @@ def values_by_partition(values: Mapping[tuple[str, int], float], index: Index) -
     """
     out = np.full(index.partitions, np.nan)
     if values:
-        numbers = index.number_of.tolist()
-        for dense, topic in enumerate(index.topic_of.tolist()):
-            out[dense] = values.get((index.topics[topic], numbers[dense]), np.nan)
+        # A cluster has many more partitions than one group.
+        by_topic: dict[str, list[int]] = {}
+        for topic, number in values:
+            by_topic.setdefault(topic, []).append(number)
+        for dense, name in enumerate(index.topics):
+            numbers = by_topic.get(name)
+            if numbers is not None:
+                at = index.locate_all(
+                    np.full(len(numbers), dense, np.int32), np.array(numbers, np.int32)
+                )
+                found = [values[name, number] for number in numbers]
+                out[at[at >= 0]] = np.array(found, float)[at >= 0]
     return out

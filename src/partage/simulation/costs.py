@@ -253,7 +253,7 @@ class RereadBounds:
         """
         if not len(stops):
             return Bounds(0, 0)
-        if not self.is_known[stops].any():
+        if not np.count_nonzero(self.is_known[stops]):
             return None
         return Bounds(int(self.low[stops].sum()), float(self.high[stops].sum()))
 
@@ -343,7 +343,15 @@ class RebalanceCosts:
 
         ``stops`` are the indices of the partitions that change owner in it.
         """
-        return self._reread_bounds.total_reread(stops)
+        key = stops.tobytes()
+        if key not in self._totals:
+            self._totals[key] = self._reread_bounds.total_reread(stops)
+        return self._totals[key]
+
+    @cached_property
+    def _totals(self) -> dict[bytes, Bounds | None]:
+        # Most policies stop the same partitions: all, or those of members that left.
+        return {}
 
     @cached_property
     def _reread_bounds(self) -> RereadBounds:

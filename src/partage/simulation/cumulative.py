@@ -54,9 +54,8 @@ from partage.simulation.recorded_rebalances import (
     session_timeout_ms,
 )
 from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy, RoundResult
-from partage.simulation.rows import RowBuilder, RowCount, RowPlace
+from partage.simulation.rows import RowBuilder, RowBuilders, RowCount, RowPlace
 from partage.simulation.stop_lengths import RecordedLengths, StopLengths
-from partage.tables.statuses import CUMULATIVE
 
 __all__ = ["simulate_cumulative", "simulate_policies"]
 
@@ -99,8 +98,9 @@ def simulate_cumulative(
         context: metadata, metrics and commit statistics that all policies share.
         listener: called at each change with the time (ms) and a dict of what members consume.
     """
+    shared = RowBuilders(context)
     return _simulate_in_one_pass(
-        rebalances, lambda lengths: [_Simulation(policy, context, lengths, listener)]
+        rebalances, lambda lengths: [_Simulation(policy, context, (lengths, shared), listener)]
     )
 
 
@@ -121,11 +121,12 @@ def simulate_policies(
         context: metadata, metrics and commit statistics that all policies share.
         continuations: stored simulations of an earlier run to continue, by a policy's name.
     """
-    known = continuations or {}
+    known, shared = continuations or {}, RowBuilders(context)
     return _simulate_in_one_pass(
         rebalances,
         lambda lengths: [
-            _Simulation(one, context, lengths, None, known.get(one.name)) for one in policies
+            _Simulation(one, context, (lengths, shared), None, known.get(one.name))
+            for one in policies
         ],
     )
 
@@ -190,11 +191,12 @@ class _Simulation:
         self,
         policy: Policy,
         context: SimulationContext,
-        lengths: RecordedLengths,
+        shared: tuple[RecordedLengths, RowBuilders],
         listener: ConsumptionListener | None,
         continuation: Continuation | None = None,
     ) -> None:
         self.policy, self.context = policy, context
+        lengths, self.row_builders = shared
         self.clock = Clock()
         self.consumption = ConsumptionTracker(self.clock, listener)
         self.state = PolicyState()
@@ -652,7 +654,7 @@ class _Simulation:
             return None
         count = self.counts.get(id(rebalance))
         if count is None:
-            rows = RowBuilder.for_rebalance(rebalance, self.context, CUMULATIVE)
+            rows = self.row_builders.builder_of(rebalance)
             count = self.counts[id(rebalance)] = RowCount(rebalance, rows)
         return count.rows
 

@@ -210,8 +210,9 @@ def owners_by_partition(
     owner = np.full(partition_count, UNOWNED, np.int32)
     for dense in departed:
         owner[dense] = DEPARTED
-    for i, dense in enumerate(owned):
-        owner[dense] = i
+    lists = list(owned)
+    sizes = [len(dense) for dense in lists]
+    owner[np.concatenate([EMPTY, *lists])] = np.arange(len(lists), dtype=np.int32).repeat(sizes)
     return owner
 
 

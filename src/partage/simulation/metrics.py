@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from partage.api.measures import MeasurementCache
 from partage.history.stop_model import UnreadEstimate
@@ -263,7 +264,7 @@ class CachedJudge:
             owners = []
         else:
             known = id(group)
-            owners = [old_owners.owned, old_owners.start, old_owners.claimant]
+            owners = _owner_arrays(old_owners)
         withheld = getattr(plan, "withheld", _NO_PARTITIONS)
         content = content_key(plan.start, plan.partition, plan.role, withheld, *owners)
         key = (id(cluster), id(weights), known, plan.members, content)
@@ -335,6 +336,14 @@ class CachedJudge:
         if old_owners is None:
             return len(check(plan, group, cluster))
         return self._shared.count_breaches(plan, group, cluster, old_owners)
+
+
+def _owner_arrays(old_owners: PreviousOwners) -> list[NDArray[Any]]:
+    # Equal for equal previous owners. Most clusters have many partitions of other groups.
+    if old_owners.sole_owners is None:
+        return [old_owners.owned, old_owners.start, old_owners.claimant]
+    partition = old_owners.owned.nonzero()[0]
+    return [partition, old_owners.sole_owners[partition]]
 
 
 def _group_key(group: Group) -> tuple[bytes, ...]:
@@ -413,6 +422,8 @@ def load_spread(loads: Loads | None, weights: Weights) -> float | None:
 
 #: Texts that `PlanTexts` remembers, and the characters of them; a full cache is emptied.
 _MOST_TEXTS, _MOST_CHARACTERS = 512, 4 << 20
+#: Partitions from which on it is faster to convert an assignment by runs of one topic.
+_LARGE_PLAN = 500
 
 
 class PlanTexts:
@@ -435,7 +446,8 @@ class PlanTexts:
         key = (id(plan.index), plan.members, *arrays)
         known = self._texts.get(key)
         if known is None:
-            text = format_plan_json(_numbers_by_topic(plan))
+            is_large = len(plan.partition) >= _LARGE_PLAN
+            text = format_plan_json(plan.to_dict() if is_large else _numbers_by_topic(plan))
             self._characters += len(text)
             if len(self._texts) >= _MOST_TEXTS or self._characters > _MOST_CHARACTERS:
                 self._texts.clear()

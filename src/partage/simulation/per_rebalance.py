@@ -21,7 +21,7 @@ from partage.simulation.recorded_rebalances import (
     RecordedRebalance,
     session_timeout_ms,
 )
-from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy
+from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy, equals_dynamic_members
 from partage.simulation.rows import RowBuilder, RowPlace, recorded_row
 from partage.tables.statuses import PER_REBALANCE
 
@@ -96,14 +96,31 @@ def _simulate_each_policy(
             yield rows.unknown_strategy_row(policy)
             continue
         # `own` resolves to a policy that may also be in the list under its own name.
-        how = resolved.policy
-        key = (id(resolved.strategy), how.protocol, how.static, how.timeout_ms)
+        how, is_static = resolved.policy, _differs_if_static(rebalance, policy, resolved)
+        key = (id(resolved.strategy), how.protocol, is_static, how.timeout_ms)
         if key not in simulated:
             simulated[key] = list(_rows_of_policy(rebalance, policy, resolved, rows))
         name, (strategy, claimed) = policy.name, rows.recorded_name(policy)
         for row in simulated[key]:
             same = (row.policy, row.strategy, row.claimed) == (name, strategy, claimed)
             yield row if same else replace(row, policy=name, strategy=strategy, claimed=claimed)
+
+
+def _differs_if_static(
+    rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy
+) -> bool:
+    """Return whether a policy with static members may differ from the same one without them.
+
+    It is False for a policy without static members. ``resolved`` is the policy with its strategy.
+    """
+    if not policy.static or _avoids_rebalance(rebalance, policy):
+        return policy.static
+    dynamic = replace(policy, static=False)
+    sends = rebalance.is_follow_up or getattr(resolved.strategy, "reads_claims", True)
+    if sends and _joins_as_recorded(rebalance, dynamic, resolved):
+        return True
+    members = ((state.owner_identity, state) for state in rebalance.generation.first.members)
+    return not equals_dynamic_members(resolved.strategy, members)
 
 
 def _rows_of_policy(
@@ -176,12 +193,24 @@ def _members_as_recorded(
     result is None if the simulated strategy or protocol is not the recorded one. ``resolved`` is
     the simulated policy with its strategy.
     """
+    if not _joins_as_recorded(rebalance, policy, resolved):
+        return None
+    return recorded_group(rebalance.generation.first)
+
+
+def _joins_as_recorded(
+    rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy
+) -> bool:
+    """Return whether members join with the data that they really sent.
+
+    This is so if the policy has the recorded strategy and protocol. ``resolved`` is the policy with
+    its strategy.
+    """
     generation = rebalance.generation
     is_claimed = resolved.strategy.name == generation.first.strategy or policy.strategy is None
     is_same_protocol = resolved.policy.protocol == recorded_protocol(generation)
-    if policy.static or not is_claimed or not is_same_protocol or generation.protocol != "classic":
-        return None
-    return recorded_group(generation.first)
+    is_classic = generation.protocol == "classic"
+    return not policy.static and is_claimed and is_same_protocol and is_classic
 
 
 def _build_members(

@@ -37,7 +37,7 @@ from partage.simulation.metrics import (
 from partage.simulation.policies import CONSUMER, OWN, Policy, recorded_protocol
 from partage.simulation.recorded_rebalances import RecordedRebalance
 from partage.simulation.rounds import ResolvedPolicy
-from partage.simulation.stop_lengths import Stop, StopLengths
+from partage.simulation.stop_lengths import Stop, StopLengths, StopOwner
 from partage.tables.statuses import CUMULATIVE
 
 __all__ = [
@@ -261,21 +261,22 @@ def find_stops(
     stops, last_owner = stopped
     if not len(stops):
         return ()
-    departed = {p: one for one in released for p in one.partitions.tolist()}
-    topics, numbers = index.topic_of[stops].tolist(), index.number_of[stops].tolist()
-    owners = [] if last_owner is None else last_owner[stops].tolist()
-    found = []
-    for p, topic, number, owner in zip(stops.tolist(), topics, numbers, owners, strict=True):
-        name = index.topics[topic]
-        if owner == DEPARTED:
-            one = departed[p]
-            later = one.later_ms + waited_ms
-            # The coordinator assigns them at once; classic members first have to rejoin.
-            handover = protocol if protocol == CONSUMER and one.session_ms is None else None
-            found.append(Stop(name, number, one.members, one.session_ms, later, True, handover))
-        else:
-            found.append(Stop(name, number, ids[owner], None, waited_ms, False, protocol))
-    return tuple(found)
+    departed: dict[int, StopOwner] = {}
+    for one in released:
+        # The coordinator assigns them at once; classic members first have to rejoin.
+        handover = protocol if protocol == CONSUMER and one.session_ms is None else None
+        later = one.later_ms + waited_ms
+        owner = StopOwner(one.members, one.session_ms, later, True, handover)
+        departed |= dict.fromkeys(one.partitions.tolist(), owner)
+    live = [StopOwner(one, None, waited_ms, False, protocol) for one in ids]
+    names = map(index.topics.__getitem__, index.topic_of[stops].tolist())
+    numbers = index.number_of[stops].tolist()
+    places = [] if last_owner is None else last_owner[stops].tolist()
+    owners = [
+        departed[p] if place == DEPARTED else live[place]
+        for p, place in zip(stops.tolist(), places, strict=True)
+    ]
+    return tuple(map(Stop, names, numbers, owners))
 
 
 # -- the stored state ---------------------------------------------------------------------------
@@ -470,8 +471,8 @@ class UnreadInputs(NamedTuple):
         The stopped partitions are left out, because the stored output row already has their
         indices.
         """
-        owners: dict[tuple[Any, ...], int] = {}
-        owner_of = [owners.setdefault(tuple(stop[2:]), len(owners)) for stop in self.stops]
+        owners: dict[StopOwner, int] = {}
+        owner_of = [owners.setdefault(stop.owner, len(owners)) for stop in self.stops]
         return [[*owners], owner_of, self.was_empty, self.away_s, self.restarts]
 
     @classmethod
@@ -484,10 +485,10 @@ class UnreadInputs(NamedTuple):
             index: the numbering of partitions.
         """
         owners, owner_of, was_empty, away_s, restarts = json_values
-        rest = [(tuple(ids), *more) for ids, *more in owners]
+        known = [StopOwner(tuple(ids), *more) for ids, *more in owners]
         topics, numbers = index.topic_of[stops].tolist(), index.number_of[stops].tolist()
         found = tuple(
-            Stop(index.topics[topic], number, *rest[owner])
+            Stop(index.topics[topic], number, known[owner])
             for topic, number, owner in zip(topics, numbers, owner_of, strict=True)
         )
         return cls(found, was_empty, away_s, restarts)

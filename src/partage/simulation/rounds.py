@@ -8,9 +8,11 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,8 +20,21 @@ from numpy.typing import NDArray
 
 from partage.errors import PartageError
 from partage.groups.api import PlainStrategy, Strategy
+from partage.groups.sticky.api import StickyMemory
+from partage.groups.sticky.claims import cooperative_generation
+from partage.history.records import MemberState
 from partage.judge import PreviousOwners
-from partage.model import Assignment, Cluster, Group, Member, Plan, Problem
+from partage.model import (
+    NO_GENERATION,
+    Assignment,
+    Cluster,
+    Group,
+    Member,
+    Plan,
+    Problem,
+    RejoinedGroup,
+    ReportedPartitions,
+)
 from partage.model.claims import ClaimRows
 from partage.model.index import Index, Int32Array
 from partage.simulation.members import (
@@ -41,6 +56,7 @@ __all__ = [
     "RoundResult",
     "SharedProblems",
     "content_key",
+    "equals_dynamic_members",
     "max_cache_entries",
 ]
 
@@ -218,7 +234,7 @@ def _loses_claim(problem: Problem, plan: Plan) -> bool:
     if not len(claimed):
         return False
     claimant = np.arange(len(start) - 1).repeat(start[1:] - start[:-1])
-    return bool(((plan.owner[claimed] != claimant) & (claimed >= 0)).any())
+    return bool(np.count_nonzero((plan.owner[claimed] != claimant) & (claimed >= 0)))
 
 
 def _apply_plan(
@@ -250,7 +266,8 @@ def _apply_plan(
         else:
             member.memory = None
     # Two members may have sent one instance id: then the key does not tell them apart.
-    if len(before) < len(members) or (last_owner[plan.owner < 0] >= 0).any():
+    is_released = (plan.owner < 0) & (last_owner >= 0)
+    if len(before) < len(members) or np.count_nonzero(is_released):
         last = current_or_last_owned(before, {member.key: member.owned for member in members})
         for member in members:
             member.last_owned = last[member.key]
@@ -379,26 +396,41 @@ class SharedProblems:
         Raises:
             InvalidProblemError: the record has values that no member can send.
         """
-        shared = self.problem_without_claims(members, cluster, static=policy.static)
         built_in = _built_in_or_none(strategy)
+        is_static = policy.static and not equals_dynamic_members(
+            strategy, ((member.key, member.state) for member in members)
+        )
+        shared = self.problem_without_claims(members, cluster, static=is_static)
         nothing_sent = JoinedProblem(shared, shared, ())
         if built_in is not None and not built_in.reads_claims and not policy.cooperative:
             return nothing_sent
         if built_in is None or members_as_sent is not None:
             group = members_as_sent or build_joined_group(members, policy, strategy, cluster)
             return JoinedProblem(Problem(group, cluster), shared)
-        user_data: list[bytes | None] = [None] * len(members)
-        if (policy.eager or policy.cooperative) and _sends_user_data(strategy):
-            user_data = [strategy.subscription_user_data(m.topics, m.memory) for m in members]
         start, claimed = _reported_partitions(members, policy, shared)
-        is_sent = len(claimed) > 0 or any(data is not None for data in user_data)
-        if not is_sent and not built_in.reads_generation:
-            return nothing_sent
         generations = [member.generation for member in members]
-        rows = ClaimRows.of_partitions(cluster.index, start, claimed)
-        group = shared.group.rejoined(rows, generations, user_data)
-        problem = shared.rejoined(group, (start.astype(np.int32), claimed))
-        content = (content_key(start, claimed), tuple(generations), tuple(user_data))
+        reported = _assignments_in_user_data(members, policy, built_in, cluster)
+        content: tuple[object, ...]
+        if reported is not None:
+            # Strategies read the arrays, so that nothing is encoded only to be decoded again.
+            user_data = partial(_user_data, members, strategy)
+            content = content_key(*reported), tuple(generations)
+        else:
+            sent: list[bytes | None] = [None] * len(members)
+            if (policy.eager or policy.cooperative) and _sends_user_data(strategy):
+                sent = _user_data(members, strategy)
+            is_sent = len(claimed) > 0 or any(data is not None for data in sent)
+            if not is_sent and not built_in.reads_generation:
+                return nothing_sent
+            user_data = partial(list, sent)
+            content = content_key(start, claimed), tuple(generations), tuple(sent)
+            if len(claimed):
+                reported = _reported_by_generation(start, claimed, members, sent)
+        rows = partial(ClaimRows.of_partitions, cluster.index, start, claimed)
+        group = RejoinedGroup(
+            shared.group, rows, generations, user_data, has_claims=len(claimed) > 0
+        )
+        problem = shared.rejoined(group, (start.astype(np.int32), claimed), reported)
         return JoinedProblem(problem, shared, content)
 
     def owners_before(
@@ -465,6 +497,90 @@ def _built_in_or_none(strategy: object) -> PlainStrategy | None:
     if isinstance(strategy, PlainStrategy) and strategy.__module__.startswith("partage."):
         return strategy
     return None
+
+
+def _user_data(members: Sequence[SimulatedMember], strategy: Strategy) -> list[bytes | None]:
+    return [strategy.subscription_user_data(m.topics, m.memory) for m in members]
+
+
+def _assignments_in_user_data(
+    members: Sequence[SimulatedMember], policy: Policy, strategy: PlainStrategy, cluster: Cluster
+) -> ReportedPartitions | None:
+    """Return the last assignments that eager members send as user data, as arrays.
+
+    The result is None if members send no such data, or if only the encoded data show their claims:
+    a partition was deleted since, and its topic may exist again under the same name, or a member
+    has partitions of several topics, which the encoding sorts.
+    """
+    if not (policy.eager and strategy.sends_assignment):
+        return None
+    memories = [StickyMemory.check_memory(member.memory) for member in members]
+    generations = [memory.generation for memory in memories]
+    lists = [
+        EMPTY if generation is None else member.owned
+        for member, generation in zip(members, generations, strict=True)
+    ]
+    partition = np.concatenate([EMPTY, *lists])
+    if not len(partition):
+        return None
+    if np.count_nonzero(cluster.partition_exists[partition]) < len(partition):
+        return None
+    start = np.zeros(len(lists) + 1, np.int64)
+    start[1:] = list(accumulate([len(one) for one in lists]))
+    if not _have_one_topic_each(start, partition, cluster.index):
+        return None  # the encoding sorts topics as Java's HashMap does
+    return _reported(start, partition, generations)
+
+
+def _have_one_topic_each(start: NDArray[np.int64], partition: Int32Array, index: Index) -> bool:
+    # Whether each member's partitions are of one topic; ``start`` has their offsets.
+    topic = index.topic_of[partition]
+    sizes = start[1:] - start[:-1]
+    first = topic[start[:-1][sizes > 0]]
+    return not np.count_nonzero(topic != first.repeat(sizes[sizes > 0]))
+
+
+def _reported_by_generation(
+    start: NDArray[np.int64],
+    partition: Int32Array,
+    members: Sequence[SimulatedMember],
+    user_data: Sequence[bytes | None],
+) -> ReportedPartitions:
+    """Return the partitions that members report as owned, with the generations that count.
+
+    A member's generation is that of its subscription, or else of its user data (KIP-792).
+    """
+    generations = [
+        cooperative_generation(member.generation, data)
+        for member, data in zip(members, user_data, strict=True)
+    ]
+    return _reported(start, partition, generations)
+
+
+def _reported(
+    start: NDArray[np.int64], partition: Int32Array, generations: Sequence[int | None]
+) -> ReportedPartitions:
+    numbers = [NO_GENERATION if one is None else one for one in generations]
+    is_dated = [one is not None for one in generations]
+    return ReportedPartitions(
+        start, partition, np.array(numbers, np.int64), np.array(is_dated, bool)
+    )
+
+
+def equals_dynamic_members(strategy: Strategy, members: Iterable[tuple[str, MemberState]]) -> bool:
+    """Return whether a strategy gives members that a policy makes static the plan of dynamic ones.
+
+    This is so if the strategy only sorts by instance ids, and each of them equals the member id.
+    Policies with and without static members then share problems and plans.
+
+    Args:
+        strategy: the strategy.
+        members: for each member the instance id that the policy gives it, and its recorded state.
+    """
+    built_in = _built_in_or_none(strategy)
+    if built_in is None or not built_in.instance_ids_only_sort:
+        return False
+    return all(state.instance is None and key == state.id for key, state in members)
 
 
 def _reported_partitions(

@@ -37,10 +37,12 @@ from partage.simulation.metrics import (
 from partage.simulation.policies import Policy, is_recorded_strategy, recorded_protocol
 from partage.simulation.recorded_rebalances import RecordedRebalance, session_timeout_ms
 from partage.simulation.rounds import ResolvedPolicy, RoundResult
-from partage.tables.statuses import DONE, NOT_YET, PER_REBALANCE, RECORDED
+from partage.tables.statuses import CUMULATIVE, DONE, NOT_YET, PER_REBALANCE, RECORDED
 
-__all__ = ["RowBuilder", "RowCount", "RowPlace", "recorded_row"]
+__all__ = ["RowBuilder", "RowBuilders", "RowCount", "RowPlace", "recorded_row"]
 
+#: Row builders that policies share; a full cache is emptied.
+_MOST_BUILDERS = 64
 #: Metrics of a rebalance that does not happen.
 _NO_REBALANCE = PlanMetrics(moved=0, avoidable=0)
 
@@ -242,7 +244,7 @@ class RowBuilder:
 
         ``plan`` is the simulated assignment.
         """
-        number = {member: i for i, member in enumerate(self.recorded.members)}
+        number = self._recorded_position
         if plan.members == self.recorded.members and len(number) == len(plan.members):
             owner = plan.owner
         else:
@@ -251,6 +253,11 @@ class RowBuilder:
             numbers = np.array([number.get(name, other) for name, other in names], np.int32)
             owner = np.append(numbers, np.int32(-1))[plan.owner]
         return int(np.count_nonzero(owner != self.costs.recorded_owner))
+
+    @cached_property
+    def _recorded_position(self) -> dict[str, int]:
+        # Position of each member in the recorded assignment.
+        return {member: i for i, member in enumerate(self.recorded.members)}
 
     def clear_unreliable_breaches(self, metrics: PlanMetrics) -> PlanMetrics:
         """Remove the number of rule violations from metrics if partition counts were not recorded.
@@ -278,6 +285,29 @@ class RowBuilder:
                 existing = int(np.count_nonzero(self.cluster.partition_exists[owned]))
                 total = total + detection_delay(timeout).multiply_by(existing / 1_000)
         return total
+
+
+class RowBuilders:
+    """Cache of row builders, which the cumulative simulations of a group under all policies share.
+
+    Args:
+        context: metadata and statistics of the group.
+    """
+
+    def __init__(self, context: SimulationContext) -> None:
+        self._context = context
+        self._builders: dict[int, RowBuilder] = {}
+
+    def builder_of(self, rebalance: RecordedRebalance) -> RowBuilder:
+        """Return the builder of a recorded rebalance's output rows in cumulative simulations."""
+        found = self._builders.get(id(rebalance))
+        if found is None:
+            if len(self._builders) >= _MOST_BUILDERS:
+                self._builders.clear()
+            # The builder refers to the rebalance, so no other one gets its id.
+            found = RowBuilder.for_rebalance(rebalance, self._context, CUMULATIVE)
+            self._builders[id(rebalance)] = found
+        return found
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ them without a rebalance of the others.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import sqrt
@@ -41,7 +41,7 @@ from partage.history.stop_model import (
 from partage.simulation.policies import COOPERATIVE
 from partage.simulation.recorded_rebalances import RecordedRebalance, session_timeout_ms
 
-__all__ = ["RecordedLengths", "Stop", "StopLengths"]
+__all__ = ["RecordedLengths", "Stop", "StopLengths", "StopOwner"]
 
 _Pair = tuple[str, int]
 #: In the consumer protocol a partition stops when its owner acknowledges its new target, within
@@ -58,13 +58,12 @@ _POLL_MS = 200
 _RESTART_MS = 300
 
 
-class Stop(NamedTuple):
-    """A partition that has no consumer during a simulated rebalance, with its last owner.
+class StopOwner(NamedTuple):
+    """The last owner of partitions that have no consumer during a simulated rebalance.
 
-    `StopLengths` estimates for how long it has none.
+    Partitions with equal values stop for equally long, unless the record has their own lengths.
 
     Attributes:
-        topic, partition: the partition.
         members: ids of the last owner, the newest first.
         session_ms: the owner's session timeout if it was evicted, else None.
         later_ms: time from the recorded to the simulated reassignment of the partition.
@@ -74,13 +73,22 @@ class Stop(NamedTuple):
             sent LeaveGroup. Else None.
     """
 
-    topic: str
-    partition: int
     members: tuple[str, ...]
     session_ms: int | None = None
     later_ms: float = 0.0
     left: bool = False
     protocol: str | None = None
+
+
+class Stop(NamedTuple):
+    """A partition that has no consumer during a simulated rebalance, with its last owner.
+
+    `StopLengths` estimates for how long it has none.
+    """
+
+    topic: str
+    partition: int
+    owner: StopOwner
 
 
 class _StopLength(NamedTuple):
@@ -243,74 +251,76 @@ class StopLengths:
             return None
         means = self._recorded.mean_lengths(rebalance.generation.generation_number)
         timeouts = [session_timeout_ms(one) for one in rebalance.generation.first.members]
+        sessions = max(timeouts, default=0), len(timeouts)
+        time_ms = rebalance.generation.timestamp_ms
         sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+        without_own: dict[StopOwner, _StopLength] = {}
         is_join = was_empty and not rebalance.ids_before
-        for stop in stops:
-            length = self._estimate_length(stop, rebalance, means, timeouts)
-            if stop.later_ms:
-                length = length.shift_by(stop.later_ms)
-            _add(sums[stop.members[0]], length)
+        for topic, partition, owner in stops:
+            own = self._take_recorded_interval((topic, partition), owner.members, time_ms)
+            length = without_own.get(owner) if own is None else None
+            if length is None:
+                length = self._estimate_length(own, owner, means, sessions)
+                if own is None:
+                    without_own[owner] = length
+            _add(sums[owner.members[0]], length)
         for one in rebalance.generation.unread_intervals:
             if restarts if _restarted_without_rebalance(one, rebalance) else is_join:
                 _add(sums[one.member], _of(one))
-        best = sum(one[0] for one in sums.values())
-        below, above = (sqrt(sum((one[i] - one[0]) ** 2 for one in sums.values())) for i in (1, 2))
+        best = sum([one[0] for one in sums.values()])
+        below, above = (
+            sqrt(sum([(one[i] - one[0]) ** 2 for one in sums.values()])) for i in (1, 2)
+        )
         ends = (best, max(0.0, best - below), best + above)
-        return UnreadEstimate(*(away_s + one / 1_000 for one in ends))
+        return UnreadEstimate(*[away_s + one / 1_000 for one in ends])
 
     def _estimate_length(
         self,
-        stopped_partition: Stop,
-        rebalance: RecordedRebalance,
+        own: UnreadInterval | None,
+        owner: StopOwner,
         means: _RebalanceMeans,
-        timeouts: Sequence[int],
+        sessions: tuple[int, int],
     ) -> _StopLength:
         """Estimate how long (ms) one partition has no consumer in a simulated rebalance.
 
         The estimate is the partition's own recorded time if there is one, else a mean of other
-        partitions. Without either it is computed from the session timeouts (``timeouts``).
+        partitions. Without either it is computed from the longest session timeout of the members
+        and their number (``sessions``). It depends on the last owner only, unless the record has
+        the partition's own time.
         """
-        longest_ms = max(timeouts, default=0)
-        recorded = self._find_recorded_length(stopped_partition, rebalance, means)
-        if stopped_partition.protocol == COOPERATIVE:
-            return _estimate_cooperative_handover(means.session_ms or longest_ms, recorded)
-        if stopped_partition.protocol is not None:
-            return _estimate_consumer_handover(self._server_session_ms)
-        return recorded or _estimate_by_model(
-            stopped_partition.session_ms, longest_ms, len(timeouts)
-        )
+        longest_ms, members = sessions
+        recorded = self._mean_length(owner, means) if own is None else _of(own)
+        if owner.protocol == COOPERATIVE:
+            length = _estimate_cooperative_handover(means.session_ms or longest_ms, recorded)
+        elif owner.protocol is not None:
+            length = _estimate_consumer_handover(self._server_session_ms)
+        else:
+            length = recorded or _estimate_by_model(owner.session_ms, longest_ms, members)
+        return length.shift_by(owner.later_ms) if owner.later_ms else length
 
-    def _find_recorded_length(
-        self, stopped_partition: Stop, rebalance: RecordedRebalance, means: _RebalanceMeans
-    ) -> _StopLength | None:
-        """Return how long (ms) a partition had no consumer in the recorded rebalance.
+    def _mean_length(self, owner: StopOwner, means: _RebalanceMeans) -> _StopLength | None:
+        """Return how long (ms) partitions of a member had no consumer in the recorded rebalance.
 
-        It is the partition's own recorded time, or else a mean of other partitions (``means``). The
-        result is None without either. ``stopped_partition`` is the partition with its last owner.
+        It is the mean of the member itself (``means``), else of members that left or stayed as it
+        did, else of the group. The result is None if the record has none of them.
         """
-        found = self._take_recorded_interval(stopped_partition, rebalance.generation.timestamp_ms)
-        if found is not None:
-            return _of(found)
-        for member in stopped_partition.members:
+        for member in owner.members:
             if member in means.by_member:
                 return means.by_member[member].value
-        for mean in (
-            means.by_fate[stopped_partition.left],
-            self._recorded.usual[stopped_partition.left],
-        ):
+        for mean in (means.by_fate[owner.left], self._recorded.usual[owner.left]):
             if mean.count:
                 return mean.value
         return None
 
     def _take_recorded_interval(
-        self, stopped_partition: Stop, time_ms: int
+        self, partition: _Pair, members: tuple[str, ...], time_ms: int
     ) -> UnreadInterval | None:
         """Remove and return the recorded time without a consumer that belongs to a simulated stop.
 
-        It has the same partition and last owner, and ends after ``time_ms`` (the time of the
-        recorded rebalance). The result is None if there is none.
+        It has the same partition, its last owner is one of ``members``, and it ends after
+        ``time_ms`` (the time of the recorded rebalance). The result is None if there is none.
         """
-        intervals = self._intervals.get(stopped_partition[:2])
+        intervals = self._intervals.get(partition)
         if not intervals:
             return None
         while intervals and intervals[0].assigned_ms < time_ms - _KEPT_MS:
@@ -318,7 +328,7 @@ class StopLengths:
         for i, one in enumerate(intervals):
             if one.stopped_ms > time_ms + _LATEST_STOP_MS:
                 return None
-            if one.assigned_ms >= time_ms and one.member in stopped_partition.members:
+            if one.assigned_ms >= time_ms and one.member in members:
                 del intervals[i]
                 return one
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import zlib
 
+import numpy as np
 import pytest
 from tests.support.captured import clusters, group_records
 from tests.support.commit_runs import fed
@@ -14,8 +15,9 @@ from partage.errors import InvalidCaptureError
 from partage.history.clusters import ClusterHistory
 from partage.history.events import Generation
 from partage.history.group_history import GroupHistory
-from partage.history.records import LogPosition
+from partage.history.records import LogPosition, MemberState, Subscription
 from partage.history.state_store import VERSION, pack_state, unpack_state
+from partage.history.stop_model import UnreadInterval
 
 
 def in_order(group: str) -> list:
@@ -87,6 +89,54 @@ def test_what_is_shared_is_written_once_and_comes_back_shared() -> None:
     back = unpack_state(blob)
     assert back == [one] * 100
     assert all(copy is back[0] for copy in back)
+
+
+def member_of(number: int, subscription: Subscription) -> MemberState:
+    """Return a member with three or four partitions."""
+    assigned = (("t", tuple(range(3 * number, 3 * number + 3 + number % 2))),)
+    data = b"x" if number % 2 else None
+    return MemberState(f"m{number}", None, "c", "/h", 1, 2, subscription, assigned, 1, data, None)
+
+
+def test_long_lists_are_stored_by_columns_and_come_back_equal() -> None:
+    """Many members, mappings and named tuples take little room; types and identity are kept."""
+    subscription = Subscription(1, ("t",), None, (), 3, None, None)
+    members = tuple(member_of(i, subscription) for i in range(400))
+    intervals = [UnreadInterval("t", i, "m", "?", 1, 2, 3, i, 0.5 + i, 0.1, 2.5, 0)
+                 for i in range(40)]  # fmt: skip
+    owned = {f"m{i}": np.arange(i % 3, dtype=np.int32) for i in range(40)}
+    several = members, owned, members[:40], (members[1], members[5]), intervals, [(1, 2)] * 20
+    blob = pack_state(several)
+    assert len(blob) < 6_000
+    back = unpack_state(blob)
+    assert back[0] == members
+    assert back[2:] == (members[:40], (members[1], members[5]), intervals, [(1, 2)] * 20)
+    assert back[3][0] is back[2][1] is back[0][1]
+    assert all(one.subscription is back[0][0].subscription for one in back[0])
+    assert type(back[0][3].assigned[0][1][0]) is int
+    assert list(back[1]) == list(owned)
+    for name, partitions in owned.items():
+        assert back[1][name].dtype == np.int32
+        assert back[1][name].tolist() == partitions.tolist()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"c":["t","LogPosition",[{"q":"AAAAAAAAAAA="}]]}',
+        b'{"c":["t","LogPosition",[{"q":"AAAAAAAAAAA="},{"l":[]}]]}',
+        b'{"c":["t","Nobody",[{"l":[1]}]]}',
+        b'{"v":["AQAAAA==",{"l":[1,2]}]}',
+        b'{"u":[{"l":[1]},"BQAAAA=="]}',
+        b'{"h":["t","AAAAAA=="]}',
+        b'{"m":[{"l":[1]},{"l":[]}]}',
+    ],
+)
+def test_damaged_columns_are_refused(text: bytes) -> None:
+    """Columns of unequal length, unknown classes and wrong positions are an error of ours."""
+    blob = b"PGH" + bytes([VERSION]) + zlib.compress(text)
+    with pytest.raises(InvalidCaptureError, match="damaged"):
+        unpack_state(blob)
 
 
 def test_only_listed_classes_are_stored() -> None:

@@ -269,6 +269,10 @@ class CanonicalProblem:
         """
         if not self.problem.group.has_claims:
             return _NOBODY, _NOBODY
+        if self.problem.reported is not None:
+            of, partition = self.problem.reported.in_order(self.order)
+            row = cached_by_subscriptions(self.problem, _row_of_partition)[partition]
+            return of[row >= 0], row[row >= 0]
         members = self.problem.group.members
         names = [self.problem.index.topics[t] for t in self.rows.topics.tolist()]
         position = {name: i for i, name in enumerate(names)}
@@ -299,6 +303,14 @@ class CanonicalProblem:
         wanted = (topic << 32) | np.maximum(number, 0).astype(np.int64)
         row = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         return np.where((topic >= 0) & (number >= 0) & (keys[row] == wanted), row, -1)
+
+
+def _row_of_partition(problem: Problem) -> Int64Array:
+    # -1 for a partition without subscribers.
+    rows = rows_by_name(problem)
+    row = np.full(problem.index.partitions, -1, np.int64)
+    row[rows.partition] = np.arange(len(rows.partition))
+    return row
 
 
 def _topics_by_name(problem: Problem) -> list[Int64Array]:

@@ -123,6 +123,7 @@ class Optimal(PlainStrategy):
     options = OPTIONS
     protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
     reads_generation = False
+    instance_ids_only_sort = True
 
     def configure(self, config: Mapping[str, object]) -> Optimal:
         """Return a copy of the optimal assignor with the settings of a client's configuration.

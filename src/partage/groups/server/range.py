@@ -46,6 +46,7 @@ class ServerRange(PlainStrategy):
     aliases = ("org.apache.kafka.coordinator.group.assignor.RangeAssignor",)
     in_broker = True
     reads_claims = False
+    instance_ids_only_sort = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign each topic's partitions to a group's consumers in consecutive ranges.

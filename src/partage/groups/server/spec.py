@@ -473,7 +473,7 @@ class GroupSpec:
 
         Members without subscribed topics are included.
         """
-        return len(self.problem.group.members)
+        return len(self.problem.group)
 
     @property
     def members_in_map_order(self) -> list[int]:

@@ -72,6 +72,7 @@ class ServerUniform(PlainStrategy):
     aliases = ("org.apache.kafka.coordinator.group.assignor.UniformAssignor",)
     in_broker = True
     reads_generation = False
+    instance_ids_only_sort = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Assign a consumer group's partitions evenly; members keep owned partitions where

@@ -83,6 +83,8 @@ class Sticky(PlainStrategy):
     name = "sticky"
     exact_to: str | None = "org.apache.kafka.clients.consumer.StickyAssignor 4.3.1"
     aliases: tuple[str, ...] = ("org.apache.kafka.clients.consumer.StickyAssignor",)
+    sends_assignment = True
+    instance_ids_only_sort = True
 
     def subscription_user_data(
         self,
@@ -193,6 +195,7 @@ class CooperativeSticky(PlainStrategy):
     exact_to: str | None = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor 4.3.1"
     aliases: tuple[str, ...] = ("org.apache.kafka.clients.consumer.CooperativeStickyAssignor",)
     protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
+    instance_ids_only_sort = True
 
     def subscription_user_data(
         self,

@@ -20,7 +20,7 @@ from partage.groups.sticky.kernels import (
     resolve_disputes,
 )
 from partage.groups.sticky.problem import PartitionSlots, SlotLayout, StickyProblem, keys_of
-from partage.model import NO_GENERATION, Claims, Member, Problem
+from partage.model import NO_GENERATION, Claims, Problem, ReportedPartitions
 from partage.model.index import Int32Array
 from partage.wire.columns.subscriptions import decode_sticky_claims
 from partage.wire.consumer_protocol import decode_sticky_user_data
@@ -31,6 +31,7 @@ __all__ = [
     "ResolvedClaims",
     "claims_of_owned",
     "claims_of_user_data",
+    "cooperative_generation",
     "decode_user_data",
     "has_equal_subscriptions",
     "owned_slots",
@@ -71,7 +72,9 @@ def sends_user_data(problem: Problem) -> bool:
 
     ``problem`` is the group and the cluster.
     """
-    return problem.sent_claims is not None or problem.group.user_data_size > 0
+    if problem.reported is not None or problem.sent_claims is not None:
+        return True
+    return problem.group.user_data_size > 0
 
 
 def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
@@ -80,6 +83,8 @@ def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
     ``sticky`` has the members, topics and partitions of the rebalance. Large groups are decoded by
     a Numba-compiled function.
     """
+    if sticky.problem.reported is not None and sticky.counted:
+        return _slots_of_reported(sticky, sticky.problem.reported)
     group = sticky.problem.group
     sent: Sequence[tuple[Claims, int | None]] | None = sticky.problem.sent_claims
     if sent is None:
@@ -126,8 +131,27 @@ def claims_of_owned(sticky: StickyProblem) -> ClaimedSlots:
     The cooperative-sticky assignor reads them from a field of the consumer's subscription.
     ``sticky`` has the members, topics and partitions of the rebalance.
     """
-    generation = [_cooperative_generation(member) for member in sticky.problem.group.members]
+    if sticky.problem.reported is not None and sticky.counted:
+        return _slots_of_reported(sticky, sticky.problem.reported)
+    generation = [
+        cooperative_generation(member.generation, member.user_data)
+        for member in sticky.problem.group.members
+    ]
     return _to_slots(sticky, _owned(sticky), _as_arrays(generation))
+
+
+def _slots_of_reported(sticky: StickyProblem, reported: ReportedPartitions) -> ClaimedSlots:
+    # All reported partitions exist. Those of topics without subscribers have no slot.
+    visit = sticky.problem.group.by_map_order
+    place, partition = reported.in_order(visit)
+    member = visit[place]
+    slot = sticky.layout.slot_of_partition[partition]
+    is_known = slot >= 0
+    if np.count_nonzero(is_known) < len(slot):
+        member, slot = member[is_known], slot[is_known]
+    return ClaimedSlots(
+        member, slot, PartitionSlots(sticky), reported.generation, reported.is_dated
+    )
 
 
 def owned_slots(sticky: StickyProblem, slots: PartitionSlots) -> tuple[Int32Array, Int32Array]:
@@ -155,20 +179,22 @@ def owned_slots(sticky: StickyProblem, slots: PartitionSlots) -> tuple[Int32Arra
     return member[found], order[at[found]].astype(np.int32)
 
 
-def _cooperative_generation(member: Member) -> int | None:
+def cooperative_generation(subscription_generation: int, user_data: bytes | None) -> int | None:
     """Return the generation in which a cooperative-sticky member got its owned partitions.
 
     It is the subscription's generation field (KIP-792), or else the first four bytes of the user
     data. The result is None if the member reports no generation.
+
+    >>> cooperative_generation(7, None), cooperative_generation(-1, bytes([0, 0, 0, 5]))
+    (7, 5)
     """
-    # The subscription's field counts (KIP-792), else the first 4 bytes of the user data.
-    if member.generation >= 0:
-        return member.generation
-    if member.user_data is None:
+    if subscription_generation >= 0:
+        return subscription_generation
+    if user_data is None:
         return None
-    if len(member.user_data) < 4:
+    if len(user_data) < 4:
         return NO_GENERATION
-    return int.from_bytes(member.user_data[:4], "big", signed=True)
+    return int.from_bytes(user_data[:4], "big", signed=True)
 
 
 def _owned(sticky: StickyProblem) -> tuple[Int32Array, Int32Array, Int32Array]:

@@ -156,6 +156,16 @@ class SlotLayout:
         return np.repeat(np.arange(len(self.topics), dtype=np.int32), self.counts)
 
     @cached_property
+    def slot_of_partition(self) -> Int32Array:
+        """Index in these arrays of each partition of the cluster (int32[P]).
+
+        It is -1 for partitions that do not exist or whose topic has no subscriber.
+        """
+        slot = np.full(self.index.partitions, -1, np.int32)
+        slot[self.dense] = np.arange(len(self.dense), dtype=np.int32)
+        return slot
+
+    @cached_property
     def topic_by_name(self) -> dict[str, int]:
         """Index of each topic in the array ``topics``, by topic name.
 

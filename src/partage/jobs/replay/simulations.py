@@ -27,7 +27,7 @@ from partage.jobs.replay.histories import (
 from partage.jobs.replay.input_digests import metadata_digests
 from partage.jobs.replay.output import TableWriters, task_name
 from partage.jobs.replay.selection import Selection
-from partage.jobs.replay.spill_files import SpilledHistory
+from partage.jobs.replay.spill_files import SpilledHistory, SpilledRebalance
 from partage.jobs.replay.stored_results import BlockWriter, GroupStore
 from partage.jobs.replay.streams_settings import TAIL_MS, StreamsFacts, streams_settings_rows
 from partage.jobs.replay.summary import SimulationTotals
@@ -204,6 +204,12 @@ class _UnitSimulation:
         """
         unit, history = self.unit, self.unit.history
         context = history.build_context(self.clusters)
+        if unit.is_whole_group and self.store is None:
+            # Each rebalance is read once. Simulations of both kinds share its problems and plans.
+            simulated = self._simulate_each(history.rebalance_rows(), context)
+            self._simulate_history(simulated, context)
+            return
+        # A store needs all rebalances before it finds what the whole history continues from.
         # Of a group of ordinary size nothing is read twice, and what it costs is looked up once.
         is_small = (
             history.rebalance_count <= _MOST_AT_ONCE and history.byte_count <= _MOST_BYTES_AT_ONCE
@@ -217,6 +223,14 @@ class _UnitSimulation:
         if unit.policies:
             whole = history.rebalance_rows() if everything is None else everything
             self._simulate_history((rebalance for rebalance, _ in whole), context)
+
+    def _simulate_each(
+        self, rebalances: Iterable[SpilledRebalance], context: SimulationContext
+    ) -> Iterator[RecordedRebalance]:
+        """Simulate recorded rebalances one by one, and yield each of them afterwards."""
+        for rebalance, row in rebalances:
+            self._simulate_rebalance(rebalance, row, context)
+            yield rebalance
 
     def simulate_streams(self, capture_data: StreamsFacts) -> None:
         """Simulate a Kafka Streams application under other settings, and write table

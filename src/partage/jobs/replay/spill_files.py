@@ -52,6 +52,7 @@ __all__ = [
     "SpillWriter",
     "SpilledChunk",
     "SpilledHistory",
+    "SpilledRebalance",
     "StoredHistory",
     "remove_spill_files",
     "spill_folder",
