@@ -204,13 +204,15 @@ def test_large_groups_get_the_plan_of_python(java, parity_n) -> None:
 
 
 def group_beyond_cyclic_exchanges(rng: random.Random) -> dict[str, Any]:
-    """A group with equal subscriptions that is too large for the exact spread of topics.
+    """A group with equal subscriptions that is too large for the exact spread of topics, or nearly.
 
     The jar then reads only the previous targets that change.
     """
-    members, count = rng.choice([(260, 110), (300, 100), (520, 60)])
+    shapes = [(260, 110), (300, 100), (520, 60), (100, 10), (100, 100), (150, 8), (220, 3)]
+    members, count = rng.choice(shapes)
+    sizes = [1, 2, 5, 9] if count > 10 else [9, 40, 60, 120]
     topics = [
-        {"name": f"t{t}", "id": topic_id(rng, "random", t), "n": rng.choice([1, 2, 5, 9])}
+        {"name": f"t{t}", "id": topic_id(rng, "random", t), "n": rng.choice(sizes)}
         for t in range(count)
     ]
     rack = rng.choice([{}, {"rack": "a"}])

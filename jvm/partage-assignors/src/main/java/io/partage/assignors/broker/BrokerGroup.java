@@ -46,11 +46,49 @@ final class BrokerGroup {
         this.spec = spec;
         this.describer = describer;
         members = BrokerMember.sorted(spec);
-        boolean alike = spec.subscriptionType() == SubscriptionType.HOMOGENEOUS;
         subscription = new int[members.length];
         // Topics are numbered by first occurrence until all are known.
+        int[][] occurrences = spec.subscriptionType() == SubscriptionType.HOMOGENEOUS
+            ? topicsOfAll() : distinctSubscriptions();
+        topics = position.keySet().toArray(new Uuid[0]);
+        Arrays.sort(topics);
+        counts = new int[topics.length];
+        int[] sorted = new int[topics.length];
+        long all = 0;
+        for (int t = 0; t < topics.length; t++) {
+            sorted[position.put(topics[t], t)] = t;
+            counts[t] = Math.max(describer.numPartitions(topics[t]), 0);
+            all += counts[t];
+        }
+        partitions = all;
+        topicsOf = occurrences;
+        for (int[] wanted : topicsOf) {
+            for (int i = 0; i < wanted.length; i++) {
+                wanted[i] = sorted[wanted[i]];
+            }
+            Arrays.sort(wanted);
+        }
+    }
+
+    /** Numbers the topics of the only subscription; returns that subscription if there are members. */
+    private int[][] topicsOfAll() {
+        if (members.length == 0) {
+            return new int[0][];
+        }
+        for (Uuid id : members[0].subscription.subscribedTopicIds()) {
+            position.putIfAbsent(id, position.size());
+        }
+        int[] wanted = new int[position.size()];
+        for (int t = 0; t < wanted.length; t++) {
+            wanted[t] = t;
+        }
+        return new int[][] {wanted};
+    }
+
+    /** Numbers topics and subscriptions by first occurrence; returns the topics of each subscription. */
+    private int[][] distinctSubscriptions() {
         Map<BitSet, Integer> met = new HashMap<>();
-        for (int m = 0; m < (alike ? Math.min(members.length, 1) : members.length); m++) {
+        for (int m = 0; m < members.length; m++) {
             BitSet wanted = new BitSet();
             for (Uuid id : members[m].subscription.subscribedTopicIds()) {
                 Integer known = position.get(id);
@@ -63,20 +101,9 @@ final class BrokerGroup {
             Integer before = met.putIfAbsent(wanted, met.size());
             subscription[m] = before == null ? met.size() - 1 : before;
         }
-        topics = position.keySet().toArray(new Uuid[0]);
-        Arrays.sort(topics);
-        counts = new int[topics.length];
-        int[] sorted = new int[topics.length];
-        long all = 0;
-        for (int t = 0; t < topics.length; t++) {
-            sorted[position.put(topics[t], t)] = t;
-            counts[t] = Math.max(describer.numPartitions(topics[t]), 0);
-            all += counts[t];
-        }
-        partitions = all;
-        topicsOf = new int[met.size()][];
-        met.forEach((wanted, number) ->
-            topicsOf[number] = wanted.stream().map(occurrence -> sorted[occurrence]).sorted().toArray());
+        int[][] out = new int[met.size()][];
+        met.forEach((wanted, number) -> out[number] = wanted.stream().toArray());
+        return out;
     }
 
     /** Returns the racks of the members; null if none has one. */
@@ -131,11 +158,25 @@ final class BrokerGroup {
      * <p>A member whose partitions do not change gets its previous target, the same object.
      */
     GroupAssignment assignment(int[] owner) {
-        return assignment(owner, unchangedMembers(owner));
+        int[] topic = new int[owner.length];
+        int[] number = new int[owner.length];
+        for (int t = 0, row = 0; t < topics.length; t++) {
+            for (int p = 0; p < counts[t]; p++, row++) {
+                topic[row] = t;
+                number[row] = p;
+            }
+        }
+        return assignment(topic, number, owner, unchangedMembers(owner));
     }
 
-    /** Returns the assignment in which some members keep their targets; the others own the given rows. */
-    GroupAssignment assignment(int[] owner, boolean[] isUnchanged) {
+    /**
+     * Returns the assignment in which some members keep their targets; the others own the given partitions.
+     *
+     * @param topic the topic of each partition, ascending
+     * @param number the number of each partition in its topic, ascending
+     * @param owner the member of each partition, -1 for none
+     */
+    GroupAssignment assignment(int[] topic, int[] number, int[] owner, boolean[] isUnchanged) {
         int[] size = new int[members.length];
         for (int m : owner) {
             if (m >= 0) {
@@ -147,21 +188,19 @@ final class BrokerGroup {
             begin[m + 1] = begin[m] + (isUnchanged[m] ? 0 : size[m]);
         }
         int[] next = begin.clone();
-        int[] topic = new int[begin[members.length]];
-        int[] number = new int[topic.length];
-        for (int t = 0, row = 0; t < topics.length; t++) {
-            for (int p = 0; p < counts[t]; p++, row++) {
-                int m = owner[row];
-                if (m >= 0 && !isUnchanged[m]) {
-                    topic[next[m]] = t;
-                    number[next[m]++] = p;
-                }
+        int[] ownTopic = new int[begin[members.length]];
+        int[] ownNumber = new int[ownTopic.length];
+        for (int i = 0; i < owner.length; i++) {
+            int m = owner[i];
+            if (m >= 0 && !isUnchanged[m]) {
+                ownTopic[next[m]] = topic[i];
+                ownNumber[next[m]++] = number[i];
             }
         }
         Map<String, MemberAssignment> out = new HashMap<>(members.length * 4 / 3 + 1);
         for (int m = 0; m < members.length; m++) {
-            Map<Uuid, Set<Integer>> its =
-                isUnchanged[m] ? members[m].previous.partitions() : target(topic, number, begin[m], begin[m + 1]);
+            Map<Uuid, Set<Integer>> its = isUnchanged[m]
+                ? members[m].previous.partitions() : target(ownTopic, ownNumber, begin[m], begin[m + 1]);
             out.put(members[m].id, () -> its);
         }
         return new GroupAssignment(out);
@@ -198,15 +237,17 @@ final class BrokerGroup {
             distinct += i == begin || topic[i] != topic[i - 1] ? 1 : 0;
         }
         Uuid[] own = new Uuid[distinct];
-        int[] first = new int[distinct + 1];
-        int size = 0;
-        for (int i = begin; i < end; i++) {
-            if (i == begin || topic[i] != topic[i - 1]) {
-                first[size] = i - begin;
-                own[size++] = topics[topic[i]];
+        PartitionSet[] partitions = new PartitionSet[distinct];
+        int[] numbers = Arrays.copyOfRange(number, begin, end);
+        for (int first = begin, size = 0; first < end; size++) {
+            int last = first + 1;
+            while (last < end && topic[last] == topic[first]) {
+                last++;
             }
+            own[size] = topics[topic[first]];
+            partitions[size] = new PartitionSet(numbers, first - begin, last - begin);
+            first = last;
         }
-        first[size] = end - begin;
-        return new TargetMap(own, first, Arrays.copyOfRange(number, begin, end));
+        return new TargetMap(own, partitions);
     }
 }

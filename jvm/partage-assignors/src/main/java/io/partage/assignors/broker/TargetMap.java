@@ -18,16 +18,13 @@ import org.apache.kafka.common.Uuid;
 final class TargetMap extends AbstractMap<Uuid, Set<Integer>> {
     /** The topics of the member, ascending. */
     private final Uuid[] topics;
-    /** First partition of each topic in {@link #numbers}, and the number of partitions at the end. */
-    private final int[] begin;
-    /** Partitions by topic, ascending. */
-    private final int[] numbers;
+    /** The partitions of each topic. */
+    private final PartitionSet[] partitions;
 
     /** Uses the arrays, which do not change any more. */
-    TargetMap(Uuid[] topics, int[] begin, int[] numbers) {
+    TargetMap(Uuid[] topics, PartitionSet[] partitions) {
         this.topics = topics;
-        this.begin = begin;
-        this.numbers = numbers;
+        this.partitions = partitions;
     }
 
     @Override
@@ -38,7 +35,7 @@ final class TargetMap extends AbstractMap<Uuid, Set<Integer>> {
     @Override
     public Set<Integer> get(Object topic) {
         int at = topic instanceof Uuid ? Arrays.binarySearch(topics, topic) : -1;
-        return at < 0 ? null : partitions(at);
+        return at < 0 ? null : partitions[at];
     }
 
     @Override
@@ -49,7 +46,7 @@ final class TargetMap extends AbstractMap<Uuid, Set<Integer>> {
     @Override
     public void forEach(BiConsumer<? super Uuid, ? super Set<Integer>> action) {
         for (int t = 0; t < topics.length; t++) {
-            action.accept(topics[t], partitions(t));
+            action.accept(topics[t], partitions[t]);
         }
     }
 
@@ -68,10 +65,6 @@ final class TargetMap extends AbstractMap<Uuid, Set<Integer>> {
         };
     }
 
-    private PartitionSet partitions(int at) {
-        return new PartitionSet(numbers, begin[at], begin[at + 1]);
-    }
-
     private final class EntryIterator implements Iterator<Map.Entry<Uuid, Set<Integer>>> {
         private int next;
 
@@ -85,7 +78,7 @@ final class TargetMap extends AbstractMap<Uuid, Set<Integer>> {
             if (next >= topics.length) {
                 throw new NoSuchElementException();
             }
-            return new SimpleImmutableEntry<>(topics[next], partitions(next++));
+            return new SimpleImmutableEntry<>(topics[next], partitions[next++]);
         }
     }
 }

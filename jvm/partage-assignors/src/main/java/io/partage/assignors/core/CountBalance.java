@@ -96,9 +96,9 @@ public final class CountBalance {
         for (int i = 0; i < pool.length; i++) {
             of[i] = arcs.ofRow[pool[i]];
         }
-        pool = picked(pool, Ints.stableOrder(of, arcs.supply.length));
+        pool = Ints.picked(pool, Ints.stableOrder(of, arcs.supply.length));
         int[] target = interleavedGroups(arcs, flow.free);
-        pool = picked(pool, Ints.stableOrder(target, Math.max(classes.groups, 1)));
+        pool = Ints.picked(pool, Ints.stableOrder(target, Math.max(classes.groups, 1)));
         int[] everyone = new int[classes.group.length];
         int[] group = new int[classes.group.length];
         int count = 0;
@@ -111,8 +111,8 @@ public final class CountBalance {
         everyone = Arrays.copyOf(everyone, count);
         group = Arrays.copyOf(group, count);
         int[] order = Ints.stableOrder(group, Math.max(classes.groups, 1));
-        everyone = picked(everyone, order);
-        group = picked(group, order);
+        everyone = Ints.picked(everyone, order);
+        group = Ints.picked(group, order);
         // The members of a group take turns.
         int at = 0;
         for (int first = 0; first < count;) {
@@ -268,9 +268,11 @@ public final class CountBalance {
     /**
      * Returns whether {@link #assignPart} gives the plan of {@link #assign}: topics are spread by local
      * search only, which concerns no other members.
+     *
+     * @param pairs distinct pairs of topic and owner; "no owner" counts as an owner
      */
-    public static boolean isPlannedInParts(int[] counts, int members) {
-        return !CyclicExchange.isPossible(counts, members);
+    public static boolean isPlannedInParts(int topics, int members, int pairs) {
+        return pairs > CyclicExchange.mostPairs(topics, members);
     }
 
     /**
@@ -293,14 +295,6 @@ public final class CountBalance {
             }
         }
         return places.toArray();
-    }
-
-    private static int[] picked(int[] values, int[] order) {
-        int[] out = new int[order.length];
-        for (int i = 0; i < order.length; i++) {
-            out[i] = values[order[i]];
-        }
-        return out;
     }
 
     private static int[] withoutOwner(int[] owner) {

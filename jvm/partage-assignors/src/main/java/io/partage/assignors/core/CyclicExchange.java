@@ -46,7 +46,7 @@ final class CyclicExchange {
 
     /** Returns the owners of the most even spread; beyond the limits they are no worse than given. */
     static int[] spread(GroupProblem problem, int[] owner, PartitionClasses classes, long excess) {
-        if (!isPossible(problem.counts, problem.members) || haveTooManyKeepers(problem)) {
+        if (haveTooManyKeepers(problem)) {
             return owner;
         }
         CyclicExchange search = new CyclicExchange(problem, owner.clone());
@@ -67,19 +67,14 @@ final class CyclicExchange {
         return search.owner;
     }
 
-    /** Returns whether the network of so many partitions by topic may be small enough. */
-    static boolean isPossible(int[] counts, int members) {
-        // Each topic has an item at least.
-        int fewestItems = 0;
-        for (int count : counts) {
-            fewestItems += count > 0 ? 1 : 0;
-        }
-        return 2L * (fewestItems + counts.length) * members <= MOST_ARCS;
+    /** Returns how many pairs of topic and keeper a network may have; each of them is an item at least. */
+    static int mostPairs(int topics, int members) {
+        return MOST_ARCS / 2 / members - topics;
     }
 
-    /** Returns whether the pairs of topic and keeper, each of which is an item at least, are too many. */
+    /** Returns whether the pairs of topic and keeper are too many. "No keeper" counts as a keeper. */
     private static boolean haveTooManyKeepers(GroupProblem problem) {
-        long most = MOST_ARCS / 2 / problem.members - problem.topics;
+        int most = mostPairs(problem.topics, problem.members);
         // The last topic that has each keeper; keepers begin at -2.
         int[] last = new int[problem.members + 2];
         Arrays.fill(last, -1);

@@ -47,6 +47,15 @@ public final class Ints {
         return order;
     }
 
+    /** Returns the values at these positions. */
+    static int[] picked(int[] values, int[] order) {
+        int[] out = new int[order.length];
+        for (int i = 0; i < order.length; i++) {
+            out[i] = values[order[i]];
+        }
+        return out;
+    }
+
     /** Returns for each key the position of its first entry in {@link #stableOrder}; one more at the end. */
     static int[] offsets(int[] keys, int below) {
         int[] start = new int[below + 1];

@@ -210,52 +210,79 @@ final class TopicSpread {
     /** Swaps partitions that stay for moved ones of other topics, where that spreads topics better. */
     private boolean tradeTopics(int[] owner) {
         int[] keeper = problem.keeper;
-        int[] topic = problem.topicOf;
         IntList moved = new IntList();
         boolean[] loses = new boolean[members];
+        boolean isPossible = false;
         for (int row = 0; row < owner.length; row++) {
             if (keeper[row] >= 0 && owner[row] >= 0 && keeper[row] != owner[row]) {
                 moved.add(row);
                 loses[keeper[row]] = true;
+                isPossible = isPossible || counts.most(keeper[row]) > leastToTrade(owner, row);
             }
         }
-        if (moved.size == 0) {
+        if (!isPossible) {
             return false;
         }
-        IntList rows = new IntList();
-        IntList keys = new IntList();
+        // The rows that stay with members that lose others, member by member (counting sort).
+        int[] first = new int[members + 1];
         for (int row = 0; row < owner.length; row++) {
             if (owner[row] >= 0 && keeper[row] == owner[row] && loses[owner[row]]) {
-                rows.add(row);
-                keys.add(keeper[row]);
+                first[owner[row] + 1]++;
             }
         }
-        int[] key = keys.toArray();
-        int[] first = Ints.offsets(key, members);
-        int[] order = Ints.stableOrder(key, members);
+        for (int m = 0; m < members; m++) {
+            first[m + 1] += first[m];
+        }
+        int[] kept = new int[first[members]];
+        int[] next = first.clone();
+        for (int row = 0; row < owner.length; row++) {
+            if (owner[row] >= 0 && keeper[row] == owner[row] && loses[owner[row]]) {
+                kept[next[owner[row]]++] = row;
+            }
+        }
         boolean changed = false;
         for (int i = 0; i < moved.size; i++) {
             int q = moved.values[i];
-            int n = keeper[q];
-            int m = owner[q];
-            int r = -1;
-            int most = 0;
-            for (int k = first[n]; k < first[n + 1]; k++) {
-                int row = rows.values[order[k]];
-                if (alike[row] == alike[q] && owner[row] == n) {
-                    int more = counts.difference(topic[row], n, m);
-                    if (r < 0 || more > most) {
-                        r = row;
-                        most = more;
-                    }
-                }
-            }
-            if (r >= 0 && most - counts.difference(topic[q], n, m) > 2) {
+            int r = bestTrade(owner, q, kept, first[keeper[q]], first[keeper[q] + 1]);
+            if (r >= 0) {
                 changed = true;
                 swap(owner, q, r);
             }
         }
         return changed;
+    }
+
+    /**
+     * Returns how many more partitions of another topic its keeper must have than its owner at least, plus
+     * 1, so that a trade for {@code q} spreads topics better.
+     */
+    private int leastToTrade(int[] owner, int q) {
+        return counts.difference(problem.topicOf[q], problem.keeper[q], owner[q]) + 2;
+    }
+
+    /**
+     * Returns the row that its owner gives away instead of {@code q}, so that topics are spread better; -1
+     * if there is none.
+     *
+     * @param kept rows; those from {@code begin} to {@code end - 1} stayed with the keeper of {@code q}
+     */
+    private int bestTrade(int[] owner, int q, int[] kept, int begin, int end) {
+        int n = problem.keeper[q];
+        int m = owner[q];
+        int best = -1;
+        int most = leastToTrade(owner, q);
+        if (counts.most(n) <= most) {
+            return best;
+        }
+        for (int k = begin; k < end; k++) {
+            int row = kept[k];
+            int more = counts.difference(problem.topicOf[row], n, m);
+            if (more > most && owner[row] == n && alike[row] == alike[q]) {
+                best = row;
+                most = more;
+            }
+        }
+        return best;
     }
 
     /** Exchanges the owners of two rows. */
