@@ -19,7 +19,7 @@ BASE ?= f79072d13ec0e1c9661bf2b89ad649ff3132cc34
 # of them compile Numba, pandas and Partage again.
 test unit parity fuzz soak: export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test unit coverage lint types bench docs parity fuzz soak drift same jvm jar wheel release lock clean java demo-env test-env unit-env coverage-env docs-env release-env
+.PHONY: help demo test unit coverage lint types bench docs parity fuzz soak drift same jvm jar wheel release lock clean java demo-env test-env soak-env unit-env coverage-env docs-env release-env
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,7 +55,7 @@ parity: test-env ## heavy: 100,000 problems per strategy against Kafka's own cla
 fuzz: test-env ## heavy: 1,000,000 damaged inputs per reader
 	@PARTAGE_FUZZ_N=$${PARTAGE_FUZZ_N:-1000000} PARTAGE_HYPOTHESIS=full $(PYTEST) tests -m fuzz $(ARGS)
 
-soak: test-env ## heavy: large histories again and again, and living groups through 1,000 rebalances
+soak: soak-env ## heavy: large histories again and again, and living groups through 1,000 rebalances
 	@PARTAGE_SOAK=1 $(PYTEST) tests -m soak $(ARGS)
 
 drift: test-env ## compare another Kafka release with ours: records, layouts, classes, parity (VERSION=4.4.0)
@@ -83,7 +83,7 @@ lock: test-env ## lock the dependencies anew (ARGS=--upgrade for newer ones)
 	@$(BIN)/python tools/lock.py $(ARGS)
 
 clean: ## remove what the verbs made, the environment too
-	rm -rf .venv dist build site docs/api docs/tables.md docs/metrics.md demo-out jvm/target jvm/partage-assignors/target .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv dist build site docs/api docs/metrics.md demo-out jvm/target jvm/partage-assignors/target .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Java first: one sentence now is better than one after half a gigabyte.
 java:
@@ -95,6 +95,9 @@ demo-env:
 
 test-env: java
 	@tools/setup.sh test
+
+soak-env: java
+	@tools/setup.sh soak
 
 unit-env:
 	@tools/setup.sh unit

@@ -40,7 +40,8 @@ autodoc_default_options = {"members": True}
 # clients are mocked, since the text of a docstring does not need them.
 autodoc_mock_imports = ["hypothesis", "numba", "pandas", "pyarrow", "pyspark", "py4j", "highspy"]
 autodoc_mock_imports += ["llvmlite", "kafka", "google_crc32c", "aiokafka", "faust", "mode"]
-autodoc_mock_imports += ["prometheus_client", "loky", "aws_msk_iam_sasl_signer"]
+autodoc_mock_imports += ["prometheus_client", "loky", "aws_msk_iam_sasl_signer", "deltalake"]
+autodoc_mock_imports += ["pyiceberg"]
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 # As entries of the class: an attribute may have a line of its own beside its annotation.
@@ -100,19 +101,10 @@ def _pages_of_rooms(_app: object) -> None:
 
 
 def _page_of_tables(_app: object) -> None:
-    """Write the reference of tables, column by column, from the schemas."""
-    from partage.tables.schemas import COLUMNS
+    """Write the reference of tables. It is in the repository, and a test compares it."""
+    from partage.tables.schemas import describe_tables
 
-    parts = ["# Tables of a run\n"]
-    for table, columns in COLUMNS.items():
-        rows = [f"| `{name}` | `{kind}` | {meaning} |" for name, kind, meaning in columns]
-        parts.append(
-            "\n".join([f"## {table}\n", "| column | type | meaning |", "|---|---|---|", *rows, ""])
-        )
-    parts.append(
-        "A type that ends in `?` is nullable. {doc}`metrics` defines the figures of `replays`.\n"
-    )
-    _write(_HERE / "tables.md", "\n".join(parts))
+    _write(_HERE / "tables.md", describe_tables())
 
 
 def _page_of_metrics(_app: object) -> None:

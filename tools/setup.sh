@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Make the project-local environment .venv from Python >= 3.10 with pip; a second call is instant.
-#   tools/setup.sh demo | run | test | unit | coverage | docs | release
+#   tools/setup.sh demo | run | test | soak | unit | coverage | docs | release
 # PARTAGE_VENV names another folder for the environment (.ci/run builds the docs in one).
 # What is installed, and in which version, stands in uv.lock; from which index is the
 # person's own setting (PIP_INDEX_URL, UV_DEFAULT_INDEX, ...), the public one by default.
@@ -13,12 +13,13 @@ what=$1
 case "$what" in
     demo) wanted=(--extra fast --extra report --extra capture) ;;
     run)  wanted=(--extra spark --extra report --extra capture) ;;
-    test) wanted=(--extra spark --extra report --extra capture --extra watch --group dev) ;;
+    test) wanted=(--extra spark --extra report --extra capture --extra watch --extra delta --extra iceberg --group dev) ;;
+    soak) wanted=(--extra spark --extra report --extra capture --extra watch --extra delta --extra iceberg --group dev --group soak) ;;
     unit) wanted=(--extra fast --extra report --extra capture --extra watch --group dev) ;;
     coverage) wanted=(--extra fast --extra report --extra capture --extra watch --group dev --group coverage) ;;
     docs) wanted=(--extra report --group docs) ;;
     release) wanted=(--group release) ;;
-    *) echo "usage: tools/setup.sh demo|run|test|unit|coverage|docs|release" >&2; exit 2 ;;
+    *) echo "usage: tools/setup.sh demo|run|test|soak|unit|coverage|docs|release" >&2; exit 2 ;;
 esac
 
 stamp=$venv/.ready-$what

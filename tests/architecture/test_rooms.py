@@ -113,7 +113,18 @@ LIBRARIES = {
     "capture": {"pyarrow", "kafka", "google_crc32c", "aws_msk_iam_sasl_signer"},
     "clients": {"kafka", "aiokafka", "faust", "mode"},
     # IPython: progress of a replay in a notebook.
-    "jobs": {"pyspark", "py4j", "pyarrow", "pandas", "rich", "loky", "IPython"},
+    # deltalake, pyiceberg: tables that Spark does not write.
+    "jobs": {
+        "pyspark",
+        "py4j",
+        "pyarrow",
+        "pandas",
+        "rich",
+        "loky",
+        "IPython",
+        "deltalake",
+        "pyiceberg",
+    },
     "runs": {"pyarrow"},
     # Schemas and sums are made of Arrow's types.
     "tables": {"pyarrow"},

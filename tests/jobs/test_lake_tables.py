@@ -117,3 +117,76 @@ def test_delta_has_the_current_rows_after_each_micro_batch(
     ]
     for rows, current in found:
         assert [row[:2] for row in rows] == current
+
+
+#: Two runs, the first one appended twice by Spark and once more by deltalake.
+_RUNS = """
+import json, sys
+from pathlib import Path
+from partage.jobs.replay.lake_tables import open_lake
+from partage.jobs.spark.session import spark_session
+from tests.support.published import published
+from tests.unit.test_lake_tables import RUNS, rows
+
+out, jars, catalog = Path(sys.argv[1]), sys.argv[2], sys.argv[3] or None
+conf = {
+    "spark.jars": jars, "spark.sql.shuffle.partitions": "2",
+    "spark.sql.warehouse.dir": f"{out}/warehouse",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+for run_id in RUNS:
+    published(out, rows(), run_id)
+with spark_session(is_short=True, master="local[2]", conf=conf) as spark:
+    for run_id in (RUNS[0], *RUNS):
+        open_lake("delta", str(out), catalog, spark).append_run(out, run_id)
+if catalog is None:
+    open_lake("delta", str(out), None, None).append_run(out, RUNS[0])
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+@pytest.mark.parametrize("catalog", ["", "spark_catalog.kafka"])
+def test_spark_and_deltalake_append_a_run_once(jars: str, tmp_path: Path, catalog: str) -> None:
+    """Spark writes the rows that deltalake writes, in folders and in a catalog; DuckDB reads them."""
+    duckdb = pytest.importorskip("duckdb")
+    extension = pytest.importorskip("duckdb_extension_delta")
+    from deltalake import DeltaTable
+    from tests.support.published import published
+    from tests.unit.test_lake_tables import RUNS, rows
+
+    from partage.jobs.replay.lake_tables import open_lake
+    from partage.tables.schemas import TABLES
+
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", _RUNS, str(tmp_path / "out"), jars, catalog],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{root / 'tests'}"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3_000:]
+    for run_id in RUNS:
+        published(tmp_path / "library", rows(), run_id)
+        lake = open_lake("delta", str(tmp_path / "library"), None, None)
+        assert lake is not None
+        lake.append_run(tmp_path / "library", run_id)
+    where = tmp_path / "out" / ("warehouse/kafka.db" if catalog else "delta")
+    for table in TABLES:
+        found, wanted = (
+            DeltaTable(str(folder / table)) for folder in (where, tmp_path / "library" / "delta")
+        )
+        assert _sorted_rows(found) == _sorted_rows(wanted), table
+        assert found.metadata().partition_columns == ["date"]
+        assert found.metadata().configuration["partage.schema-version"] == "2"
+    (file,) = Path(extension.__file__).parent.rglob("delta.duckdb_extension*")
+    connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
+    connection.execute(f"LOAD '{file}'")
+    query = "SELECT run_id, count(*) FROM delta_scan(?) GROUP BY ALL ORDER BY 1"
+    assert connection.execute(query, [str(where / "rebalances")]).fetchall() == [
+        (r, len(rows()["rebalances"])) for r in RUNS
+    ]
+
+
+def _sorted_rows(table) -> list[str]:
+    return sorted(map(repr, table.to_pyarrow_table().to_pylist()))

@@ -90,14 +90,16 @@ def summary(**more) -> dict:
     return found | more
 
 
-def published(out: Path, rows: dict[str, list[dict]] | None = None, **more) -> Path:
+def published(
+    out: Path, rows: dict[str, list[dict]] | None = None, run_id: str = "run-1", **more
+) -> Path:
     """An output folder with these rows, as `partage replay` leaves it behind."""
     from partage.jobs.replay.output import TableWriters, publish_run
 
-    with closing(TableWriters(str(out), "run-1", "test")) as writers:
+    with closing(TableWriters(str(out), run_id, "test")) as writers:
         for table, of in (tables() if rows is None else rows).items():
             for row in of:
                 writers.write_row(table, row)
         receipts = writers.close_with_receipts()
-    publish_run(out, "run-1", receipts, summary(**more))
+    publish_run(out, run_id, receipts, summary(run_id=run_id, **more))
     return out

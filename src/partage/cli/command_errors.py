@@ -26,11 +26,12 @@ UNDECIDED = 5
 _INTERRUPTED = 130
 #: The extra that installs an optional library, by the name of its top module.
 _EXTRAS = {
-    "aiokafka": "aiokafka", "aws_msk_iam_sasl_signer": "msk", "faust": "faust",
+    "aiokafka": "aiokafka", "aws_msk_iam_sasl_signer": "msk", "deltalake": "delta",
+    "faust": "faust",
     "google_crc32c": "capture", "highspy": "plan", "jinja2": "report",
     "kafka": "capture", "markupsafe": "report", "numba": "fast",
     "pandas": "spark", "prometheus_client": "watch", "py4j": "spark", "pyarrow": "report",
-    "pyspark": "spark",
+    "pyiceberg": "iceberg", "pyspark": "spark",
 }  # fmt: skip
 #: Options of output files and folders, and the names of their parameters in the commands.
 _OUTPUTS = {"--out": "to", "--page": "page", "--junit": "junit"}

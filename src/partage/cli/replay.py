@@ -6,6 +6,7 @@ import logging
 import os
 import webbrowser
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -39,6 +40,7 @@ from partage.cli.progress import report_progress
 from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
+    from partage.jobs.replay.lake_tables import LakeTables
     from partage.report.run import RunFigures
 
 __all__ = ["DEMO_POLICIES", "ReplayOptions", "demo", "replay", "replay_and_report"]
@@ -64,7 +66,9 @@ def replay(
         ),
     ] = None,
     *,
-    to: Annotated[Path, output_option("Folder for tables and report.")],
+    out: Annotated[
+        str, output_option("Folder for tables and report; or an address, such as s3a://bucket/run.")
+    ],
     policy: Annotated[
         list[str] | None,
         typer.Option(
@@ -93,6 +97,24 @@ def replay(
         bool,
         typer.Option("--append", help="Continue the last run of the folder: read what is new."),
     ] = False,
+    table_format: Annotated[
+        str,
+        typer.Option("--format", metavar="parquet|delta|iceberg",
+                     help="Output format. delta and iceberg: tables that grow by each run, besides "
+                     "the Parquet files."),
+    ] = "parquet",
+    catalog: Annotated[
+        str | None,
+        typer.Option("--catalog", metavar="NAME", show_default=False,
+                     help="Catalog and namespace of these tables, for example lake.kafka. Default: "
+                     "folders in the output folder."),
+    ] = None,
+    work_dir: Annotated[
+        Path | None,
+        typer.Option("--work-dir", metavar="FOLDER", show_default=False,
+                     help="Folder for files before their upload to an address, with the same path "
+                     "on all machines. Default: a temporary one."),
+    ] = None,
     cluster: ClusterOptions,
     engine: Engine = "spark",
     processes: Processes = None,
@@ -119,6 +141,8 @@ def replay(
 
         partage replay capture/ --out run --append
 
+        partage replay s3a://lake/capture --out s3a://lake/run --conf spark.jars.packages=...
+
     Spark runs in this process unless `--master` says otherwise; Java 17 must be there. With
     `--engine local` it runs without Spark and Java, in `--processes` processes. With `--json`,
     progress goes to stderr as JSON lines, and stdout has the summary. Earlier runs in the same
@@ -137,6 +161,7 @@ def replay(
     table `groups`. The others are published, and the exit code is 4.
     """
     from partage.jobs.replay.selection import Selection, parse_time
+    from partage.jobs.spark.tables import is_address
 
     bounds = [
         None if text is None else parse_time(text, option)
@@ -145,12 +170,15 @@ def replay(
     source = cluster.input_or_cluster(capture, "CAPTURE")
     options = ReplayOptions(
         policies=policy, strategies=strategy, raw_commits=commits, append=append,
+        table_format=table_format, catalog=catalog, work_dir=work_dir,
         engine=engine, processes=processes, master=spark.master,
         conf=spark.spark_settings_by_name(), kafka=cluster.client_properties(),
         selection=Selection(tuple(group or ()), *bounds),
         quiet=output.quiet, as_json=output.as_json, report=report,
     )  # fmt: skip
-    replay_and_report(source, to, options, open_it=open_it)
+    if open_it and is_address(out):
+        raise InvalidConfigError("--open", "only a local page can be opened", out)
+    replay_and_report(source, out, options, open_it=open_it)
 
 
 @dataclass(frozen=True)
@@ -165,6 +193,9 @@ class ReplayOptions:
     selection: Any = None
     raw_commits: bool = False
     append: bool = False
+    table_format: str = "parquet"
+    catalog: str | None = None
+    work_dir: Path | None = None
     engine: str = "spark"
     processes: int | None = None
     master: str | None = None
@@ -186,9 +217,17 @@ class ReplayOptions:
         found = {name: getattr(self, name) for name in names}
         return found if self.selection is None else {**found, "selection": self.selection}
 
+    def output_arguments(self) -> dict[str, Any]:
+        """Return the options that concern the output folder, as keyword arguments of `open_output`.
+
+        They include those of the Spark session, which may open the folder.
+        """
+        names = ("append", "table_format", "catalog", "work_dir", "engine", "master", "conf")
+        return {name: getattr(self, name) for name in names}
+
 
 def replay_and_report(
-    capture: str | Path, to: Path, options: ReplayOptions, *, open_it: bool | None
+    capture: str | Path, out: str | Path, options: ReplayOptions, *, open_it: bool | None
 ) -> None:
     """Replay the recorded history of a cluster, write the report, and print a summary.
 
@@ -196,36 +235,49 @@ def replay_and_report(
 
     Args:
         capture: the recording.
-        to: folder for tables and report.
-        options: policies, groups, time range and engine.
+        out: folder for tables and report, or an address.
+        options: policies, groups, time range, engine, and how to publish tables.
         open_it: whether to open the report in a browser.
 
     Raises:
         PartageError: the capture, the folder or the environment cannot be used.
         Exit: 4 if a group failed, else 3 if a plan breaks a rule. All results are written before.
     """
+    from partage.jobs.replay.remote_output import open_output
     from partage.jobs.replay.replay import replay as run
+    from partage.jobs.spark.tables import is_address
     from partage.report.data import read_run
     from partage.report.html import create_jinja_environment
 
-    _expect_partage_folder(to)
+    is_remote = is_address(str(out))
+    if not is_remote:
+        _expect_partage_folder(Path(out))
     _quiet_logging()
     if options.report:
         create_jinja_environment()  # a missing jinja2 is reported before the work, not after it
-    with report_progress(quiet=options.quiet, as_json=options.as_json) as progress:
+    with ExitStack() as opened:
+        shown = report_progress(quiet=options.quiet, as_json=options.as_json)
+        progress = opened.enter_context(shown)
+        output = opened.enter_context(
+            open_output(str(out), capture, progress=progress, **options.output_arguments())
+        )
         with named_options(out="--out"):
-            summary = run(capture, to, **options.replay_arguments(), progress=progress)
-        page = to / REPORT if options.report else None
+            summary = run(
+                capture, output.folder, **options.replay_arguments(), spark=output.spark,
+                progress=progress,
+            )  # fmt: skip
+        page = output.folder / REPORT if options.report else None
         if page is not None:
             progress("report", 0, 0)
-            found = _written(to, page, summary["run_id"])
+            found = _written(output.folder, page, summary["run_id"])
             progress("report", 1, 1)
         else:
-            found = read_run(to, summary["run_id"])
+            found = read_run(output.folder, summary["run_id"])
+        output.publish(summary["run_id"], page, progress)
     if options.as_json:
         write_json(summary)
     elif not options.quiet:
-        _shown(found, to, page)
+        _shown(found, out, has_page=page is not None, lake=output.lake)
     else:
         for group, near in summary.get("unmatched_groups", {}).items():
             hint = f"; did you mean {', '.join(near)}?" if near else ""
@@ -233,20 +285,23 @@ def replay_and_report(
                 f"--group {group!r}: no group of the capture has this name{hint}", "yellow"
             )
     wants_it = open_it or (open_it is None and is_terminal() and has_display())
-    if page is not None and wants_it:
+    if page is not None and wants_it and not is_remote:
         webbrowser.open(page.absolute().as_uri())
     _judged(found)
 
 
-def _shown(found: RunFigures, to: Path, page: Path | None) -> None:
+def _shown(found: RunFigures, out: str | Path, *, has_page: bool, lake: LakeTables | None) -> None:
     from partage.report.terminal import terminal_summary
 
     console = stdout_console()
     for part in terminal_summary(found):
         console.print(part)
-    console.print(styled_name(f"tables   {to}", "dim"), soft_wrap=True)
-    if page is not None:
-        console.print(styled_name(f"report   {page}", "bold"), soft_wrap=True)
+    console.print(styled_name(f"tables   {out}", "dim"), soft_wrap=True)
+    if lake is not None:
+        console.print(styled_name(f"{lake.form:9}{lake.where}", "dim"), soft_wrap=True)
+    if has_page:
+        where = f"{str(out).rstrip('/')}/{REPORT}"
+        console.print(styled_name(f"report   {where}", "bold"), soft_wrap=True)
 
 
 def _judged(found: RunFigures) -> None:

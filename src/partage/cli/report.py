@@ -10,7 +10,14 @@ from typing import Annotated
 import typer
 
 from partage.cli.console import json_bytes, print_tables, stdout_console, styled_name, write_json
-from partage.cli.options import AsJson, OpenPage, RunId, output_option, with_options
+from partage.cli.options import (
+    AsJson,
+    OpenPage,
+    RunId,
+    SparkOptions,
+    output_option,
+    with_options,
+)
 from partage.errors import InvalidConfigError
 
 __all__ = ["report"]
@@ -31,12 +38,15 @@ class ReportFormat(str, Enum):
 
 @with_options
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of partage replay.")],
+    folder: Annotated[
+        str,
+        typer.Argument(metavar="DIR", help="Output folder of partage replay; or its address."),
+    ],
     *,
     form: Annotated[
         ReportFormat,
         # `json` stays accepted: it was the only way before --json.
-        typer.Option("--format", metavar="html|terminal", help="Format of the report."),
+        typer.Option("--format", metavar="html|terminal", help="Output format."),
     ] = ReportFormat.html,
     as_json: AsJson = False,
     to: Annotated[
@@ -44,6 +54,7 @@ def report(
         output_option("File; without it the page goes to DIR/report.html.", "FILE"),
     ] = None,
     run: RunId = None,
+    spark: SparkOptions,
     open_it: OpenPage = False,
 ) -> None:
     """Show the report of a replay: the costs of rebalances, their causes, and what to change.
@@ -62,6 +73,41 @@ def report(
     if open_it and form is not ReportFormat.html:
         given = "--json" if as_json else f"--format {form.value}"
         raise InvalidConfigError("--open", "only a page can be opened", given)
+    if "://" in folder:
+        _report_remote(form, folder, to, run, spark, open_it=open_it)
+    else:
+        _write_report(form, Path(folder), to, run, open_it=open_it)
+
+
+def _report_remote(
+    form: ReportFormat,
+    address: str,
+    to: Path | None,
+    run: str | None,
+    spark: SparkOptions,
+    *,
+    open_it: bool,
+) -> None:
+    """Show the report of a run at an address; without ``--out`` the page is uploaded to it."""
+    from partage.jobs.replay.remote_output import downloaded_run
+    from partage.report.html import publish_page
+
+    if open_it and to is None:
+        raise InvalidConfigError("--open", "needs --out: only a local page can be opened", address)
+    conf = spark.spark_settings_by_name()
+    with downloaded_run(address, run, master=spark.master, conf=conf) as output:
+        if form is not ReportFormat.html or to is not None:
+            _write_report(form, output.folder, to, run, open_it=open_it)
+            return
+        publish_page(output.folder, output.folder / REPORT, run)
+        output.publish_page(output.folder / REPORT)
+    shown = f"report   {address.rstrip('/')}/{REPORT}"
+    stdout_console().print(styled_name(shown, "bold"), soft_wrap=True)
+
+
+def _write_report(
+    form: ReportFormat, folder: Path, to: Path | None, run: str | None, *, open_it: bool
+) -> None:
     if form is ReportFormat.html:
         _page(folder, to or folder / REPORT, run, open_it=open_it)
     elif form is ReportFormat.json:

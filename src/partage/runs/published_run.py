@@ -10,6 +10,7 @@ OUT/tables/...            Parquet files; only those that the manifest names coun
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,7 @@ class PublishedRun:
     """
 
     def __init__(self, out: str | Path, run: str | None = None) -> None:
-        self.out = Path(out)
+        self.out = _expect_local(out)
         path = self.out / MANIFEST if run is None else _manifest_path(self.out, run)
         self._manifest = _read_json_object(path)
         if self._manifest.get("format") != FORMAT:
@@ -65,6 +66,10 @@ class PublishedRun:
         """
         found = self._manifest.get("tables")
         return tuple(found) if isinstance(found, dict) else ()
+
+    def files(self, name: str) -> list[Path]:
+        """Return the paths of the Parquet files of one output table; none if the run lacks it."""
+        return [self.out / one["path"] for one in self._manifest["tables"].get(name, ())]
 
     def table(
         self, name: str, columns: Sequence[str] | None = None, *, where: Any = None
@@ -105,6 +110,20 @@ class PublishedRun:
             what = f"table {name} {e}; run partage replay again"
             raise InvalidCaptureError(f"{self.out}: {what}") from None
         return found
+
+
+def _expect_local(out: str | Path) -> Path:
+    """Return the path of an output folder, if it is local.
+
+    Raises:
+        InvalidCaptureError: it is an address, such as ``s3a://lake/run``.
+    """
+    # `Path` writes s3a://lake as s3a:/lake.
+    match = re.match(r"([a-z][a-z0-9+.-]+):/+(.+)", str(out))
+    if match is not None and not Path(out).exists():
+        what = "copy the run to a local folder first; only partage replay and report take addresses"
+        raise InvalidCaptureError(f"{match[1]}://{match[2]}: {what}")
+    return Path(out)
 
 
 class _ColumnError(Exception):

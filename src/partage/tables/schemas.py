@@ -24,7 +24,7 @@ from partage.tables.statuses import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COLUMNS", "SIMULATED_COLUMNS", "TABLES", "table_schema"]
+__all__ = ["COLUMNS", "SIMULATED_COLUMNS", "TABLES", "describe_tables", "table_schema"]
 
 _RUN: Column = ("run_id", "string", "run that wrote the row")
 _GROUP: Column = ("group", "string", "group id")
@@ -354,6 +354,28 @@ def table_schema(table: str) -> pa.Schema:
         pa.field(name, _type(kind.rstrip("?")), nullable=kind.endswith("?"))
         for name, kind, _ in COLUMNS[table]
     )
+
+
+def describe_tables() -> str:
+    r"""Return the reference of all output tables in Markdown: columns, types and meanings.
+
+    It is the page ``docs/tables.md``. After a change of a column, write it anew:
+
+    ``python -c "from partage.tables.schemas import *; print(describe_tables(), end='')"``
+
+    >>> describe_tables().splitlines()[0]
+    '# Tables of a run'
+    """
+    parts = ["# Tables of a run\n"]
+    for table, columns in COLUMNS.items():
+        rows = [f"| `{name}` | `{kind}` | {meaning} |" for name, kind, meaning in columns]
+        head = [f"## {table}\n", "| column | type | meaning |", "|---|---|---|"]
+        parts.append("\n".join([*head, *rows, ""]))
+    return "\n".join([
+        *parts,
+        "A type that ends in `?` is nullable. {doc}`metrics` defines the figures of `replays`.",
+        "Delta and Iceberg tables have the column `date`, too: {doc}`storage`.\n",
+    ])  # fmt: skip
 
 
 def _type(kind: str) -> Any:

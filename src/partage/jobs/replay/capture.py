@@ -26,7 +26,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from partage.capture.manifest import MANIFEST, CaptureManifest
-from partage.capture.secrets import hide_secrets, secrets_in
 from partage.errors import InvalidCaptureError
 from partage.history.clusters import ClusterHistory, CoordinatorMove, find_moves
 from partage.jobs.replay.records import (
@@ -37,12 +36,11 @@ from partage.jobs.replay.records import (
     read_slice,
 )
 from partage.jobs.replay.tally import ClockCorrections
-from partage.jobs.spark.failures import java_message
+from partage.jobs.spark.remote_files import RemoteFiles, explain_storage_error
 from partage.jobs.spark.tables import (
     PREFIX,
     KafkaTable,
     SparkTable,
-    first_line,
     is_address,
     open_kafka,
     spark_table,
@@ -524,12 +522,8 @@ def with_remote_files(spark: SparkSession, capture: Capture) -> Iterator[Capture
             remote = _RemoteCapture(spark, table.name)
             records = remote.download_metadata_files(local)
         except (PySparkException, Py4JError) as e:
-            secrets = secrets_in(dict(spark.sparkContext.getConf().getAll()))
-            why = hide_secrets(java_message(e) or first_line(e), secrets)[:300]
-            raise InvalidCaptureError(
-                f"{table.name}: cannot be read ({why}); check the address, and give its connector "
-                "and credentials with --conf"
-            ) from None
+            why = explain_storage_error(spark, table.name, e)
+            raise InvalidCaptureError(f"{table.name}: cannot be read ({why})") from None
         try:
             states, batches, notes = read_metadata(local)
             found = replace(
@@ -557,21 +551,15 @@ class _RemoteCapture:
     """
 
     def __init__(self, spark: SparkSession, address: str) -> None:
-        context: Any = spark.sparkContext
-        self._path = context._jvm.org.apache.hadoop.fs.Path  # noqa: SLF001 - Hadoop has no other door in PySpark
-        configuration = context._jsc.hadoopConfiguration()  # noqa: SLF001 - as above
         self._address = address.rstrip("/")
-        self._files = self._path(self._address).getFileSystem(configuration)
-        if not self._exists(self._address):
+        self._files = RemoteFiles(spark, self._address)
+        if not self._files.exists(self._address):
             raise InvalidCaptureError(f"{address}: no such folder; give the folder of a capture")
-        self._is_folder = self._files.getFileStatus(self._path(self._address)).isDirectory()
+        self._is_folder = self._files.is_folder(self._address)
         above = self._address.rpartition("/")[0]
         self.where = self._address if self._is_folder else above
         self._places = [self._address, above] if self._is_folder else [above]
         self.notes: list[str] = []
-
-    def _exists(self, address: str) -> bool:
-        return bool(self._files.exists(self._path(address)))
 
     def download_metadata_files(self, local: Path) -> SparkTable:
         """Download the capture's metadata files to a local folder, and describe its records as a
@@ -594,17 +582,15 @@ class _RemoteCapture:
 
     def _copy(self, name: str, to: Path, most_bytes: int | None = None) -> None:
         for place in self._places:
-            if self._exists(f"{place}/{name}"):
-                size = self._files.getContentSummary(self._path(f"{place}/{name}")).getLength()
+            if self._files.exists(f"{place}/{name}"):
+                size = 0 if most_bytes is None else self._files.size(f"{place}/{name}")
                 if most_bytes is not None and size > most_bytes:
                     self.notes.append(
                         f"{place}/{name} has {size:,} bytes and is not downloaded (limit "
                         f"{most_bytes:,}): sizes of stores come from offsets."
                     )
                     return
-                # The last flag leaves out the checksum files that Hadoop writes locally.
-                source, target = self._path(f"{place}/{name}"), self._path(to.as_uri())
-                self._files.copyToLocalFile(False, source, target, True)
+                self._files.download(f"{place}/{name}", to)
                 return
 
     def _records_table(self, manifest: CaptureManifest | None) -> SparkTable:
@@ -613,7 +599,7 @@ class _RemoteCapture:
         If there is a manifest, the table has only the complete files that it lists.
         """
         records = f"{self._address}/{_RECORDS}"
-        if self._is_folder and self._exists(records):
+        if self._is_folder and self._files.exists(records):
             if manifest is None:
                 return SparkTable(self._address, "parquet", (records,))
             parts = tuple(f"{records}/{one.file_name}" for one in manifest.parts)
@@ -623,9 +609,7 @@ class _RemoteCapture:
             return SparkTable(self._address, "parquet", parts)
         if not self._is_folder:
             return SparkTable(self._address, "parquet")
-        found = [
-            one.getPath().getName() for one in self._files.listStatus(self._path(self._address))
-        ]
+        found = self._files.names(self._address)
         if not _OTHERS & set(found):
             return SparkTable(self._address, "parquet")
         mine = sorted(

@@ -49,6 +49,7 @@ __all__ = [
     "Receipt",
     "RowWriter",
     "TableWriters",
+    "describe_process",
     "has_complete_rows",
     "is_published",
     "publish_run",
@@ -358,9 +359,7 @@ def run_lock(output_folder: Path, run_id: str) -> Iterator[None]:
     path = output_folder / _FOLDER / f"{run_id}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
-        pid, locked = os.getpid(), _try_lock(file)
-        own = {"host": socket.gethostname(), "pid": pid, "began": _process_start_time(pid)}
-        json.dump({**own, "locked": locked}, file)
+        json.dump({**describe_process(), "locked": _try_lock(file)}, file)
         file.flush()
         try:
             yield
@@ -368,6 +367,15 @@ def run_lock(output_folder: Path, run_id: str) -> Iterator[None]:
             path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 path.parent.rmdir()  # the last one out
+
+
+def describe_process() -> dict[str, Any]:
+    """Return host, process id and start time of this process, for lock files.
+
+    Together they identify a process, although process ids are reused.
+    """
+    pid = os.getpid()
+    return {"host": socket.gethostname(), "pid": pid, "began": _process_start_time(pid)}
 
 
 def remove_dead_locks(output_folder: Path) -> list[str]:

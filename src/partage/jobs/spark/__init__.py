@@ -2,7 +2,7 @@
 
 `session` (start and configure Spark), `shipping` (Partage and compiled kernels on the nodes),
 `progress` (stages and their tasks), `failures` (Spark's errors as ours), `tables` (tables and
-topics that only Spark reads).
+topics that only Spark reads), `remote_files` (files at an address, through Hadoop).
 """
 
 from __future__ import annotations

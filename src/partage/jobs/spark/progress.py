@@ -30,6 +30,9 @@ STAGES: Mapping[str, str] = {
     "replay": "simulating rebalances under other policies",
     "publish": "publishing tables",
     "report": "writing the report",
+    "download": "downloading the last run",
+    "upload": "uploading the run",
+    "tables": "appending to the tables",
 }
 
 _SECONDS_BETWEEN = 0.2
