@@ -7,19 +7,17 @@ rules of advice need, `partage.report.group_details` reads single rebalances.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from partage.errors import InvalidCaptureError, MissingExtraError
-from partage.report.client_settings import base_policy
+from partage.errors import InvalidCaptureError
+from partage.report.back_tests import back_tests, settings_by_group
 from partage.report.run import (
     BackTest,
     BadRecord,
     CauseShare,
-    Estimate,
     GroupFigures,
     PolicyFigures,
     RunFigures,
@@ -29,10 +27,11 @@ from partage.report.run import (
 )
 from partage.report.traits import causes_by_group, traits_by_group
 from partage.runs.published_run import PublishedRun
+from partage.runs.row_groups import Part, cut_generations, split_groups
 from partage.tables.metrics import METRICS, REPLAY_COLUMNS, Aggregation
 from partage.tables.schemas import table_schema
 from partage.tables.statuses import CUMULATIVE, FAILED, PER_REBALANCE, RECORDED
-from partage.tables.sums import Sums, empty_sums, sum_differences, sum_rows
+from partage.tables.sums import Sums, add_sums, empty_sums, sum_differences, sum_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_BAD",
     "assigned_time",
-    "back_tests",
+    "is_recorded",
     "load_run",
     "load_table",
     "read_run",
@@ -54,6 +53,10 @@ _NEEDED = ("coverage", "accounting", "agreement", "versions")
 _COUNTS, _TIMES = ("rebalances", "missing_before", "missing_within"), ("first_ms", "last_ms")
 _KEY = ["group", "policy", "reading"]
 _REBALANCE = ["group", "incarnation", "generation"]
+#: Columns with the downtime of a rebalance: bounds, best estimate and percentiles.
+_COSTS = (
+    "stopped_at_least_ps", "stopped_at_most_ps", "stopped_ps", "stopped_p10_ps", "stopped_p90_ps",
+)  # fmt: skip
 #: Columns that the report reads, by table.
 _USED: dict[str, tuple[str, ...]] = {
     "groups": (
@@ -90,7 +93,13 @@ _USED: dict[str, tuple[str, ...]] = {
 ByGroup = dict[str, dict[str, PolicyFigures]]
 
 
-def load_table(run: PublishedRun, name: str, only: Sequence[str] | None = None) -> pa.Table:
+def load_table(
+    run: PublishedRun,
+    name: str,
+    only: Sequence[str] | None = None,
+    part: Part | None = None,
+    where: Callable[[pa.Table], Any] | None = None,
+) -> pa.Table:
     """Read one table of a published run, with the columns that the report uses.
 
     A column that the run lacks is filled with nulls, so that older runs can be read.
@@ -99,6 +108,8 @@ def load_table(run: PublishedRun, name: str, only: Sequence[str] | None = None) 
         run: the published run.
         name: name of the table, such as ``rebalances``.
         only: columns to read; None for all that the report uses.
+        part: consumer groups and generations to read; None for all.
+        where: function that returns a mask of the rows to keep; None to keep all.
 
     Raises:
         InvalidCaptureError: a file cannot be read, or a column has another type.
@@ -107,9 +118,30 @@ def load_table(run: PublishedRun, name: str, only: Sequence[str] | None = None) 
 
     kinds = table_schema(name)
     wanted = [c for c in _USED[name] if only is None or c in only]
+    empty = pa.schema([(c, _widen_integers(kinds.field(c).type)) for c in wanted]).empty_table()
     if name not in run.tables:  # an older run
-        return pa.schema([(c, _widen_integers(kinds.field(c).type)) for c in wanted]).empty_table()
-    found = run.table(name, wanted)
+        return empty
+    if part is None:
+        found = [_complete_columns(run, name, run.table(name, wanted), wanted)]
+    else:
+        parts = run.read_part(name, wanted, part)
+        found = [empty, *(_complete_columns(run, name, one, wanted) for one in parts)]
+    return pa.concat_tables(one if where is None else one.filter(where(one)) for one in found)
+
+
+def _complete_columns(
+    run: PublishedRun, name: str, found: pa.Table, wanted: Iterable[str]
+) -> pa.Table:
+    """Return a table with exactly these columns, in which integers have 64 bits.
+
+    Missing columns are filled with nulls.
+
+    Raises:
+        InvalidCaptureError: a column has another type.
+    """
+    import pyarrow as pa
+
+    kinds = table_schema(name)
     columns: dict[str, Any] = {}
     for column in wanted:
         kind = _widen_integers(kinds.field(column).type)
@@ -153,10 +185,6 @@ def load_run(folder: PublishedRun) -> RunFigures:
         InvalidCaptureError: one of its files cannot be read.
         MissingExtraError: pyarrow is not installed.
     """
-    try:
-        from pyarrow import compute as pc
-    except ImportError:
-        raise MissingExtraError("pyarrow", extra="report") from None
     lacking = [name for name in _NEEDED if not isinstance(folder.summary.get(name), dict)]
     if lacking:
         what = f"the summary lacks {', '.join(lacking)}; run partage replay again"
@@ -171,150 +199,137 @@ def load_run(folder: PublishedRun) -> RunFigures:
     if wrong:
         what = f"the summary's coverage has no number {', '.join(wrong)}; run partage replay again"
         raise InvalidCaptureError(f"{folder.out}: {what}")
-    table = load_table(folder, "groups")
-    # A failed group has only the rows that were written before its error: its sums would be wrong.
-    failed = table.filter(pc.fill_null(pc.equal(table["status"], FAILED), False))["group"]
-    replays = load_table(folder, "replays")
-    replays = _fill_in_policies(replays.filter(pc.invert(pc.is_in(replays["group"], failed))))
-    rebalances = load_table(folder, "rebalances")
-    main, other = figures_by_group(replays)
-    causes = causes_by_group(rebalances, replays)
     summary = _limited_to_selection(folder.summary)
-    tables = _Tables(
-        main, other, causes, _traits(folder, rebalances), _largest(rebalances),
-        assigned_time(load_table(folder, "ownership"), summary["coverage"]), summary["coverage"],
-        streams_outcomes(load_table(folder, "streams_settings")),
-    )  # fmt: skip
-    groups = [
-        _mark_downtime_unknown(_group(row, tables))
-        for row in _group_rows(folder, table, rebalances)
-    ]
+    rows = _group_rows(folder)
+    batches = [_load_batch(folder, part, rows, summary["coverage"]) for part in _batches(folder)]
+    groups = [group for batch in batches for group in batch.groups]
     groups.sort(key=_by_loss)
+    main, other, causes = (
+        {name: of for batch in batches for name, of in getattr(batch.tables, column).items()}
+        for column in ("main", "other", "causes")
+    )
     figures = _overall(main)
+    tests = sorted((t for batch in batches for t in batch.back_tests), key=lambda t: t.group)
     run = RunFigures(
         summary,
         tuple(replace(group, anchor=f"g{i}") for i, group in enumerate(groups)),
         _order_policies(folder.summary, figures), figures, _overall(other),
-        _all_causes(causes), _bad(folder), tuple(back_tests(rebalances, replays)),
+        _all_causes(causes), _bad(folder), tuple(tests),
     )  # fmt: skip
     return _mark_downtime_unknown(run)
 
 
-#: Rebalances that a back-test needs before and after a change of settings.
-_LEAST_TESTED = 3
+#: Rows of table ``replays`` whose figures are added up at once.
+_MAX_REPLAYS = 250_000
+#: Rows of the tables of a batch of groups; those of table ``replays`` count a quarter.
+_MAX_ROWS = 400_000
 
 
-def back_tests(rebalances: pa.Table, replays: pa.Table) -> Iterator[BackTest]:
-    """Test the simulation on groups that changed their protocol or strategy during the recording.
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The figures of a batch of consumer groups.
 
-    The rebalances after the change are simulated with the old settings. A good simulation gives
-    about the downtime per rebalance that was recorded before the change. Periods with fewer than
-    three rebalances are left out.
+    Attributes:
+        groups: the groups of the batch.
+        tables: their figures by group name.
+        back_tests: tests of the simulation, for groups that changed their settings.
+    """
+
+    groups: tuple[GroupFigures, ...]
+    tables: _Tables
+    back_tests: tuple[BackTest, ...]
+
+
+def _batches(folder: PublishedRun) -> Iterator[Part | None]:
+    """Yield parts of a run's tables that fit in memory: some consumer groups with all their rows.
+
+    The result is one None for a run that fits in memory as a whole.
+    """
+    tables = ("members", "ownership", "rebalances", "events", "replays")
+    known = [name for name in tables if name in folder.tables]
+    if sum(map(folder.row_count, known)) <= _MAX_ROWS:
+        yield None
+        return
+    sizes = dict.fromkeys(load_table(folder, "groups", ["group"])["group"].to_pylist(), 0)
+    # The order of table ``replays``, the largest one, so that each of its parts is read about once.
+    sizes = dict.fromkeys([*folder.rows_by_group("replays"), *sizes], 0)
+    for name in known:
+        for group, count in folder.rows_by_group(name).items():
+            sizes[group] = sizes.get(group, 0) + (count // 4 if name == "replays" else count)
+    yield from (Part(frozenset(names)) for names in split_groups(sizes, _MAX_ROWS))
+
+
+def _load_batch(
+    folder: PublishedRun,
+    part: Part | None,
+    group_rows: Iterable[Mapping[str, Any]],
+    cover: Mapping[str, Any],
+) -> _Batch:
+    """Load the figures of a batch of consumer groups.
 
     Args:
-        rebalances: rows of table ``rebalances``.
-        replays: rows of table ``replays`` with policy and kind of simulation.
+        folder: the published run.
+        part: the consumer groups; None for all.
+        group_rows: rows of table ``groups``.
+        cover: first and last time of the log.
     """
-    order = [(name, "ascending") for name in ("group", "log_partition", "log_offset")]
-    columns = [*_REBALANCE, "time_ms", "strategy", "follow_up"]
-    periods: dict[str, list[list[dict[str, Any]]]] = {}
-    for row in rebalances.sort_by(order).select(columns).to_pylist():
-        if row["strategy"] is None:  # a generation without members
-            continue
-        known = periods.setdefault(row["group"], [])
-        if not known or known[-1][-1]["strategy"] != row["strategy"]:
-            known.append([])
-        known[-1].append(row)
-    changed = {name: of for name, of in periods.items() if len(of) > 1}
-    if changed:
-        costs = _costs_by_rebalance(replays, changed)
-        for of in changed.values():
-            for old, new in pairwise(of):
-                found = _test_change(old, new, costs)
-                if found is not None:
-                    yield found
+    own = [row for row in group_rows if part is None or row["group"] in part.groups]
+    # A failed group has only the rows that were written before its error: its sums would be wrong.
+    failed = frozenset(row["group"] for row in own if row["status"] == FAILED)
+    rebalances = load_table(folder, "rebalances", part=part)
+    main, other = figures_by_group(_replays_of(folder, part, failed))
+    names = [*_REBALANCE, "policy", "strategy", "reading", "step", *_COSTS]
+    recorded = load_table(folder, "replays", names, part, is_recorded)
+    causes = causes_by_group(rebalances, _without_groups(recorded, failed))
+    tables = _Tables(
+        main, other, causes, _traits(folder, rebalances, part), _largest(rebalances),
+        assigned_time(load_table(folder, "ownership", part=part), cover), cover,
+        streams_outcomes(load_table(folder, "streams_settings", part=part)),
+    )  # fmt: skip
+    groups = [
+        _mark_downtime_unknown(_group(row, tables)) for row in _in_period(folder, own, rebalances)
+    ]
+    changed = Part(frozenset(settings_by_group(rebalances)) - failed)
+    costs = load_table(folder, "replays", names, changed) if changed.groups else recorded
+    return _Batch(tuple(groups), tables, tuple(back_tests(rebalances, _fill_in_policies(costs))))
 
 
-def _costs_by_rebalance(
-    replays: pa.Table, groups: Iterable[str]
-) -> dict[tuple[Any, ...], list[Estimate]]:
-    """Return the estimated downtime of each rebalance under each simulated policy (protocol,
-    strategy).
+def is_recorded(replays: pa.Table) -> pa.ChunkedArray:
+    """Return a mask of the rows that have a recorded assignment, in rows of table ``replays``."""
+    from pyarrow import compute as pc
 
-    The result is a dict from (policy, group, incarnation, generation) to a list of estimates. An
-    incarnation is one lifetime of a group id between two deletions. ``replays`` are the rows of the
-    table ``replays``.
-    """
+    return pc.fill_null(
+        pc.equal(pc.coalesce(replays["policy"], replays["strategy"]), RECORDED), False
+    )
+
+
+def _without_groups(table: pa.Table, groups: Collection[str]) -> pa.Table:
     import pyarrow as pa
     from pyarrow import compute as pc
 
-    names = ("stopped_ps", "stopped_p10_ps", "stopped_p90_ps")
-    chosen = pc.and_(
-        pc.is_in(replays["group"], pa.array(list(groups))),
-        pc.and_(pc.not_equal(replays["reading"], PER_REBALANCE), pc.is_valid(replays[names[0]])),
-    )
-    rows = replays.filter(chosen).select(["policy", *_REBALANCE, *names]).to_pylist()
-    found: dict[tuple[Any, ...], list[Estimate]] = {}
-    for row in rows:
-        key = (row["policy"], *(row[name] for name in _REBALANCE))
-        found.setdefault(key, []).append(Estimate(*(row[name] for name in names)))
-    return found
+    if not groups:
+        return table
+    names = pa.array(list(groups), pa.string())
+    return table.filter(pc.invert(pc.is_in(table["group"], names)))
 
 
-def _test_change(
-    old: Sequence[Mapping[str, Any]],
-    new: Sequence[Mapping[str, Any]],
-    costs: Mapping[tuple[Any, ...], list[Estimate]],
-) -> BackTest | None:
-    """Compare a group's downtime per rebalance before and after a change of its settings.
+def _replays_of(
+    folder: PublishedRun, part: Part | None, failed: Collection[str]
+) -> Iterator[pa.Table]:
+    """Yield the rows of table ``replays``, as tables that fit in memory.
 
-    A third figure simulates the rebalances after the change with the old settings. The result is
-    None if a period has too few rebalances or was not simulated.
+    All rows of a rebalance are in one table.
 
     Args:
-        old: rows of the rebalances before the change.
-        new: rows of the rebalances after it.
-        costs: estimated downtimes by (policy, group, incarnation, generation).
+        folder: the published run.
+        part: the consumer groups; None for all.
+        failed: consumer groups to leave out.
     """
-    before, after = base_policy(old[0]["strategy"]), base_policy(new[0]["strategy"])
-    found = [
-        _mean_downtime(policy, rows, costs)
-        for policy, rows in ((RECORDED, old), (RECORDED, new), (before, new))
-    ]
-    if any(one is None for one in found):
-        return None
-    had, has, simulated = (one for one in found if one is not None)
-    group, time_ms = new[0]["group"], new[0]["time_ms"]
-    return BackTest(group, time_ms, before, after, had, has, simulated)
-
-
-def _mean_downtime(
-    policy: str,
-    rows: Sequence[Mapping[str, Any]],
-    costs: Mapping[tuple[Any, ...], list[Estimate]],
-) -> Estimate | None:
-    """Return the mean downtime of a group per rebalance under one policy, in partition-seconds.
-
-    The result is None if there are too few rebalances.
-
-    Args:
-        policy: protocol with strategy, or the name for the recorded assignments.
-        rows: rows of the rebalances to average.
-        costs: estimated downtimes by (policy, group, incarnation, generation).
-    """
-    # A follow-up rebalance (which completes another one) adds downtime but does not count.
-    parts = [
-        one for row in rows for one in costs.get((policy, *(row[name] for name in _REBALANCE)), ())
-    ]
-    count = sum(not row["follow_up"] for row in rows)
-    if count < _LEAST_TESTED or not parts:
-        return None
-    below, above = [o.best - o.low for o in parts], [o.high - o.best for o in parts]
-    total = Estimate.from_sums(
-        sum(one.best for one in parts),
-        *((sum(of), sum(d * d for d in of)) for of in (below, above)),
-    )
-    return Estimate(total.best / count, total.low / count, total.high / count)
+    parts: Iterable[Part | None] = [part]
+    if part is not None:
+        parts = cut_generations(folder.row_groups("replays"), part.groups, _MAX_REPLAYS)
+    for one in parts:
+        yield _fill_in_policies(_without_groups(load_table(folder, "replays", part=one), failed))
 
 
 def _fill_in_policies(replays: pa.Table) -> pa.Table:
@@ -333,22 +348,18 @@ def _fill_in_policies(replays: pa.Table) -> pa.Table:
     return table.set_column(table.schema.get_field_index("step"), "step", step)
 
 
-def figures_by_group(replays: pa.Table) -> tuple[ByGroup, ByGroup]:
+def figures_by_group(replays: Iterable[pa.Table]) -> tuple[ByGroup, ByGroup]:
     """Return the simulated metrics of each group under each policy (protocol and strategy).
 
     Both results are a dict from group to policy to metrics. The first is for the simulation of the
     whole history, the second for the simulation of each rebalance by itself. If a run has only the
-    second kind, it is in the first dict. ``replays`` are the rows of the table ``replays``.
+    second kind, it is in the first dict. ``replays`` are the rows of the table ``replays``, as
+    tables that each have all rows of their rebalances.
     """
     found: dict[tuple[str, str, str], Sums] = {}
-    for sums in sum_rows(replays, _KEY):
-        found[_pop_key(sums)] = sums
-    for metric in METRICS:
-        if metric.aggregation is Aggregation.DIFFERENCE:
-            # Only simulations of the same kind compare with each other.
-            same = _REBALANCE if metric.input_columns[0] == RECORDED else [*_REBALANCE, "reading"]
-            for sums in sum_differences(replays, metric, _KEY, same):
-                found[_pop_key(sums)] |= sums
+    for table in replays:
+        for key, sums in _sums_by_policy(table).items():
+            found[key] = add_sums(found[key], sums) if key in found else sums
     main: ByGroup = {}
     other: ByGroup = {}
     for (group, policy, reading), sums in found.items():
@@ -358,44 +369,72 @@ def figures_by_group(replays: pa.Table) -> tuple[ByGroup, ByGroup]:
     return main, other
 
 
+def _sums_by_policy(replays: pa.Table) -> dict[tuple[str, str, str], Sums]:
+    """Return the sums of rows of table ``replays`` by group, policy and kind of simulation."""
+    found: dict[tuple[str, str, str], Sums] = {}
+    for sums in sum_rows(replays, _KEY):
+        found[_pop_key(sums)] = sums
+    for metric in METRICS:
+        if metric.aggregation is Aggregation.DIFFERENCE:
+            # Only simulations of the same kind compare with each other.
+            same = _REBALANCE if metric.input_columns[0] == RECORDED else [*_REBALANCE, "reading"]
+            for sums in sum_differences(replays, metric, _KEY, same):
+                found[_pop_key(sums)] |= sums
+    return found
+
+
 def _pop_key(sums: Sums) -> tuple[str, str, str]:
     return sums.pop("group"), sums.pop("policy"), sums.pop("reading")
 
 
-def _traits(folder: PublishedRun, rebalances: pa.Table) -> dict[str, Traits]:
+def _traits(folder: PublishedRun, rebalances: pa.Table, part: Part | None) -> dict[str, Traits]:
+    names = ["group", "event", "member", "detail", "time_ms"]
+    storms = rebalances if part is None else load_table(folder, "rebalances", ["storm"])
     return traits_by_group(
         rebalances,
-        load_table(folder, "members"),
-        load_table(folder, "ownership", ["group", "topic", "partition"]),
-        folder.table("events", ["group", "event", "member", "detail", "time_ms"]),
+        load_table(folder, "members", part=part),
+        load_table(folder, "ownership", ["group", "topic", "partition"], part),
+        folder.table("events", names) if part is None else _events(folder, names, part),
         broker_session_ms=folder.summary.get("session_timeout_ms") or 0,
+        storms_known=storms["storm"].null_count < storms.num_rows,
     )
 
 
-def _group_rows(
-    folder: PublishedRun, table: pa.Table, rebalances: pa.Table
+def _events(folder: PublishedRun, names: Sequence[str], part: Part) -> pa.Table:
+    import pyarrow as pa
+
+    found = list(folder.read_part("events", names, part))
+    return pa.concat_tables(found) if found else table_schema("events").empty_table().select(names)
+
+
+def _group_rows(folder: PublishedRun) -> list[dict[str, Any]]:
+    """Return one row for each consumer group: its counts, strategies and clients."""
+    rows: list[dict[str, Any]] = load_table(folder, "groups").to_pylist()
+    lists = folder.table("groups", ["group", "claimed", "clients"]).to_pylist()
+    return [{**row, **more} for row, more in zip(rows, lists, strict=True)]
+
+
+def _in_period(
+    folder: PublishedRun, group_rows: Iterable[Mapping[str, Any]], rebalances: pa.Table
 ) -> list[dict[str, Any]]:
-    """Return one row for each consumer group: its counts and the strategies that it used.
+    """Return the rows of consumer groups, with the strategy that each chose last at the end.
 
     If the run was limited to a period (``--from``), rebalances are counted within that period.
 
     Args:
         folder: the published run.
-        table: table ``groups``, whose counts cover whole histories.
-        rebalances: table ``rebalances``, with the period's rebalances only.
+        group_rows: rows of table ``groups``, whose counts cover whole histories.
+        rebalances: rows of table ``rebalances``, with the period's rebalances only.
     """
-    rows: list[dict[str, Any]] = table.to_pylist()
-    lists = folder.table("groups", ["group", "claimed", "clients"]).to_pylist()
+    rows = [dict(row) for row in group_rows]
     if (folder.summary.get("selection") or {}).get("from_ms") is not None:
         # Table groups covers whole histories, table rebalances only the selected span.
         selected = Counter(rebalances["group"].to_pylist())
         rows = [row | {"rebalances": selected[row["group"]]} for row in rows]
     latest = _latest_strategies(rebalances)
-    for more in lists:
-        more["claimed"] = _move_current_strategy_last(
-            more["claimed"] or (), latest.get(more["group"])
-        )
-    return [{**row, **more} for row, more in zip(rows, lists, strict=True)]
+    for row in rows:
+        row["claimed"] = _move_current_strategy_last(row["claimed"] or (), latest.get(row["group"]))
+    return rows
 
 
 def _latest_strategies(rebalances: pa.Table) -> dict[str, str]:

@@ -7,17 +7,26 @@ listed rebalance has its cause, its downtime, and what each member owned before 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.report.data import load_table
+from partage.report.data import is_recorded, load_table
 from partage.report.gains import sum_gains
+from partage.report.interval_arrays import (
+    MAX_MEMBERS,
+    count_partition_changes,
+    keep_owners,
+    merge_owners,
+    to_owned_intervals,
+    to_unread_times,
+)
 from partage.report.messages import TimeUnit, common_unit, downtime_text, format_estimate
 from partage.report.run import Estimate, FigureRange, GroupFigures, RunFigures
-from partage.report.timeline import OwnedIntervals, UnreadTimes, columns_of, draw_timeline
+from partage.report.timeline import columns_of, draw_timeline
+from partage.runs.row_groups import Part, split_groups
 from partage.tables.statuses import DONE, PER_REBALANCE, RECORDED
 
 if TYPE_CHECKING:
@@ -30,13 +39,19 @@ __all__ = ["MAX_DETAILS", "generate_group_details", "member_labels"]
 #: Groups with details.
 MAX_DETAILS = 1_000
 #: Listed rebalances of one group, and of all groups together.
-MAX_STEPS, MAX_STEPS_IN_ALL = 300, 30_000
+MAX_STEPS, MAX_STEPS_IN_ALL = 300, 60_000
 #: Boxes of a timeline; the groups with the largest downtime have more than the others.
-_MAX_BOXES, _LARGE_TIMELINES, _MAX_BOXES_IN_ALL = 6_000, 20, 120_000
+_MAX_BOXES, _LARGE_TIMELINES, _MAX_BOXES_IN_ALL = 6_000, 20, 240_000
+#: Rows of the tables of a batch of groups.
+_MAX_TABLE_ROWS = 600_000
+#: Largest number of marks of a timeline that shows a part of the rebalances.
+_MAX_MARKS = 96
+#: Listed rebalance storms of one group: those with the most downtime.
+_MAX_STORMS = 50
 #: Rebalances with the most downtime that are listed with the cheapest policies.
 _MAX_WORST = 5
-#: Members in the comparison before and after a rebalance, and policies with the least downtime.
-_MAX_MEMBERS, _MAX_CHEAPEST = 12, 4
+#: Policies with the least downtime.
+_MAX_CHEAPEST = 4
 _YEAR_MS = 366 * 86_400_000
 _MAX_GAPS = 200
 _KEY = ("group", "incarnation", "generation")
@@ -46,7 +61,8 @@ _COSTS = (
 )  # fmt: skip
 #: Names of these columns in rows of rebalances.
 _COST_NAMES = ("low", "high", "moved", "best", "p10", "p90")
-_Ints = NDArray[np.int64]
+#: Columns of table ``replays`` that are read.
+_REPLAYS = [*_KEY, "policy", "strategy", "reading", "status", *_COSTS]
 
 
 class _Gap(NamedTuple):
@@ -77,62 +93,184 @@ def generate_group_details(
         InvalidCaptureError: a table cannot be read.
     """
     groups = run.groups_with_rebalances[:MAX_DETAILS]
-    names = [*_KEY, "policy", "strategy", "reading", "status", *_COSTS]
-    replays = load_table(folder, "replays", names)
-    rebalances = _RowsByGroup(_with_costs(load_table(folder, "rebalances"), replays))
-    owned = _RowsByGroup(load_table(folder, "ownership").sort_by("group"))
-    unread = _RowsByGroup(load_table(folder, "unread").sort_by("group"))
-    labels = member_labels(
-        load_table(folder, "members", ["group", "member", "instance", "client_id", "client_host"])
-    )
-    each = max(5, min(MAX_STEPS, MAX_STEPS_IN_ALL // max(len(groups), 1)))
-    kept = {g.name: _select_listed(rebalances.rows(g.name), each) for g in groups}
-    worst = {name: _find_worst(rows) for name, rows in kept.items()}
-    simulated = _simulated_downtimes(
-        replays, [kept[name][i] for name, of in worst.items() for i in of]
-    )
+    limits = _limits(len(groups))
     cover = run.summary.get("coverage", {})
-    boxes = max(100, _MAX_BOXES_IN_ALL // max(len(groups), 1))
-    for number, group in enumerate(groups):
-        rows, all_rows = kept[group.name], rebalances.rows(group.name)
-        intervals, gaps = owned.rows(group.name), _find_gaps(all_rows)
-        first, last = _time_span(rows, intervals, gaps, cover)
-        ownership = _to_owned_intervals(intervals, last)
-        budget = _MAX_BOXES if number < _LARGE_TIMELINES else min(boxes, _MAX_BOXES)
-        times = (
-            _to_unread_times(unread.rows(group.name), ownership)
-            if "unread" in folder.tables
-            else None
+    for part in _batches(folder, groups):
+        batch = [group for group in groups if part is None or group.name in part.groups]
+        yield from _batch_details(folder, part, batch, limits, cover)
+
+
+def _batch_details(
+    folder: PublishedRun,
+    part: Part | None,
+    groups: Sequence[GroupFigures],
+    limits: Mapping[str, _Limits],
+    cover: Mapping[str, Any],
+) -> Iterator[tuple[GroupFigures, dict[str, Any]]]:
+    """Yield the data of a batch of groups.
+
+    Args:
+        folder: the published run.
+        part: the part of the tables that has these groups; None for all rows.
+        groups: the groups.
+        limits: the limits of each group by its anchor.
+        cover: first and last time of the log.
+    """
+    tables = _read_tables(folder, part)
+    listed = {
+        g.name: _listed(tables.rebalances.rows(g.name), limits[g.anchor].steps) for g in groups
+    }
+    worst = [of.rows[i] for of in listed.values() for i in of.worst]
+    simulated = _simulated_downtimes(folder, part, worst)
+    labels: dict[str, dict[str, str]] = {}
+    for (name, member), label in tables.labels.items():
+        labels.setdefault(name, {})[member] = label
+    for group in groups:
+        name = group.name
+        rows = (
+            tables.rebalances.rows(name),
+            tables.ownership.rows(name),
+            None if tables.unread is None else tables.unread.rows(name),
         )
-        unit = common_unit(map(_downtime_sort_key, rows))
-        changes = _count_partition_changes(rows, all_rows["time_ms"].to_pylist(), ownership, last)
-        yield (
-            group,
-            {
-                "first": first,
-                "last": last,
-                "owners": columns_of(
-                    {"name": name, "label": labels.get((group.name, name), name)}
-                    for name in ownership.owners
-                ),
-                **draw_timeline(ownership, first, last, budget, times),
-                "partitions": len(ownership.partitions),
-                "gaps": columns_of(_gap_entry(gap, first) for gap in gaps),
-                "steps": columns_of(_rebalance_entry(row, unit) for row in rows),
-                "changes": columns_of(changes),
-                "most_compared": _MAX_MEMBERS,
-                "worst": [
-                    {
-                        "step": i,
-                        "cheapest": columns_of(
-                            _list_cheapest(simulated.get(_key(rows[i]), {}), unit)
-                        ),
-                    }
-                    for i in worst[group.name]
-                ],
-                "storms": columns_of(_storms(rows)),
-            },
+        known = labels.get(name, {})
+        details = _group_details(listed[name], rows, known, cover, limits[group.anchor])
+        yield group, details | {"worst": _worst_entries(listed[name], simulated)}
+
+
+class _Limits(NamedTuple):
+    """The largest number of listed rebalances of a group, and about that of boxes of a timeline."""
+
+    steps: int
+    boxes: int
+
+
+class _Tables(NamedTuple):
+    """Tables of some groups.
+
+    Attributes:
+        rebalances: table ``rebalances`` with the recorded costs.
+        ownership: table ``ownership``.
+        unread: table ``unread``; None in a run without it.
+        labels: labels of members by group and name.
+    """
+
+    rebalances: _RowsByGroup
+    ownership: _RowsByGroup
+    unread: _RowsByGroup | None
+    labels: Mapping[tuple[str, str], str]
+
+
+class _Listed(NamedTuple):
+    """The listed rebalances of a group.
+
+    Attributes:
+        chosen: their positions among all rebalances of the group.
+        rows: the rebalances.
+        worst: positions in ``rows`` of those with the most downtime.
+    """
+
+    chosen: list[int]
+    rows: list[dict[str, Any]]
+    worst: list[int]
+
+
+def _batches(folder: PublishedRun, groups: Sequence[GroupFigures]) -> Iterator[Part | None]:
+    """Yield batches of groups whose tables fit in memory, in order; one None for all groups."""
+    tables = [
+        name for name in ("rebalances", "ownership", "unread", "members", "replays")
+        if name in folder.tables
+    ]  # fmt: skip
+    if sum(map(folder.row_count, tables)) <= _MAX_TABLE_ROWS:
+        yield None
+        return
+    sizes = dict.fromkeys((group.name for group in groups), 0)
+    for name in tables[:-1]:
+        for group, count in folder.rows_by_group(name).items():
+            if group in sizes:
+                sizes[group] += count
+    yield from (Part(tuple(names)) for names in split_groups(sizes, _MAX_TABLE_ROWS))
+
+
+def _read_tables(folder: PublishedRun, part: Part | None) -> _Tables:
+    """Read the tables of some groups; None for all groups."""
+    recorded = load_table(folder, "replays", _REPLAYS, part, is_recorded)
+    members = ["group", "member", "instance", "client_id", "client_host"]
+    unread = load_table(folder, "unread", part=part) if "unread" in folder.tables else None
+    return _Tables(
+        _RowsByGroup(_with_costs(load_table(folder, "rebalances", part=part), recorded)),
+        _RowsByGroup(load_table(folder, "ownership", part=part).sort_by("group")),
+        None if unread is None else _RowsByGroup(unread.sort_by("group")),
+        member_labels(load_table(folder, "members", members, part)),
+    )
+
+
+def _listed(rebalances: pa.Table, most: int) -> _Listed:
+    chosen = _select_listed(rebalances, most)
+    rows: list[dict[str, Any]] = rebalances.take(chosen).to_pylist()
+    return _Listed(chosen, rows, _find_worst(rows))
+
+
+def _group_details(
+    listed: _Listed,
+    tables: tuple[pa.Table, pa.Table, pa.Table | None],
+    labels: Mapping[str, str],
+    cover: Mapping[str, Any],
+    limits: _Limits,
+) -> dict[str, Any]:
+    """Return the timeline, the rebalances and the storms of one group.
+
+    Args:
+        listed: the listed rebalances.
+        tables: all rebalances, ownership intervals and unread times of the group.
+        labels: labels of its members by name.
+        cover: first and last time of the log.
+        limits: largest numbers of listed rebalances and of boxes.
+    """
+    every, intervals, unread = tables
+    rows, reduced = listed.rows, len(listed.rows) < every.num_rows
+    gaps, moments = _find_gaps(every), every["time_ms"].to_numpy()
+    first, last = _time_span(moments, intervals, gaps, cover)
+    owned = to_owned_intervals(intervals, last)
+    member_ids = len(owned.owners)
+    times = None if unread is None else to_unread_times(unread, owned)
+    if reduced:
+        owned = merge_owners(owned, labels)
+    drawn = draw_timeline(owned, first, last, limits.boxes, times, peaks=reduced)
+    changes = columns_of(count_partition_changes(rows, moments, owned, last))
+    used: Iterable[int] = range(len(owned.owners))
+    if reduced:
+        used = keep_owners(
+            [of["owner"] for of in (drawn["boxes"], changes) if of], len(owned.owners)
         )
+    names = [owned.owners[i] for i in used]
+    unit = common_unit(map(_downtime_sort_key, rows))
+    return {
+        "first": first,
+        "last": last,
+        "owners": columns_of({"name": n, "label": labels.get(n, n)} for n in names),
+        "member_ids": member_ids,
+        **drawn,
+        "partitions": len(owned.partitions),
+        "gaps": columns_of(_gap_entry(gap, first) for gap in gaps),
+        "steps": columns_of(_rebalance_entry(row, unit) for row in rows),
+        "rebalances": every.num_rows,
+        "marks": columns_of(_marks(every, listed.chosen, limits.steps)) if reduced else {},
+        "changes": changes,
+        "most_compared": MAX_MEMBERS,
+        **_storm_columns(every),
+    }
+
+
+def _worst_entries(
+    listed: _Listed, simulated: Mapping[tuple[Any, ...], Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the rebalances with the most downtime, each with its cheapest policies."""
+    unit = common_unit(map(_downtime_sort_key, listed.rows))
+    return [
+        {"step": i,
+         "cheapest": columns_of(_list_cheapest(simulated.get(_key(listed.rows[i]), {}), unit))}
+        for i in listed.worst
+    ]  # fmt: skip
 
 
 def _gap_entry(gap: _Gap, first_ms: int) -> dict[str, int]:
@@ -155,12 +293,14 @@ def member_labels(members: pa.Table) -> dict[tuple[str, str], str]:
     member id. The label of a static member begins with its instance id.
     """
     columns = ["group", "member", "instance", "client_id", "client_host"]
+    rows = members.group_by(columns).aggregate([])
     found = {}
-    for row in members.group_by(columns).aggregate([]).to_pylist():
-        client = f"{row['client_id'] or ''} {row['client_host'] or ''}".strip()
-        name = row["instance"] or row["member"]
-        label = f"{row['instance']} ({client})" if row["instance"] and client else client
-        found[row["group"], name] = label or name
+    for group, member, instance, client_id, host in zip(
+        *(rows[name].to_pylist() for name in columns), strict=True
+    ):
+        client = f"{client_id or ''} {host or ''}".strip()
+        label = f"{instance} ({client})" if instance and client else client
+        found[group, instance or member] = label or instance or member
     return found
 
 
@@ -171,14 +311,15 @@ class _RowsByGroup:
     """
 
     def __init__(self, table: pa.Table) -> None:
+        import pyarrow as pa
+
         self._table = table
-        names = table["group"].to_pylist()
-        self._slices: dict[str, tuple[int, int]] = {}
-        begin = 0
-        for i, name in enumerate(names):
-            if i + 1 == len(names) or names[i + 1] != name:
-                self._slices[name] = (begin, i + 1)
-                begin = i + 1
+        codes = table["group"].combine_chunks().dictionary_encode()
+        code = np.asarray(codes.indices if len(codes) else [], np.int64)
+        edges = np.flatnonzero(np.append(code[1:] != code[:-1], [True] * (len(code) > 0))) + 1
+        names = codes.dictionary.take(pa.array(code[edges - 1])).to_pylist() if len(code) else []
+        begins = [0, *edges.tolist()[:-1]]
+        self._slices = dict(zip(names, zip(begins, edges.tolist(), strict=False), strict=True))
 
     def rows(self, group: str) -> pa.Table:
         begin, end = self._slices.get(group, (0, 0))
@@ -208,16 +349,92 @@ def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
     return table
 
 
-def _select_listed(rebalances: pa.Table, max_rebalances: int) -> list[dict[str, Any]]:
-    """Select the rebalances that the report page lists: the newest ones, and those with most
-    downtime.
+def _limits(groups: int) -> dict[str, _Limits]:
+    """Return the limits of each group by its anchor, for a page with this number of groups.
 
-    Return them as dicts in order of time. ``max_rebalances`` limits the newest ones.
+    The groups with the largest downtime have the largest limits.
     """
-    rows: list[dict[str, Any]] = rebalances.to_pylist()
-    newest = max(0, len(rows) - max_rebalances)
-    some = {*_find_worst(rows[:newest]), *range(newest, len(rows))} if newest else range(len(rows))
-    return [rows[i] for i in sorted(some)]
+    steps = max(10, min(MAX_STEPS, MAX_STEPS_IN_ALL // max(groups, 1)))
+    boxes = max(100, min(_MAX_BOXES, _MAX_BOXES_IN_ALL // max(groups, 1)))
+    return {
+        f"g{i}": _Limits(MAX_STEPS, _MAX_BOXES) if i < _LARGE_TIMELINES else _Limits(steps, boxes)
+        for i in range(groups)
+    }
+
+
+def _select_listed(rebalances: pa.Table, most: int) -> list[int]:
+    """Return the positions of the rebalances that the report page lists, in order of time.
+
+    If there are too many, a third are those with the most downtime, up to a third are the worst of
+    each of equally long periods, and the rest are the newest.
+
+    Args:
+        rebalances: all rebalances of a group, in order of time.
+        most: approximate maximum number of listed rebalances.
+    """
+    count = rebalances.num_rows
+    if count <= most:
+        return list(range(count))
+    rank = _rank_by_downtime(rebalances)
+    chosen = set(rank[: most // 3].tolist())
+    chosen.update(_worst_of_periods(rebalances, rank, _mark_count(most)).tolist())
+    chosen.update(range(count - max(most - len(chosen), most // 3), count))
+    return sorted(chosen)
+
+
+def _mark_count(steps: int) -> int:
+    return max(1, min(_MAX_MARKS, steps // 3))
+
+
+def _rank_by_downtime(rebalances: pa.Table) -> NDArray[np.int64]:
+    """Return the positions of rebalances, the largest downtime first, then the most moves."""
+    from pyarrow import compute as pc
+
+    downtime = pc.fill_null(pc.coalesce(rebalances["best"], rebalances["high"]), 0).to_numpy()
+    moved = pc.fill_null(rebalances["moved"], 0).to_numpy()
+    order: NDArray[np.int64] = np.lexsort((-moved.astype(np.float64), -downtime))
+    return order
+
+
+def _periods(rebalances: pa.Table, count: int) -> NDArray[np.int64]:
+    """Return the period of each rebalance, if the group's time is divided equally."""
+    times = rebalances["time_ms"].to_numpy().astype(np.float64)
+    span = max(times.max() - times.min(), 1.0)
+    place = (times - times.min()) / span * count
+    found: NDArray[np.int64] = np.minimum(place, count - 1).astype(np.int64)
+    return found
+
+
+def _worst_of_periods(
+    rebalances: pa.Table, rank: NDArray[np.int64], count: int
+) -> NDArray[np.int64]:
+    """Return the position of the first rebalance by rank in each period, in order of time."""
+    first = np.unique(_periods(rebalances, count)[rank], return_index=True)[1]
+    found: NDArray[np.int64] = rank[first]
+    return found
+
+
+def _marks(rebalances: pa.Table, chosen: Sequence[int], most: int) -> Iterator[dict[str, int]]:
+    """Yield the marks of a timeline that lists a part of its rebalances: one for each period.
+
+    A mark has the time of the period's worst rebalance, its place among the listed ones, and the
+    number of rebalances in the period.
+
+    Args:
+        rebalances: all rebalances of a group.
+        chosen: positions of the listed ones.
+        most: the limit of listed rebalances.
+    """
+    period = _periods(rebalances, _mark_count(most))
+    numbers = np.bincount(period)
+    places = np.full(len(period), -1)
+    places[chosen] = np.arange(len(chosen))
+    rank = _rank_by_downtime(rebalances)
+    rank = rank[places[rank] >= 0]
+    times = rebalances["time_ms"].to_pylist()
+    for at in rank[np.unique(period[rank], return_index=True)[1]].tolist():
+        count = int(numbers[period[at]])
+        yield {"time_ms": times[at], "step": int(places[at]), "rebalances": count}
 
 
 def _find_worst(rebalances: Sequence[dict[str, Any]]) -> list[int]:
@@ -247,24 +464,29 @@ def _downtime_sort_key(row: Mapping[str, Any]) -> float | None:
 
 
 def _simulated_downtimes(
-    replays: pa.Table, rebalances: Sequence[Mapping[str, Any]]
+    folder: PublishedRun, part: Part | None, rebalances: Sequence[Mapping[str, Any]]
 ) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Return the simulated downtime of each listed rebalance under each policy (protocol and
-    strategy).
+    """Return the simulated downtime of some rebalances under each policy (protocol and strategy).
 
     The result is a dict from (group, incarnation, generation) to a dict from policy to a row with
     the costs.
 
     Args:
-        replays: the table of simulated rebalances.
+        folder: the published run.
+        part: the groups of these rebalances; None for all groups.
         rebalances: rows of the rebalances to look up.
     """
     # The costs of follow-up rebalances are added to those of the rebalance that they complete. Rows
     # of the simulation of each rebalance by itself are preferred to those of the cumulative one.
     import pyarrow as pa
+    from pyarrow import compute as pc
 
     if not rebalances:
         return {}
+    generations = pa.array({row["generation"] for row in rebalances}, pa.int64())
+    replays = load_table(
+        folder, "replays", _REPLAYS, part, lambda rows: pc.is_in(rows["generation"], generations)
+    )
     keys = pa.table({c: pa.array([row[c] for row in rebalances], replays[c].type) for c in _KEY})
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in replays.join(keys, list(_KEY), join_type="inner").to_pylist():
@@ -294,7 +516,7 @@ def _find_gaps(rebalances: pa.Table) -> list[_Gap]:
 
 
 def _time_span(
-    rebalances: Sequence[Mapping[str, Any]],
+    times: Sequence[int],
     intervals: pa.Table,
     gaps: Sequence[_Gap],
     cover: Mapping[str, Any],
@@ -302,15 +524,15 @@ def _time_span(
     """Return the times at which the timeline of a consumer group starts and ends (ms).
 
     Args:
-        rebalances: rows of the rebalances that the page lists.
+        times: times of the rebalances (ms).
         intervals: table of the times in which members owned partitions.
         gaps: gaps in the recorded history.
         cover: first and last time of the log.
     """
     # If the log lacks generations before the first recorded one, the timeline begins up to a
     # quarter of its length earlier.
-    begun = intervals["from_ms"].to_pylist()
-    first, last = _history_span([*(r["time_ms"] for r in rebalances), *begun], cover)
+    begun = intervals["from_ms"].to_numpy()
+    first, last = _history_span(np.concatenate([times, begun]).tolist(), cover)
     if gaps and gaps[0].from_ms is None:
         first = min(first, max(cover.get("first_ms") or first, first - (last - first) // 4))
     return first, last
@@ -329,60 +551,6 @@ def _history_span(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, 
     if end is not None and last < end <= last + _YEAR_MS:
         last = end
     return first, max(last, first + 1)
-
-
-def _to_owned_intervals(table: pa.Table, last_ms: int) -> OwnedIntervals:
-    """Convert the rows that say when which member owned a partition from an Arrow table to arrays.
-
-    Intervals that have not ended get the end ``last_ms``, which is the end of the timeline.
-    """
-    # An owner is a member or, if it is static, its instance id, which survives restarts.
-    pairs = list(zip(table["topic"].to_pylist(), table["partition"].to_pylist(), strict=True))
-    partitions = sorted(set(pairs))
-    place = {pair: i for i, pair in enumerate(partitions)}
-    start = np.array(table["from_ms"].to_pylist(), np.int64)
-    ends = [last_ms if t is None else t for t in table["to_ms"].to_pylist()]
-    names = [
-        instance or member
-        for instance, member in zip(
-            table["instance"].to_pylist(), table["member"].to_pylist(), strict=True
-        )
-    ]
-    known: dict[str, int] = {}
-    for i in np.argsort(start, kind="stable").tolist():
-        known.setdefault(names[i], len(known))
-    return OwnedIntervals(
-        np.array([place[p] for p in pairs], np.int64),
-        np.array([known[n] for n in names], np.int64),
-        start,
-        np.array(ends, np.int64),
-        partitions,
-        list(known),
-    )
-
-
-def _to_unread_times(table: pa.Table, owned: OwnedIntervals) -> UnreadTimes:
-    """Convert the rows that say when partitions had no consumer from an Arrow table to arrays.
-
-    Partitions that no member ever owned are left out. ``owned`` has the owned intervals of the same
-    consumer group.
-    """
-    place = {pair: i for i, pair in enumerate(owned.partitions)}
-    pairs = zip(table["topic"].to_pylist(), table["partition"].to_pylist(), strict=True)
-    rows = np.array([place.get(pair, -1) for pair in pairs], np.int64)
-    names = ("assigned_ms", "unread_ms", "unread_p10_ms", "unread_p90_ms")
-    columns = [np.array(table[name].to_pylist(), np.int64) for name in names]
-    since = [
-        until if begin is None else begin
-        for begin, until in zip(
-            table["no_consumer_from_ms"].to_pylist(), columns[0].tolist(), strict=True
-        )
-    ]
-    apart = [length or 0 for length in table["no_consumer_ms"].to_pylist()]
-    columns.append(np.array(since, np.int64))
-    columns.append(np.minimum(columns[-1] + np.array(apart, np.int64), columns[0]))
-    known = rows >= 0
-    return UnreadTimes(rows[known], *(column[known] for column in columns))
 
 
 def _range_of(low: float | None, high: float | None) -> FigureRange | None:
@@ -416,66 +584,6 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 1)
 
 
-def _count_partition_changes(
-    rows: Sequence[Mapping[str, Any]], times: Sequence[int], owned: OwnedIntervals, last_ms: int
-) -> Iterator[dict[str, int]]:
-    """Yield how many partitions each member owned before and after each listed rebalance.
-
-    Members whose partitions did not change are left out. Each result also has the numbers of lost
-    and gained partitions.
-
-    Args:
-        rows: the listed rebalances.
-        times: times of all rebalances of the group, listed or not (ms).
-        owned: the intervals in which members owned partitions.
-        last_ms: end of the timeline; an interval that reaches it has not ended.
-    """
-    # The count after a rebalance is taken right before the next one, because members of a consumer
-    # group take over their partitions one after the other. Members without a change are left out.
-    # If there are many members, only those with the largest changes are yielded.
-    begins = np.array([row["time_ms"] for row in rows], np.int64)
-    known = np.unique(np.array(times, np.int64))
-    place = np.searchsorted(known, begins, "right")
-    until = np.append(known, np.iinfo(np.int64).max)[place]
-    counts = []
-    for start, end in _intervals_by_owner(owned, last_ms):
-        before = np.searchsorted(start, begins) - np.searchsorted(end, begins)
-        lost = np.searchsorted(end, until) - np.searchsorted(end, begins)
-        gained = np.searchsorted(start, until) - np.searchsorted(start, begins)
-        counts.append(np.stack([before, before - lost + gained, lost, gained]))
-    if not counts:
-        return
-    by_owner = np.stack(counts)
-    for step in range(len(rows)):
-        change = by_owner[:, 2, step] + by_owner[:, 3, step]
-        for owner in np.argsort(-change, kind="stable")[:_MAX_MEMBERS].tolist():
-            if change[owner]:
-                before, after, lost, gained = by_owner[owner, :, step].tolist()
-                yield {"step": step, "owner": owner, "before": before, "after": after,
-                       "lost": lost, "gained": gained}  # fmt: skip
-
-
-def _intervals_by_owner(owned: OwnedIntervals, last_ms: int) -> Iterator[tuple[_Ints, _Ints]]:
-    """Yield two sorted arrays for each member: when it began and when it ended to own a partition
-    (ms).
-
-    Adjacent intervals of the same partition are merged. An interval that reaches ``last_ms`` has
-    not ended; its end is the largest int64.
-    """
-    # Successive intervals with the same owner and partition are merged. An interval that has not
-    # ended has the largest int64 as its end.
-    order = np.lexsort((owned.start, owned.row, owned.owner))
-    row, owner, start, end = (a[order] for a in (owned.row, owned.owner, owned.start, owned.end))
-    if not len(row):
-        return
-    new = (row[1:] != row[:-1]) | (owner[1:] != owner[:-1]) | (start[1:] != end[:-1])
-    begins, ends = np.append([True], new), np.append(new, [True])
-    end = np.where(end >= last_ms, np.iinfo(np.int64).max, end)
-    for number in range(len(owned.owners)):
-        of = owner == number
-        yield np.sort(start[begins & of]), np.sort(end[ends & of])
-
-
 def _list_cheapest(
     policies: Mapping[str, Mapping[str, Any]], unit: TimeUnit
 ) -> list[dict[str, str]]:
@@ -500,6 +608,16 @@ def _list_cheapest(
             text = downtime_text(bounds, None, short=True, unit=unit)
         found.append({"policy": name, "downtime": text})
     return found
+
+
+def _storm_columns(rebalances: pa.Table) -> dict[str, Any]:
+    """Return the storms of a group with the most downtime, and how many storms it has."""
+    from pyarrow import compute as pc
+
+    storms = _storms(rebalances.filter(pc.is_valid(rebalances["storm"])).to_pylist())
+    worst = sorted(storms, key=lambda s: (-(s["downtime_sort"] or 0), -s["rebalances"]))
+    shown = sorted(worst[:_MAX_STORMS], key=lambda s: s["number"])
+    return {"storms": columns_of(shown), "storm_count": len(storms)}
 
 
 def _storms(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -7,13 +7,15 @@ when the first chart comes into view.
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from functools import cache, partial
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from partage.errors import MissingExtraError
@@ -43,9 +45,11 @@ __all__ = [
 
 #: Rows of the two lists at the head of the page.
 _FIRST = 8
-#: Characters for data of single groups; with everything else at its largest, a page stays below
-#: 20 MB.
+#: Characters for data of single groups; with 1,000 groups, a page stays below 15 MB.
 _MAX_CHARACTERS = 11_000_000
+#: Characters of these data from which they are compressed. Smaller pages need no decompression, and
+#: older browsers show them.
+_MAX_PLAIN = 3_000_000
 #: With more groups than this, the download leaves out the figures of each group's policies.
 _FEW = 100
 #: Groups whose recommendations the page's section on changes has; the others have their own.
@@ -109,6 +113,7 @@ def render_run_page(run: RunFigures, details: Details = ()) -> str:
     Raises:
         MissingExtraError: jinja2 is not installed.
     """
+    texts = _details_text(run, details)
     saved, helped = total_savings(run)
     rebalancing = run.groups_with_rebalances
     unit = view_model.groups_unit(run.groups)
@@ -154,9 +159,10 @@ def render_run_page(run: RunFigures, details: Details = ()) -> str:
         ],
         streams_headings=view_model.STREAMS_HEADINGS,
         rebalancing=len(rebalancing),
-        details=_details_json(run, details),
+        details=texts.texts,
+        details_type=texts.kind,
         most_listed=view_model.MAX_LISTED,
-        data=_shorten_document(json_document(run)),
+        data=_short_document(run),
         library=_vendor("echarts.min.js"),
     )  # fmt: skip
 
@@ -175,40 +181,63 @@ def write_template(name: str, path: Path, **values: Any) -> Path:
     return path
 
 
-def _details_json(run: RunFigures, details: Details) -> dict[str, Markup]:
-    """Return timelines and rebalances of consumer groups as JSON for the HTML report.
+class _DetailsText(NamedTuple):
+    """The data of single groups as text for script elements.
 
-    The result is a dict. Its keys are the HTML anchors of the groups, its values JSON texts. A
-    report has a maximum size: if all groups need more, those with the least downtime are left out.
+    Attributes:
+        kind: media type of the elements: JSON, or JSON compressed with gzip, as base64.
+        texts: text by anchor of the group.
     """
-    # The keys are the groups' anchors on the page. Groups with the largest downtime come first;
-    # groups beyond a maximum total size are left out.
-    found: dict[str, Markup] = {}
-    room = _MAX_CHARACTERS
+
+    kind: str
+    texts: dict[str, Markup]
+
+
+def _details_text(run: RunFigures, details: Details) -> _DetailsText:
+    """Return timelines and rebalances of consumer groups as text for the HTML report.
+
+    A report has a maximum size: if all groups need more, those with the least downtime are left
+    out. Many data are compressed, because a page from a file cannot load other files.
+    """
+    plain: dict[str, Markup] = {}
+    packed: dict[str, Markup] = {}
+    plain_size = packed_size = 0
     for group, values in details:
         text = _to_script_json(view_model.group_data(run, group, values))
-        room -= len(text)
-        if room < 0:
+        plain_size += len(text)
+        if plain_size <= _MAX_PLAIN:
+            plain[group.anchor] = text
+        packed_text = _compress(text)
+        packed_size += len(packed_text)
+        if packed_size > _MAX_CHARACTERS:
             break
-        found[group.anchor] = text
-    return found
+        packed[group.anchor] = packed_text
+    if plain_size <= _MAX_PLAIN:
+        return _DetailsText("application/json", plain)
+    return _DetailsText("application/gzip", packed)
 
 
-def _shorten_document(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a shortened copy of the report's JSON document, which the page offers for download.
+def _compress(text: str) -> Markup:
+    """Return a text, compressed with gzip, as base64. The same text has the same result."""
+    packed = gzip.compress(text.encode("utf-8", "replace"), compresslevel=6, mtime=0)
+    return _as_markup(base64.b64encode(packed).decode("ascii"))
+
+
+def _short_document(run: RunFigures) -> dict[str, Any]:
+    """Return a short form of the report's JSON document, which the page offers for download.
 
     It has only the first groups, without data that would make the page too large.
     """
     # It has only the first groups, without the parts that the page shows anyway.
-    groups = document["groups"]
     out = {"advice", "policies_per_rebalance"}
-    if len(groups) > _FEW:
+    if len(run.groups) > _FEW:
         out.add("policies")
-    listed = groups[: view_model.MAX_LISTED]
+    document = json_document(run, out)
+    listed = document["groups"][: view_model.MAX_LISTED]
     return {
         **document,
-        "groups": [{k: v for k, v in g.items() if k not in out} for g in listed],
-        "groups_not_listed": len(groups) - len(listed),
+        "groups": listed,
+        "groups_not_listed": len(document["groups"]) - len(listed),
         "left_out_of_groups": sorted(out),
     }
 

@@ -5,6 +5,7 @@ A version number marks changes of the fields.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any
 
@@ -38,11 +39,12 @@ __all__ = ["FORMAT", "VERSION", "json_document"]
 FORMAT, VERSION = "partage-report", 2
 
 
-def json_document(run: RunFigures) -> dict[str, Any]:
+def json_document(run: RunFigures, without: Collection[str] = ()) -> dict[str, Any]:
     """Return the report of a run as a dict that can be written as JSON.
 
     It has the same figures and texts as the HTML page; docs/report_json.md lists its fields. The
     recommendations of each group are those of the page; ``advice`` has all advice of the rules.
+    ``without`` names fields of the groups to leave out.
     """
     saved, helped = total_savings(run)
     unit = groups_unit(run.groups)
@@ -84,7 +86,7 @@ def json_document(run: RunFigures) -> dict[str, Any]:
         "advice": _advice(run),
         "policies": {n: _figures(f) for n, f in run.figures.items()},
         "policies_per_rebalance": {n: _figures(f) for n, f in run.per_rebalance.items()},
-        "groups": [_group(g, unit) for g in run.groups],
+        "groups": [_group(g, unit, without) for g in run.groups],
         "failures": [dict(f) for f in run.strategy_failures],
         "bad_records": [asdict(b) for b in run.bad],
     }
@@ -147,13 +149,24 @@ def _figures(f: PolicyFigures) -> dict[str, Any]:
     return {"reading": f.reading, "comparable": f.is_comparable, **metrics_document(f.sums)}
 
 
-def _group(group: GroupFigures, unit: messages.TimeUnit) -> dict[str, Any]:
+def _group(
+    group: GroupFigures, unit: messages.TimeUnit, without: Collection[str]
+) -> dict[str, Any]:
+    """Return a group as a dict; ``without`` names fields to leave out."""
     same = (
         "name", "kind", "status", "why", "claimed", "clients", "rebalances", "coverage",
         "missing_generations", "members_max", "partitions_max",
     )  # fmt: skip
     best = best_policy(group)
-    return {
+    # The figures of all policies take most of the time.
+    figures = {
+        "policies": group.figures, "policies_per_rebalance": group.per_rebalance,
+    }  # fmt: skip
+    by_policy = {
+        name: {policy: _figures(of) for policy, of in found.items()}
+        for name, found in figures.items() if name not in without
+    }  # fmt: skip
+    values = {
         **{name: getattr(group, name) for name in same},
         "lost_partition_seconds": _range(group.downtime_bounds),
         "unread_partition_seconds": _estimate(group.downtime_estimate),
@@ -166,10 +179,10 @@ def _group(group: GroupFigures, unit: messages.TimeUnit) -> dict[str, Any]:
         "verdict": _group_texts(group, unit),
         "advice": [_recommendation(one) for one in recommendations_for(group)],
         "traits": asdict(group.traits),
-        "policies": {n: _figures(f) for n, f in group.figures.items()},
-        "policies_per_rebalance": {n: _figures(f) for n, f in group.per_rebalance.items()},
+        **by_policy,
         "streams_settings": [asdict(one) for one in group.streams],
     }
+    return {name: value for name, value in values.items() if name not in without}
 
 
 def _group_texts(group: GroupFigures, unit: messages.TimeUnit) -> dict[str, str]:

@@ -39,6 +39,8 @@ _LEAST_BOXES = 8
 _BINS = (240, 160, 96, 64, 40, 24, 12)
 #: Time bins of the line with the share of partitions without a reader.
 _SHARE_BINS = 240
+#: Smallest share of a bin without a reader that a reduced timeline draws.
+_LEAST_SHARE = 0.01
 #: Columns of the boxes of a timeline, and of its times without a reader.
 _BOX = ("row", "start", "end", "owner", "share")
 _UNREAD = ("row", "start", "end", "certain", "share")
@@ -176,6 +178,8 @@ def draw_timeline(
     last_ms: int,
     budget: int,
     unread: UnreadTimes | None = None,
+    *,
+    peaks: bool = False,
 ) -> dict[str, Any]:
     """Compute what to draw for the timeline of a consumer group: who owned its partitions when.
 
@@ -188,6 +192,8 @@ def draw_timeline(
         last_ms: end of the timeline.
         budget: approximate maximum number of boxes (drawn rectangles), and of unread periods.
         unread: periods without a consumer; None if they are unknown.
+        peaks: whether the line shows the largest share of partitions without a consumer in each
+            bin instead of the mean. In a long history, the mean is near zero in all bins.
 
     Returns:
         ``rows``: first and last topic and partition of each row; ``boxes``: row, start and end (ms
@@ -195,7 +201,7 @@ def draw_timeline(
         partition and one interval; ``unread``: row, start, end, whether it is certain, and the
         share of the row's partitions in percent; ``unread_exact``: whether each of them is one
         interval; ``unread_share``: the share of all partitions without a consumer in percent, from
-        each time on.
+        each time on; ``unread_peaks``: whether these are the largest shares.
     """
     span = max(last_ms - first_ms, 1)
     start = np.clip(owned.start - first_ms, 0, span)
@@ -223,7 +229,8 @@ def draw_timeline(
         ),
         "boxes": dict(zip(_BOX, boxes.astype(np.int64).T.tolist(), strict=True)),
         "exact": bool(exact),
-        **_draw_unread(unread, first_ms, span, np.diff(edges), budget),
+        **_draw_unread(unread, first_ms, span, np.diff(edges), budget, peaks=peaks),
+        "unread_peaks": peaks and unread is not None,
     }
 
 
@@ -251,7 +258,13 @@ def _has_overlaps(partition: _Ints, start: _Ints, end: _Ints) -> bool:
 
 
 def _draw_unread(
-    unread: UnreadTimes | None, first_ms: int, span: int, partitions: _Ints, budget: int
+    unread: UnreadTimes | None,
+    first_ms: int,
+    span: int,
+    partitions: _Ints,
+    budget: int,
+    *,
+    peaks: bool,
 ) -> dict[str, Any]:
     """Compute what to draw for the periods in which partitions of a group had no consumer.
 
@@ -261,6 +274,7 @@ def _draw_unread(
         span: length of the timeline (ms).
         partitions: number of partitions in each row of the timeline.
         budget: approximate maximum number of drawn periods.
+        peaks: whether the line shows the largest shares instead of mean ones.
     """
     if unread is None or not len(partitions):
         return {"unread": {}, "unread_exact": True, "unread_share": {}}
@@ -276,7 +290,9 @@ def _draw_unread(
     _, start, end = unread.rows_without_consumer(unread.best)
     exact = rows == size and sum(len(part[1]) for part in parts) <= budget
     drawn = [
-        _exact_unread(*part) if exact else _bin_unread(*part, span, partitions, budget // 2)
+        _exact_unread(*part)
+        if exact
+        else _bin_unread(*part, span, partitions, budget // 2, _LEAST_SHARE if peaks else 0.0)
         for part in parts
     ]
     columns = np.concatenate(drawn).T.tolist()
@@ -285,7 +301,9 @@ def _draw_unread(
     return {
         "unread": found,
         "unread_exact": exact,
-        "unread_share": _unread_share(start - first_ms, end - first_ms, span, size),
+        "unread_share": (_largest_unread_share if peaks else _unread_share)(
+            start - first_ms, end - first_ms, span, size
+        ),
     }
 
 
@@ -308,6 +326,7 @@ def _bin_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
     span: int,
     partitions: _Ints,
     budget: int,
+    least: float,
 ) -> _Ints:
     """Summarize many unread periods as rectangles that show the share of partitions without a
     consumer.
@@ -322,6 +341,7 @@ def _bin_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
         span: length of the timeline (ms).
         partitions: number of partitions in each row.
         budget: maximum number of rectangles.
+        least: smallest share of a bin that is drawn.
     """
     # The finest time bins with at most ``budget`` rectangles are used.
     found = np.zeros((0, 5), np.int64)
@@ -330,7 +350,9 @@ def _bin_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
         place, column, weight = _split_by_bin(start, end, span, columns)
         key, which = np.unique(timeline_row[place] * columns + column, return_inverse=True)
         share = np.bincount(which, weight, len(key)) / (width * partitions[key // columns])
-        cells = _Bins(key // columns, key % columns, np.zeros_like(key), np.minimum(share, 1))
+        drawn = share >= least
+        key, share = key[drawn], np.minimum(share[drawn], 1)
+        cells = _Bins(key // columns, key % columns, np.zeros_like(key), share)
         found = _merge_bins(cells, span, columns)
         if len(found) <= budget:
             break
@@ -353,7 +375,30 @@ def _unread_share(start: _Ints, end: _Ints, span: int, size: int) -> dict[str, l
     start, end = np.clip(start, 0, span), np.clip(end, 0, span)
     _, column, weight = _split_by_bin(start, end, span, _SHARE_BINS)
     sums = np.bincount(column, weight, _SHARE_BINS)
-    percent = np.round(100 * sums / (span / _SHARE_BINS * size), 1)
+    return _steps(np.round(100 * sums / (span / _SHARE_BINS * size), 1), span)
+
+
+def _largest_unread_share(start: _Ints, end: _Ints, span: int, size: int) -> dict[str, list[Any]]:
+    """Return the largest share of partitions without a consumer in each bin, as a step function.
+
+    The arguments and the result are those of `_unread_share`.
+    """
+    start, end = np.clip(start, 0, span), np.clip(end, 0, span)
+    times = np.concatenate([start, end])
+    changes = np.repeat([1, -1], [len(start), len(end)])
+    order = np.lexsort((changes, times))  # intervals that touch do not overlap
+    times, unread = times[order], np.cumsum(changes[order])
+    peaks = np.zeros(_SHARE_BINS)
+    if len(times):
+        until = np.append(times[1:], times[-1])
+        lasts = until > times
+        place, column, _ = _split_by_bin(times[lasts], until[lasts], span, _SHARE_BINS)
+        np.maximum.at(peaks, column, unread[lasts][place])
+    return _steps(np.minimum(np.round(100 * peaks / size, 1), 100.0), span)
+
+
+def _steps(percent: NDArray[np.float64], span: int) -> dict[str, list[Any]]:
+    """Return the values of bins as a step function: the times of its steps, and their values."""
     changes = np.flatnonzero(np.append([True], percent[1:] != percent[:-1]))
     at = np.rint(changes * span / _SHARE_BINS).astype(np.int64)
     return {"at": at.tolist(), "percent": percent[changes].tolist()}

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from partage.report.run import CauseShare, Traits
 from partage.tables.statuses import RECORDED
 from partage.tables.sums import count_flags
@@ -126,6 +128,7 @@ def traits_by_group(
     events: pa.Table,
     *,
     broker_session_ms: int,
+    storms_known: bool,
 ) -> dict[str, Traits]:
     """Compute the properties of each consumer group that the rules for recommendations need.
 
@@ -137,6 +140,7 @@ def traits_by_group(
         ownership: table ``ownership``: group, topic and partition.
         events: table ``events``: group, event, member, detail and time_ms.
         broker_session_ms: session timeout of members that send none; 0 if unknown.
+        storms_known: whether the run has a rebalance storm; an older run has no such column.
     """
     newest = _newest(rebalances, "protocol")
     sessions = _most(members, "session_timeout_ms")
@@ -149,7 +153,6 @@ def traits_by_group(
     stormy = _count_storms(rebalances)
     polls = _most(members, "rebalance_timeout_ms")
     static = _count_static_members(members, rebalances)
-    known = rebalances["storm"].null_count < rebalances.num_rows
     return {
         group: Traits(
             protocol=newest[group] or "classic",
@@ -162,7 +165,7 @@ def traits_by_group(
             agreed=agreement.get(group, (0, 0))[1],
             dynamic_members=dynamic.get(group),
             copartitioned=together.get(group),
-            storms=len(stormy.get(group, {})) if known else None,
+            storms=len(stormy.get(group, {})) if storms_known else None,
             stormy=sum(n for n, _ in stormy.get(group, {}).values()),
             triggers=tuple(Counter(t for _, t in stormy.get(group, {}).values()).most_common()),
             late_polls=len(late.get(group, ())),
@@ -285,17 +288,14 @@ def _count_static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, 
         "static", count_flags(pc.is_valid(members["instance"]))
     )
     each = found.group_by(_REBALANCE).aggregate([("static", "sum"), ("static", "count")])
-    known = {
-        tuple(row[name] for name in _REBALANCE): (row["static_sum"], row["static_count"])
-        for row in each.to_pylist()
-    }
-    order = [(name, "ascending") for name in _PLACE]
-    newest: dict[str, tuple[int, int]] = {}
-    for row in rebalances.sort_by(order).select(_REBALANCE).to_pylist():
-        place = tuple(row[name] for name in _REBALANCE)
-        if place in known and known[place][1] >= newest.get(row["group"], (0, 0))[1]:
-            newest[row["group"]] = known[place]
-    return newest
+    table = rebalances.select(list(dict.fromkeys([*_REBALANCE, *_PLACE])))
+    table = table.join(each, _REBALANCE, join_type="inner")
+    table = table.sort_by([(name, "ascending") for name in ("static_count", *_PLACE[1:])])
+    newest = table.select(["group", "static_sum", "static_count"]).to_pydict()
+    return dict(
+        zip(newest["group"], zip(newest["static_sum"], newest["static_count"], strict=True),
+            strict=True)
+    )  # fmt: skip
 
 
 def _has_copartitioned_topics(ownership: pa.Table) -> dict[str, bool]:
@@ -394,25 +394,72 @@ def _silences_by_group(
     names = pc.unique(rebalances.filter(evicted)["group"])
     if not len(names):
         return {}
-    client = pc.binary_join_element_wise(
-        pc.fill_null(members["client_id"], ""), pc.fill_null(members["client_host"], ""), "@"
-    )
-    identity = pc.coalesce(members["instance"], client)
-    some = members.append_column("identity", identity).filter(pc.is_in(members["group"], names))
-    known: dict[tuple[str, int, int], tuple[Counter[str], int]] = {}
-    for row in some.select([*_REBALANCE, "identity", "session_timeout_ms"]).to_pylist():
-        place = (row["group"], row["incarnation"], row["generation"])
-        counts, session = known.get(place, (Counter(), 0))
-        counts[row["identity"]] += 1
-        # Members of the consumer protocol send no timeout: the table has -1.
-        sent = row["session_timeout_ms"] or 0
-        known[place] = counts, max(session, sent if sent > 0 else broker_session_ms)
-    wanted = rebalances.filter(pc.is_in(rebalances["group"], names))
-    order = [("log_partition", "ascending"), ("log_offset", "ascending")]
+    order = [(name, "ascending") for name in _PLACE]
+    wanted = rebalances.filter(pc.is_in(rebalances["group"], names)).sort_by(order)
+    longest = max(pc.max(members["session_timeout_ms"]).as_py() or 0, broker_session_ms)
+    near = wanted.filter(_near_evictions(wanted, longest)).select(_REBALANCE)
+    compared = members.join(near, _REBALANCE, join_type="left semi")
+    known = _members_by_identity(compared, broker_session_ms)
     snapshots: dict[str, list[Snapshot]] = {}
-    for row in wanted.sort_by(order).select([*_REBALANCE, "time_ms", "cause_kind"]).to_pylist():
+    for row in wanted.select([*_REBALANCE, "time_ms", "cause_kind"]).to_pylist():
         place = (row["group"], row["incarnation"], row["generation"])
-        counts, session = known.get(place, (Counter(), 0))
+        counts, session = known.get(place) or (Counter(), 0)
         one = Snapshot(row["time_ms"], row["cause_kind"] == "expiry", counts, session)
         snapshots.setdefault(row["group"], []).append(one)
     return {group: found for group, of in snapshots.items() if (found := find_silent_times(of))}
+
+
+def _near_evictions(rebalances: pa.Table, session_ms: int) -> pa.Array:
+    """Return a mask of the rebalances whose members `find_silent_times` compares.
+
+    They are the evictions, the rebalance before each, and those after it in which an evicted member
+    may have rejoined. The members of a long history do not fit in memory.
+
+    Args:
+        rebalances: rows of table ``rebalances``, in log order.
+        session_ms: longest session timeout of the members.
+    """
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    groups = rebalances["group"].combine_chunks().dictionary_encode()
+    group = np.asarray(groups.indices, np.int64)
+    time = rebalances["time_ms"].to_numpy().astype(np.float64)
+    evicted = pc.fill_null(pc.equal(rebalances["cause_kind"], "expiry"), False).to_numpy()
+    near = evicted.copy()
+    for distance in (-1, *range(1, _AHEAD + 1)):
+        of = np.flatnonzero(evicted)
+        of = of[(of + distance >= 0) & (of + distance < len(near))]
+        of = of[group[of] == group[of + distance]]
+        if distance > 0:
+            of = of[time[of + distance] - time[of] <= MAX_TIMEOUTS * session_ms]
+        near[of + distance] = True
+    return pa.array(near)
+
+
+def _members_by_identity(
+    members: pa.Table, broker_session_ms: int
+) -> dict[tuple[str, int, int], tuple[Counter[str], int]]:
+    """Return how many members of each identity a rebalance had, and their longest session timeout.
+
+    The result is a dict from (group, incarnation, generation). An identity is an instance id, or a
+    client id with a host. ``broker_session_ms`` is the timeout of members that send none.
+    """
+    from pyarrow import compute as pc
+
+    client = pc.binary_join_element_wise(
+        pc.fill_null(members["client_id"], ""), pc.fill_null(members["client_host"], ""), "@"
+    )
+    some = members.append_column("identity", pc.coalesce(members["instance"], client))
+    some = some.sort_by([(name, "ascending") for name in _REBALANCE])
+    # Members of the consumer protocol send no timeout: the table has -1.
+    sent = pc.fill_null(some["session_timeout_ms"], 0)
+    session = pc.if_else(pc.greater(sent, 0), sent, broker_session_ms).to_numpy()
+    places = list(zip(*(some[name].to_pylist() for name in _REBALANCE), strict=True))
+    begins = [i for i, place in enumerate(places) if not i or places[i - 1] != place]
+    longest = np.maximum.reduceat(session, begins).tolist() if begins else []
+    names = some["identity"].to_pylist()
+    return {
+        places[begin]: (Counter(names[begin:end]), max(0, most))
+        for begin, end, most in zip(begins, [*begins[1:], len(names)], longest, strict=True)
+    }

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partage.errors import InvalidCaptureError, MissingExtraError
+from partage.runs.row_groups import Part, RowGroup, index_row_groups
 from partage.tables.schemas import COLUMNS, table_schema
 
 if TYPE_CHECKING:
@@ -57,6 +60,7 @@ class PublishedRun:
             what = "written by another version of Partage; run partage replay again"
             raise InvalidCaptureError(f"{path}: {what}")
         self.summary = _read_json_object(self.out / str(self._manifest.get("summary", SUMMARY)))
+        self._row_groups: dict[str, tuple[RowGroup, ...]] = {}
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -89,27 +93,114 @@ class PublishedRun:
                 type or values do not fit the published schema.
             MissingExtraError: pyarrow is not installed.
         """
-        try:
+        wanted = None if columns is None else list(columns)
+        with self._named_errors(name):
             import pyarrow as pa
             from pyarrow import parquet
-        except ImportError:
-            raise MissingExtraError("pyarrow", extra="report") from None
-        wanted = None if columns is None else list(columns)
-        try:
-            paths = [self.out / f["path"] for f in self._manifest["tables"][name]]
+
+            paths = self._paths(name)
             if where is None:
                 found = pa.concat_tables(parquet.ParquetFile(p).read(wanted) for p in paths)
             else:
                 found = parquet.read_table(paths, columns=wanted, filters=where, partitioning=None)
             if name in COLUMNS:
                 found = _cast_to_schema(name, found, wanted)
+        return found
+
+    def row_count(self, name: str) -> int:
+        """Return the number of rows of a table, as the run's manifest has it.
+
+        It is 0 if the manifest has no such number.
+        """
+        files = self._manifest["tables"].get(name, ())
+        return sum(file["rows"] for file in files if isinstance(file.get("rows"), int))
+
+    def row_groups(self, name: str) -> tuple[RowGroup, ...]:
+        """Return the Parquet row groups of a table, with the consumer groups that each has.
+
+        The index is made once.
+
+        Raises:
+            InvalidCaptureError: a file of the table cannot be read, or has no column ``group``.
+            MissingExtraError: pyarrow is not installed.
+        """
+        if name not in self._row_groups:
+            with self._named_errors(name):
+                self._row_groups[name] = tuple(index_row_groups(self._paths(name)))
+        return self._row_groups[name]
+
+    def rows_by_group(self, name: str) -> Counter[str]:
+        """Return the number of rows that each consumer group has in a table.
+
+        The groups are in the order in which the files have them.
+
+        Raises:
+            InvalidCaptureError: a file of the table cannot be read, or has no column ``group``.
+            MissingExtraError: pyarrow is not installed.
+        """
+        found: Counter[str] = Counter()
+        for one in self.row_groups(name):
+            found.update(one.rows)
+        return found
+
+    def read_part(self, name: str, columns: Sequence[str], part: Part) -> Iterator[pa.Table]:
+        """Yield a part of a table's rows, as one pyarrow table for each Parquet row group.
+
+        Row groups without rows of these consumer groups are not read.
+
+        Args:
+            name: name of the table.
+            columns: columns to read; those that an older version did not write are skipped.
+            part: the consumer groups, and their generations.
+
+        Raises:
+            InvalidCaptureError: see `table`.
+            MissingExtraError: pyarrow is not installed.
+        """
+        keys = ("group",) if part.generations is None else ("group", "generation")
+        wanted = list(dict.fromkeys([*columns, *keys]))
+        for one in self.row_groups(name):
+            if not one.may_have(part):
+                continue
+            with self._named_errors(name):
+                from pyarrow import parquet
+
+                found = parquet.ParquetFile(one.path).read_row_group(one.number, wanted)
+                found = _cast_to_schema(name, found, wanted)
+                found = _select_part(found, part)
+            yield found.select([c for c in found.column_names if c in columns])
+
+    def _paths(self, name: str) -> list[Path]:
+        return [self.out / file["path"] for file in self._manifest["tables"][name]]
+
+    @contextmanager
+    def _named_errors(self, name: str) -> Iterator[None]:
+        """Convert errors while a table is read to errors that name the folder and the table."""
+        try:
+            import pyarrow as pa
+        except ImportError:
+            raise MissingExtraError("pyarrow", extra="report") from None
+        try:
+            yield
         except (pa.ArrowException, OSError, KeyError, TypeError) as e:
             what = f"table {name} cannot be read ({e}); run partage replay again"
             raise InvalidCaptureError(f"{self.out}: {what}") from None
         except _ColumnError as e:
             what = f"table {name} {e}; run partage replay again"
             raise InvalidCaptureError(f"{self.out}: {what}") from None
-        return found
+
+
+def _select_part(table: pa.Table, part: Part) -> pa.Table:
+    """Return the rows of a table that belong to a part of it."""
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    chosen = pc.is_in(table["group"], pa.array(list(part.groups), table["group"].type))
+    if part.generations is not None:
+        number = table["generation"].cast(pa.int64())
+        chosen = pc.and_(chosen, pc.greater_equal(number, part.generations[0]))
+        chosen = pc.and_(chosen, pc.less(number, part.generations[1]))
+    return table.filter(chosen)
 
 
 def _expect_local(out: str | Path) -> Path:

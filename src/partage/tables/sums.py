@@ -21,7 +21,11 @@ from functools import cache
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from partage.tables.metrics import BY_NAME, METRICS, Aggregation, Condition, Metric
+from partage.tables.statuses import RECORDED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -263,27 +267,87 @@ def sum_differences(
     Returns:
         one dict for each combination of key values: the key values and the summed bounds.
     """
+    import pyarrow as pa
     from pyarrow import compute as pc
 
     low, high = BY_NAME["stopped"].input_columns
+    rows = rows.select(list(dict.fromkeys([*rebalance, *keys, "policy", low, high])))
     known = rows.filter(pc.and_(pc.is_valid(rows[low]), pc.is_valid(rows[high])))
-    identity = list(dict.fromkeys([*rebalance, *keys]))
-    each = known.group_by(identity).aggregate([(low, "sum"), (high, "sum")])
-    is_base = pc.equal(each["policy"], metric.input_columns[0])
-    base = each.filter(is_base).select([*rebalance, f"{low}_sum", f"{high}_sum"])
-    base = base.rename_columns([*rebalance, "base_low", "base_high"])
-    both = each.filter(pc.not_equal(each["policy"], "recorded"))
-    both = both.join(base, list(rebalance), join_type="inner")
-    one = pc.subtract(both["base_low"], both[f"{low}_sum"])
-    other = pc.subtract(both["base_high"], both[f"{high}_sum"])
-    both = both.append_column("low", pc.min_element_wise(one, other))
-    both = both.append_column("high", pc.max_element_wise(one, other))
-    made = [("low", "sum"), ("high", "sum"), ("low", "count")]
-    found = both.group_by(list(keys)).aggregate(made)
-    found = found.select([*keys, "low_sum", "high_sum", "low_count"])
-    entries = [f"{metric.name}_{end}" for end in ("low", "high", "known")]
-    sums: list[Sums] = found.rename_columns([*keys, *entries]).to_pylist()
+    place, key = _number_rows(known, rebalance), _number_rows(known, keys)
+    pair, size = _to_dense_numbers(place * (int(key.max(initial=0)) + 1) + key)
+    first = _first_positions(pair, size)
+    bounds = np.array([np.bincount(pair, known[column].to_numpy(), size) for column in (low, high)])
+    policy = known["policy"].take(pa.array(first))
+    is_base = _to_mask(pc.equal(policy, metric.input_columns[0]))
+    # The bounds of the base policy by rebalance; NaN for a rebalance without the base policy.
+    base = np.full((2, int(place.max(initial=-1)) + 1), np.nan)
+    base[:, place[first[is_base]]] = bounds[:, is_base]
+    change = base[:, place[first]] - bounds
+    found = _to_mask(pc.not_equal(policy, RECORDED)) & ~np.isnan(change[0])
+    first, change = first[found], change[:, found]
+    which, size = _to_dense_numbers(key[first])
+    table = known.select(list(keys)).take(pa.array(first[_first_positions(which, size)]))
+    for end, ends in (("low", change.min(axis=0)), ("high", change.max(axis=0))):
+        column = pa.array(np.bincount(which, ends, size))
+        table = table.append_column(f"{metric.name}_{end}", column)
+    table = table.append_column(
+        f"{metric.name}_known", pa.array(np.bincount(which, minlength=size))
+    )
+    sums: list[Sums] = table.to_pylist()
     return sums
+
+
+#: Largest number that codes of several columns are combined to, below the limit of int64.
+_MAX_NUMBER = 2**62
+#: Largest number up to which numbers are made dense with a table instead of by sorting.
+_MAX_TABLE = 2**24
+
+
+def _number_rows(table: pa.Table, columns: Sequence[str]) -> NDArray[np.int64]:
+    """Return a number for each row of a table; rows with equal values in these columns share it.
+
+    The numbers are 0, 1, and so on. Integers are faster to group by than texts.
+    """
+    from pyarrow import compute as pc
+
+    number, size = np.zeros(table.num_rows, np.int64), 1
+    for column in columns:
+        codes = pc.dictionary_encode(table[column], null_encoding="encode")
+        code = codes.combine_chunks().indices.to_numpy() if table.num_rows else number
+        values = int(code.max(initial=0)) + 1
+        if size * values > _MAX_NUMBER:
+            number, size = _to_dense_numbers(number)
+        number, size = number * values + code, size * values
+    return _to_dense_numbers(number)[0]
+
+
+def _to_dense_numbers(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """Replace non-negative numbers by 0, 1, and so on, in the same order.
+
+    Return them, and how many distinct ones there are.
+    """
+    most = int(numbers.max(initial=-1)) + 1
+    if most > _MAX_TABLE:
+        known, dense = np.unique(numbers, return_inverse=True)
+        return dense, len(known)
+    is_used = np.zeros(most, np.int64)
+    is_used[numbers] = 1
+    position = np.cumsum(is_used)
+    return position[numbers] - 1, int(position[-1]) if most else 0
+
+
+def _first_positions(numbers: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """Return the index of the first row with each of the numbers 0 to ``size - 1``."""
+    first = np.zeros(size, np.int64)
+    first[numbers[::-1]] = np.arange(len(numbers))[::-1]
+    return first
+
+
+def _to_mask(flags: Any) -> NDArray[np.bool_]:
+    from pyarrow import compute as pc
+
+    found: NDArray[np.bool_] = pc.fill_null(flags, False).to_numpy(zero_copy_only=False)
+    return found
 
 
 def empty_sums() -> Sums:
@@ -340,7 +404,8 @@ def metric_value(metric: Metric, sums: Mapping[str, Any]) -> Any:
     0.25
     """
     name, how = metric.name, metric.aggregation
-    if how in _INTERVALS:
+    # Comparisons by identity are faster than a lookup in a set, which hashes the member's name.
+    if how is Aggregation.INTERVAL or how is Aggregation.DIFFERENCE:
         known = sums[f"{name}_known"]
         return FigureRange(sums[f"{name}_low"], sums[f"{name}_high"]) if known else None
     if how is Aggregation.ESTIMATE:

@@ -12,6 +12,7 @@ from tests.support.published import NASTY, group, published, rebalance, replayed
 
 from partage.errors import InvalidCaptureError
 from partage.report import data
+from partage.report.back_tests import back_tests
 from partage.report.messages import run_headline
 from partage.report.run import FigureRange
 from partage.tables.statuses import CUMULATIVE, NOT_YET, PER_REBALANCE, RECORDED, REFUSED
@@ -306,9 +307,9 @@ def test_a_change_of_settings_is_a_back_test_of_the_simulation() -> None:
                 "stopped_ps": best, "stopped_p10_ps": best - 1, "stopped_p90_ps": best + 1,
             })  # fmt: skip
     recorded, simulated = pa.Table.from_pylist(rebalances), pa.Table.from_pylist(replays)
-    (found,) = data.back_tests(recorded, simulated)
+    (found,) = back_tests(recorded, simulated)
     assert (found.old, found.new) == ("cooperative/cooperative-sticky", "consumer/uniform")
     assert (found.time_ms, found.before.best, found.after.best) == (4_000, 8.0, 6.0)
     assert found.simulated.best == 13.0
     assert not found.agrees_with_recording
-    assert not list(data.back_tests(recorded.slice(0, 5), simulated))
+    assert not list(back_tests(recorded.slice(0, 5), simulated))

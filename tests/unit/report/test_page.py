@@ -186,7 +186,8 @@ def test_a_page_has_its_limits_and_says_so(tmp_path, monkeypatch) -> None:
     from partage.report import html, view_model
 
     monkeypatch.setattr(view_model, "MAX_LISTED", 5)
-    monkeypatch.setattr(html, "_MAX_CHARACTERS", 30_000)
+    monkeypatch.setattr(html, "_MAX_PLAIN", 0)
+    monkeypatch.setattr(html, "_MAX_CHARACTERS", 9_000)
     text = rendered(published_run(tmp_path, synthetic(12)))
     found = read(text)
     assert "The first 5 of 12 groups" in text

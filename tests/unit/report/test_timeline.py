@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from partage.report.group_details import _count_partition_changes, member_labels
+from partage.report.group_details import member_labels
+from partage.report.interval_arrays import count_partition_changes
 from partage.report.timeline import MAX_BINNED_ROWS, OwnedIntervals, UnreadTimes, draw_timeline
 
 
@@ -178,7 +179,7 @@ def test_a_rebalance_has_what_members_owned_before_and_after() -> None:
     """A member of a consumer group takes over later than the record of its rebalance."""
     history = owned((0, 0, 0, 100), (1, 0, 0, 900), (0, 1, 140, 900), (2, 2, 0, 900), partitions=3)
     found = [
-        *_count_partition_changes([{"time_ms": 100}, {"time_ms": 500}], [100, 500], history, 900)
+        *count_partition_changes([{"time_ms": 100}, {"time_ms": 500}], [100, 500], history, 900)
     ]
     assert found == [
         {"step": 0, "owner": 0, "before": 2, "after": 1, "lost": 1, "gained": 0},
@@ -189,4 +190,4 @@ def test_a_rebalance_has_what_members_owned_before_and_after() -> None:
 def test_a_partition_that_stays_is_neither_lost_nor_gained() -> None:
     """Two successive intervals of one owner are one: an eager rebalance assigns it again."""
     history = owned((0, 0, 0, 100), (0, 0, 100, 900), partitions=1)
-    assert [*_count_partition_changes([{"time_ms": 100}], [100], history, 900)] == []
+    assert [*count_partition_changes([{"time_ms": 100}], [100], history, 900)] == []

@@ -57,14 +57,23 @@
   };
 
   // Marks that would overlap become one mark with a count.
+  // With a reduced list of rebalances, each mark stands for a period: its rebalances, and the worst.
   const marksOf = (data, width) => {
     const apart = (data.last - data.first) / Math.max(width / 13, 1);
     const out = [];
-    partage.records(data.steps).forEach((step, number) => {
+    const steps = partage.records(data.steps);
+    const periods = partage.records(data.marks);
+    const every = periods.length ? periods.map((one) => ({ number: one.step, count: one.rebalances }))
+      : steps.map((_, number) => ({ number, count: 1 }));
+    for (const { number, count } of every) {
+      const step = steps[number];
       const before = out[out.length - 1];
-      if (before && step.time_ms - before.from < apart) before.steps.push(step);
-      else out.push({ from: step.time_ms, number, steps: [step] });
-    });
+      if (before && step.time_ms - before.from < apart) {
+        if (periods.length && (step.downtime_sort || 0) > (steps[before.number].downtime_sort || 0)) before.number = number;
+        before.steps.push(step);
+        before.count += count;
+      } else out.push({ from: step.time_ms, number, steps: [step], count });
+    }
     return out;
   };
 
@@ -192,8 +201,9 @@
     const times = (from, to) => `${partage.clock(data.first + from, 0)} to ${partage.clock(data.first + to, 0)} UTC`;
     const describe = {
       marks: (i) => {
-        const { steps } = marks[i];
-        const lines = steps.slice(0, 6).map((s) => `${partage.clock(s.time_ms, 0)} generation ${s.generation}: ${s.what || s.cause}`);
+        const { steps, count } = marks[i];
+        const lines = count > steps.length ? [`${count.toLocaleString("en")} rebalances. The worst:`] : [];
+        lines.push(...steps.slice(0, 6).map((s) => `${partage.clock(s.time_ms, 0)} generation ${s.generation}: ${s.what || s.cause}`));
         if (steps.length > 6) lines.push(`and ${steps.length - 6} more`);
         return tip(...lines, box.onPick ? "Select it for details below the timeline." : "");
       },
@@ -257,8 +267,9 @@
           label: {
             show: true, color: ink.text, fontSize: 10, fontWeight: 600,
             formatter: (at) => {
-              const { steps } = marks[at.dataIndex];
-              return steps.length > 1 ? String(steps.length) : partage.letter(steps[0].cause);
+              const { steps, count } = marks[at.dataIndex];
+              if (count >= 1000) return `${Math.round(count / 1000)}k`;
+              return count > 1 ? String(count) : partage.letter(steps[0].cause);
             },
           },
         },

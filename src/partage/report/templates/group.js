@@ -124,10 +124,12 @@
     const found = records(data.storms);
     if (!data.storms_known) return h("p", { class: "soft" }, "Unknown: an older Partage wrote the run, or it has no storm.");
     if (!found.length) return h("p", {}, "None.");
-    return table("Rebalance storms", [figure("Storm"), text("From"), text("To"), figure("Rebalances"), figure("Downtime", "stopped_estimate"), text("Trigger", "cause"), text("Causes")],
+    const rest = data.storm_count - found.length;
+    const made = table("Rebalance storms", [figure("Storm"), text("From"), text("To"), figure("Rebalances"), figure("Downtime", "stopped_estimate"), text("Trigger", "cause"), text("Causes")],
       found.map((s) => h("tr", {}, cell(String(s.number + 1), s.number), cell(partage.clock(s.first, 0)), cell(partage.clock(s.last, 0)),
         cell(shown(s.rebalances), s.rebalances), cell(s.downtime, s.downtime_sort), cell(`${cause(s.trigger)}: ${s.what}`),
         cell(Object.entries(s.causes).map(([kind, times]) => `${times} ${cause(kind)}`).join(", ")))));
+    return rest ? [h("p", { class: "soft" }, `The ${found.length} storms with the most downtime of ${shown(data.storm_count)}.`), made] : made;
   };
 
   const steps = (data) => table("Rebalances", [
@@ -150,35 +152,52 @@
         h("span", {}, "number: several rebalances"),
         records(data.unread).length ? [h("span", {}, h("i", { class: "loss" }), "unread (probability at least 90 %)"), h("span", {}, h("i", { class: "maybe" }), "possibly unread")] : null, data.exact ? null : h("span", {}, "+ and paler: other members own parts of it"),
         records(data.gaps).length ? h("span", {}, "hatched: generations missing from the log, owners unknown") : null),
-      h("details", { class: "more", open: owners.length <= 8 ? "" : null }, h("summary", {}, `${owners.length} members`),
+      h("details", { class: "more", open: owners.length <= 8 ? "" : null }, h("summary", {}, data.member_ids > owners.length ? `${shown(owners.length)} clients, ${shown(data.member_ids)} member ids` : `${owners.length} members`),
         h("ul", { class: "members" }, owners)),
     ];
   };
 
   const part = (title, ...content) => [h("h3", {}, title), ...content.flat().filter((one) => one !== null)];
+  // Large pages have the details compressed; they are unpacked when a group is opened.
+  const unpack = async (text) => {
+    const bytes = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+  };
+  const OLD = "This browser cannot unpack the details of a group. Chrome and Edge 80, Firefox 113, Safari 16.4 and later can.";
+  let wanted = "";
   const show = (anchor, focus) => {
     const source = document.getElementById(`d-${anchor}`);
     if (!source) return false;
-    const data = JSON.parse(source.textContent);
+    wanted = anchor;
+    if (source.type === "application/json") draw(anchor, JSON.parse(source.textContent), focus);
+    else if (!window.DecompressionStream) place.replaceChildren(h("p", { class: "soft" }, OLD));
+    else unpack(source.textContent).then((data) => { if (wanted === anchor) draw(anchor, data, focus); });
+    return true;
+  };
+  const draw = (anchor, data, focus) => {
     const bad = records(data.bad);
     const chart = h("div", { class: "chart", role: "img", "aria-label": `Timeline of partition owners in ${data.name}; the tables below have the same as text` });
     const rows = records(data.rows);
     const drawn = rows.length > 0;
     const each = rows.length === data.partitions;
+    const listed = records(data.steps).length;
+    const part_of = listed < data.rebalances;
     const boxes = data.exact ? "Each box is one partition owned by one member." : `${data.partitions.toLocaleString("en")} partitions in bins: each box shows the member that owned most of it.`;
-    const line = records(data.unread_share).length ? " The red line is the share of partitions that no member read." : "";
+    const line = records(data.unread_share).length ? ` The red line is the ${data.unread_peaks ? "largest " : ""}share of partitions that no member read${data.unread_peaks ? " at one moment of each bin" : ""}.` : "";
+    const marks = part_of ? "Numbers on top count all rebalances; select one for the worst rebalance there." : "Letters on top are rebalances; select one for its cause, and its members before and after.";
+    const left_out = part_of ? h("p", { class: "soft" }, `Reduced: ${shown(listed)} of ${shown(data.rebalances)} rebalances are listed: those with the most downtime, the worst of each period, and the newest. Members are merged by client id and host. Unread time below 1 % of a bin is on the red line only. The run's tables have everything.`) : null;
     const picked = drawn && records(data.steps).length ? picker(data, chart) : null;
     place.replaceChildren(h("article", { class: "card group", id: anchor },
       h("h2", {}, h("bdi", {}, data.name)),
       h("p", { class: "soft" }, term("stopped_estimate"), `: ${data.downtime}${data.share ? `, ${data.share} of its partition-time` : ""}.`),
-      drawn ? part("Owners over time", h("p", { class: "soft" }, `${boxes}${line} Letters on top are rebalances; select one for its cause, and its members before and after. Drag the slider to zoom.`),
+      drawn ? part("Owners over time", h("p", { class: "soft" }, `${boxes}${line} ${marks} Drag the slider to zoom.`), left_out,
         each && rows.length > 1 ? sorter(chart) : null, chart, legend(data), picked ? picked.box : null) : null,
       data.advice.length ? part("What to change here", data.together ? h("p", {}, "Expected gain of all changes together: ", h("b", {}, data.together), ".") : null, h("div", { class: "cards" }, advice(data))) : null,
       part("Policies compared", policies(data.policies, "Policies of this group"),
         records(data.per_rebalance).length ? h("details", { class: "more" }, h("summary", {}, "The same, each rebalance simulated by itself"), policies(data.per_rebalance, "Each rebalance simulated by itself")) : null),
       data.worst.length ? part("Worst rebalances, before and after", h("div", { class: "cards" }, worst(data))) : null,
       part("Rebalance storms", storms(data)),
-      part("All rebalances", h("details", { class: "more" }, h("summary", {}, `${records(data.steps).length} rebalances`), steps(data))),
+      part(part_of ? "Rebalances" : "All rebalances", h("details", { class: "more" }, h("summary", {}, part_of ? `${shown(listed)} of ${shown(data.rebalances)} rebalances` : `${listed} rebalances`), steps(data))),
       bad.length ? part("Damaged records of this group", table("Damaged records", [figure("Partition"), figure("Offset"), text("Part"), text("Defect")],
         bad.map((b) => h("tr", {}, cell(shown(b.partition), b.partition), cell(shown(b.offset), b.offset), cell(b.part), cell(b.why))))) : null));
     for (const row of document.querySelectorAll("#group-table tr[aria-current]")) row.removeAttribute("aria-current");
@@ -189,7 +208,6 @@
       place.scrollIntoView();
       place.focus({ preventScroll: true });
     }
-    return true;
   };
   const follow = () => show(location.hash.slice(1), true);
   addEventListener("hashchange", follow);
