@@ -64,6 +64,9 @@ def check_subscription(topics: Iterable[str], member_id: str) -> tuple[str, ...]
         # `_equal` inlined: it saves a call for each of thousands of members.
         try:
             if topics == known:
+                if topics and topics[0] is not known[0] and set(map(type, topics)) <= {str}:
+                    # The next list probably has the same strings, which compare 30 times as fast.
+                    _last = (topics[:], shared, equal)
                 return shared
         except Exception:  # noqa: BLE001, S110 - the items are validated below
             pass

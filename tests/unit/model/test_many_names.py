@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import partage as pg
-from partage.model import Claims
+from partage.model import Claims, validation
+from partage.model.validation import check_subscription
 
 NAMES = [f"topic-{i}" for i in range(50)]
 
@@ -110,3 +111,26 @@ def test_an_index_counts_what_has_grown():
     index = pg.Cluster.from_topics({"a": 2, "b": 0, "c": 1}).index.extended([("a", None, 5)])
     assert index.counts.tolist() == [5, 0, 1]
     assert [index.count(t) for t in (-1, 0, 1, 2)] == [0, 5, 0, 1]
+
+
+def test_equal_lists_with_other_strings_are_compared_by_identity_from_then_on() -> None:
+    """The last validated list is replaced by an equal one with new strings, as each generation has."""
+    first = [f"orders-{i}" for i in range(3)]
+    shared = check_subscription(first, "c1")
+    again = ["".join(name) for name in first]
+    assert check_subscription(again, "c2") is shared
+    assert all(a is b for a, b in zip(validation._last[0], again, strict=True))
+
+
+def test_an_object_that_equals_every_name_is_not_remembered() -> None:
+    """Only lists of strings are remembered, so that the next list is still validated."""
+
+    class Any:
+        __hash__ = None
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    check_subscription(["a"], "c1")
+    check_subscription([Any()], "c2")
+    assert check_subscription(["b"], "c3") == ("b",)
