@@ -55,6 +55,9 @@ _FEW = 100
 #: Groups whose recommendations the page's section on changes has; the others have their own.
 _ADVISED = 12
 
+#: Media types of script elements with data.
+_PLAIN, _PACKED = "application/json", "application/gzip"
+
 Details = Iterable[tuple[GroupFigures, dict[str, Any]]]
 
 
@@ -162,7 +165,7 @@ def render_run_page(run: RunFigures, details: Details = ()) -> str:
         details=texts.texts,
         details_type=texts.kind,
         most_listed=view_model.MAX_LISTED,
-        data=_short_document(run),
+        data=texts.write(_to_script_json(_short_document(run))),
         library=_vendor("echarts.min.js"),
     )  # fmt: skip
 
@@ -192,6 +195,10 @@ class _DetailsText(NamedTuple):
     kind: str
     texts: dict[str, Markup]
 
+    def write(self, text: Markup) -> Markup:
+        """Return a JSON text in the form of these texts."""
+        return text if self.kind == _PLAIN else _compress(text)
+
 
 def _details_text(run: RunFigures, details: Details) -> _DetailsText:
     """Return timelines and rebalances of consumer groups as text for the HTML report.
@@ -213,8 +220,8 @@ def _details_text(run: RunFigures, details: Details) -> _DetailsText:
             break
         packed[group.anchor] = packed_text
     if plain_size <= _MAX_PLAIN:
-        return _DetailsText("application/json", plain)
-    return _DetailsText("application/gzip", packed)
+        return _DetailsText(_PLAIN, plain)
+    return _DetailsText(_PACKED, packed)
 
 
 def _compress(text: str) -> Markup:

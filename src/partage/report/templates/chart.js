@@ -59,10 +59,10 @@
   // Marks that would overlap become one mark with a count.
   // With a reduced list of rebalances, each mark stands for a period: its rebalances, and the worst.
   const marksOf = (data, width) => {
-    const apart = (data.last - data.first) / Math.max(width / 13, 1);
     const out = [];
     const steps = partage.records(data.steps);
     const periods = partage.records(data.marks);
+    const apart = (data.last - data.first) / Math.max(width / (periods.length ? 34 : 13), 1);
     const every = periods.length ? periods.map((one) => ({ number: one.step, count: one.rebalances }))
       : steps.map((_, number) => ({ number, count: 1 }));
     for (const { number, count } of every) {
@@ -262,7 +262,7 @@
       series: [
         {
           type: "scatter", name: "marks", xAxisIndex: MARKS, yAxisIndex: MARKS, data: marks.map((mark) => [mark.from, 0]),
-          symbol: "roundRect", symbolSize: [14, 16], cursor: "pointer",
+          symbol: "roundRect", symbolSize: [partage.records(data.marks).length ? 30 : 14, 16], cursor: "pointer",
           itemStyle: { color: ink.card, borderColor: ink.soft, borderWidth: 1 },
           label: {
             show: true, color: ink.text, fontSize: 10, fontWeight: 600,

@@ -158,11 +158,6 @@
   };
 
   const part = (title, ...content) => [h("h3", {}, title), ...content.flat().filter((one) => one !== null)];
-  // Large pages have the details compressed; they are unpacked when a group is opened.
-  const unpack = async (text) => {
-    const bytes = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
-    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
-  };
   const OLD = "This browser cannot unpack the details of a group. Chrome and Edge 80, Firefox 113, Safari 16.4 and later can.";
   let wanted = "";
   const show = (anchor, focus) => {
@@ -171,7 +166,7 @@
     wanted = anchor;
     if (source.type === "application/json") draw(anchor, JSON.parse(source.textContent), focus);
     else if (!window.DecompressionStream) place.replaceChildren(h("p", { class: "soft" }, OLD));
-    else unpack(source.textContent).then((data) => { if (wanted === anchor) draw(anchor, data, focus); });
+    else partage.textOf(source).then((found) => { if (wanted === anchor) draw(anchor, JSON.parse(found), focus); });
     return true;
   };
   const draw = (anchor, data, focus) => {

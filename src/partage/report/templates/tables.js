@@ -7,6 +7,12 @@ partage.records = (columns) => {
   if (!names.length) return [];
   return columns[names[0]].map((_, i) => Object.fromEntries(names.map((name) => [name, columns[name][i]])));
 };
+// Large pages have their data compressed: gzip as base64. A promise of the text of a script element.
+partage.textOf = async (source) => {
+  if (source.type === "application/json") return source.textContent;
+  const bytes = Uint8Array.from(atob(source.textContent), (one) => one.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+};
 (() => {
   const value = (cell) => {
     const given = cell && cell.dataset.v;
@@ -79,8 +85,8 @@ partage.records = (columns) => {
 
   const save = document.getElementById("save");
   if (save) {
-    save.addEventListener("click", () => {
-      const text = document.getElementById("figures").textContent;
+    save.addEventListener("click", async () => {
+      const text = await partage.textOf(document.getElementById("figures"));
       const link = document.createElement("a");
       link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
       link.download = "partage-report.json";
