@@ -54,11 +54,16 @@ class Coordinator(GroupCoordinator):
 
     def __init__(self, kind, metadata):
         self.kind, self.metadata, self.group_id, self.generation = kind, metadata, "bench", 1
+        self.member_id, self._metadata_snapshot = "leader", None
         self.decoding = 0.0
 
     async def lead(self, joined):
         """Return the assignments of a rebalance, as aiokafka's leader sends them."""
-        return await self._perform_assignment(SimpleNamespace(members=joined))
+        response = SimpleNamespace(members=joined, group_protocol=self.kind.name)
+        return await self._perform_assignment(response)
+
+    def _lookup_assignor(self, _):
+        return self.kind
 
     async def _perform_assignment(self, response):
         begin = time.perf_counter()

@@ -32,6 +32,7 @@ from partage.clients.load_sampling import Offsets
 from partage.clients.shared import ClusterView, Joined
 from partage.errors import AssignorFailedError, InvalidConfigError, MissingExtraError
 from partage.model import NO_GENERATION
+from partage.wire.columns.subscriptions import distinct_subscriptions
 from partage.wire.consumer_protocol import ConsumerSubscription
 
 try:
@@ -239,10 +240,11 @@ async def _perform_assignment(coordinator: Any, response: Any) -> Any:
 
     If Partage computes an assignment in a thread, its result is awaited.
     """
-    sent = await type(coordinator)._perform_assignment(coordinator, response)
+    perform = type(coordinator)._perform_assignment
+    sent = await perform(coordinator, _fewer_members(coordinator, response))
     pending = next(iter(sent.values()), None)
     if not isinstance(pending, _PendingPlan):
-        return sent
+        return await perform(coordinator, response)
     # Meanwhile the answer to an OffsetCommit of the last generation may reset both ids, but
     # SyncGroup needs those of the JoinGroup response.
     generation, member_id = coordinator.generation, coordinator.member_id
@@ -253,6 +255,29 @@ async def _perform_assignment(coordinator: Any, response: Any) -> Any:
         # aiokafka drops requests to rejoin when it sends SyncGroup, which follows at once.
         asyncio.get_running_loop().call_soon(coordinator.request_rejoin)
     return assignments
+
+
+class _DistinctSubscriptions:
+    """JoinGroup response that has one member for each distinct subscription.
+
+    aiokafka decodes all subscriptions on the event loop, but needs their topics only. `_joined`
+    reads all members from ``whole``.
+    """
+
+    def __init__(self, response: Any) -> None:
+        self.whole = response
+        rows = [tuple(one) for one in response.members]
+        self.members = [rows[i] for i in distinct_subscriptions([bytes(row[-1]) for row in rows])]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.whole, name)
+
+
+def _fewer_members(coordinator: Any, response: Any) -> Any:
+    # Another library's assignor needs the subscriptions of all members.
+    assignor = coordinator._lookup_assignor(response.group_protocol)
+    is_ours = isinstance(assignor, type) and issubclass(assignor, Assignor)
+    return _DistinctSubscriptions(response) if is_ours else response
 
 
 def _run_in_thread(plan: Callable[[], dict[str, Any]]) -> asyncio.Future[dict[str, Any]]:
@@ -273,7 +298,7 @@ def _joined(members: Mapping[str, Any], received: Mapping[str, Any]) -> list[Joi
             for i, one in members.items()
         ]
     # Up to version 4 of JoinGroup: (id, bytes); from 5 on: (id, instance id, bytes).
-    rows = [tuple(one) for one in response.members]
+    rows = [tuple(one) for one in getattr(response, "whole", response).members]
     return [Joined(r[0], bytes(r[-1]), r[1] if len(r) > 2 else None) for r in rows]
 
 

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import pytest
 from aiokafka.consumer.group_coordinator import CoordinatorGroupRebalance, GroupCoordinator
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment as AioAssignment
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata as AioMetadata
 from kafka.coordinator.assignors.abstract import RebalanceProtocol
@@ -89,8 +90,12 @@ class Aio(GroupCoordinator):
     def request_rejoin(self):
         self.rejoins += 1
 
+    def _lookup_assignor(self, name):
+        return self.kind
+
     def _perform_assignment(self, response):
         lossy = {m[0]: AioMetadata.decode(m[-1]) for m in response.members}
+        self.decoded = list(lossy)
         return self.kind.assign(Metadata(), lossy)
 
     def _on_join_complete(self, generation, assignment):
@@ -511,6 +516,10 @@ def test_a_leader_reads_its_metadata_once() -> None:
     assert view().topics == {"t": {0: [1]}}
 
 
+def _response(members):
+    return SimpleNamespace(members=members, group_protocol="range")
+
+
 class AsyncAio(Aio):
     """Calls an assignor in a coroutine, as aiokafka's coordinator does."""
 
@@ -551,7 +560,7 @@ def test_an_event_loop_runs_while_aiokafka_s_leader_plans(coordinator) -> None:
         AioRebalance(leader).perform_group_join()
         AioRebalance(leader).perform_group_join()  # a second join changes nothing
         asyncio.get_running_loop().call_later(0.01, strategy.has_run.set)
-        return await leader._perform_assignment(SimpleNamespace(members=_static()))
+        return await leader._perform_assignment(_response(_static()))
 
     sent = asyncio.run(rebalance())
     expected = Aio(aiokafka.assignor("range"))._perform_assignment(
@@ -574,12 +583,46 @@ def test_what_changes_while_a_leader_plans_is_not_lost() -> None:
     async def rebalance():
         AioRebalance(leader).perform_group_join()
         asyncio.get_running_loop().call_later(0.01, reset)
-        await leader._perform_assignment(SimpleNamespace(members=_static()))
+        await leader._perform_assignment(_response(_static()))
         sent = leader.generation, leader.member_id, leader.rejoins
         await asyncio.sleep(0)
         return sent, leader.rejoins
 
     assert asyncio.run(rebalance()) == ((4, "x1", 0), 1)
+
+
+def test_aiokafka_decodes_each_distinct_subscription_once() -> None:
+    """Only topics matter to it; the plan is that of all members. A damaged one is not left out."""
+    rows = [
+        ("x1", None, encode_subscription(["t"])),
+        ("x2", None, encode_subscription(["t"], user_data=b"more")),
+        ("x3", None, encode_subscription(["t", "u"])),
+    ]
+    leader = AsyncAio(aiokafka.assignor("range"))
+
+    async def rebalance(members):
+        AioRebalance(leader).perform_group_join()
+        return await leader._perform_assignment(_response(members))
+
+    sent = asyncio.run(rebalance(rows))
+    assert leader.decoded == ["x1", "x3"]
+    expected = Aio(aiokafka.assignor("range"))._perform_assignment(_response(rows))
+    assert sent == expected
+    with pytest.raises(ValueError, match="attempting to convert"):
+        asyncio.run(rebalance([*rows, ("x4", None, rows[1][2][:7])]))
+
+
+def test_the_assignor_of_another_library_gets_all_subscriptions(monkeypatch) -> None:
+    """A group may agree on the other assignor of the consumer's list, which needs all members."""
+    leader = AsyncAio(aiokafka.assignor("range"))
+    monkeypatch.setattr(leader, "_lookup_assignor", lambda _: RoundRobinPartitionAssignor)
+
+    async def rebalance():
+        AioRebalance(leader).perform_group_join()
+        return await leader._perform_assignment(_response(_static()))
+
+    asyncio.run(rebalance())
+    assert leader.decoded == ["x1", "x2"]
 
 
 def test_an_error_in_the_thread_of_a_plan_reaches_aiokafka() -> None:
@@ -590,7 +633,7 @@ def test_an_error_in_the_thread_of_a_plan_reaches_aiokafka() -> None:
 
     async def rebalance():
         AioRebalance(leader).perform_group_join()
-        await leader._perform_assignment(SimpleNamespace(members=_static()))
+        await leader._perform_assignment(_response(_static()))
 
     with pytest.raises(aiokafka.AssignorError, match="broken failed in group billing"):
         asyncio.run(rebalance())

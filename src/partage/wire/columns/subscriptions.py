@@ -20,7 +20,7 @@ from partage.wire.primitives import ByteReader
 
 __all__ = [
     "SubscriptionColumns", "TrailerColumns", "decode_sticky_claims", "decode_subscriptions",
-    "split_user_data",
+    "distinct_subscriptions", "split_user_data",
 ]  # fmt: skip
 
 #: So many distinct lists of topics are compared with the next subscription.
@@ -114,6 +114,25 @@ def decode_subscriptions(metadata: Sequence[bytes]) -> list[SubscriptionColumns 
             if tail is not None:
                 out[i] = SubscriptionColumns(head.topics, head.user_data, owned, *tail)
     return out
+
+
+def distinct_subscriptions(metadata: Sequence[bytes]) -> list[int]:
+    r"""Return the positions of those subscriptions that have other topics than earlier ones.
+
+    Damaged subscriptions are among them. ``metadata`` are the encoded subscriptions of a group's
+    members.
+
+    >>> same = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff"
+    >>> distinct_subscriptions([same, same + b"\0\0\0\0", b"damaged", same])
+    [0, 2]
+    """
+    prefixes: list[_SubscriptionPrefix] = []
+    found = []
+    for i, data in enumerate(metadata):
+        last = prefixes[:1]
+        if _read_head(data, prefixes) is None or prefixes[:1] != last:
+            found.append(i)
+    return found
 
 
 def _read_head(data: bytes, prefixes: list[_SubscriptionPrefix]) -> _SubscriptionHead | None:
