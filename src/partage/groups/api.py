@@ -167,6 +167,8 @@ class PlainStrategy:
     reads_claims: bool = True
     #: Whether it depends on the generations of members that send neither claims nor user data.
     reads_generation: bool = True
+    #: Whether `on_assignment` reads the assigned partitions.
+    reads_assignment: bool = True
     #: Whether members send their last assignment and its generation as user data.
     sends_assignment: bool = False
     #: Whether instance ids have no other effect than to sort members: static ones come first, by

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from partage.history.agreement import Verdict, check_agreement
 from partage.history.problems import recorded_group
-from partage.model import NO_GENERATION, Group
+from partage.model import NO_GENERATION
 from partage.model.index import Index
 from partage.simulation.context import SimulationContext
 from partage.simulation.members import EMPTY, SimulatedMember
@@ -116,8 +116,8 @@ def _differs_if_static(
     if not policy.static or _avoids_rebalance(rebalance, policy):
         return policy.static
     dynamic = replace(policy, static=False)
-    sends = rebalance.is_follow_up or getattr(resolved.strategy, "reads_claims", True)
-    if sends and _joins_as_recorded(rebalance, dynamic, resolved):
+    reads_sent = rebalance.is_follow_up or resolved.reads_claims
+    if reads_sent and _joins_as_recorded(rebalance, dynamic, resolved):
         return True
     members = ((state.owner_identity, state) for state in rebalance.generation.first.members)
     return not equals_dynamic_members(resolved.strategy, members)
@@ -150,10 +150,13 @@ def _simulate_policy(
     state = generation.first
     members = _build_members(rebalance, resolved, rows.cluster.index)
     departed = rebalance.owned_by_departed()
-    group = _members_as_recorded(rebalance, policy, resolved)
-    if rebalance.is_follow_up and group is None:
+    joins_as_recorded = _joins_as_recorded(rebalance, policy, resolved)
+    if rebalance.is_follow_up and not joins_as_recorded:
         yield rows.no_rebalance_row(policy, resolved, _FOLLOWS)
         return
+    group = None
+    if joins_as_recorded and resolved.reads_claims:
+        group = recorded_group(state)
     for step in range(MOST_FOLLOW_UPS + 1):
         result = resolved.simulate_rebalance(
             members,
@@ -184,27 +187,14 @@ def _simulate_policy(
         departed, group = [], None
 
 
-def _members_as_recorded(
-    rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy
-) -> Group | None:
-    """Return the members of a group as they joined in the record, with the data that they sent.
-
-    The data are the partitions that they reported as owned and their strategy's user data. The
-    result is None if the simulated strategy or protocol is not the recorded one. ``resolved`` is
-    the simulated policy with its strategy.
-    """
-    if not _joins_as_recorded(rebalance, policy, resolved):
-        return None
-    return recorded_group(rebalance.generation.first)
-
-
 def _joins_as_recorded(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy
 ) -> bool:
     """Return whether members join with the data that they really sent.
 
-    This is so if the policy has the recorded strategy and protocol. ``resolved`` is the policy with
-    its strategy.
+    The data are the partitions that they reported as owned and their strategy's user data. It is so
+    if the policy has the recorded strategy and protocol. ``resolved`` is the policy with its
+    strategy.
     """
     generation = rebalance.generation
     is_claimed = resolved.strategy.name == generation.first.strategy or policy.strategy is None

@@ -133,6 +133,15 @@ class ResolvedPolicy:
         """
         return _strategy_stores_member_data(self.strategy)
 
+    @property
+    def reads_claims(self) -> bool:
+        """True if the assignment depends on what members send besides their subscriptions.
+
+        Only built-in strategies declare that theirs does not.
+        """
+        built_in = _built_in_or_none(self.strategy)
+        return built_in is None or built_in.reads_claims or self.policy.cooperative
+
     def restored_memory(self, member: SimulatedMember, index: Index) -> object:
         """Compute the data that the strategy would store for a member with its current partitions.
 
@@ -142,7 +151,8 @@ class ResolvedPolicy:
         """
         if not _strategy_stores_member_data(self.strategy):
             return None
-        part: Assignment = Assignment.from_lists(index, (member.state.id,), [member.owned])
+        owned = member.owned if _reads_assignment(self.strategy) else EMPTY
+        part: Assignment = Assignment.from_lists(index, (member.state.id,), [owned])
         try:
             return self.strategy.on_assignment(part, None, member.generation, None)
         except MemoryError:
@@ -255,13 +265,15 @@ def _apply_plan(
         leader.memory = plan.memory
     before = {member.key: member.last_owned for member in members}
     stores_data = _strategy_stores_member_data(strategy)
+    reads_assignment = _reads_assignment(strategy)
+    part: Assignment = Assignment.from_lists(plan.index, (), [])
     lists = plan.lists
     for i, member in enumerate(members):
         member.owned = member.last_owned = lists[i]
         member.generation = generation
         if stores_data:
             data = plan.user_data.get(member.state.id)
-            part = plan.part_of(i)
+            part = plan.part_of(i) if reads_assignment else part
             member.memory = strategy.on_assignment(part, data, generation, member.memory)
         else:
             member.memory = None
@@ -284,6 +296,15 @@ def _strategy_stores_member_data(strategy: object) -> bool:
     Such a strategy defines its own method ``on_assignment``.
     """
     return getattr(type(strategy), "on_assignment", None) is not PlainStrategy.on_assignment
+
+
+def _reads_assignment(strategy: Strategy) -> bool:
+    """Return whether a strategy derives the data of a member from its assigned partitions.
+
+    Only built-in strategies declare that they do not.
+    """
+    built_in = _built_in_or_none(strategy)
+    return built_in is None or built_in.reads_assignment
 
 
 def _error_text(error: Exception) -> str:
@@ -402,7 +423,7 @@ class SharedProblems:
         )
         shared = self.problem_without_claims(members, cluster, static=is_static)
         nothing_sent = JoinedProblem(shared, shared, ())
-        if built_in is not None and not built_in.reads_claims and not policy.cooperative:
+        if not ResolvedPolicy(policy, strategy).reads_claims:
             return nothing_sent
         if built_in is None or members_as_sent is not None:
             group = members_as_sent or build_joined_group(members, policy, strategy, cluster)

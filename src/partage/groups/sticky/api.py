@@ -195,6 +195,7 @@ class CooperativeSticky(PlainStrategy):
     exact_to: str | None = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor 4.3.1"
     aliases: tuple[str, ...] = ("org.apache.kafka.clients.consumer.CooperativeStickyAssignor",)
     protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
+    reads_assignment = False
     instance_ids_only_sort = True
 
     def subscription_user_data(
