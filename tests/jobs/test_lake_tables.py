@@ -137,7 +137,7 @@ conf = {
 }
 for run_id in RUNS:
     published(out, rows(), run_id)
-with spark_session(is_short=True, master="local[2]", conf=conf) as spark:
+with spark_session( master="local[2]", conf=conf) as spark:
     for run_id in (RUNS[0], *RUNS):
         open_lake("delta", str(out), catalog, spark).append_run(out, run_id)
 if catalog is None:

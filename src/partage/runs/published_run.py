@@ -72,8 +72,9 @@ class PublishedRun:
         return tuple(found) if isinstance(found, dict) else ()
 
     def files(self, name: str) -> list[Path]:
-        """Return the paths of the Parquet files of one output table; none if the run lacks it."""
-        return [self.out / one["path"] for one in self._manifest["tables"].get(name, ())]
+        """Return the paths of the Parquet files of one output table that have rows."""
+        files = self._manifest["tables"].get(name, ())
+        return [self.out / one["path"] for one in files if one.get("rows", 1)]
 
     def table(
         self, name: str, columns: Sequence[str] | None = None, *, where: Any = None

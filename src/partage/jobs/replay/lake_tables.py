@@ -107,17 +107,30 @@ class LakeTables:
             InvalidConfigError: a table cannot be written, or has columns of another version.
         """
         run = PublishedRun(folder, run_id)
-        for table in sorted(TABLES, key=lambda name: (name == "runs", name)):
-            with self._errors(f"{self.where}, table {table}"):
-                version = self.backend.open_table(table)
-                if version != str(FORMAT):
-                    what = (
-                        f"has format version {version} of Partage's tables, and this version "
-                        f"writes {FORMAT}; give a new --out or --catalog"
-                    )
-                    raise InvalidConfigError("--format", what, f"{self.where}, table {table}")
-                if not self.backend.has_run(table, run_id):
-                    self.backend.append(table, run.files(table), run_id)
+        if self._open_table("runs", run_id):
+            return
+        for table in sorted(set(TABLES) - {"runs"}):
+            if not self._open_table(table, run_id):
+                self._append(table, run)
+        self._append("runs", run)
+
+    def _open_table(self, table: str, run_id: str) -> bool:
+        """Create or check a table, and return whether it has rows of a run."""
+        with self._errors(f"{self.where}, table {table}"):
+            version = self.backend.open_table(table)
+            if version != str(FORMAT):
+                what = (
+                    f"has format version {version} of Partage's tables, and this version "
+                    f"writes {FORMAT}; give a new --out or --catalog"
+                )
+                raise InvalidConfigError("--format", what, f"{self.where}, table {table}")
+            return self.backend.has_run(table, run_id)
+
+    def _append(self, table: str, run: PublishedRun) -> None:
+        with self._errors(f"{self.where}, table {table}"):
+            paths = run.files(table)
+            if paths:
+                self.backend.append(table, paths, str(run.summary["run_id"]))
 
     @contextmanager
     def _errors(self, where: str) -> Iterator[None]:
@@ -159,7 +172,7 @@ def open_lake(
         if catalog is not None:
             raise InvalidConfigError("--catalog", "needs --format delta or iceberg", catalog)
         return None
-    where = catalog or f"{out}/{form}"
+    where = catalog or f"{out if is_address(out) else Path(out).absolute()}/{form}"
     secrets = frozenset(secrets_in(conf or {}))
     backend: _Backend
     if spark is not None and _has_format(spark, form, catalog):
