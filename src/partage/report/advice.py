@@ -27,7 +27,15 @@ from partage.report.client_settings import (
     translate_lines,
 )
 from partage.report.gains import gain_of, own_figures, simulation_error, sum_gains
-from partage.report.messages import cause_clause, count, duration, format_range, percent, plural
+from partage.report.messages import (
+    cause_clause,
+    count,
+    downtime_size,
+    duration,
+    format_range,
+    percent,
+    plural,
+)
 from partage.report.run import Estimate, FigureRange, GroupFigures, RunFigures, once_per_group
 from partage.tables.metrics import OWN
 
@@ -172,13 +180,7 @@ def _advise_best_settings(rule: str, group: GroupFigures) -> Advice | None:
         return None
     title, how = _SETTINGS[rule]
     lines = _settings_lines(group, best.policy)
-    whole = (
-        group.downtime_estimate.best
-        if group.downtime_estimate
-        else group.downtime_bounds.high
-        if group.downtime_bounds
-        else 0.0
-    )
+    whole = downtime_size(group) or 0.0
     less = percent(min(best.saved.best, whole), whole)
     why = (
         f"In the simulation {best.policy} has {less} less downtime than the present "
@@ -196,10 +198,13 @@ def _simulation_error_sentence(group: GroupFigures) -> str:
     error = simulation_error(group) or 0.0
     if error < _SMALLEST_ERROR:
         return "The simulation of the present settings equals the record."
-    return (
-        "The simulation of the present settings differs from the record by up to "
-        f"{format_range(FigureRange(error, error))}."
+    whole = downtime_size(group)
+    size = (
+        f"{percent(min(error, whole), whole)} of the downtime"
+        if whole
+        else format_range(FigureRange(error, error))
     )
+    return f"The simulation of the present settings differs from the record by up to {size}."
 
 
 def _advise_static_members(group: GroupFigures) -> Advice | None:

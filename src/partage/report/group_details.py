@@ -23,7 +23,7 @@ from partage.report.interval_arrays import (
     to_owned_intervals,
     to_unread_times,
 )
-from partage.report.messages import TimeUnit, common_unit, downtime_text, format_estimate
+from partage.report.messages import TimeUnit, downtime_text, format_estimate, groups_unit
 from partage.report.run import Estimate, FigureRange, GroupFigures, RunFigures
 from partage.report.timeline import columns_of, draw_timeline
 from partage.runs.row_groups import Part, split_groups
@@ -93,7 +93,7 @@ def generate_group_details(
         InvalidCaptureError: a table cannot be read.
     """
     groups = run.groups_with_rebalances[:MAX_DETAILS]
-    limits = _limits(len(groups))
+    limits = _limits(len(groups), groups_unit(run.groups))
     cover = run.summary.get("coverage", {})
     for part in _batches(folder, groups):
         batch = [group for group in groups if part is None or group.name in part.groups]
@@ -134,14 +134,22 @@ def _batch_details(
         )
         known = labels.get(name, {})
         details = _group_details(listed[name], rows, known, cover, limits[group.anchor])
-        yield group, details | {"worst": _worst_entries(listed[name], simulated)}
+        worst_of_group = _worst_entries(listed[name], simulated, limits[group.anchor].unit)
+        yield group, details | {"worst": worst_of_group}
 
 
 class _Limits(NamedTuple):
-    """The largest number of listed rebalances of a group, and about that of boxes of a timeline."""
+    """Limits of the details of a group.
+
+    Attributes:
+        steps: the largest number of listed rebalances.
+        boxes: about the largest number of boxes of a timeline.
+        unit: time unit of the report.
+    """
 
     steps: int
     boxes: int
+    unit: TimeUnit
 
 
 class _Tables(NamedTuple):
@@ -224,7 +232,7 @@ def _group_details(
         tables: all rebalances, ownership intervals and unread times of the group.
         labels: labels of its members by name.
         cover: first and last time of the log.
-        limits: largest numbers of listed rebalances and of boxes.
+        limits: largest numbers of listed rebalances and of boxes, and the time unit.
     """
     every, intervals, unread = tables
     rows, reduced = listed.rows, len(listed.rows) < every.num_rows
@@ -243,7 +251,6 @@ def _group_details(
             [of["owner"] for of in (drawn["boxes"], changes) if of], len(owned.owners)
         )
     names = [owned.owners[i] for i in used]
-    unit = common_unit(map(_downtime_sort_key, rows))
     return {
         "first": first,
         "last": last,
@@ -252,20 +259,19 @@ def _group_details(
         **drawn,
         "partitions": len(owned.partitions),
         "gaps": columns_of(_gap_entry(gap, first) for gap in gaps),
-        "steps": columns_of(_rebalance_entry(row, unit) for row in rows),
+        "steps": columns_of(_rebalance_entry(row, limits.unit) for row in rows),
         "rebalances": every.num_rows,
         "marks": columns_of(_marks(every, listed.chosen, limits.steps)) if reduced else {},
         "changes": changes,
         "most_compared": MAX_MEMBERS,
-        **_storm_columns(every),
+        **_storm_columns(every, limits.unit),
     }
 
 
 def _worst_entries(
-    listed: _Listed, simulated: Mapping[tuple[Any, ...], Mapping[str, Any]]
+    listed: _Listed, simulated: Mapping[tuple[Any, ...], Mapping[str, Any]], unit: TimeUnit
 ) -> list[dict[str, Any]]:
     """Return the rebalances with the most downtime, each with its cheapest policies."""
-    unit = common_unit(map(_downtime_sort_key, listed.rows))
     return [
         {"step": i,
          "cheapest": columns_of(_list_cheapest(simulated.get(_key(listed.rows[i]), {}), unit))}
@@ -349,15 +355,20 @@ def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
     return table
 
 
-def _limits(groups: int) -> dict[str, _Limits]:
+def _limits(groups: int, unit: TimeUnit) -> dict[str, _Limits]:
     """Return the limits of each group by its anchor, for a page with this number of groups.
 
-    The groups with the largest downtime have the largest limits.
+    The groups with the largest downtime have the largest limits. ``unit`` is the time unit of the
+    page.
     """
     steps = max(10, min(MAX_STEPS, MAX_STEPS_IN_ALL // max(groups, 1)))
     boxes = max(100, min(_MAX_BOXES, _MAX_BOXES_IN_ALL // max(groups, 1)))
     return {
-        f"g{i}": _Limits(MAX_STEPS, _MAX_BOXES) if i < _LARGE_TIMELINES else _Limits(steps, boxes)
+        f"g{i}": (
+            _Limits(MAX_STEPS, _MAX_BOXES, unit)
+            if i < _LARGE_TIMELINES
+            else _Limits(steps, boxes, unit)
+        )
         for i in range(groups)
     }
 
@@ -610,23 +621,22 @@ def _list_cheapest(
     return found
 
 
-def _storm_columns(rebalances: pa.Table) -> dict[str, Any]:
+def _storm_columns(rebalances: pa.Table, unit: TimeUnit) -> dict[str, Any]:
     """Return the storms of a group with the most downtime, and how many storms it has."""
     from pyarrow import compute as pc
 
-    storms = _storms(rebalances.filter(pc.is_valid(rebalances["storm"])).to_pylist())
+    storms = _storms(rebalances.filter(pc.is_valid(rebalances["storm"])).to_pylist(), unit)
     worst = sorted(storms, key=lambda s: (-(s["downtime_sort"] or 0), -s["rebalances"]))
     shown = sorted(worst[:_MAX_STORMS], key=lambda s: s["number"])
     return {"storms": columns_of(shown), "storm_count": len(storms)}
 
 
-def _storms(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _storms(rows: Sequence[Mapping[str, Any]], unit: TimeUnit) -> list[dict[str, Any]]:
     found: dict[int, list[Mapping[str, Any]]] = {}
     for row in rows:
         if row["storm"] is not None:
             found.setdefault(row["storm"], []).append(row)
     totals = {number: _total_costs(of) for number, of in found.items()}
-    unit = common_unit(map(_downtime_sort_key, totals.values()))
     storms = []
     for number, of in sorted(found.items()):
         total = totals[number]

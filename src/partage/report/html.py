@@ -25,6 +25,7 @@ from partage.report.data import load_run
 from partage.report.gains import gains_by_policy
 from partage.report.group_details import generate_group_details
 from partage.report.json_document import json_document
+from partage.report.limit_notes import limit_notes
 from partage.report.recommendations import count_changed_groups, recommendations_for
 from partage.report.run import GroupFigures, RunFigures
 from partage.runs.published_run import PublishedRun
@@ -119,12 +120,11 @@ def render_run_page(run: RunFigures, details: Details = ()) -> str:
     texts = _details_text(run, details)
     saved, helped = total_savings(run)
     rebalancing = run.groups_with_rebalances
-    unit = view_model.groups_unit(run.groups)
+    unit = messages.groups_unit(run.groups)
     rows = [view_model.group_row(g, unit) for g in rebalancing[: view_model.MAX_LISTED]]
-    causes = view_model.cause_list(run.causes)
     policies = list(
         view_model.policy_rows(
-            run.policies, run.figures, OutputLevel.PAGE, gains_by_policy(run.groups)
+            run.policies, run.figures, OutputLevel.PAGE, gains_by_policy(run.groups), unit
         )
     )
     return create_jinja_environment().get_template("page.html.j2").render(
@@ -134,16 +134,13 @@ def render_run_page(run: RunFigures, details: Details = ()) -> str:
         headline=messages.run_headline(run),
         lead=messages.opening_sentences(run, saved, helped, count_changed_groups(rebalancing)),
         unit=unit,
-        back_test_unit=messages.common_unit(
-            e.best for b in run.back_tests for e in (b.before, b.simulated, b.after)
-        ),
         simulated_note=messages.simulated_note(run),
         trust=messages.reliability_sentences(run),
-        notes=messages.limit_notes(run),
+        notes=limit_notes(run),
         advised=[row for row in rows if row.first is not None][:_ADVISED],
         recommendations=recommendations_for,
         record=coverage_advice(run),
-        cause_list=causes._replace(rows=causes.rows[:_FIRST]),
+        cause_list=view_model.cause_list(run.causes, unit, _FIRST),
         first_rows=rows[:_FIRST],
         rows=rows,
         policies=policies,
@@ -151,7 +148,7 @@ def render_run_page(run: RunFigures, details: Details = ()) -> str:
         per_rebalance=list(
             view_model.policy_rows(
                 run.policies, run.per_rebalance, OutputLevel.PAGE,
-                gains_by_policy(run.groups, per_rebalance=True),
+                gains_by_policy(run.groups, per_rebalance=True), unit,
             )
         ),
         metrics=SHOWN[OutputLevel.PAGE],

@@ -18,6 +18,8 @@ from partage.report.advice import (
     total_savings,
 )
 from partage.report.gains import simulation_error
+from partage.report.limit_notes import limit_notes
+from partage.report.messages import groups_unit
 from partage.report.recommendations import (
     Recommendation,
     count_changed_groups,
@@ -31,7 +33,7 @@ from partage.report.run import (
     PolicyFigures,
     RunFigures,
 )
-from partage.report.view_model import group_row, groups_unit
+from partage.report.view_model import group_row
 from partage.tables.sums import json_metrics as metrics_document
 
 __all__ = ["FORMAT", "VERSION", "json_document"]
@@ -77,7 +79,7 @@ def json_document(run: RunFigures, without: Collection[str] = ()) -> dict[str, A
             "coverage": run.summary.get("coverage"),
             "agreement": run.summary.get("agreement"),
             "accounting": run.summary.get("accounting"),
-            "notes": messages.limit_notes(run),
+            "notes": limit_notes(run),
             "back_tests": [
                 {**asdict(one), "agrees": one.agrees_with_recording} for one in run.back_tests
             ],

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timezone
 from typing import NamedTuple
 
-from partage.report.run import Estimate, FigureRange, PolicyFigures, RunFigures
+from partage.report.run import Estimate, FigureRange, GroupFigures, PolicyFigures, RunFigures
 from partage.tables.metrics import OWN, SHOWN, OutputLevel
 
 __all__ = [
     "CAUSES", "GLOSSARY", "RECORD_MORE", "CauseText", "Term", "TimeUnit", "cause_clause",
     "cause_label", "common_unit", "count", "digits", "downtime_text", "duration",
-    "format_estimate", "format_range", "limit_notes", "opening_sentences", "percent", "plural",
+    "format_estimate", "format_range", "groups_unit", "opening_sentences", "percent", "plural",
     "reliability_sentences", "run_headline", "share", "share_text", "short_name",
     "simulated_note",
 ]  # fmt: skip
@@ -260,6 +259,32 @@ def common_unit(times: Iterable[float | None]) -> TimeUnit:
     return _choose_unit(max((abs(one) for one in times if one is not None), default=0.0))
 
 
+#: A sum is shown in a larger unit rather than with so many digits.
+_LARGEST_NUMBER = 10_000
+
+
+def groups_unit(groups: Iterable[GroupFigures]) -> TimeUnit:
+    """Choose the time unit that a report of groups uses for all downtimes and gains.
+
+    It suits the largest downtime of a group, so that the sum and its parts can be compared.
+    """
+    sizes = [size for size in map(downtime_size, groups) if size is not None]
+    largest = common_unit(sizes)
+    units = [one for one in _UNITS if one.seconds >= largest.seconds]
+    fit = (one for one in units if sum(sizes) < _LARGEST_NUMBER * one.seconds)
+    return next(fit, units[-1])
+
+
+def downtime_size(group: GroupFigures) -> float | None:
+    """Return the downtime of a group in partition-seconds: its estimate, or else its upper bound.
+
+    The result is None if neither is known.
+    """
+    if group.downtime_estimate is not None:
+        return group.downtime_estimate.best
+    return None if group.downtime_bounds is None else group.downtime_bounds.high
+
+
 def format_range(
     bounds: FigureRange | None, *, short: bool = False, unit: TimeUnit | None = None
 ) -> str:
@@ -344,13 +369,20 @@ def downtime_text(
     return format_range(bounds, short=short, unit=unit)
 
 
+#: Units of downtime, the smallest first.
+_UNITS = (
+    TimeUnit(1, "seconds", "s"),
+    TimeUnit(60, "minutes", "min"),
+    TimeUnit(3_600, "hours", "h"),
+)
+
+
 def _choose_unit(partition_seconds: float) -> TimeUnit:
     """Return the unit that suits a downtime: partition-seconds, -minutes or -hours."""
-    if partition_seconds < 120:
-        return TimeUnit(1, "seconds", "s")
-    if partition_seconds < 7_200:
-        return TimeUnit(60, "minutes", "min")
-    return TimeUnit(3_600, "hours", "h")
+    seconds, minutes, hours = _UNITS
+    if partition_seconds < 2 * minutes.seconds:
+        return seconds
+    return minutes if partition_seconds < 2 * hours.seconds else hours
 
 
 def _format_number(value: float, *, has_small_decimals: bool = False) -> str:
@@ -400,12 +432,14 @@ def run_headline(run: RunFigures) -> str:
         return f"Rebalances caused no downtime{span}."
     if run.downtime_estimate is not None:
         return _unread_sentence(run, run.downtime_estimate)
-    return f"Rebalances caused {format_range(lost)} of downtime{span}."
+    unit = groups_unit(run.groups)
+    return f"Rebalances caused {format_range(lost, unit=unit)} of downtime{span}."
 
 
 def _unread_sentence(run: RunFigures, estimate: Estimate) -> str:
     """Return a sentence that says how long rebalances kept partitions from being consumed."""
-    text = f"Rebalances kept partitions unread for {format_estimate(estimate)}"
+    unit = groups_unit(run.groups)
+    text = f"Rebalances kept partitions unread for {format_estimate(estimate, unit=unit)}"
     if not run.assigned_ps:
         return f"{text}."
     part = percent(min(estimate.best, run.assigned_ps), run.assigned_ps)
@@ -455,11 +489,11 @@ def opening_sentences(
     if not run.has_reliable_downtime:
         parts = [RECORD_MORE, "In the log:", *parts]
     if changed > helped:
-        parts.append(_changes_sentence(saved, helped, changed))
+        parts.append(_changes_sentence(run, saved, helped, changed))
     elif saved is not None:
         parts.append(
             f"Other settings in {plural(helped, 'group')} would have saved "
-            f"{format_estimate(saved)}."
+            f"{format_estimate(saved, unit=groups_unit(run.groups))}."
         )
     elif run.downtime_bounds is None and run.recorded_figures.done:
         best = _policy_with_fewest_moves(run)
@@ -470,7 +504,7 @@ def opening_sentences(
     return " ".join(p for p in parts if p)
 
 
-def _changes_sentence(saved: Estimate | None, helped: int, changed: int) -> str:
+def _changes_sentence(run: RunFigures, saved: Estimate | None, helped: int, changed: int) -> str:
     """Return a sentence on how many groups have a recommended change, and how much they would save.
 
     ``changed`` groups have one; in ``helped`` of them the simulation shows a saving, ``saved`` in
@@ -479,9 +513,10 @@ def _changes_sentence(saved: Estimate | None, helped: int, changed: int) -> str:
     begin = f"{plural(changed, 'group has', 'groups have')} a recommended change"
     if saved is None:
         return f"{begin}, whose effect was not simulated."
+    saving = format_estimate(saved, unit=groups_unit(run.groups))
     return (
         f"{begin}. In {count(helped)} of them its effect was simulated and would have saved "
-        f"{format_estimate(saved)}; the gain of the other {count(changed - helped)} is estimated "
+        f"{saving}; the gain of the other {count(changed - helped)} is estimated "
         "from the rebalances that they avoid, or unknown."
     )
 
@@ -600,101 +635,3 @@ def simulated_note(run: RunFigures) -> str:
         f"{text} own: the present settings, simulated. A policy has its own number: cooperative "
         "policies add second steps, and a policy may avoid a rebalance."
     )
-
-
-def limit_notes(run: RunFigures) -> list[str]:
-    """Return notes for the reader on what limits a run's results, such as missing records."""
-    cover = run.summary.get("coverage", {})
-    found = [*_failed_groups_note(run), *_selection_note(run)]
-    missing = cover.get("missing_before", 0) + cover.get("missing_within", 0)
-    if missing:
-        found.append(
-            f"{plural(missing, 'rebalance')} happened that the log no longer has. "
-            "No sum includes them."
-        )
-    found += _transaction_notes(str(cover.get("transactions", "")))
-    if cover.get("cluster_states") == 0 or str(cover.get("cluster", "")).startswith("inferred"):
-        found.append(
-            "The capture has no cluster metadata: partition counts are inferred from assignments "
-            "and commits, and racks are unknown."
-        )
-    begins = cover.get("cluster_from_ms")
-    if begins is not None:
-        found.append(
-            f"Cluster metadata begins at {_utc(begins)}, after the log. Earlier partition counts "
-            "come from assignments, racks from the first recorded state. Rule violations are not "
-            "counted before."
-        )
-    misdated = cover.get("misdated", 0)
-    if misdated:
-        found.append(
-            f"{plural(misdated, 'record')} with a timestamp that contradicts the neighbouring "
-            "records: a clock was wrong. They count in log order, with the time of the record "
-            "before."
-        )
-    bad = run.summary.get("accounting", {}).get("bad", 0)
-    if bad:
-        found.append(f"{plural(bad, 'record')} could not be decoded; see the list of bad records.")
-    return [*found, *_unknown_downtime_notes(run), *map(str, run.summary.get("notes", ()))]
-
-
-def _transaction_notes(known: str) -> list[str]:
-    if known.startswith("unknown: read_committed"):
-        return [
-            "Records were read by Spark's Kafka source, which has no transaction markers: aborted "
-            "commits are left out, and times of transactional commits are approximate."
-        ]
-    if known.startswith("unknown"):
-        return [
-            "The capture has no batches.parquet: aborted commits are not recognised, and times of "
-            "transactional commits are approximate."
-        ]
-    return []
-
-
-def _unknown_downtime_notes(run: RunFigures) -> list[str]:
-    if run.groups and run.recorded_figures.stopped is None:
-        return [
-            "Downtime is unknown: the log has no commits before and after these rebalances, or an "
-            "older Partage wrote the run. Groups are sorted by rebalances."
-        ]
-    if run.recorded_figures.stopped_known < run.recorded_figures.rows:
-        unknown = run.recorded_figures.rows - run.recorded_figures.stopped_known
-        return [
-            f"The downtime of {plural(unknown, 'rebalance')} is unknown, for lack of commits "
-            "before and after. Sums leave them out."
-        ]
-    return []
-
-
-#: Failed groups that a note names.
-_MOST_FAILED_NAMED = 3
-
-
-def _failed_groups_note(run: RunFigures) -> list[str]:
-    if not run.failed_groups:
-        return []
-    some = [f"{short_name(g.name)} ({g.why})" for g in run.failed_groups[:_MOST_FAILED_NAMED]]
-    more = len(run.failed_groups) - len(some)
-    names = "; ".join(some) + (f"; and {more} more" if more > 0 else "")
-    return [
-        f"{plural(len(run.failed_groups), 'group')} failed with an error in Partage: {names}. "
-        "Their figures are left out. Report the tracebacks in column traceback of table groups."
-    ]
-
-
-def _selection_note(run: RunFigures) -> list[str]:
-    """Describe the groups and times to which the user limited the run: one sentence, or none."""
-    selected = run.summary.get("selection") or {}
-    parts = [f"groups {', '.join(selected['groups'])}"] if selected.get("groups") else []
-    for preposition, limit in (("from", selected.get("from_ms")), ("to", selected.get("to_ms"))):
-        if limit is not None:
-            parts.append(f"{preposition} {_utc(limit)}")
-    if not parts:
-        return []
-    found = f"The run has a selected part of the capture: {', '.join(parts)}."
-    return [found if run.groups else f"{found} The capture has nothing in this part."]
-
-
-def _utc(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1_000, timezone.utc):%F %T} UTC"

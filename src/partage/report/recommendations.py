@@ -20,6 +20,7 @@ from partage.report.messages import (
     TimeUnit,
     cause_label,
     count,
+    downtime_size,
     format_estimate,
     percent,
     plural,
@@ -187,14 +188,7 @@ def _recorded_downtime(group: GroupFigures) -> float:
 
     It is the best estimate, else the upper bound, else 0.
     """
-    # This is the estimate, else the upper bound, else 0.
-    return (
-        group.downtime_estimate.best
-        if group.downtime_estimate
-        else group.downtime_bounds.high
-        if group.downtime_bounds
-        else 0.0
-    )
+    return downtime_size(group) or 0.0
 
 
 def _sort_key(group: GroupFigures, one: Recommendation) -> tuple[int, float]:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from partage.report import messages
 from partage.report.advice import coverage_advice, total_savings
 from partage.report.gains import gains_by_policy
-from partage.report.messages import count, plural
+from partage.report.limit_notes import limit_notes
+from partage.report.messages import count, groups_unit, plural
 from partage.report.recommendations import count_changed_groups
 from partage.report.run import RunFigures
 from partage.report.view_model import (
     STREAMS_HEADINGS,
     cause_list,
     group_row,
-    groups_unit,
     policy_rows,
     streams_card,
 )
@@ -59,8 +59,8 @@ def terminal_summary(run: RunFigures) -> Iterator[RenderableType]:
     """
     from rich.text import Text
 
-    gains = gains_by_policy(run.groups)
-    policies = list(policy_rows(run.policies, run.figures, OutputLevel.TERMINAL, gains))
+    gains, unit = gains_by_policy(run.groups), groups_unit(run.groups)
+    policies = list(policy_rows(run.policies, run.figures, OutputLevel.TERMINAL, gains, unit))
     yield Text("")
     yield _facts(run)
     yield Text("")
@@ -71,7 +71,6 @@ def terminal_summary(run: RunFigures) -> Iterator[RenderableType]:
     changed = count_changed_groups(run.groups_with_rebalances)
     yield Text(escape_for_terminal(messages.opening_sentences(run, *total_savings(run), changed)))
     yield Text(escape_for_terminal(messages.reliability_sentences(run)), "dim")
-    unit = groups_unit(run.groups)
     rows = [group_row(group, unit) for group in run.groups_with_rebalances[:MAX_GROUPS]]
     if rows:
         yield Text("")
@@ -166,7 +165,7 @@ def _facts(run: RunFigures) -> Table:
         group = messages.short_name(one["group"])
         where = f"{group} generation {one['generation']} ({one['strategy']})"
         table.add_row("", Text(f"{escape_for_terminal(where)}: {escape_for_terminal(why)}", "dim"))
-    for one in messages.limit_notes(run):
+    for one in limit_notes(run):
         table.add_row("note", Text(escape_for_terminal(one), "yellow"))
     for policy, f in run.figures.items():
         if f.failed:
@@ -220,7 +219,7 @@ def _unlisted(run: RunFigures) -> str:
 
 
 def _causes(run: RunFigures) -> Table:
-    found = cause_list(run.causes)
+    found = cause_list(run.causes, groups_unit(run.groups))
     table = _table("cause", [found.measure.replace(", ", "\n"), "rebalances"])
     for row in found.rows:
         table.add_row(row.label, row.figure, count(row.rebalances))

@@ -17,9 +17,11 @@ from partage.report.messages import (
     cause_label,
     common_unit,
     count,
+    downtime_size,
     downtime_text,
     format_estimate,
     format_range,
+    groups_unit,
     percent,
     plural,
 )
@@ -45,7 +47,7 @@ from partage.tables.statuses import FAILED, NOT_YET, RECORDED, REFUSED
 __all__ = [
     "MAX_LISTED", "NOT_MEASURABLE", "STATUS_LABELS", "STREAMS_HEADINGS", "CauseList", "CauseRow",
     "Cell", "GroupRow", "PolicyRow", "StreamsCard", "cause_list", "group_data", "group_row",
-    "groups_unit", "metric_headings", "policy_rows", "streams_card",
+    "metric_headings", "policy_rows", "streams_card",
 ]  # fmt: skip
 
 #: Rows of a table on the page; the run's own tables have all.
@@ -105,6 +107,7 @@ def policy_rows(
     figures: Mapping[str, PolicyFigures],
     output: OutputLevel,
     gains: Mapping[str, Estimate],
+    unit: TimeUnit | None = None,
 ) -> Iterator[PolicyRow]:
     """Yield the rows of the report's table that compares policies; the recorded assignments come
     first.
@@ -114,9 +117,10 @@ def policy_rows(
         figures: dict from policy to metrics.
         output: the terminal or the page, which decides the columns.
         gains: dict from policy to expected gain; without policies whose gain is unknown.
+        unit: time unit of the report; None for the unit that suits the table.
     """
     listed = [name for name in dict.fromkeys((RECORDED, *names)) if name in figures]
-    unit = common_unit(
+    unit = unit or common_unit(
         [_downtime_size(figures[name]) for name in listed]
         + [gains[name].best for name in listed if name in gains]
     )
@@ -238,17 +242,26 @@ class CauseList(NamedTuple):
         measure: name of the measure, for the heading.
         rows: the causes.
         largest: value of the cause with the longest bar.
+        rest: sentence about the causes without a row; empty if there are none.
     """
 
     measure: str
     rows: tuple[CauseRow, ...]
     largest: float
+    rest: str = ""
 
 
-def cause_list(causes: Iterable[CauseShare]) -> CauseList:
+def cause_list(
+    causes: Iterable[CauseShare], unit: TimeUnit | None = None, most: int | None = None
+) -> CauseList:
     """Build the report's list of rebalance causes, sorted by downtime.
 
     If no downtime is known, it is sorted by the number of rebalances.
+
+    Args:
+        causes: the causes.
+        unit: time unit of the report; None for the unit that suits the list.
+        most: number of causes with a row of their own; None for all.
     """
     # The measure is the estimated downtime, or its upper bound in runs without estimates, or the
     # number of rebalances if no downtime is known.
@@ -261,7 +274,7 @@ def cause_list(causes: Iterable[CauseShare]) -> CauseList:
     else:
         measure, size = "share of rebalances", {c.kind: float(c.rebalances) for c in found}
     counted = not measure.startswith("downtime")
-    unit = common_unit(size.values())
+    unit = unit or common_unit(size.values())
     rows = []
     for one in sorted(found, key=lambda c: (-size[c.kind], -c.rebalances, c.kind)):
         known = counted or one.timed > 0
@@ -280,7 +293,22 @@ def cause_list(causes: Iterable[CauseShare]) -> CauseList:
                 value if known else None,
             )
         )
-    return CauseList(measure, tuple(rows), max(size.values(), default=0.0))
+    largest = max(size.values(), default=0.0)
+    return CauseList(measure, tuple(rows[:most]), largest, _rest_of_causes(rows, most))
+
+
+def _rest_of_causes(rows: Sequence[CauseRow], most: int | None) -> str:
+    """Return a sentence with the causes that have no row of their own, and the number of all
+    rebalances.
+
+    It is empty if there are none. ``most`` is the number of causes with a row; None for all.
+    """
+    rest = rows[len(rows) if most is None else most :]
+    if not rest:
+        return ""
+    named = ", ".join(f"{one.label} {count(one.rebalances)}" for one in rest)
+    whole = sum(one.rebalances for one in rows)
+    return f"Rebalances with other causes: {named}. All together: {plural(whole, 'rebalance')}."
 
 
 def _cause_sentence(kind: str) -> str:
@@ -344,20 +372,6 @@ class GroupRow:
         )
 
 
-def groups_unit(groups: Iterable[GroupFigures]) -> TimeUnit:
-    """Choose the time unit that a table of groups uses for all downtimes and gains.
-
-    It is the unit that suits the largest downtime.
-    """
-    return common_unit(map(_downtime_of, groups))
-
-
-def _downtime_of(group: GroupFigures) -> float | None:
-    if group.downtime_estimate is not None:
-        return group.downtime_estimate.best
-    return None if group.downtime_bounds is None else group.downtime_bounds.high
-
-
 def group_row(group: GroupFigures, unit: TimeUnit | None = None) -> GroupRow:
     """Build one consumer group's row of the report's table of groups.
 
@@ -383,7 +397,7 @@ def group_row(group: GroupFigures, unit: TimeUnit | None = None) -> GroupRow:
         group, " ".join(searched),
         Cell(
             downtime_text(lost, unread, short=True, unit=unit) if lost else "?",
-            _downtime_of(group),
+            downtime_size(group),
         ),
         Cell(percent(group.unread_share, 1), group.unread_share)
         if group.unread_share is not None else Cell("?", None),
@@ -575,13 +589,13 @@ def group_data(run: RunFigures, group: GroupFigures, details: Mapping[str, Any])
     return {
         **details,
         "name": group.name,
-        "downtime": downtime_text(group.downtime_bounds, group.downtime_estimate),
+        "downtime": downtime_text(group.downtime_bounds, group.downtime_estimate, unit=unit),
         "share": percent(group.unread_share, 1) if group.unread_share is not None else None,
         "advice": [_recommendation_data(one, unit) for one in found],
         "together": _combined_gain_text(group, found, unit),
-        "policies": _policy_columns(run, group.figures, gains_by_policy([group])),
+        "policies": _policy_columns(run, group.figures, gains_by_policy([group]), unit),
         "per_rebalance": _policy_columns(
-            run, group.per_rebalance, gains_by_policy([group], per_rebalance=True)
+            run, group.per_rebalance, gains_by_policy([group], per_rebalance=True), unit
         ),
         "bad": columns_of(
             {"partition": b.partition, "offset": b.offset, "part": b.part, "why": b.why}
@@ -614,7 +628,10 @@ def _recommendation_data(recommendation: Recommendation, unit: TimeUnit) -> dict
 
 
 def _policy_columns(
-    run: RunFigures, figures: Mapping[str, PolicyFigures], gains: Mapping[str, Estimate]
+    run: RunFigures,
+    figures: Mapping[str, PolicyFigures],
+    gains: Mapping[str, Estimate],
+    unit: TimeUnit,
 ) -> dict[str, list[Any]]:
     """Return the table that compares policies (protocol and strategy) as a dict of columns.
 
@@ -622,7 +639,7 @@ def _policy_columns(
     sorted.
     """
     records = []
-    for row in policy_rows(run.policies, figures, OutputLevel.GROUP, gains):
+    for row in policy_rows(run.policies, figures, OutputLevel.GROUP, gains, unit):
         record: dict[str, Any] = {
             "label": row.label, "recorded": row.is_recorded, "comparable": row.comparable,
             "note": f"{row.note} in {plural(row.affected, 'rebalance')}" if row.note else "",

@@ -29,7 +29,7 @@ from partage.jobs.replay.simulations import work_units
 from partage.jobs.replay.spill_files import RebalanceCollector, SpilledHistory
 from partage.jobs.replay.streams_settings import StreamsFacts
 from partage.report.data import load_run
-from partage.report.messages import limit_notes
+from partage.report.limit_notes import limit_notes
 from partage.runs.published_run import PublishedRun
 from partage.simulation.policies import Policy
 

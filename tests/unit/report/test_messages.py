@@ -8,7 +8,8 @@ from tests.support.made_groups import figures, lost, made_group, made_run
 from partage.report import messages
 from partage.report.advice import total_savings
 from partage.report.json_document import json_document
-from partage.report.messages import limit_notes, simulated_note
+from partage.report.limit_notes import limit_notes
+from partage.report.messages import simulated_note
 from partage.report.run import CauseShare, FigureRange, PolicyFigures
 from partage.tables.statuses import RECORDED
 

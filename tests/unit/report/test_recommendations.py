@@ -12,6 +12,7 @@ from partage.report.advice import best_policy, total_savings
 from partage.report.client_settings import poll_lines, settings_lines
 from partage.report.gains import gain_of, gains_by_policy, simulation_error
 from partage.report.json_document import json_document
+from partage.report.messages import groups_unit
 from partage.report.recommendations import (
     combined_gain,
     count_changed_groups,
@@ -19,7 +20,7 @@ from partage.report.recommendations import (
     recommendations_for,
 )
 from partage.report.run import CauseShare, PolicyFigures, Traits
-from partage.report.view_model import cause_list, group_row, groups_unit, policy_rows
+from partage.report.view_model import cause_list, group_row, policy_rows
 from partage.tables.metrics import SHOWN, OutputLevel
 from partage.tables.statuses import RECORDED
 
@@ -208,7 +209,7 @@ def test_the_headline_is_one_number_with_its_share() -> None:
     run = made_run(paged(), small, causes=paged().causes)
     text = messages.run_headline(run)
     assert text == (
-        "Rebalances kept partitions unread for 2.5\xa0partition-minutes (2.1 to 2.9): "
+        "Rebalances kept partitions unread for 150\xa0partition-seconds (128 to 172): "
         "2.5\xa0% of all consuming time."
     )
     lead = messages.opening_sentences(run, *total_savings(run))
@@ -236,6 +237,33 @@ def test_causes_have_one_measure_and_one_order() -> None:
     counted = cause_list(CauseShare(c.kind, c.rebalances) for c in causes)
     assert counted.measure == "share of rebalances"
     assert [row.figure for row in counted.rows] == ["81.8\xa0%", "18.2\xa0%"]
+
+
+def test_causes_without_a_row_are_named_with_the_number_of_all_rebalances() -> None:
+    """The rows and the sentence together have every rebalance."""
+    causes = [CauseShare(kind, n, timed=n, best=n) for kind, n in (("join", 30), ("bounce", 9),
+              ("topics", 1_000))]  # fmt: skip
+    assert cause_list(causes, most=3).rest == ""
+    found = cause_list(causes, most=1)
+    assert [row.label for row in found.rows] == ["topics"]
+    assert found.rest == (
+        "Rebalances with other causes: join 30, quick rejoin 9. All together: 1,039 rebalances."
+    )
+    assert found.largest == 1_000
+
+
+def test_a_report_has_one_unit_for_its_sum_and_its_parts() -> None:
+    """The largest group decides, unless the sum would have too many digits."""
+    one = made_group("one", estimated(6_000, 500, 0, 20_000), assigned_ps=100_000.0)
+    two = made_group("two", estimated(3_000, 500, 0, 20_000), assigned_ps=100_000.0)
+    run = made_run(one, two, causes=(CauseShare("join", 3, timed=3, best=9_000.0),))
+    unit = groups_unit(run.groups)
+    assert unit.brief == "min"
+    assert "150\xa0partition-minutes" in messages.run_headline(run)
+    assert cause_list(run.causes, unit).rows[0].figure == "150\xa0p·min"
+    many = [made_group(str(i), estimated(100, 5, 0, 200)) for i in range(200)]
+    assert groups_unit(many[:3]).brief == "s"
+    assert groups_unit(many).brief == "min"
 
 
 def with_estimates(own: float, other: float, **more):
