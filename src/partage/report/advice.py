@@ -21,10 +21,10 @@ from partage.report.client_settings import (
     STATIC_LINE,
     base_policy,
     client_family,
+    lines_for_libraries,
     parse_policy,
     poll_lines,
     settings_lines,
-    translate_lines,
 )
 from partage.report.gains import gain_of, own_figures, simulation_error, sum_gains
 from partage.report.messages import (
@@ -235,7 +235,7 @@ def _advise_static_members(group: GroupFigures) -> Advice | None:
         "simulated."
     )
     own = "# a different name for each member, the same after a restart"
-    lines = translate_lines((own, STATIC_LINE), _client_family(group))
+    lines = lines_for_libraries((own, STATIC_LINE), group.clients)
     title = _SETTINGS["static-members"][0]
     return Advice("static-members", title, why, lines, affects="bounce", avoids=bounces)
 
@@ -362,7 +362,7 @@ def _advise_session_timeout(group: GroupFigures) -> Advice | None:
     moves = best is not None and _rule_of(group, best.policy) == "consumer-protocol"
     if group.traits.protocol == "classic" and not moves:
         both = (f"session.timeout.ms={longer}", f"heartbeat.interval.ms={min(longer // 3, 3_000)}")
-        classic = translate_lines(both, _client_family(group))
+        classic = lines_for_libraries(both, group.clients)
         return Advice(
             "session-timeout", "Make session timeouts longer than pauses", why, classic,
             affects="join", avoids=min(returned, expired), costs=costs,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = [
     "STATIC_LINE",
     "base_policy",
+    "client_families",
     "client_family",
+    "library_blocks",
+    "lines_for_libraries",
     "parse_policy",
     "poll_lines",
     "settings_lines",
@@ -40,8 +43,61 @@ def client_family(clients: Iterable[str]) -> str:
     >>> [client_family(one) for one in (["java", "unknown"], ["java", "librdkafka"], ["aiokafka"])]
     ['java', '', 'python']
     """
-    found = {_FAMILIES[one] for one in clients if one in _FAMILIES}
-    return "java" if not found else found.pop() if len(found) == 1 else ""
+    found = client_families(clients)
+    return found[0] if len(found) == 1 else ""
+
+
+def client_families(clients: Iterable[str]) -> tuple[str, ...]:
+    """Return the kinds of client libraries that a consumer group uses, as `client_family` names
+    them.
+
+    >>> client_families(["aiokafka", "java", "kafka-python"]), client_families(["unknown"])
+    (('java', 'python'), ('java',))
+    """
+    return tuple(sorted({_FAMILIES[one] for one in clients if one in _FAMILIES})) or ("java",)
+
+
+#: First line of the part of configuration lines that belongs to one kind of client library.
+_HEADINGS = {
+    "java": "# Java", "librdkafka": "# librdkafka", "python": "# kafka-python, aiokafka",
+}  # fmt: skip
+
+
+def lines_for_libraries(lines: Iterable[str], clients: Iterable[str]) -> tuple[str, ...]:
+    """Translate Java consumer properties to the syntax of each client library of a group.
+
+    With several libraries, a heading begins the lines of each; `library_blocks` splits them.
+
+    >>> lines_for_libraries(["session.timeout.ms=9000"], ["java", "aiokafka"])
+    ('# Java', 'session.timeout.ms=9000', '# kafka-python, aiokafka', 'session_timeout_ms=9000')
+    """
+    families, given = client_families(clients), tuple(lines)
+    if len(families) == 1:
+        return translate_lines(given, families[0])
+    return tuple(
+        line for family in families for line in (_HEADINGS[family], *translate_lines(given, family))
+    )
+
+
+def library_blocks(lines: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Split configuration lines into the parts for single client libraries.
+
+    Each result is the kind of library, as `client_family` returns it, and its lines. Lines without
+    headings are one part, whose library is "".
+
+    >>> library_blocks(["# Java", "a=1", "# librdkafka", "a=2"])
+    [('java', ('a=1',)), ('librdkafka', ('a=2',))]
+    >>> library_blocks(["a=1"])
+    [('', ('a=1',))]
+    """
+    by_heading = {heading: family for family, heading in _HEADINGS.items()}
+    blocks: list[tuple[str, list[str]]] = [] if lines and lines[0] in by_heading else [("", [])]
+    for line in lines:
+        if line in by_heading:
+            blocks.append((by_heading[line], []))
+        else:
+            blocks[-1][1].append(line)
+    return [(family, tuple(of)) for family, of in blocks]
 
 
 def parse_policy(policy: str) -> tuple[str, str, tuple[str, ...]]:
@@ -195,7 +251,7 @@ def poll_lines(clients: Iterable[str], poll_ms: int, longest_ms: int) -> tuple[s
     quarter longer than the longest time between two polls.
 
     Args:
-        clients: names of the group's client libraries; the result is empty if their syntax differs.
+        clients: names of the group's client libraries; with several, a heading begins each part.
         poll_ms: present value of max.poll.interval.ms.
         longest_ms: longest observed time between two polls (ms).
 
@@ -206,25 +262,30 @@ def poll_lines(clients: Iterable[str], poll_ms: int, longest_ms: int) -> tuple[s
     # or more time between two polls (now 10000, default 300000)
     max.poll.interval.ms=19000
     """
-    known = {one for one in clients if one in _FAMILIES} or {"java"}
-    families = {_FAMILIES[one] for one in known}
-    if "python" in families and len(families) > 1:
-        return ()
+    known = sorted({one for one in clients if one in _FAMILIES}) or ["java"]
     enough = (longest_ms * 5 // 4_000 + 1) * 1_000
+    families = client_families(known)
     lines: list[str] = []
-    defaults = {_POLL_RECORDS.get(one) for one in known}
+    for family in families:
+        own = [one for one in known if _FAMILIES[one] == family]
+        lines += [_HEADINGS[family]] if len(families) > 1 else []
+        lines += translate_lines(_poll_lines(own, poll_ms, enough), family)
+    return tuple(lines)
+
+
+def _poll_lines(clients: Sequence[str], poll_ms: int, enough_ms: int) -> Iterator[str]:
+    """Yield the Java properties of `poll_lines` for the clients of one kind of library.
+
+    ``enough_ms`` is the new value of max.poll.interval.ms.
+    """
+    defaults = {_POLL_RECORDS.get(one) for one in clients}
     records = defaults.pop() if len(defaults) == 1 else None
     if records is not None:
-        lines += [
-            f"# fewer records per poll; from {records}, the default: the log lacks yours",
-            f"max.poll.records={max(1, records * poll_ms // enough)}",
-        ]
-    either = "or more" if lines else "more"
-    lines += [
-        f"# {either} time between two polls (now {poll_ms}, default {_DEFAULT_POLL_MS})",
-        f"max.poll.interval.ms={enough}",
-    ]
-    return translate_lines(lines, families.pop())
+        yield f"# fewer records per poll; from {records}, the default: the log lacks yours"
+        yield f"max.poll.records={max(1, records * poll_ms // enough_ms)}"
+    either = "or more" if records is not None else "more"
+    yield f"# {either} time between two polls (now {poll_ms}, default {_DEFAULT_POLL_MS})"
+    yield f"max.poll.interval.ms={enough_ms}"
 
 
 def _librdkafka_lines(strategy: str, family: str) -> list[str] | None:

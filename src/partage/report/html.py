@@ -11,7 +11,6 @@ import base64
 import gzip
 import json
 from collections.abc import Iterable
-from datetime import datetime, timezone
 from functools import cache, partial
 from importlib import resources
 from pathlib import Path
@@ -26,7 +25,12 @@ from partage.report.gains import gains_by_policy
 from partage.report.group_details import generate_group_details
 from partage.report.json_document import json_document
 from partage.report.limit_notes import limit_notes
-from partage.report.recommendations import count_changed_groups, recommendations_for
+from partage.report.recommendations import (
+    count_changed_groups,
+    recommendations_for,
+    verification_lines,
+    with_command,
+)
 from partage.report.run import GroupFigures, RunFigures
 from partage.runs.published_run import PublishedRun
 from partage.tables.escaping import escape_document_text
@@ -139,6 +143,8 @@ def render_run_page(run: RunFigures, details: Details = ()) -> str:
         notes=limit_notes(run),
         advised=[row for row in rows if row.first is not None][:_ADVISED],
         recommendations=recommendations_for,
+        with_command=with_command,
+        verification=verification_lines(run),
         record=coverage_advice(run),
         cause_list=view_model.cause_list(run.causes, unit, _FIRST),
         first_rows=rows[:_FIRST],
@@ -337,11 +343,7 @@ def _as_markup(text: str) -> Markup:
 
 
 def _when(ms: int | None) -> str:
-    if ms is None:
-        return "-"
-    # A damaged record may have any 64 bits as its time: such a time is shown as the limit.
-    seconds = min(max(ms / 1000, -62_135_596_800), 253_402_300_799)
-    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    return "-" if ms is None else f"{messages.format_time(ms)} UTC"
 
 
 def _bar_percent(part: float, whole: float) -> float:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
-
-from partage.report.messages import plural, short_name
+from partage.report.messages import format_time, plural, short_name
 from partage.report.run import RunFigures
 
 __all__ = ["limit_notes"]
@@ -29,9 +27,9 @@ def limit_notes(run: RunFigures) -> list[str]:
     begins = cover.get("cluster_from_ms")
     if begins is not None:
         found.append(
-            f"Cluster metadata begins at {_utc(begins)}, after the log. Earlier partition counts "
-            "come from assignments, racks from the first recorded state. Rule violations are not "
-            "counted before."
+            f"Cluster metadata begins at {format_time(begins)} UTC, after the log. Earlier "
+            "partition counts come from assignments, racks from the first recorded state. Rule "
+            "violations are not counted before."
         )
     misdated = cover.get("misdated", 0)
     if misdated:
@@ -97,12 +95,8 @@ def _selection_note(run: RunFigures) -> list[str]:
     parts = [f"groups {', '.join(selected['groups'])}"] if selected.get("groups") else []
     for preposition, limit in (("from", selected.get("from_ms")), ("to", selected.get("to_ms"))):
         if limit is not None:
-            parts.append(f"{preposition} {_utc(limit)}")
+            parts.append(f"{preposition} {format_time(limit)} UTC")
     if not parts:
         return []
     found = f"The run has a selected part of the capture: {', '.join(parts)}."
     return [found if run.groups else f"{found} The capture has nothing in this part."]
-
-
-def _utc(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1_000, timezone.utc):%F %T} UTC"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime, timezone
 from typing import NamedTuple
 
 from partage.report.run import Estimate, FigureRange, GroupFigures, PolicyFigures, RunFigures
@@ -10,10 +11,10 @@ from partage.tables.metrics import OWN, SHOWN, OutputLevel
 
 __all__ = [
     "CAUSES", "GLOSSARY", "RECORD_MORE", "CauseText", "Term", "TimeUnit", "cause_clause",
-    "cause_label", "common_unit", "count", "digits", "downtime_text", "duration",
-    "format_estimate", "format_range", "groups_unit", "opening_sentences", "percent", "plural",
-    "reliability_sentences", "run_headline", "share", "share_text", "short_name",
-    "simulated_note",
+    "cause_label", "common_unit", "count", "digits", "downtime_size", "downtime_text", "duration",
+    "format_estimate", "format_range", "format_time", "groups_unit", "opening_sentences",
+    "percent", "plural", "reliability_sentences", "run_headline", "share", "share_text",
+    "short_name", "simulated_note",
 ]  # fmt: skip
 
 _HARD = "\N{NO-BREAK SPACE}"
@@ -215,6 +216,17 @@ def duration(ms: int) -> str:
             parts.append(f"{value}{_HARD}{unit}")
     kept = parts[:2]
     return " ".join(p for p in kept if not p.startswith(f"0{_HARD}")) or kept[0]
+
+
+def format_time(ms: int) -> str:
+    """Format a time (ms since the epoch) in UTC, such as ``2026-11-26 16:12:05``.
+
+    >>> format_time(0)
+    '1970-01-01 00:00:00'
+    """
+    # A damaged record may have any 64 bits as its time: such a time is shown as the limit.
+    seconds = min(max(ms / 1000, -62_135_596_800), 253_402_300_799)
+    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M:%S}"
 
 
 #: Characters shown of a name; Kafka's topic names have up to 249, group ids up to 32,767.

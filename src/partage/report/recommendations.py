@@ -11,10 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from shlex import quote
 from typing import NamedTuple
 
 from partage.report.advice import KEEP_TITLE, LEAST_SHARE, Advice, advice_for
-from partage.report.client_settings import client_family, parse_policy, translate_lines
+from partage.report.client_settings import (
+    client_family,
+    library_blocks,
+    parse_policy,
+    translate_lines,
+)
 from partage.report.gains import simulation_error
 from partage.report.messages import (
     TimeUnit,
@@ -25,11 +31,11 @@ from partage.report.messages import (
     percent,
     plural,
 )
-from partage.report.run import CauseShare, GroupFigures, once_per_group
+from partage.report.run import CauseShare, GroupFigures, RunFigures, once_per_group
 
 __all__ = [
     "NOT_IN_LOG", "Recommendation", "RecommendedSetting", "combined_gain", "count_changed_groups",
-    "present_settings", "recommendations_for",
+    "present_settings", "recommendations_for", "verification_lines", "with_command",
 ]  # fmt: skip
 
 #: Evidence (rebalances or members) from which advice without a simulation has medium confidence.
@@ -112,6 +118,15 @@ class Recommendation:
     rollout: str
     verify: str
     lines_label: str
+
+    @property
+    def blocks(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Configuration lines to copy with their label, for each client library of the group."""
+        return [
+            (_LABELS.get(family, family) if family else self.lines_label, lines)
+            for family, lines in library_blocks(self.advice.lines)
+            if lines
+        ]
 
     @property
     def gain_text(self) -> str:
@@ -298,7 +313,37 @@ def _verify(group: GroupFigures, advice: Advice) -> str:
     if group.rebalances_per_hour is not None:
         figures.append(f"{group.rebalances_per_hour:,.0f} rebalances per hour")
     now = f" Now: {', '.join(figures)}." if figures else ""
-    return f"Capture and replay again after the rollout, then run partage diff BEFORE AFTER.{now}"
+    return f"Capture and replay again after the rollout, then run {_DIFF}.{now}"
+
+
+_DIFF = "partage diff BEFORE AFTER"
+#: Folders of the capture and of the replay after a change, in the commands of the report.
+_CAPTURE_AFTER, _RUN_AFTER = "capture-after", "run-after"
+
+
+def with_command(verify: str, run: RunFigures, group: GroupFigures) -> str:
+    """Return the text on how to verify a change, with the command that compares the runs.
+
+    The command is for the output folder of the run. ``verify`` is the text of a `Recommendation`.
+    """
+    command = f"{_diff_command(run)} --group {quote(group.name)}"
+    return verify.replace(_DIFF, command)
+
+
+def verification_lines(run: RunFigures) -> tuple[str, ...]:
+    """Return the commands that measure the effect of changes to the groups of a run.
+
+    They run in the run's output folder, after the rollout.
+    """
+    return (
+        f"partage capture --bootstrap-server <broker>:9092 --out {_CAPTURE_AFTER}",
+        f"partage replay {_CAPTURE_AFTER} --out {_RUN_AFTER}",
+        _diff_command(run),
+    )
+
+
+def _diff_command(run: RunFigures) -> str:
+    return f"partage diff runs/{quote(str(run.summary.get('run_id', 'ID')))} {_RUN_AFTER}"
 
 
 def present_settings(group: GroupFigures) -> tuple[RecommendedSetting, ...]:

@@ -12,9 +12,9 @@ from partage.tables.statuses import FAILED, RECORDED
 from partage.tables.sums import Estimate, FigureRange, add_sums, empty_sums, metric_value
 
 __all__ = [
-    "MIN_COVERAGE", "BackTest", "BadRecord", "CauseShare", "Estimate", "FigureRange",
-    "GroupFigures", "PolicyFigures", "RunFigures", "StreamsOutcome", "Traits", "once_per_group",
-    "total_figures",
+    "MIN_COVERAGE", "MOST_WORST", "BackTest", "BadRecord", "CauseShare", "Estimate", "FigureRange",
+    "GroupFigures", "PolicyFigures", "RunFigures", "StreamsOutcome", "Traits", "find_worst",
+    "once_per_group", "total_figures",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -96,6 +96,22 @@ def total_figures(figures: Iterable[PolicyFigures]) -> PolicyFigures:
     return reduce(PolicyFigures.__add__, figures)
 
 
+#: Rebalances of a cause whose times are shown.
+MOST_WORST = 3
+
+
+def find_worst(times: Iterable[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
+    """Return the few rebalances with the most downtime, the worst first.
+
+    ``times`` are pairs of time (ms) and downtime (partition-seconds).
+
+    >>> find_worst([(1, 5.0), (2, 9.0), (3, 0.0), (4, 1.0), (5, 2.0)])
+    ((2, 9.0), (1, 5.0), (5, 2.0))
+    """
+    known = sorted((one for one in times if one[1] > 0), key=lambda one: (-one[1], one[0]))
+    return tuple(known[:MOST_WORST])
+
+
 @dataclass(frozen=True, slots=True)
 class CauseShare:
     """Number of rebalances with the same kind of cause, such as ``leave``, and their downtime.
@@ -109,6 +125,7 @@ class CauseShare:
         timed: number of those whose downtime is known.
         low, high: bounds of their downtime in partition-seconds.
         best: best estimate of their downtime; 0 if the run has no estimates.
+        worst: time (ms) and downtime of the few with the most downtime, the worst first.
     """
 
     kind: str
@@ -118,6 +135,7 @@ class CauseShare:
     low: float = 0.0
     high: float = 0.0
     best: float = 0.0
+    worst: tuple[tuple[int, float], ...] = ()
 
     def __add__(self, other: CauseShare) -> CauseShare:
         return CauseShare(
@@ -128,6 +146,7 @@ class CauseShare:
             self.low + other.low,
             self.high + other.high,
             self.best + other.best,
+            find_worst((*self.worst, *other.worst)),
         )
 
     @property

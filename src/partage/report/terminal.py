@@ -11,7 +11,7 @@ from partage.report.advice import coverage_advice, total_savings
 from partage.report.gains import gains_by_policy
 from partage.report.limit_notes import limit_notes
 from partage.report.messages import count, groups_unit, plural
-from partage.report.recommendations import count_changed_groups
+from partage.report.recommendations import count_changed_groups, with_command
 from partage.report.run import RunFigures
 from partage.report.view_model import (
     STREAMS_HEADINGS,
@@ -236,7 +236,7 @@ def _recommendation_lines(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator
 
     some = [row for row in rows if row.first is not None]
     for number, row in enumerate(some[:MAX_ADVICE]):
-        yield from _format_recommendation(row, in_full=not number)
+        yield from _format_recommendation(run, row, in_full=not number)
     if len(some) > MAX_ADVICE:
         yield Text(f"{plural(len(some) - MAX_ADVICE, 'more recommendation')} on the page", "dim")
     record = coverage_advice(run)
@@ -248,11 +248,11 @@ def _recommendation_lines(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator
             yield Text(f"    {line}", "cyan")
 
 
-def _format_recommendation(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
+def _format_recommendation(run: RunFigures, row: GroupRow, *, in_full: bool) -> Iterator[Text]:
     """Yield the lines that show the best recommendation of one group on the terminal.
 
-    ``row`` is the group's row in the table of groups. With ``in_full``, the evidence, the
-    configuration lines, the risk and the rollout are shown too.
+    ``row`` is the group's row in the table of groups of ``run``. With ``in_full``, the evidence,
+    the configuration lines, the risk and the rollout are shown too.
     """
     from rich.text import Text
 
@@ -276,9 +276,12 @@ def _format_recommendation(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
     if not in_full:
         return
     yield Text(escape_for_terminal(f"  {first.advice.why}"), "dim")
+    if row.worst:
+        yield Text(escape_for_terminal(f"  {row.worst}"), "dim")
     for line in first.advice.lines:
         yield Text(f"    {line}", "cyan")
-    deployment = {"risk": first.risk, "rollout": first.rollout, "verify": first.verify}
+    verify = with_command(first.verify, run, row.group)
+    deployment = {"risk": first.risk, "rollout": first.rollout, "verify": verify}
     for label, text in deployment.items():
         if text:
             yield Text(escape_for_terminal(f"  {label}: {text}"))

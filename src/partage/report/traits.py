@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from partage.report.run import CauseShare, Traits
+from partage.report.run import MOST_WORST, CauseShare, Traits, find_worst
 from partage.tables.statuses import RECORDED
 from partage.tables.sums import count_flags
 
@@ -47,7 +47,7 @@ def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[
     rebalances = rebalances.sort_by([(name, "ascending") for name in _PLACE])
     kind = pc.fill_null(rebalances["cause_kind"], "unknown")
     source = count_flags(pc.equal(rebalances["cause_source"], "recorded"))
-    table = rebalances.select(_REBALANCE).append_column("kind", kind)
+    table = rebalances.select([*_REBALANCE, "time_ms"]).append_column("kind", kind)
     table = table.append_column("recorded", source)
     table = table.append_column("origin", _find_origin_causes(rebalances, kind))
     table = table.join(_recorded_downtime(replays), _REBALANCE, join_type="left outer")
@@ -61,6 +61,7 @@ def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[
     times = table.group_by(["group", "origin"]).aggregate(
         [("timed", "sum"), ("low", "sum"), ("high", "sum"), ("best", "sum")]
     )
+    worst = _worst_by_cause(table)
     found: dict[str, dict[str, CauseShare]] = {}
     for row in counts.to_pylist():
         one = CauseShare(row["kind"], row["kind_count"], row["recorded_sum"])
@@ -70,11 +71,31 @@ def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[
         shares[kind] = replace(
             shares[kind], timed=row["timed_sum"] or 0, low=row["low_sum"] or 0.0,
             high=row["high_sum"] or 0.0, best=row["best_sum"] or 0.0,
+            worst=find_worst(worst.get((row["group"], kind), ())),
         )  # fmt: skip
     return {
         group: tuple(sorted(shares.values(), key=lambda c: c.sort_key))
         for group, shares in found.items()
     }
+
+
+def _worst_by_cause(table: pa.Table) -> dict[tuple[str, str], list[tuple[int, float]]]:
+    """Return time (ms) and downtime of the worst rebalances by group and kind of cause.
+
+    ``table`` has the columns ``group``, ``origin``, ``time_ms`` and ``best``.
+    """
+    from pyarrow import compute as pc
+
+    lasting = table.filter(pc.fill_null(pc.greater(table["best"], 0), False))
+    names = pc.binary_join_element_wise(lasting["group"], lasting["origin"], "\0")
+    codes = names.combine_chunks().dictionary_encode().indices.to_numpy()
+    order = np.lexsort((-lasting["best"].to_numpy(), codes))
+    ordered = codes[order]
+    rank = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)
+    found: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    for row in lasting.take(order[rank < MOST_WORST]).to_pylist():
+        found.setdefault((row["group"], row["origin"]), []).append((row["time_ms"], row["best"]))
+    return found
 
 
 #: Causes of which a group without members has not recovered before the next rebalance.

@@ -21,6 +21,7 @@ from partage.report.messages import (
     downtime_text,
     format_estimate,
     format_range,
+    format_time,
     groups_unit,
     percent,
     plural,
@@ -30,6 +31,7 @@ from partage.report.recommendations import (
     combined_gain,
     present_settings,
     recommendations_for,
+    with_command,
 )
 from partage.report.run import (
     CauseShare,
@@ -340,6 +342,7 @@ class GroupRow:
         gain: expected gain of the first recommendation.
         now: present settings that the first recommendation changes, or the group's main ones.
         together: expected gain of all its recommendations; empty if fewer than two are known.
+        worst: when its main cause led to the most downtime; empty if unknown.
     """
 
     group: GroupFigures
@@ -357,6 +360,7 @@ class GroupRow:
     gain: Cell
     now: str
     together: str
+    worst: str
 
     @property
     def action(self) -> str:
@@ -409,7 +413,21 @@ def group_row(group: GroupFigures, unit: TimeUnit | None = None) -> GroupRow:
         Cell(f"{agreed} of {counted}", agreed / counted) if counted else Cell("", None),
         first, Cell(first.gain_in(unit), first.gain_ps) if first else Cell("", None),
         _present_values(group, first), _combined_gain_text(group, found, unit),
+        _worst_times(cause, unit),
     )  # fmt: skip
+
+
+def _worst_times(cause: CauseShare | None, unit: TimeUnit | None) -> str:
+    """Return a sentence on when a cause led to the most downtime; empty if that is unknown."""
+    if cause is None or not cause.worst:
+        return ""
+    times, day = [], ""
+    for at, size in cause.worst:
+        text = format_time(at)
+        long = format_estimate(None, short=True, single=size, unit=unit)
+        times.append(f"{text.removeprefix(day)} ({long})")
+        day = f"{text.partition(' ')[0]} "
+    return f"Most downtime by {cause_label(cause.kind)}: rebalances of {', '.join(times)}, UTC."
 
 
 def _combined_gain_text(
@@ -591,7 +609,7 @@ def group_data(run: RunFigures, group: GroupFigures, details: Mapping[str, Any])
         "name": group.name,
         "downtime": downtime_text(group.downtime_bounds, group.downtime_estimate, unit=unit),
         "share": percent(group.unread_share, 1) if group.unread_share is not None else None,
-        "advice": [_recommendation_data(one, unit) for one in found],
+        "advice": [_recommendation_data(run, group, one) for one in found],
         "together": _combined_gain_text(group, found, unit),
         "policies": _policy_columns(run, group.figures, gains_by_policy([group]), unit),
         "per_rebalance": _policy_columns(
@@ -605,25 +623,23 @@ def group_data(run: RunFigures, group: GroupFigures, details: Mapping[str, Any])
     }  # fmt: skip
 
 
-def _recommendation_data(recommendation: Recommendation, unit: TimeUnit) -> dict[str, Any]:
-    """Convert a recommendation to a dict of texts, which the page's script displays.
-
-    ``unit`` is the time unit in which its gain is shown.
-    """
+def _recommendation_data(
+    run: RunFigures, group: GroupFigures, recommendation: Recommendation
+) -> dict[str, Any]:
+    """Convert a recommendation for a group to a dict of texts, which the page's script displays."""
     advice = recommendation.advice
     return {
         "title": advice.title,
         "why": advice.why,
-        "lines": advice.lines,
-        "where": recommendation.lines_label,
-        "gain": recommendation.gain_in(unit),
+        "blocks": [{"where": label, "lines": lines} for label, lines in recommendation.blocks],
+        "gain": recommendation.gain_in(groups_unit(run.groups)),
         "share": recommendation.share_text,
         "simulated": advice.saves is not None,
         "confidence": recommendation.confidence,
         "now": [setting.setting_text for setting in recommendation.now],
         "risk": recommendation.risk,
         "rollout": recommendation.rollout,
-        "verify": recommendation.verify,
+        "verify": with_command(recommendation.verify, run, group),
     }
 
 

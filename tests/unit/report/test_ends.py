@@ -30,7 +30,7 @@ def rebalances() -> pa.Table:
     """Return two generations; the second is also written in the other protocol's form."""
     return pa.table({
         "group": ["g"] * 3, "incarnation": [0] * 3, "generation": [1, 2, 2],
-        "log_partition": [0] * 3, "log_offset": [1, 2, 3],
+        "time_ms": [1_000, 2_000, 2_100], "log_partition": [0] * 3, "log_offset": [1, 2, 3],
         "cause_kind": ["first", "join", "migration"], "cause_source": ["inferred"] * 3,
         "members": [1, 4, 4], "partitions": [3, 3, 3],
     })  # fmt: skip
@@ -55,7 +55,7 @@ def test_the_time_of_a_second_step_is_its_causes() -> None:
     steps = pa.table({
         "group": ["g", "g", "g", "h"], "incarnation": [0] * 4, "generation": [1, 2, 3, 1],
         "log_partition": [0] * 4, "log_offset": [1, 2, 3, 4],
-        "cause_kind": ["leave", "follow-up", "join", "follow-up"],
+        "time_ms": [1_000, 2_000, 3_000, 4_000], "cause_kind": ["leave", "follow-up", "join", "follow-up"],
         "cause_source": ["inferred"] * 4, "members": [2, 2, 3, 2],
     })  # fmt: skip
     replays = pa.table({
@@ -68,6 +68,8 @@ def test_the_time_of_a_second_step_is_its_causes() -> None:
     shares = {one.kind: (one.rebalances, one.high, one.best) for one in found["g"]}
     assert shares == {"join": (1, 100.0, 0), "leave": (1, 11.0, 6.0), "follow-up": (1, 0.0, 0)}
     assert [(one.kind, one.high) for one in found["h"]] == [("follow-up", 7.0)]
+    worst = {one.kind: one.worst for one in found["g"]}
+    assert worst == {"join": (), "leave": ((2_000, 5.0), (1_000, 1.0)), "follow-up": ()}
 
 
 @pytest.mark.parametrize(("lost", "cause"), [("expiry", "expiry"), ("leave", "join")])
@@ -76,6 +78,7 @@ def test_the_time_after_a_group_lost_its_last_member_is_the_losss(lost, cause) -
     steps = pa.table({
         "group": ["g"] * 3, "incarnation": [0] * 3, "generation": [1, 2, 3],
         "log_partition": [0] * 3, "log_offset": [1, 2, 3], "members": [0, 1, 2],
+        "time_ms": [1_000, 2_000, 3_000],
         "cause_kind": [lost, "join", "join"], "cause_source": ["inferred"] * 3,
     })  # fmt: skip
     replays = pa.table({

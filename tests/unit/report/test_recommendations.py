@@ -18,6 +18,8 @@ from partage.report.recommendations import (
     count_changed_groups,
     present_settings,
     recommendations_for,
+    verification_lines,
+    with_command,
 )
 from partage.report.run import CauseShare, PolicyFigures, Traits
 from partage.report.view_model import cause_list, group_row, policy_rows
@@ -392,15 +394,53 @@ def test_more_frequent_polls_have_lines_to_copy() -> None:
 
 @pytest.mark.parametrize(("clients", "last"), [
     (("librdkafka",), "max.poll.interval.ms=26000"), (("aiokafka",), "max_poll_interval_ms=26000"),
-    (("java", "librdkafka"), "max.poll.interval.ms=26000"), (("java", "aiokafka"), None),
 ])  # fmt: skip
 def test_lines_for_polls_are_those_of_the_clients(clients, last) -> None:
     """Librdkafka's poll returns one record, and aiokafka has no default limit of records."""
     lines = poll_lines(clients, 15_000, 20_000)
-    assert len(lines) == (0 if last is None else 2)
-    assert last is None or lines[-1] == last
+    assert len(lines) == 2
+    assert lines[-1] == last
     kafka_python = poll_lines(("kafka-python",), 15_000, 20_000)
     assert kafka_python[1::2] == ("max_poll_records=288", "max_poll_interval_ms=26000")
+
+
+def test_a_group_of_several_libraries_has_lines_for_each() -> None:
+    """Each block can be copied as it is, in the syntax of its library."""
+    group = replace(late(30.0), clients=("java", "aiokafka", "librdkafka"))
+    (found,) = [one for one in recommendations_for(group) if one.advice.rule == "late-polls"]
+    assert [label for label, _ in found.blocks] == [
+        "consumer properties", "librdkafka configuration", "arguments of the Python consumer",
+    ]  # fmt: skip
+    assert [lines[-1] for _, lines in found.blocks] == [
+        "max.poll.interval.ms=26000", "max.poll.interval.ms=26000", "max_poll_interval_ms=26000",
+    ]  # fmt: skip
+    (one,) = [x for x in recommendations_for(late(30.0)) if x.advice.rule == "late-polls"]
+    assert one.blocks == [(one.lines_label, one.advice.lines)]
+
+
+def test_commands_that_verify_a_change_have_what_is_known() -> None:
+    """The run and the group are filled in; names are quoted for the shell."""
+    group = replace(paged(), name="my group")
+    run = made_run(group)
+    run.summary["run_id"] = "20261126T162641-2af91f"
+    text = with_command(recommendations_for(group)[0].verify, run, group)
+    command = "partage diff runs/20261126T162641-2af91f run-after"
+    assert f"then run {command} --group 'my group'. Now:" in text
+    assert verification_lines(run)[-1] == command
+
+
+def test_the_worst_rebalances_of_the_main_cause_have_their_times() -> None:
+    """The row of a group names up to three, the worst first, in the unit of the report."""
+    causes = (CauseShare("expiry", 4, timed=4, best=600.0, worst=((3_661_000, 400.0), (0, 60.0))),)
+    group = replace(paged(), causes=causes)
+    text = group_row(group, groups_unit([made_group("g", estimated(600, 5, 0, 900))])).worst
+    assert text == (
+        "Most downtime by session timeout: rebalances of 1970-01-01 01:01:01 (6.7\xa0p·min), "
+        "00:00:00 (1\xa0p·min), UTC."
+    )
+    assert group_row(replace(group, causes=())).worst == ""
+    both = causes[0] + CauseShare("expiry", 1, worst=((5_000, 500.0), (6_000, 1.0)))
+    assert [size for _, size in both.worst] == [500.0, 400.0, 60.0]
 
 
 def test_the_number_of_recommended_changes_is_explained() -> None:

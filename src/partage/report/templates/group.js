@@ -38,10 +38,10 @@
     h("h4", {}, one.title),
     h("p", { class: "gain" }, "Expected gain: ", h("b", { class: one.simulated ? null : "unsure" }, one.gain), one.share ? `, ${one.share}` : "", one.confidence ? `, ${one.confidence} confidence` : ""),
     h("p", {}, one.why),
-    one.lines.length ? h("figure", { class: "lines" },
-      h("figcaption", {}, h("span", {}, one.where),
+    one.blocks.map((block) => h("figure", { class: "lines" },
+      h("figcaption", {}, h("span", {}, block.where),
         h("button", { type: "button", "data-copy": "" }, "Copy")),
-      h("pre", { tabindex: "0" }, h("code", {}, one.lines.join("\n")))) : null,
+      h("pre", { tabindex: "0" }, h("code", {}, block.lines.join("\n"))))),
     h("dl", { class: "how" }, [["Now", one.now.join("; ")], ["Risk", one.risk], ["Rollout", one.rollout], ["Verify", one.verify]]
       .filter(([, value]) => value).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]).flat())));
 
