@@ -217,13 +217,16 @@ class RemoteOutput(OutputFolder):
         finally:
             with suppress(Exception):  # a network error must not hide the first error
                 self._files.remove(marker)
-                if not self._files.names(self._at(_RUNNING)):
-                    self._files.remove(self._at(_RUNNING))
+                self._files.remove_empty_folder(self._at(_RUNNING))
 
     def _remove_killed_runs(self) -> None:
+        from py4j.protocol import Py4JJavaError
+
         with TemporaryDirectory() as made:
             for name in self._files.names(self._at(_RUNNING)):
-                self._files.download(self._at(f"{_RUNNING}/{name}"), Path(made) / _RUNNING / name)
+                marker = Path(made) / _RUNNING / name
+                with suppress(Py4JJavaError):  # a run that ended meanwhile
+                    self._files.download(self._at(f"{_RUNNING}/{name}"), marker)
             for run_id in remove_dead_locks(Path(made)):
                 self._remove_unpublished(run_id)
                 self._files.remove(self._at(f"{_RUNNING}/{run_id}.json"))
@@ -346,6 +349,8 @@ def _work_folder(parent: Path | None) -> Iterator[Path]:
             if remove_dead_locks(old):
                 shutil.rmtree(old, ignore_errors=True)
         made = Path(mkdtemp(prefix=_WORK, dir=where))
+        if parent is not None:
+            made.chmod(where.stat().st_mode & 0o777)  # executors may run as another user
     except OSError as e:
         what = f"cannot be used ({e.strerror or e})"
         raise InvalidConfigError("--work-dir", what, str(where)) from None

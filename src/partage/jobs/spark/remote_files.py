@@ -123,6 +123,10 @@ class RemoteFiles:
         """Remove a file or folder with its content; nothing happens if it is missing."""
         self._files.delete(self._path(address), True)
 
+    def remove_empty_folder(self, address: str) -> None:
+        """Remove a folder that has no files; another one raises Py4J's error."""
+        self._files.delete(self._path(address), False)
+
     def download_all(
         self, base: str, names: Iterable[str], folder: Path, done: Callable[[int, int], None]
     ) -> None:
