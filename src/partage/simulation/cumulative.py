@@ -62,8 +62,7 @@ __all__ = ["simulate_cumulative", "simulate_policies"]
 #: Recorded rebalances are scheduled so long before they are due: the broker's default of
 #: group.max.session.timeout.ms. A shorter session timeout evicts at most that much earlier.
 _LOOKAHEAD_MS = 1_800_000
-#: Rebalances that may still get rows.
-_MOST_KEPT = 4_096
+_MOST_KEPT = 4_096  # rebalances that may still get rows
 #: Rows that all simulations of a group keep to sort them, and characters of their plans.
 _MOST_ROWS, _MOST_TEXT = 8_192, 64 << 20
 #: Ranks of stored rows (their number is added) and of a checkpoint: before all other actions.
@@ -122,13 +121,12 @@ def simulate_policies(
         continuations: stored simulations of an earlier run to continue, by a policy's name.
     """
     known, shared = continuations or {}, RowBuilders(context)
-    return _simulate_in_one_pass(
-        rebalances,
-        lambda lengths: [
-            _Simulation(one, context, (lengths, shared), None, known.get(one.name))
-            for one in policies
-        ],
-    )
+
+    def create_simulations(lengths: RecordedLengths) -> list[_Simulation]:
+        both = lengths, shared
+        return [_Simulation(p, context, both, None, known.get(p.name)) for p in policies]
+
+    return _simulate_in_one_pass(rebalances, create_simulations)
 
 
 def _simulate_in_one_pass(
