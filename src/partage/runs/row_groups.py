@@ -76,7 +76,7 @@ def _generation_bounds(metadata: object, number: int) -> tuple[int, int]:
 
     Without statistics, the result has the bounds of int64. ``metadata`` is that of the file.
     """
-    row_group = metadata.row_group(number)  # type: ignore[attr-defined]
+    row_group = metadata.row_group(number)  # type: ignore[attr-defined]  # pyarrow has no stubs
     for i in range(row_group.num_columns):
         column = row_group.column(i)
         if column.path_in_schema == "generation":
