@@ -175,7 +175,10 @@ class PreviousOwners:
 
     @cached_property
     def start(self) -> NDArray[np.int64]:
-        """Where the members of each partition begin in ``claimant`` (int64[partitions + 1])."""
+        """Offset of each partition's first member in ``claimant`` (int64[partitions + 1]).
+
+        The last item is the number of members in ``claimant``.
+        """
         start = np.zeros(len(self.owned) + 1, np.int64)
         self.owned.cumsum(out=start[1:])
         return start

@@ -117,7 +117,7 @@ class Problem:
         sent_claims: the owned partitions and the generation (None if absent) that each member's
             user data report, if they are decoded already; strategies that need them otherwise
             decode them.
-        reported: the partitions and generations that a sticky strategy reads, if they are known as
+        reported: the partitions and generations that a sticky strategy reads, if they exist as
             arrays; otherwise strategies read them from the members.
 
     >>> from partage.model import Member
@@ -150,7 +150,8 @@ class Problem:
         Args:
             group: the same members with other owned partitions, see `RejoinedGroup`.
             claims: the same owned partitions by their index numbers, as in `Problem.claims`.
-            reported: what sticky strategies read, if it is known as arrays.
+            reported: the partitions and generations that sticky strategies read, as arrays; None to
+                read them from the members.
         """
         # Values that only depend on subscriptions, racks and cluster are shared.
         made = object.__new__(Problem)
