@@ -28,6 +28,7 @@ from partage.report.limit_notes import limit_notes
 from partage.report.recommendations import (
     count_changed_groups,
     recommendations_for,
+    sum_estimated_gains,
     verification_lines,
     with_command,
 )
@@ -136,7 +137,9 @@ def render_run_page(run: RunFigures, details: Details = ()) -> str:
         summary=run.summary,
         cover=run.summary["coverage"],
         headline=messages.run_headline(run),
-        lead=messages.opening_sentences(run, saved, helped, count_changed_groups(rebalancing)),
+        lead=messages.opening_sentences(
+            run, saved, helped, count_changed_groups(rebalancing), sum_estimated_gains(rebalancing)
+        ),
         unit=unit,
         simulated_note=messages.simulated_note(run),
         trust=messages.reliability_sentences(run),

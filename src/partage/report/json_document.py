@@ -24,6 +24,7 @@ from partage.report.recommendations import (
     Recommendation,
     count_changed_groups,
     recommendations_for,
+    sum_estimated_gains,
 )
 from partage.report.run import (
     CauseShare,
@@ -58,7 +59,11 @@ def json_document(run: RunFigures, without: Collection[str] = ()) -> dict[str, A
         },
         "headline": messages.run_headline(run),
         "lead": messages.opening_sentences(
-            run, saved, helped, count_changed_groups(run.groups_with_rebalances)
+            run,
+            saved,
+            helped,
+            count_changed_groups(run.groups_with_rebalances),
+            sum_estimated_gains(run.groups_with_rebalances),
         ),
         "trust_line": messages.reliability_sentences(run),
         "coverage": {

@@ -487,7 +487,11 @@ def reliability_sentences(run: RunFigures) -> str:
 
 
 def opening_sentences(
-    run: RunFigures, saved: Estimate | None, helped: int, changed: int = 0
+    run: RunFigures,
+    saved: Estimate | None,
+    helped: int,
+    changed: int = 0,
+    estimated_ps: float = 0.0,
 ) -> str:
     """Return the report's opening sentences: where downtime occurred, why, and what could be saved.
 
@@ -496,12 +500,14 @@ def opening_sentences(
         saved: downtime that the best settings save, in all groups together; None if unknown.
         helped: number of groups with such settings.
         changed: number of groups with any recommended change.
+        estimated_ps: downtime that the changes save which were not simulated, in
+            partition-seconds; 0 if unknown.
     """
     parts = [_location_sentence(run), _main_cause_sentence(run)]
     if not run.has_reliable_downtime:
         parts = [RECORD_MORE, "In the log:", *parts]
     if changed > helped:
-        parts.append(_changes_sentence(run, saved, helped, changed))
+        parts.append(_changes_sentence(run, saved, helped, changed, estimated_ps))
     elif saved is not None:
         parts.append(
             f"Other settings in {plural(helped, 'group')} would have saved "
@@ -516,20 +522,26 @@ def opening_sentences(
     return " ".join(p for p in parts if p)
 
 
-def _changes_sentence(run: RunFigures, saved: Estimate | None, helped: int, changed: int) -> str:
+def _changes_sentence(
+    run: RunFigures, saved: Estimate | None, helped: int, changed: int, estimated_ps: float
+) -> str:
     """Return a sentence on how many groups have a recommended change, and how much they would save.
 
     ``changed`` groups have one; in ``helped`` of them the simulation shows a saving, ``saved`` in
-    total.
+    total. The others save ``estimated_ps`` partition-seconds, as far as that is known.
     """
+    unit = groups_unit(run.groups)
     begin = f"{plural(changed, 'group has', 'groups have')} a recommended change"
+    estimated = "is unknown"
+    if estimated_ps > 0:
+        about = format_estimate(None, single=estimated_ps, unit=unit)
+        estimated = f"is about {about} by the rebalances that they avoid, as far as it is known"
     if saved is None:
-        return f"{begin}, whose effect was not simulated."
-    saving = format_estimate(saved, unit=groups_unit(run.groups))
+        return f"{begin}, whose effect was not simulated; the gain {estimated}."
+    saving = format_estimate(saved, unit=unit)
     return (
         f"{begin}. In {count(helped)} of them its effect was simulated and would have saved "
-        f"{saving}; the gain of the other {count(changed - helped)} is estimated "
-        "from the rebalances that they avoid, or unknown."
+        f"{saving}; the gain of the other {count(changed - helped)} {estimated}."
     )
 
 

@@ -34,8 +34,16 @@ from partage.report.messages import (
 from partage.report.run import CauseShare, GroupFigures, RunFigures, once_per_group
 
 __all__ = [
-    "NOT_IN_LOG", "Recommendation", "RecommendedSetting", "combined_gain", "count_changed_groups",
-    "present_settings", "recommendations_for", "verification_lines", "with_command",
+    "NOT_IN_LOG",
+    "Recommendation",
+    "RecommendedSetting",
+    "combined_gain",
+    "count_changed_groups",
+    "present_settings",
+    "recommendations_for",
+    "sum_estimated_gains",
+    "verification_lines",
+    "with_command",
 ]  # fmt: skip
 
 #: Evidence (rebalances or members) from which advice without a simulation has medium confidence.
@@ -169,6 +177,19 @@ def count_changed_groups(groups: Iterable[GroupFigures]) -> int:
     return sum(
         any(one.advice.rule != "as-it-is" for one in recommendations_for(group)) for group in groups
     )
+
+
+def sum_estimated_gains(groups: Iterable[GroupFigures]) -> float:
+    """Return the expected gain of groups for which no change was simulated, in partition-seconds.
+
+    It is the sum of the known gains of their first recommendations.
+    """
+    total = 0.0
+    for group in groups:
+        found = recommendations_for(group)
+        if found and all(one.advice.saves is None for one in found):
+            total += found[0].gain_ps
+    return total
 
 
 def _is_measurable(group: GroupFigures, one: Recommendation) -> bool:

@@ -175,7 +175,8 @@ class Traits:
             them.
         storms: number of rebalance storms.
         stormy: number of rebalances in storms.
-        triggers: cause of the first rebalance of each storm, with the number of storms.
+        triggers: causes of the first rebalances of storms, with the number of rebalances in these
+            storms; most rebalances first.
         late_polls: number of members that exceeded max.poll.interval.ms, left and rejoined.
         longest_poll_ms: longest time without a poll of such a member (ms).
         crowded: number of rebalances with more members than partitions.

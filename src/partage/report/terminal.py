@@ -11,7 +11,7 @@ from partage.report.advice import coverage_advice, total_savings
 from partage.report.gains import gains_by_policy
 from partage.report.limit_notes import limit_notes
 from partage.report.messages import count, groups_unit, plural
-from partage.report.recommendations import count_changed_groups, with_command
+from partage.report.recommendations import count_changed_groups, sum_estimated_gains, with_command
 from partage.report.run import RunFigures
 from partage.report.view_model import (
     STREAMS_HEADINGS,
@@ -68,8 +68,9 @@ def terminal_summary(run: RunFigures) -> Iterator[RenderableType]:
         escape_for_terminal(messages.run_headline(run)),
         "bold" if run.has_reliable_downtime else "bold yellow",
     )
-    changed = count_changed_groups(run.groups_with_rebalances)
-    yield Text(escape_for_terminal(messages.opening_sentences(run, *total_savings(run), changed)))
+    groups = run.groups_with_rebalances
+    changed = count_changed_groups(groups), sum_estimated_gains(groups)
+    yield Text(escape_for_terminal(messages.opening_sentences(run, *total_savings(run), *changed)))
     yield Text(escape_for_terminal(messages.reliability_sentences(run)), "dim")
     rows = [group_row(group, unit) for group in run.groups_with_rebalances[:MAX_GROUPS]]
     if rows:

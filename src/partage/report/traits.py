@@ -188,7 +188,7 @@ def traits_by_group(
             copartitioned=together.get(group),
             storms=len(stormy.get(group, {})) if storms_known else None,
             stormy=sum(n for n, _ in stormy.get(group, {}).values()),
-            triggers=tuple(Counter(t for _, t in stormy.get(group, {}).values()).most_common()),
+            triggers=_triggers(stormy.get(group, {}).values()),
             late_polls=len(late.get(group, ())),
             longest_poll_ms=_longest_poll_ms(polls.get(group), late.get(group, ())),
             crowded=crowded.get(group, (0, 0))[0],
@@ -331,6 +331,14 @@ def _has_copartitioned_topics(ownership: pa.Table) -> dict[str, bool]:
     for row in sizes.to_pylist():
         found.setdefault(row["group"], Counter())[row["partition_max"]] += 1
     return {group: max(counts.values()) > 1 for group, counts in found.items()}
+
+
+def _triggers(storms: Iterable[tuple[int, str]]) -> tuple[tuple[str, int], ...]:
+    # The rebalances of storms by the cause of the first one.
+    found: Counter[str] = Counter()
+    for rebalances, trigger in storms:
+        found[trigger] += rebalances
+    return tuple(found.most_common())
 
 
 def _count_storms(rebalances: pa.Table) -> dict[str, dict[int, tuple[int, str]]]:

@@ -453,13 +453,16 @@ def _present_values(group: GroupFigures, first: Recommendation | None) -> str:
     """Return a text with the client settings that a recommendation changes, from old to new value.
 
     ``first`` is the group's first recommendation. If it has no new values, the text has the present
-    values of the settings concerned; without one, those of the group's main settings.
+    values of the settings concerned; without one, those of the group's main settings. New values
+    are followed by where they belong, such as "consumer properties".
     """
     some = first.now if first is not None and first.now else present_settings(group)[1:3]
     changed = [one for one in some if one.new and one.new != one.now]
     is_choice = first is not None and first.advice.rule == "late-polls"
     separator = " or " if changed and is_choice else "; "
-    return separator.join(one.change_text for one in changed or some)
+    text = separator.join(one.change_text for one in changed or some)
+    is_named = changed and first is not None and first.lines_label
+    return f"{text} ({first.lines_label})" if is_named else text
 
 
 #: Headings of a table of Streams settings.

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.made_groups import figures, lost, made_group, made_run
 
+from partage.report import traits as traits_module
 from partage.report.advice import (
     RULES,
     advice_for,
@@ -411,3 +412,9 @@ def test_lines_are_those_of_the_clients_that_the_group_has(clients, lines) -> No
     assert any("org.apache" in line for line in said.lines) is ("unknown" in clients)
     if clients == ("librdkafka",):
         assert said.lines[-1] == "partition.assignment.strategy=cooperative-sticky"
+
+
+def test_the_trigger_of_storms_is_that_of_most_rebalances() -> None:
+    """A long storm counts more than two short ones."""
+    storms = [(2, "first"), (3, "first"), (35, "leave")]
+    assert traits_module._triggers(storms) == (("leave", 35), ("first", 5))

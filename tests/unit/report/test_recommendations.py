@@ -18,6 +18,7 @@ from partage.report.recommendations import (
     count_changed_groups,
     present_settings,
     recommendations_for,
+    sum_estimated_gains,
     verification_lines,
     with_command,
 )
@@ -453,10 +454,18 @@ def test_the_number_of_recommended_changes_is_explained() -> None:
         "2 groups have a recommended change. In 1 of them its effect was simulated and would have saved"
         in text
     )
-    assert text.endswith("the rebalances that they avoid, or unknown.")
+    assert text.endswith("; the gain of the other 1 is unknown.")
+    text = messages.opening_sentences(run, *total_savings(run), changed, 90.0)
+    assert text.endswith(
+        "is about 90\xa0partition-seconds by the rebalances that they avoid, as far as it is known."
+    )
     (only,) = made_run(other).groups_with_rebalances
     text = messages.opening_sentences(made_run(only), None, 0, count_changed_groups([only]))
-    assert text.endswith("1 group has a recommended change, whose effect was not simulated.")
+    assert text.endswith(
+        "1 group has a recommended change, whose effect was not simulated; the gain is unknown."
+    )
+    gains = [recommendations_for(one)[0].gain_ps for one in (other, paged())]
+    assert sum_estimated_gains([other, paged()]) == gains[0] > 0
 
 
 def test_the_lead_asks_for_the_present_settings() -> None:
