@@ -59,7 +59,7 @@ def test_diff_fails_if_asked_to(runs) -> None:
 
 def test_an_earlier_run_is_named_by_its_folder(runs, tmp_path) -> None:
     """`OUT/runs/ID` is a run of OUT; an unknown one is an error of one line."""
-    one = json.loads(run("diff", f"{runs['busy']}/runs/run-1", runs["calm"], "--json").stdout)
+    one = json.loads(run("diff", f"{runs['busy']}/runs/busy", runs["calm"], "--json").stdout)
     assert one["before"]["run_id"] == "busy"
     missing = run("diff", f"{runs['busy']}/runs/none", runs["calm"])
     assert (missing.exit_code, len(missing.stderr.strip().splitlines())) == (1, 1)
