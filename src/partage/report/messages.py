@@ -535,7 +535,9 @@ def _changes_sentence(
     estimated = "is unknown"
     if estimated_ps > 0:
         about = format_estimate(None, single=estimated_ps, unit=unit)
-        estimated = f"is about {about} by the rebalances that they avoid, as far as it is known"
+        estimated = (
+            f"is about {about} by the rebalances that they avoid, as far as it can be estimated"
+        )
     if saved is None:
         return f"{begin}, whose effect was not simulated; the gain {estimated}."
     saving = format_estimate(saved, unit=unit)

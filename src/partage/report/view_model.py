@@ -461,8 +461,8 @@ def _present_values(group: GroupFigures, first: Recommendation | None) -> str:
     is_choice = first is not None and first.advice.rule == "late-polls"
     separator = " or " if changed and is_choice else "; "
     text = separator.join(one.change_text for one in changed or some)
-    is_named = changed and first is not None and first.lines_label
-    return f"{text} ({first.lines_label})" if is_named else text
+    label = first.lines_label if changed and first is not None else ""
+    return f"{text} ({label})" if label else text
 
 
 #: Headings of a table of Streams settings.

@@ -457,7 +457,7 @@ def test_the_number_of_recommended_changes_is_explained() -> None:
     assert text.endswith("; the gain of the other 1 is unknown.")
     text = messages.opening_sentences(run, *total_savings(run), changed, 90.0)
     assert text.endswith(
-        "is about 90\xa0partition-seconds by the rebalances that they avoid, as far as it is known."
+        "is about 90\xa0partition-seconds by the rebalances that they avoid, as far as it can be estimated."
     )
     (only,) = made_run(other).groups_with_rebalances
     text = messages.opening_sentences(made_run(only), None, 0, count_changed_groups([only]))
