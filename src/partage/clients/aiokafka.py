@@ -241,10 +241,11 @@ async def _perform_assignment(coordinator: Any, response: Any) -> Any:
     If Partage computes an assignment in a thread, its result is awaited.
     """
     perform = type(coordinator)._perform_assignment
-    sent = await perform(coordinator, _fewer_members(coordinator, response))
+    fewer = _fewer_members(coordinator, response)
+    sent = await perform(coordinator, fewer)
     pending = next(iter(sent.values()), None)
     if not isinstance(pending, _PendingPlan):
-        return await perform(coordinator, response)
+        return sent if fewer is response else await perform(coordinator, response)
     # Meanwhile the answer to an OffsetCommit of the last generation may reset both ids, but
     # SyncGroup needs those of the JoinGroup response.
     generation, member_id = coordinator.generation, coordinator.member_id
@@ -257,27 +258,22 @@ async def _perform_assignment(coordinator: Any, response: Any) -> Any:
     return assignments
 
 
-class _DistinctSubscriptions:
-    """JoinGroup response that has one member for each distinct subscription.
+def _fewer_members(coordinator: Any, response: Any) -> Any:
+    """Return a JoinGroup response that has one member for each distinct subscription.
 
     aiokafka decodes all subscriptions on the event loop, but needs their topics only. `_joined`
-    reads all members from ``whole``.
+    reads all members from ``whole``. Another library's assignor needs all of them.
     """
-
-    def __init__(self, response: Any) -> None:
-        self.whole = response
-        rows = [tuple(one) for one in response.members]
-        self.members = [rows[i] for i in distinct_subscriptions([bytes(row[-1]) for row in rows])]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.whole, name)
-
-
-def _fewer_members(coordinator: Any, response: Any) -> Any:
-    # Another library's assignor needs the subscriptions of all members.
     assignor = coordinator._lookup_assignor(response.group_protocol)
-    is_ours = isinstance(assignor, type) and issubclass(assignor, Assignor)
-    return _DistinctSubscriptions(response) if is_ours else response
+    if not (isinstance(assignor, type) and issubclass(assignor, Assignor)):
+        return response
+    members = list(response.members)
+    # aiokafka 0.10 looks at the class of the response.
+    fewer = copy(response)
+    sent = [bytes(tuple(one)[-1]) for one in members]
+    fewer.members = [members[i] for i in distinct_subscriptions(sent)]
+    fewer.whole = response
+    return fewer
 
 
 def _run_in_thread(plan: Callable[[], dict[str, Any]]) -> asyncio.Future[dict[str, Any]]:
