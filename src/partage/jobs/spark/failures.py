@@ -68,7 +68,7 @@ def write_errors(out: Path) -> Iterator[None]:
 
 
 def _raise_known(trace: str, out: Path) -> None:
-    """Raise the Partage error that is named in a Spark worker's traceback; return if there is none.
+    """Raise the Partage error that the traceback of a Spark worker names, if there is one.
 
     A file system error in the traceback is raised as an error about the output folder.
 
@@ -152,10 +152,9 @@ def worker_errors() -> Iterator[None]:
 
 
 def _find_partage_error(trace: str) -> PartageError | None:
-    """Return the Partage error that the text of a worker's traceback ends with; None if there is
-    none.
+    """Return the Partage error at the end of a worker's traceback; None if there is none.
 
-    The error is created again from its class name and its message.
+    The error is created again from its class name and message in the text.
     """
     said = re.findall(r"^partage\.errors\.(\w+): (.+)$", trace, re.MULTILINE)
     if not said:

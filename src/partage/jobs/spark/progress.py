@@ -54,7 +54,7 @@ class StageTimes:
         self.counts: dict[str, int] = {}
 
     def report_count(self, name: str, total: int) -> None:
-        """Report a total of the run, such as its number of records, before the run ends.
+        """Report a total, such as the number of decoded records, before the run ends.
 
         Args:
             name: ``records`` or ``rebalances``.
@@ -212,13 +212,13 @@ class _NotebookLine(ProgressLine):
 
 @contextmanager
 def shown_progress(wanted: Progress | bool | None) -> Iterator[Progress | None]:  # noqa: FBT001 - a setting of three kinds
-    """Yield a progress function for a job, which shows a line of text during the ``with`` block.
+    """Show the progress of a job during the ``with`` block, and yield the function that updates it.
 
-    The line is on stderr; in a notebook it is an output of the cell.
+    The progress is one line on stderr, or an output of a notebook cell.
 
     Args:
-        wanted: whether to show the line; None shows it only in an interactive session (a Python
-            prompt, IPython or a notebook). A function is yielded itself.
+        wanted: whether to show it; None shows it only in an interactive session (a Python prompt,
+            IPython or a notebook). A progress function of the caller is yielded unchanged.
     """
     is_interactive = hasattr(sys, "ps1")  # IPython sets it too
     if callable(wanted) or not (is_interactive if wanted is None else wanted):
@@ -235,7 +235,4 @@ def shown_progress(wanted: Progress | bool | None) -> Iterator[Progress | None]:
 
 
 def _ignore_progress(stage: str, done: int, total: int) -> None:
-    """Do nothing with a progress report.
-
-    It serves as progress function if the caller gives none.
-    """
+    """Do nothing with a progress report; used if the caller gives no progress function."""

@@ -52,7 +52,8 @@ _PASSWORD = re.compile(r"[a-z][a-z0-9+.-]*:/+[^/@:]*:(?!\d+(?:/|$))[^@]*@")
 
 
 class RemoteFiles:
-    """File system of an address, accessed through Hadoop's classes in the driver's JVM.
+    """Remote file system, such as S3 or HDFS, accessed through Hadoop's classes in the driver's
+    JVM.
 
     All methods take full addresses. They raise Py4J's errors, which `storage_errors` converts.
 
@@ -73,11 +74,14 @@ class RemoteFiles:
         return self._hadoop.Path(address)
 
     def exists(self, address: str) -> bool:
-        """Return whether a file or folder is at an address."""
+        """Return whether there is a file or folder at an address."""
         return bool(self._files.exists(self._path(address)))
 
     def is_folder(self, address: str) -> bool:
-        """Return whether an address is a folder. Nothing at the address raises Py4J's error."""
+        """Return whether an address is a folder.
+
+        If nothing is at the address, it raises Py4J's error.
+        """
         return bool(self._files.getFileStatus(self._path(address)).isDirectory())
 
     def size(self, address: str) -> int:
@@ -85,7 +89,10 @@ class RemoteFiles:
         return int(self._files.getContentSummary(self._path(address)).getLength())
 
     def names(self, folder: str) -> list[str]:
-        """Return the sorted names of the files and folders in a folder; none if it is missing."""
+        """Return the sorted names of the files and folders in a folder.
+
+        The result is empty if the folder is missing.
+        """
         if not self.exists(folder):
             return []
         return sorted(one.getPath().getName() for one in self._files.listStatus(self._path(folder)))
@@ -97,15 +104,15 @@ class RemoteFiles:
         self._files.copyToLocalFile(False, self._path(address), self._path(local.as_uri()), True)
 
     def upload(self, local: Path, address: str) -> None:
-        """Copy a local file to an address, and replace what is there."""
+        """Copy a local file to an address; an existing file is replaced."""
         self._files.setWriteChecksum(False)  # for file://, whose files would get .crc files
         self._files.copyFromLocalFile(False, True, self._path(local.as_uri()), self._path(address))
 
     def publish(self, local: Path, address: str) -> None:
-        """Copy a small local file to an address, and replace what is there at once.
+        """Copy a small local file to an address, and replace an existing file atomically.
 
-        Readers see the old content or the new one. In an object store one request writes the
-        object. Elsewhere a file with another name is written first and renamed, as in HDFS.
+        Readers see the old content or the new one. In an object store, one request writes the
+        object. Elsewhere, for example in HDFS, a temporary file is written first and then renamed.
         """
         if self._is_object_store:
             self.upload(local, address)
@@ -120,17 +127,20 @@ class RemoteFiles:
         context.rename(self._path(temporary), self._path(address), options)
 
     def remove(self, address: str) -> None:
-        """Remove a file or folder with its content; nothing happens if it is missing."""
+        """Remove a file, or a folder with its content; do nothing if it is missing."""
         self._files.delete(self._path(address), True)
 
     def remove_empty_folder(self, address: str) -> None:
-        """Remove a folder that has no files; another one raises Py4J's error."""
+        """Remove an empty folder.
+
+        If the folder has files, it raises Py4J's error.
+        """
         self._files.delete(self._path(address), False)
 
     def download_all(
         self, base: str, names: Iterable[str], folder: Path, done: Callable[[int, int], None]
     ) -> None:
-        """Copy files of a folder at an address to a local folder, some at a time.
+        """Copy files from a remote folder to a local folder, several at a time.
 
         Args:
             base: address of the folder.
@@ -147,9 +157,13 @@ class RemoteFiles:
     def upload_all(
         self, folder: Path, names: Iterable[str], base: str, done: Callable[[int, int], None]
     ) -> None:
-        """Copy files of a local folder to a folder at an address, some at a time.
+        """Copy files from a local folder to a remote folder, several at a time.
 
-        The arguments are those of `download_all`.
+        Args:
+            folder: the local folder.
+            names: paths of the files, relative to it.
+            base: address of the remote folder.
+            done: called with the number of copied files and the number of all files.
         """
         _copy_all(self.upload, [(folder / name, f"{base}/{name}") for name in names], done)
 
@@ -171,10 +185,10 @@ def _copy_all(
 
 
 def _expect_inside(name: str) -> str:
-    """Return a relative path of a manifest unchanged, if it stays within the manifest's folder.
+    """Return a relative path of a manifest unchanged if it stays within the manifest's folder.
 
     Raises:
-        InvalidConfigError: it is absolute or has ``..``.
+        InvalidConfigError: the path is absolute or contains ``..``.
     """
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts:
@@ -183,9 +197,9 @@ def _expect_inside(name: str) -> str:
 
 
 def expect_no_password(address: str, setting: str) -> None:
-    """Raise an error if an address contains a password.
+    """Raise an error if an address contains a password, because addresses appear in logs.
 
-    Hadoop's file systems take credentials from settings, and addresses appear in logs.
+    Hadoop's file systems take credentials from settings instead.
 
     Raises:
         InvalidConfigError: it has one, as in ``s3a://KEY:SECRET@bucket``.
@@ -202,7 +216,7 @@ def expect_no_password(address: str, setting: str) -> None:
 
 
 def explain_storage_error(spark: SparkSession, address: str, error: Exception) -> str:
-    """Return the cause of an error of Hadoop as one line without secrets, with a hint if one helps.
+    """Return the cause of a Hadoop error as one line without secrets, with a hint where possible.
 
     Args:
         spark: the session.

@@ -259,9 +259,9 @@ def _end_idle_jvm() -> None:
 
 
 def _start_error(reason: str, master: str, user_settings: Mapping[str, str]) -> PartageError:
-    """Return the error for a Spark session that did not start, with a message without secrets.
+    """Return the error for a Spark session that did not start; its message contains no secrets.
 
-    The error is about the settings if the user gave any, else about Java.
+    The error is about the user's settings if there are any, else about Java.
 
     Args:
         reason: the message of Java or PySpark, which may repeat settings.

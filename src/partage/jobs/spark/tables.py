@@ -106,7 +106,7 @@ class SparkTable:
         return found.selectExpr(*(f"cast({n} as {_TYPES[n]}) as {n}" for n in _COLUMNS))
 
     def expect_all(self, tally: RecordTally) -> None:
-        """Do nothing: all records of a table on disk have been read if Spark raised no error.
+        """Do nothing: if Spark raised no error, it has read all records of a table on disk.
 
         `KafkaTable` overrides this method, because Spark may leave out records of a topic.
         ``tally`` has the counts of the records that were read.
@@ -136,7 +136,7 @@ def _expect(table: str, name: str, kinds: dict[str, str], wanted: str) -> None:
 def is_address(text: str) -> bool:
     """Return whether a text is an address in remote storage, such as ``s3a://lake/offsets``.
 
-    Local paths and names of Spark tables are no addresses.
+    Local paths and names of Spark tables are not addresses.
     """
     return _ADDRESS.fullmatch(text) is not None
 
@@ -202,7 +202,7 @@ class KafkaTable(SparkTable):
         return self._load(spark.read, endingOffsets=_offsets(self.ends))
 
     def read_stream(self, spark: SparkSession, most_records: int) -> DataFrame:
-        """Return the records from the start offsets on as a streaming data frame of Spark.
+        """Read the topic from the start offsets on as a streaming data frame of Spark.
 
         `partage watch` reads a running cluster in this way.
 
@@ -220,7 +220,7 @@ class KafkaTable(SparkTable):
     def connect_without_spark(self) -> ClusterConnection:
         """Connect to the cluster with kafka-python instead of Spark, and return the connection.
 
-        It is closed at the end of a ``with`` block.
+        Use it in a ``with`` block, which closes it.
         """
         return ClusterConnection(
             self.bootstrap, connection_settings(ClientProperties(self.properties))
@@ -340,7 +340,7 @@ def partition_counts(
     """Fetch the current partition count of each topic from a cluster, before Spark starts.
 
     A missing permission is thus reported at once. The result is a dict from topic to a tuple with
-    the count. It is None if kafka-python is not installed.
+    its partition count, or None if kafka-python is not installed.
 
     Args:
         servers: ``host:port,...``.
