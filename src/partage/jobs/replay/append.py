@@ -138,7 +138,8 @@ class Appender:
     def for_run(cls, run: ReplayRun, capture: Capture) -> Appender:
         """Read the state of the last run, and check whether this run can continue it.
 
-        If not, the returned `Appender` reads all records, and its ``reason`` says why.
+        If it cannot, the returned `Appender` reads all records, and its attribute ``reason`` says
+        why.
 
         Raises:
             InvalidConfigError: the records are not in Parquet files.
@@ -188,9 +189,10 @@ class Appender:
     def with_ended_transactions(
         self, engine: ReplayEngine, decoded: LazyRows, commits_table: CommitsTable | None
     ) -> LazyRows:
-        """Add offset commits of transactions that were still open at the end of the last run.
+        """Return the decoded rows, plus offset commits of transactions that have ended since the
+        last run.
 
-        They are decoded again, because their transactions may have ended since. Return all rows.
+        The last run could not count these commits, because their transactions were still open.
 
         Args:
             engine: runs the job.
@@ -294,9 +296,10 @@ class Appender:
         return HistoryStore(state_folder(self._run.id), self._continued)
 
     def _find_continued_histories(self, new: Mapping[str, set[int]]) -> dict[str, StoredHistory]:
-        """Return the stored histories of replayed groups to which new records can simply be added.
+        """Return the stored histories that can be continued with a group's new records.
 
-        ``new`` is a dict from group to the log partitions of its new records.
+        The other groups are replayed from their first record. ``new`` is a dict from group to the
+        log partitions of its new records.
         """
         found: dict[str, StoredHistory] = {}
         if self.past is None or self._run.selection.from_ms is not None:
@@ -349,9 +352,9 @@ class Appender:
     def keep_groups(self, engine: ReplayEngine, results: JobResults) -> LazyRows | None:
         """Reuse the last run's output rows of consumer groups that have no new records.
 
-        Of other groups, only rows that later records cannot change are reused. A file that also has
-        other rows is copied by a job, whose result rows are returned (None if there is no such
-        file). The reused groups' totals are added to ``results``.
+        Of replayed groups whose history is continued, rows that later records cannot change are
+        reused. If only some rows of a file can be reused, a job copies them; its result rows are
+        returned (None without such files). The groups' totals are added to ``results``.
         """
         past = self.past
         if past is None:
@@ -392,10 +395,8 @@ class Appender:
     # -- results -----------------------------------------------------------------------------------
 
     def append_counts(self, results: JobResults) -> dict[str, Any]:
-        """Return the entry ``append`` of ``summary.json``: numbers of new records and replayed
+        """Return entry ``append`` of ``summary.json``: the numbers of new records and replayed
         groups.
-
-        ``results`` has the results of this run.
         """
         records = results.tally.rows - self.earlier_tally().rows
         return {
@@ -405,10 +406,7 @@ class Appender:
         }  # fmt: skip
 
     def append_message(self, results: JobResults) -> str:
-        """Return a message for the user about how the last run was continued, or why it was not.
-
-        ``results`` has the results of this run.
-        """
+        """Return a message for the user: how the last run was continued, or why it was not."""
         if self.past is None:
             if not self.reason:
                 return "The folder had no run to continue: all records were read."
@@ -421,10 +419,7 @@ class Appender:
         )
 
     def build_state(self, results: JobResults) -> ReplayState:
-        """Return the state of this run, from which the next run with ``--append`` continues.
-
-        ``results`` has the results of this run.
-        """
+        """Return the state of this run, from which the next run with ``--append`` continues."""
         assert self._context is not None  # noqa: S101 - group_rows has set it
         past = self.past
         positions = {} if past is None else dict(past.positions)
@@ -464,7 +459,7 @@ class Appender:
         )  # fmt: skip
 
     def _file_states(self) -> dict[str, dict[str, Any]]:
-        """Return a dict from input file to its size, time and digests of its records."""
+        """Return the size, time and record digests of each input file, as a dict by path."""
         found = {}
         read = {
             _relative_path(self._whole, path): kinds for path, kinds in self._read.files.items()
@@ -541,8 +536,9 @@ def _footer(path: Path) -> dict[str, Any]:
 def _digest_of_batches(capture: Capture, positions: Mapping[int, int]) -> str | None:
     """Return a digest of the transactional batches that affect the log records read so far.
 
-    If it changes, the last run cannot be continued. It is None without ``batches.parquet``.
-    ``positions`` is a dict from log partition to the highest offset read.
+    If the digest changes, the last run cannot be continued. The result is None for a capture
+    without ``batches.parquet``. ``positions`` is a dict from log partition to the highest offset
+    read.
     """
     if capture.batches is None:
         return None
@@ -562,7 +558,7 @@ class _GroupContext:
 
     Args:
         states: the cluster metadata over time.
-        around: session timeout, coordinator moves, time span of the log, and wrong clocks.
+        around: information that the log lacks, such as the session timeout and coordinator moves.
     """
 
     def __init__(self, states: Sequence[Mapping[str, Any]], around: LogContext) -> None:
@@ -577,9 +573,9 @@ class _GroupContext:
         self._topic_ids = frozenset(clusters.index.ids)
 
     def has_topic_id(self, topic_ids: Iterable[str]) -> bool:
-        """Return whether the cluster metadata has the name of any of the given topic ids.
+        """Return whether the cluster metadata now has the name of any of some topic ids.
 
-        If so, a history in which these topics had no names must be rebuilt.
+        A stored history in which these topics had no names must then be rebuilt.
         """
         return not self._topic_ids.isdisjoint(topic_ids)
 
@@ -611,7 +607,7 @@ class _GroupContext:
     def _digest(self, metadata: object, record_ranges: Mapping[str, Any], until_ms: int) -> str:
         """Return a digest of metadata, coordinator moves and wrong clocks that affect a group.
 
-        Only those of the group's log partitions until a time (``until_ms``) are included.
+        It covers the group's log partitions, up to the time ``until_ms``.
         """
         around = self._around
         first_ms, last_ms = record_ranges["ms"] or (0, 0)
@@ -634,7 +630,7 @@ class _GroupContext:
 
 
 def _distinct_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the distinct pairs of group and log partition in one Spark task's rows, as a batch."""
+    """Yield the distinct pairs of group and log partition in one Spark task's rows."""
     import pyarrow as pa
 
     found: set[tuple[str, int]] = set()
@@ -677,9 +673,10 @@ def _copy_group_rows(
 
 
 def _copy_files(where: tuple[str, str], copies: _Copies) -> list[tuple[str, str]]:
-    """Copy the rows of some groups from files of an earlier run; return the task's results.
+    """Copy the rows of some groups from files of an earlier run to files of this run.
 
-    ``where`` is the output folder and the id of this run.
+    Return the result rows of the task, which describe the new files. ``where`` is the output folder
+    and the id of this run.
     """
     import pyarrow as pa
     from pyarrow import compute as pc

@@ -271,9 +271,9 @@ def read_metadata(
 
 
 def _find_file(folder: Path | None, name: str) -> Path | None:
-    """Return the path of a file in a folder or in its parent folder; None if neither has it.
+    """Return the path of a capture's metadata file; None if it is missing.
 
-    A capture's metadata may be beside its records or one folder above.
+    The file may be in the folder of the records, or one folder above.
     """
     for at in [] if folder is None else [folder, folder.parent]:
         if (at / name).exists():
@@ -306,7 +306,8 @@ def _states(folder: Path | None) -> tuple[Mapping[str, Any], ...]:
 def _capture_warnings(folder: Path) -> tuple[str, ...]:
     """Return warnings for the user about a capture, as texts.
 
-    They are those in its manifest, and one if the last line of ``cluster.jsonl`` is incomplete.
+    They come from its manifest. Another one says that the last line of ``cluster.jsonl`` is
+    incomplete.
     """
     path = _find_file(folder, MANIFEST)
     manifest = None if path is None else CaptureManifest.load_manifest(path.parent)
@@ -321,8 +322,8 @@ def _capture_warnings(folder: Path) -> tuple[str, ...]:
 def _warn_about_torn_line(folder: Path | None) -> tuple[str, ...]:
     """Return a warning for the user if the last line of ``cluster.jsonl`` is incomplete.
 
-    Such a line is left by a recorder that was killed. The result is a tuple with one text, or an
-    empty tuple.
+    A recorder that was killed leaves such a line. The result is a tuple with one text, or an empty
+    tuple.
     """
     path = _find_file(folder, "cluster.jsonl")
     whole, _, last = (b"" if path is None else path.read_bytes()).rpartition(b"\n")
@@ -374,7 +375,7 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class LogContext:
-    """Facts that a replay needs and that are not in the log, such as the broker's session timeout.
+    """Broker settings and coordinator moves that a replay needs and that the log does not contain.
 
     They are sent to all workers. Each of them is optional. They come from these files of a capture:
 

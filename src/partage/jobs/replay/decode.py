@@ -128,7 +128,7 @@ def worth_compiling(records: int, parallelism: int) -> bool:
 
 @dataclass(frozen=True)
 class _DecodeTask:
-    """Settings for every task of the job that decodes records.
+    """Settings that all tasks of the job that decodes records have in common.
 
     Attributes:
         batches: transactional rows of ``batches.parquet``.
@@ -137,7 +137,7 @@ class _DecodeTask:
         many: whether there are enough records to load the compiled kernels.
         sort: whether the records come sorted by log position.
         known: see `Capture.known`; if not None, results include open commits and file digests.
-        gaps: see `decode_table`.
+        gaps: whether records may be missing between those of the task.
     """
 
     batches: tuple[Any, ...]
@@ -213,7 +213,7 @@ def decode_table(
     keep_open: bool = False,
     gaps: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Decode a table of ``__consumer_offsets`` records; yield result rows in log order.
+    """Decode a table of ``__consumer_offsets`` records, and yield result rows in log order.
 
     Args:
         table: the records: partition, offset, timestamp_ms, key and value.
@@ -275,10 +275,10 @@ def retry_open_commits(
     *,
     commits_table: CommitsTable | None = None,
 ) -> LazyRows:
-    """Decode again the offset commits whose transactions had not ended in an earlier run.
+    """Decode offset commits again whose transactions were still open in an earlier run.
 
-    ``commits`` are these commits; other arguments are those of `decode_job`. Record counts in the
-    result include only what has changed since that run.
+    Record counts in the result include only what has changed since that run. ``commits`` are the
+    undecoded commits; the other arguments are those of `decode_job`.
     """
     ddl = ", ".join(f"`{name}` {kind}" for name, kind in OUT_COLUMNS.items())
     job = _DecodeTask(
@@ -405,9 +405,9 @@ def _select_effective_commits(
 
 
 def _split_at_clock_jumps(commits: Commits, tally: RecordTally) -> Commits:
-    """Give offset commits before and after a jump of the broker's clock different numbers.
+    """Renumber offset commits so that times before and after a clock jump are not merged later.
 
-    Only commits with the same stretch number are merged later. ``tally`` has the jumps.
+    Later, only commits with the same stretch number are merged. ``tally`` has the jumps.
     """
     # Commits with one stretch number and minute are later merged into a commit run, which must not
     # mix times of a wrong broker clock with correct ones. So they get different stretch numbers.
@@ -424,10 +424,7 @@ def _split_at_clock_jumps(commits: Commits, tally: RecordTally) -> Commits:
 
 
 def _slice_if_all(rows: NDArray[np.int64], count: int) -> NDArray[np.int64] | slice:
-    """Return row indices as a slice if they select all ``count`` rows, which avoids a copy.
-
-    The indices are ascending.
-    """
+    """Return ascending row indices as a slice, which avoids a copy, if they select all rows."""
     return slice(None) if len(rows) == count else rows
 
 
@@ -439,10 +436,10 @@ def _number_stretches(
     *,
     gaps: bool,
 ) -> NDArray[np.int64] | None:
-    """Number the stretches of offset commits between two successive records of their group.
+    """Number the stretches of offset commits between two successive group records of their group.
 
-    Return each commit's number (int64[n]); None if all are equal. ``commits`` are index into
-    ``pairs``, log partition and offset; ``records`` the group records.
+    Return each commit's number (int64[n]); None if all are equal. ``commits`` has each commit's
+    index into ``pairs``, log partition and offset. ``records`` are the group records.
     """
     # A transactional commit may take effect at a marker beyond this task's rows, with unknown group
     # records before it. So the commits of each such marker get a separate number.
@@ -471,10 +468,10 @@ def _number_later_markers(
     *,
     gaps: bool,
 ) -> NDArray[np.int64] | None:
-    """Number the commit markers at which offset commits take effect beyond this task's records.
+    """Number the transaction markers after this task's records that make offset commits effective.
 
-    Return each commit's marker number (int64[n]), 0 for other commits, or None if there are none.
-    ``partition`` and ``offset`` are the log positions at which commits take effect.
+    Return each commit's marker number (int64[n]), 0 for other commits; None without such a marker.
+    ``partition`` and ``offset`` are the positions at which commits take effect.
     """
     # With ``gaps``, records may be missing anywhere, so all commits are numbered by the position at
     # which they take effect.
@@ -496,9 +493,10 @@ def _number_later_markers(
 def group_records(
     log_columns: LogColumns, commits: OffsetCommits, tally: RecordTally, selection: Selection
 ) -> BlockRows:
-    """Decode all group records (not offset commits) of a task, and pack them by consumer group.
+    """Decode the group records (not offset commits) of one task, and pack them by consumer group.
 
-    Record counts are added to ``tally``. Damaged records are listed, also those in ``commits``.
+    The numbers of records are added to ``tally``. Damaged records are listed, also damaged
+    ``commits``.
     """
     decoder = _GroupRecordDecoder(log_columns, tally)
     damaged = dict(commits.errors)
@@ -635,9 +633,7 @@ class _GroupRecordDecoder:
 
 @dataclass(frozen=True)
 class CommitsTable:
-    """Settings of the optional output table ``commits``: one row for each commit that took
-    effect.
-    """
+    """Settings of the optional output table ``commits``, with a row for each effective commit."""
 
     out: str
     run_id: str
@@ -689,7 +685,7 @@ class CommitsWriter:
         self._writers.add_table("commits", table)
 
     def close_with_receipts(self) -> list[str]:
-        """Close the files of table ``commits``; return path, rows and size of each as JSON."""
+        """Close the files of table ``commits``, and return path, rows and size of each as JSON."""
         return [json.dumps(asdict(r)) for r in self._writers.close_with_receipts()]
 
 

@@ -93,7 +93,7 @@ def _types() -> dict[str, pa.DataType]:
 def _build_batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
     """Build an Arrow batch with result rows of the job that decodes log records.
 
-    It has the given columns; all other columns are null. ``count`` is the number of rows.
+    All columns that are not given are null. ``count`` is the number of rows.
     """
     import pyarrow as pa
 
@@ -244,7 +244,7 @@ def _run_matrix(runs: Runs, topic: NDArray[np.int64]) -> NDArray[np.int64]:
 class _NameCodes:
     """Mapping from names, such as topics, to the numbers 0, 1, 2, ... in order of first use.
 
-    Rows with packed numbers refer to names by these numbers.
+    Packed rows contain these numbers instead of the names.
     """
 
     def __init__(self) -> None:
@@ -456,7 +456,7 @@ class _ByteRegions(NamedTuple):
     def packed_positions(self, positions: _Longs) -> _Longs:
         """Convert byte positions in the original log records to positions in the packed bytes.
 
-        The result is arbitrary for a byte outside of all ranges.
+        Each position must be inside one of the packed ranges.
         """
         if not len(self.start):
             return np.zeros_like(positions)

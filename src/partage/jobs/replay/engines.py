@@ -375,7 +375,7 @@ class LocalRows:
     def union_rows(self, other_rows: LazyRows) -> LocalRows:
         """Return these rows, followed by those of another table with the same columns.
 
-        The other table must be of this process, too.
+        The other table must also be computed without Spark.
         """
         if not isinstance(other_rows, LocalRows):
             raise TypeError("both tables must be of this process")
@@ -607,8 +607,8 @@ class EngineChoice:
 
     Attributes:
         name: ``spark`` or ``local``.
-        reason: a clause for the summary.
-        note: a sentence of advice for the user; empty if there is none.
+        reason: why it was chosen, as a clause for the summary.
+        note: advice for the user; empty if there is none.
     """
 
     name: str

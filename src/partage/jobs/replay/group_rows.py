@@ -351,9 +351,9 @@ class RebalanceRows:
     def add_row(
         self, generation: Generation, row: dict[str, Any], stops: RecordedStops
     ) -> Iterator[dict[str, Any]]:
-        """Add the row of a rebalance, and yield older rows that are complete now.
+        """Add the row of a rebalance, and yield older rows that have become complete.
 
-        ``stops`` has the partitions that had no consumer during the rebalance.
+        ``stops`` are the partitions that had no consumer during the rebalance.
         """
         pending = _PendingRow(row, stops)
         if pending.key != self._newest:
@@ -383,9 +383,7 @@ class RebalanceRows:
             self._pauses.setdefault(key, []).append(pause)
 
     def finish_rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows that are still incomplete at the end of the log, as they are known by
-        then.
-        """
+        """Complete and yield the remaining rows at the end of the log."""
         self._pending.extend(self._storms.finish_storms())
         while self._pending:
             yield self._complete()
@@ -492,7 +490,7 @@ class GroupRows:
         }  # fmt: skip
 
     def resume_commits(self, values: Mapping[str, Any]) -> None:
-        """Restore the part of the group's state that `commit_values` returned; keep the rest."""
+        """Restore only the part of the group's state that `commit_values` returned."""
         self._history.resume_commits(values["history"])
         series, minutes = values["minutes"]
         numbers = np.array(minutes, np.int64).tobytes()
@@ -539,9 +537,7 @@ class GroupRows:
 
     @property
     def record_ranges(self) -> dict[str, Any]:
-        """Log partitions with records of the group, and the first and last time of the records
-        (ms).
-        """
+        """Log partitions of the group's records, and the records' first and last time (ms)."""
         totals = self._totals
         return {"ms": totals.seen_ms, "log_partitions": sorted(totals.log_partitions)}
 
@@ -581,7 +577,10 @@ class GroupRows:
 
     @staticmethod
     def _stretch_ends(runs: RunColumns) -> dict[int, list[LogPosition]]:
-        """Return the log positions of the last commits before each group record, by stretch."""
+        """Return the log positions of the last offset commits before each group record.
+
+        The result is a dict by stretch number; a stretch is the commits between two group records.
+        """
         stretch, partition = runs.column_of_runs("stretch"), runs.positions[0]
         last = np.append((stretch[1:] != stretch[:-1]) | (partition[1:] != partition[:-1]), True)
         out: dict[int, list[LogPosition]] = {}
@@ -607,9 +606,7 @@ class GroupRows:
             self._write_item(item)
 
     def _write_item(self, item: HistoryItem) -> None:
-        """Write one item of the group's history (generation, event or pause) to the output
-        tables.
-        """
+        """Write a generation, event or pause of the group's history to the output tables."""
         if isinstance(item, Pause):
             item = self._without_wrong_times(item)
             if self._collector is not None:

@@ -66,13 +66,13 @@ _ORDER = (
 
 @dataclass(frozen=True)
 class HistoryStore:
-    """Group histories that earlier runs have stored, and the place where this run stores its own.
+    """Stored group histories that this run continues, and the folder for the histories it stores.
 
     A run with ``--append`` continues a stored history instead of reading all old records again.
 
     Attributes:
-        folder: folder of this run's stored histories, relative to the output folder.
-        past: dict from group to its history so far; its decoded rows are only the new ones.
+        folder: folder for this run's histories, relative to the output folder.
+        past: dict from group to its stored history; only new records are added to it.
     """
 
     folder: str
@@ -217,7 +217,7 @@ class _TaskFiles:
     def finish_group(self, group: _GroupWriter) -> None:
         """Write the remaining rows of a group, and keep its results for `close_with_results`.
 
-        A task processes one group after the other.
+        A task processes its groups one after the other.
         """
         self._results += group.finish_group()
         self._names.append(group.rows.name)
@@ -291,8 +291,8 @@ class _GroupWriter:
     def _store_history(self) -> StoredHistory | None:
         """Store the consumer group's history, so that the next run can continue it.
 
-        It must be called before the history is ended at the newest record. The result is None if
-        the state is too large. The next run then rebuilds the history.
+        Call it before the history is completed at the end of the log. The result is None if the
+        state is too large; the next run then rebuilds the history.
         """
         if self._collector.pending_entries > _MOST_STORED_ENTRIES:
             return None
@@ -303,7 +303,7 @@ class _GroupWriter:
     def write_row(self, table: str, row: Mapping[str, Any]) -> None:
         """Write a row of an output table of the consumer group, if it is within the selected times.
 
-        Rows of ``rebalances`` and ``groups`` are only kept here, and written later.
+        Rows of ``rebalances`` and ``groups`` are buffered, and written later.
         """
         # A row of ``rebalances`` goes to the spill file: the simulation job adds whether the
         # strategy reproduces the recorded assignment. The row of ``groups`` is written when the
@@ -316,12 +316,12 @@ class _GroupWriter:
             self._writers.write_row(table, row)
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
-        """Write rows of table ``commit_rates``, given as Arrow columns.
+        """Write Arrow columns with offset commits per minute to table ``commit_rates``.
 
-        Minutes outside of the times that the user has selected are left out.
+        Only the minutes in the time span that the user selected are written.
 
         Args:
-            table: name of the table.
+            table: name of the table, ``commit_rates``.
             columns: dict from column name to Arrow array.
             count: number of rows.
         """
@@ -363,11 +363,10 @@ class _GroupWriter:
                 self._failure = GroupFailure.from_error(self.rows.name, e)
 
     def finish_group(self) -> list[tuple[str, str]]:
-        """Write the row of table ``groups``, and return the consumer group's results for the
-        driver.
+        """Write the group's row of table ``groups``, and return the group's results for the driver.
 
-        They are pairs (kind, JSON text): the group's totals, the place of its history in the spill
-        file, and the place of its stored history.
+        The results are pairs (kind, JSON text): the group's totals, the position of its history in
+        the spill file, and the position of its stored history.
         """
         lines: list[tuple[str, str]] = []
         if self._failure is None:
@@ -459,9 +458,9 @@ class GroupFailure:
         return cls(group, why[:_LONGEST_WHY], lines[-_LONGEST_TRACEBACK:])
 
     def column_values(self) -> dict[str, str]:
-        """Return the values that mark the consumer group as failed in its row of table ``groups``.
+        """Return the status, reason and traceback that mark the consumer group as failed.
 
-        They are the status, the reason and the traceback.
+        They are columns of its row of table ``groups``.
         """
         return {"status": FAILED, "why": self.why, "traceback": self.traceback}
 

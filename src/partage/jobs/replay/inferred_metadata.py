@@ -39,12 +39,12 @@ ShownPartition = tuple[str, int, int]
 def inferred_states(decoded: LazyRows, tally: RecordTally) -> tuple[Mapping[str, Any], ...]:
     """Infer topics and partition counts from assignments and offset commits.
 
-    It is used if a capture has no cluster metadata. Return a tuple with one metadata state, whose
-    time is before the first record.
+    It is used for a capture without cluster metadata. Return a tuple with one metadata state, dated
+    before the first record.
 
     Args:
         decoded: the decoded records.
-        tally: counts of the records, with the highest committed partitions.
+        tally: counts of the records, with the highest partition of each topic in offset commits.
     """
     counts = {topic: highest + 1 for topic, highest in tally.highest.items()}
     records = decoded.filter_kinds(DecodedKind.GROUP_RECORD)
@@ -63,8 +63,8 @@ def with_earlier_states(
 ) -> tuple[Mapping[str, Any], ...]:
     """Add inferred cluster metadata for the time before the first recorded metadata.
 
-    Return all states. If `partage capture` has dated its first state back to an earlier time
-    (marked ``assumed``), the inferred states replace this state.
+    Return all states. They replace a first state that `partage capture` has dated back (marked
+    ``assumed``).
 
     Args:
         decoded: the decoded records, from which metadata is inferred.
@@ -155,8 +155,8 @@ def states_before(
 def _with_inferred_counts(
     recorded: Mapping[str, Any], counts: Mapping[str, int], ts_ms: int, names: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    """Return a copy of recorded cluster metadata for an earlier time, with inferred partition
-    counts.
+    """Copy recorded cluster metadata for an earlier time, with partition counts inferred for that
+    time.
 
     Replicas and racks are those of the recorded state.
 
@@ -239,10 +239,7 @@ def _find_partitions(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterat
 
 
 def _unpack_records(batches: Iterable[pa.RecordBatch]) -> Iterator[GroupRecord]:
-    """Yield the group records that are packed in rows of decoded records, in their order.
-
-    ``batches`` are these rows, as Arrow batches.
-    """
+    """Yield the group records that are packed in Arrow batches of decoded rows, in log order."""
     reader = BlockReader()
     for batch in batches:
         for make in reader.record_builders(batch):
@@ -253,8 +250,8 @@ def shown_partitions(record: GroupRecord) -> Iterator[tuple[str, int]]:
     """Yield each topic in a group record, with the highest partition that a member owns or was
     assigned.
 
-    It shows that the topic has at least this partition. The number is negative if the record has
-    the topic without partitions, see `ShownPartition`.
+    The topic has at least this partition. The number is -1 if members subscribe to the topic
+    without getting a partition, and -2 if the record only has subscriptions.
     """
     if record.type in _SUBSCRIBES:
         names = (record.value or {}).get("subscribedTopicNames") or ()

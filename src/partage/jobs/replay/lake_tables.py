@@ -68,13 +68,13 @@ _S3_OPTIONS = {
 
 
 class _Backend(Protocol):
-    """Writer of one format: the Spark session, or a library in this process."""
+    """Interface of a writer of Delta or Iceberg tables, such as a Spark session or pyiceberg."""
 
     def open_table(self, table: str) -> str | None:
         """Create a table if it is missing, add missing columns, and return its format version."""
 
     def has_run(self, table: str, run_id: str) -> bool:
-        """Return whether a table has rows of a run."""
+        """Return whether a table already has rows of a run."""
 
     def append(self, table: str, paths: Sequence[Path], run_id: str) -> None:
         """Append the rows of Parquet files to a table, in one commit."""
@@ -97,7 +97,9 @@ class LakeTables:
     secrets: frozenset[str] = frozenset()
 
     def append_run(self, folder: Path, run_id: str) -> None:
-        """Append a published run to the tables; a table that has rows of the run stays as it is.
+        """Append a published run to the tables.
+
+        A table that already has rows of the run is not changed, so a repeated call is harmless.
 
         Args:
             folder: the output folder.
@@ -115,7 +117,7 @@ class LakeTables:
         self._append("runs", run)
 
     def _open_table(self, table: str, run_id: str) -> bool:
-        """Create or check a table, and return whether it has rows of a run."""
+        """Create a table, or check its version; return whether it already has rows of a run."""
         with self._errors(f"{self.where}, table {table}"):
             version = self.backend.open_table(table)
             if version != str(FORMAT):
@@ -222,9 +224,10 @@ def _s3_options(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def _lake_schema(table: str) -> pa.Schema:
-    """Return the columns of a Delta or Iceberg table: those of the output table, and ``date``.
+    """Return the Arrow schema of a Delta or Iceberg table: the output table's columns, and
+    ``date``.
 
-    All are nullable, so that a later version of Partage can add columns.
+    All columns are nullable, so that a later version of Partage can add columns.
     """
     import pyarrow as pa
 
@@ -233,7 +236,10 @@ def _lake_schema(table: str) -> pa.Schema:
 
 
 def _run_day(run_id: str) -> int:
-    """Return the day of a run, counted from 1970-01-01, from its id (``20261126T185614-...``)."""
+    """Return the day on which a run began, as days since 1970-01-01.
+
+    It is parsed from the run's id (``20261126T185614-...``).
+    """
     text = f"{run_id[:4]}-{run_id[4:6]}-{run_id[6:8]}"
     return (date.fromisoformat(text) - date(1970, 1, 1)).days
 
@@ -283,13 +289,15 @@ def _read_batches(table: str, paths: Sequence[Path], run_id: str) -> Iterator[pa
 
 
 class _SparkTables:
-    """Tables that the Spark session writes: Delta in a folder or a catalog, Iceberg in a catalog.
+    """Delta or Iceberg tables that a Spark session writes.
+
+    Delta tables are in a folder or a catalog, Iceberg tables in a catalog.
 
     Args:
         spark: the session.
-        form: the format.
-        where: a folder or a namespace.
-        is_folder: whether it is a folder.
+        form: ``delta`` or ``iceberg``.
+        where: a folder, or a catalog and namespace.
+        is_folder: whether ``where`` is a folder.
     """
 
     def __init__(self, spark: SparkSession, form: str, where: str, *, is_folder: bool) -> None:
@@ -342,11 +350,11 @@ class _SparkTables:
 
 
 class _DeltaFiles:
-    """Delta tables in a folder, written by deltalake.
+    """Delta tables in a folder, written by the library deltalake.
 
     Args:
         where: the folder or address.
-        options: settings of the object store; empty takes those of the environment.
+        options: settings of the object store; if empty, the environment variables apply.
     """
 
     def __init__(self, where: str, options: dict[str, str]) -> None:
@@ -386,12 +394,12 @@ class _DeltaFiles:
 
 
 class _IcebergTables:
-    """Iceberg tables, written by pyiceberg.
+    """Iceberg tables, written by the library pyiceberg.
 
     Args:
-        where: ``catalog.namespace`` of pyiceberg's configuration, or a folder, which then has
-            tables and catalog (SQLite).
-        in_folder: whether it is a folder.
+        where: ``catalog.namespace`` of pyiceberg's configuration; or a folder for the tables and a
+            SQLite catalog.
+        in_folder: whether ``where`` is a folder.
     """
 
     def __init__(self, where: str, *, in_folder: bool) -> None:

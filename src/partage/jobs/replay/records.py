@@ -502,10 +502,10 @@ class LogColumns(NamedTuple):
     cells: tuple[pa.ChunkedArray, pa.ChunkedArray]
 
     def raw_record(self, row: int) -> RawRecord:
-        """Return one record with its undecoded key and value.
+        """Return one record with its undecoded key and value, for example to write a damaged
+        record.
 
-        It is used for records that are written to a table undecoded, such as damaged ones. ``row``
-        is the index of the record.
+        ``row`` is the index of the record.
         """
         place = int(self.partition[row]), int(self.offset[row]), int(self.timestamp_ms[row])
         return RawRecord(*place, self.key[row], self.value[row])
@@ -569,7 +569,7 @@ def is_sorted(first: NDArray[Any], second: NDArray[Any]) -> bool:
     """Return whether rows are sorted by a first column, and by a second one where the first is
     equal.
 
-    Rows of a log usually are, and then need no sorting.
+    Rows in log order usually are, and then need no sorting.
     """
     up, same = first[1:] > first[:-1], first[1:] == first[:-1]
     return bool(np.all(up | (same & (second[1:] >= second[:-1]))))

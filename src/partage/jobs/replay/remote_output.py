@@ -65,7 +65,9 @@ class OutputFolder:
         page: Path | None,  # noqa: ARG002 - for an output at an address
         progress: Progress,
     ) -> None:
-        """Append a run that is published in the local folder to the Delta or Iceberg tables.
+        """Append a published run to the Delta or Iceberg tables, if the user wants such tables.
+
+        The run is published in the local folder before.
 
         Args:
             run_id: id of the run.
@@ -83,11 +85,11 @@ class OutputFolder:
 
 @dataclass
 class RemoteOutput(OutputFolder):
-    """Output folder at an address, with the local work folder of one run.
+    """Output folder in remote storage, with a local work folder that one run uses.
 
     Attributes:
-        address: the output folder, without a slash at its end.
-        downloaded: the files of the local folder that were downloaded, relative to it.
+        address: address of the output folder, without a slash at its end.
+        downloaded: downloaded files, relative to the local folder.
     """
 
     address: str = ""
@@ -119,10 +121,10 @@ class RemoteOutput(OutputFolder):
             self._remove_killed_runs()
 
     def download_last_run(self, done: Callable[[int, int], None]) -> None:
-        """Download the newest run with its state, which a run with ``--append`` continues.
+        """Download the newest published run with its state, so that ``--append`` can continue it.
 
-        Without a state only its manifest is downloaded; the run then says why it reads all
-        records. ``done`` is called with the numbers of downloaded files and of all.
+        If the run has no state, only its manifest is downloaded, and this run reads all records.
+        ``done`` is called with the numbers of downloaded files and of all files.
         """
         with storage_errors(self._session, self.address, "--out"):
             if not self._files.exists(self._at(MANIFEST)):
@@ -138,7 +140,9 @@ class RemoteOutput(OutputFolder):
                 self._download(list(dict.fromkeys(found.file_paths())), done)
 
     def download_run(self, run_id: str | None) -> None:
-        """Download the tables of a published run for readers: the newest, or that with an id.
+        """Download the tables of a published run, so that they can be read.
+
+        ``run_id`` is the run's id; None for the newest run.
 
         Raises:
             InvalidCaptureError: the address has no such run.
@@ -157,9 +161,10 @@ class RemoteOutput(OutputFolder):
         self.downloaded.update(names)
 
     def publish(self, run_id: str, page: Path | None, progress: Progress) -> None:
-        """Upload a run that is published in the work folder, its manifest last.
+        """Upload a run from the work folder; the manifest comes last, so readers see a complete
+        run.
 
-        Then it is appended to the Delta or Iceberg tables.
+        Then the run is appended to the Delta or Iceberg tables, if any.
 
         Args:
             run_id: id of the run.
@@ -199,13 +204,17 @@ class RemoteOutput(OutputFolder):
             self._remove_stale_state(state)
 
     def publish_page(self, page: Path) -> None:
-        """Upload a report page, and replace that of the address."""
+        """Upload a report page, and replace the page at the address."""
         with storage_errors(self._session, self.address, "--out"):
             self._files.publish(page, self._at(page.name))
 
     @contextmanager
     def _marker(self, run_id: str) -> Iterator[None]:
-        """Keep a file at the address that names this process, for the time of a ``with`` block."""
+        """Keep a marker file at the address during the ``with`` block, which says that a run is
+        uploading.
+
+        Other runs do not remove its files then. The marker contains the host and process id.
+        """
         marker = self._at(f"{_RUNNING}/{run_id}.json")
         with TemporaryDirectory() as made:
             local = Path(made) / "marker.json"
@@ -232,7 +241,7 @@ class RemoteOutput(OutputFolder):
                 self._files.remove(self._at(f"{_RUNNING}/{run_id}.json"))
 
     def _remove_unpublished(self, run_id: str) -> None:
-        """Remove the files of a run at the address, unless its manifest was written."""
+        """Remove the files of a run from the address, unless the run is published."""
         if self._files.exists(self._at(f"runs/{run_id}/{MANIFEST}")):
             return
         for folder in (*(f"tables/{table}/{run_id}" for table in TABLES), f"state/{run_id}",
@@ -240,9 +249,10 @@ class RemoteOutput(OutputFolder):
             self._files.remove(self._at(folder))
 
     def _remove_stale_state(self, needed: set[str]) -> None:
-        """Remove state of earlier runs that the published run does not need.
+        """Remove stored state of earlier runs that the published run does not need.
 
-        Nothing is removed while another run uploads files, since it may continue them.
+        Nothing is removed while another run uploads files, because that run may need the state.
+        ``needed`` are the paths of the files to keep.
         """
         if len(self._files.names(self._at(_RUNNING))) > 1:
             return
@@ -274,10 +284,10 @@ def open_output(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> Iterator[OutputFolder]:
-    """Open the output of a replay, and yield its local folder.
+    """Open the output of a replay: a local folder, or a local work folder for an address.
 
-    A Spark session is started if the output is at an address, or if the tables may be written by
-    Spark. The run uses it, too.
+    A Spark session is started if the output is at an address, or if Spark may write its tables. The
+    replay uses the same session.
 
     Args:
         out: a folder, or an address such as ``s3a://bucket/run``.
@@ -335,9 +345,9 @@ def open_output(
 
 @contextmanager
 def _work_folder(parent: Path | None) -> Iterator[Path]:
-    """Create a work folder, and remove it at the end of the ``with`` block.
+    """Create a temporary work folder for the ``with`` block, and remove it at the end.
 
-    Work folders of processes on this host that were killed are removed first.
+    Work folders of killed processes on this host are removed first.
 
     Raises:
         InvalidConfigError: the parent folder cannot be used.
@@ -371,7 +381,7 @@ def downloaded_run(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> Iterator[RemoteOutput]:
-    """Download a published run from an address, and yield it as an output with a local folder.
+    """Download a published run from an address for the ``with`` block, and yield its local copy.
 
     Args:
         address: output folder of ``partage replay``.

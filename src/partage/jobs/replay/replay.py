@@ -627,7 +627,8 @@ def _simulate(
 def _add_results(rows: LazyRows, results: JobResults) -> list[SpilledHistory]:
     """Add the result rows of a job, such as written files and failed groups, to the run's results.
 
-    Return where the histories of groups are in spill files (temporary files for the simulation).
+    Return the positions of the groups' histories in spill files, which are temporary files for the
+    simulation.
     """
     kept = []
     for what, text in rows.collect_columns("what", "text"):

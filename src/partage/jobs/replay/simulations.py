@@ -64,20 +64,19 @@ def simulations_job(
 ) -> LazyRows:
     """Simulate the recorded rebalances of all consumer groups under each policy, and write tables.
 
-    Return rows with the written files and the totals of the simulations; the job runs when they are
-    read. With ``store``, they also have the file positions of results that the next run can reuse.
+    The result rows are lazy: the job runs when they are read. They describe the written files and
+    the totals. With ``store``, they also say where results for the next run are stored.
 
     Args:
         engine: runs the job.
-        work: for each task its units of work.
+        work: list of work units (`WorkUnit`) of each task.
         states: the cluster metadata over time.
         streams: inputs for Kafka Streams groups, which are also simulated under other settings.
         policies: the policies, each an assignment strategy with a protocol and member options.
         selection: the selected groups and times.
         out: the output folder.
         run_id: the id of the run.
-        store: folder, relative to ``out``, for results that the next run continues from; None to
-            store none.
+        store: folder for results that the next run reuses, relative to ``out``; None to store none.
     """
     count = len(work.value)
     shared = (work, states, streams)
@@ -152,11 +151,12 @@ def _simulate_units(
 def _stored_positions(unit: WorkUnit, store: GroupStore) -> list[tuple[str, str]]:
     """Return where the results of a simulation are stored for the next run, as result rows.
 
-    A row is a pair: what is stored (such as "stored rebalances"), and a JSON text with its places.
+    Each row is a pair: the kind of result (such as "stored rebalances"), and its file positions as
+    JSON text.
 
     Args:
-        unit: the simulated part of a group.
-        store: results of its rebalances and policies.
+        unit: the simulated rebalances or policies of a group.
+        store: stored results of the group.
     """
     group = unit.history.group
     found = [
@@ -353,10 +353,10 @@ class _SelectedRebalances:
 
 
 def _columns_of_verdict(verdict: Verdict) -> dict[str, Any]:
-    """Return the columns that say whether the group's strategy reproduces the recorded assignment.
+    """Return table columns that say whether the group's strategy reproduces the recorded
+    assignment.
 
-    ``verdict`` is the result of this comparison. The columns belong to the output table
-    ``rebalances``.
+    ``verdict`` is the result of this comparison. The columns belong to table ``rebalances``.
     """
     return {
         "agrees": verdict.agrees,
@@ -405,7 +405,7 @@ class WorkUnit:
     def is_first(self) -> bool:
         """Return whether this work unit has the first rebalances of its consumer group.
 
-        Of all units of a group, exactly one does.
+        A large group has several work units, and exactly one of them is the first.
         """
         return 0 in self.chunks
 
@@ -437,9 +437,9 @@ def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -
 
 
 def _estimate_cost(history: SpilledHistory) -> int:
-    """Estimate how much work it is to simulate a consumer group's history under one policy.
+    """Estimate the cost of simulating a consumer group's history under one policy.
 
-    The unit is an ordinary rebalance; large ones count more.
+    The unit is the cost of an ordinary rebalance; a large one counts more.
     """
     return history.rebalance_count + history.byte_count // _BYTES_OF_A_REBALANCE
 

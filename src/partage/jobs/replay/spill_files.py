@@ -95,31 +95,33 @@ class SpilledChunk(NamedTuple):
     rebalances: int
 
     def read_bytes(self, out: str | Path = "") -> bytes:
-        """Read the bytes at this place of the file.
+        """Read this chunk's bytes from the file.
 
-        ``out`` is the folder to which a relative path refers.
+        A relative path refers to the folder ``out``.
         """
         with (Path(out) / self.path).open("rb") as file:
             file.seek(self.first)
             return file.read(self.length)
 
     def read_values(self) -> Any:
-        """Read and unpack the values at this place of the file.
+        """Read and unpack the values of this chunk from the file.
 
-        They are rebalances with their table rows, or the data that all rebalances of a group share.
+        The values are rebalances with their table rows, or data that all rebalances of a group
+        share.
         """
         return unpack_state(self.read_bytes(), _CLASSES)
 
 
 class StoredHistory(NamedTuple):
-    """Place of a consumer group's stored history, which the next run with ``--append`` continues.
+    """Position of a consumer group's stored history, which the next run with ``--append``
+    continues.
 
     All paths are relative to the output folder.
 
     Attributes:
-        state: place of the state of its history; its number of rebalances is 0.
-        chunks: places of its complete rebalances.
-        unknown_topic_ids: topic ids in its records of which the cluster metadata had no name.
+        state: position of the stored state of the history.
+        chunks: positions of its complete rebalances.
+        unknown_topic_ids: topic ids in its records that the cluster metadata had no name for.
         digest: digest of all these bytes.
     """
 
@@ -130,9 +132,9 @@ class StoredHistory(NamedTuple):
 
     @classmethod
     def from_json_fields(cls, value: Sequence[Any]) -> StoredHistory:
-        """Build a `StoredHistory` from the list of its fields.
+        """Build a `StoredHistory` from the list of its fields, which was read from a JSON file.
 
-        The list was read from a JSON file, in which lists stand for tuples.
+        Lists in JSON stand for tuples.
         """
         state, chunks, topic_ids, digest = value
         places = tuple(SpilledChunk(*one) for one in chunks)
@@ -161,15 +163,16 @@ class StoredHistory(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SpilledHistory:
-    """Place of one consumer group's history in temporary files, from which the simulation reads it.
+    """Position of a consumer group's history in temporary files, from which the simulation reads
+    it.
 
     Attributes:
         group: the group id.
-        shared: place of the data that all rebalances of the group share.
-        chunks: places of its rebalances, in log order.
-        stored_rebalances: file positions of results of its rebalances from earlier runs.
+        shared: position of the data that all rebalances of the group share.
+        chunks: positions of its rebalances, in log order.
+        stored_rebalances: positions of stored results of its rebalances, from earlier runs.
         stored_simulations: dict from policy to the simulation that an earlier run has stored.
-        stored_streams: file position of its rows of table ``streams_settings`` from an earlier run.
+        stored_streams: position of its rows of table ``streams_settings`` from an earlier run.
     """
 
     group: str
@@ -199,7 +202,7 @@ class SpilledHistory:
     def from_json_fields(cls, value: dict[str, Any]) -> SpilledHistory:
         """Build a `SpilledHistory` from the dict of its fields, which was read from JSON.
 
-        Places of stored results are added later.
+        Positions of stored results are added later.
         """
         chunks = tuple(SpilledChunk(*one) for one in value["chunks"])
         return cls(value["group"], SpilledChunk(*value["shared"]), chunks)
@@ -236,9 +239,9 @@ class _SpillFile:
         self._file: IO[bytes] | None = None
 
     def append_bytes(self, packed: bytes, rebalances: int = 0) -> SpilledChunk:
-        """Append some bytes to the file, and return their place.
+        """Append bytes to the file, and return their position.
 
-        ``rebalances`` is the number of rebalances in the bytes.
+        ``rebalances`` is the number of rebalances that the bytes contain.
         """
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -254,17 +257,17 @@ class _SpillFile:
 
 
 class SpillWriter:
-    """Writer of one task's spill files, which are temporary files with histories of consumer
-    groups.
+    """Writer of one task's spill files: temporary files with the histories of consumer groups.
 
-    The simulation job reads them. Rebalances that are complete may be stored for the next run
-    instead.
+    The simulation job reads them. Complete rebalances may be stored permanently instead, for the
+    next run with ``--append``.
 
     Args:
         out: the output folder.
         run_id: the id of the run.
         task: part of the file names that is unique to the task.
-        stored: folder, relative to ``out``, of what the next run continues; None for none.
+        stored: folder for histories that the next run continues, relative to ``out``; None to store
+            none.
     """
 
     def __init__(self, out: str, run_id: str, task: str, stored: str | None = None) -> None:
@@ -287,7 +290,7 @@ class SpillWriter:
     def continue_group(self, history: StoredHistory) -> None:
         """Begin a consumer group whose first rebalances an earlier run has stored.
 
-        They are not copied, unless they are in very many small chunks.
+        The stored rebalances are copied only if they are in very many small chunks.
         """
         places = [one._replace(path=str(self._out / one.path)) for one in history.chunks]
         if len(places) <= _MOST_CHUNKS + sum(one.rebalances for one in places) // _MOST_REBALANCES:
@@ -335,8 +338,8 @@ class SpillWriter:
         usual_ms: Bounds | None,
         timeout_ms: int | None = None,
     ) -> SpilledHistory:
-        """Write the rest of the current consumer group's history, and return its place in the
-        files.
+        """Write the remaining rebalances of the current consumer group, and return its file
+        positions.
 
         The next rebalance then belongs to another group.
 
@@ -448,17 +451,17 @@ class RebalanceCollector:
 
     @property
     def pending_entries(self) -> int:
-        """Number of members and assigned partitions in the rebalances that are not complete yet.
+        """Number of members and assigned partitions in the incomplete rebalances.
 
-        It shows how much memory they need.
+        It shows how much memory these rebalances need.
         """
         pending = (*self._builder.pending, *(one.generation for one in self._rebalances))
         return sum(map(_count_entries, pending))
 
     def export_state(self) -> tuple[Any, ...]:
-        """Return the rebalances that are not complete yet, and what later ones depend on.
+        """Return the rebalances that are not complete yet, with the data that completes them later.
 
-        The result consists of values that can be stored, so that the next run can continue.
+        The next run restores these values with `restore_state`.
         """
         # `history.state_store.pack_state` packs them with the classes `STORED_CLASSES`.
         return (
@@ -477,7 +480,7 @@ class RebalanceCollector:
         self._low, self._high = array("d", low), array("d", high)
 
     def finish_group(self, group: str, rates: Rates) -> SpilledHistory:
-        """Write the remaining rebalances, and return the place of the group's history in the spill
+        """Write the remaining rebalances, and return the position of the group's history in spill
         files.
 
         ``group`` is the group id. ``rates`` has the records per second of each partition.
@@ -493,8 +496,7 @@ class RebalanceCollector:
     def _spill_complete_rebalances(self) -> None:
         """Write the complete rebalances with their costs to the spill file.
 
-        Their durations are kept, because the simulation uses the usual duration of the group's
-        rebalances.
+        Their durations are kept in memory, to compute the usual duration of the group's rebalances.
         """
         for rebalance, row in self._take_complete_rebalances():
             costs = None

@@ -287,9 +287,9 @@ def _write_task(
 def read_decoded(
     engine: ReplayEngine, out: Path, paths: Sequence[str], groups: frozenset[str] | None = None
 ) -> LazyRows:
-    """Return the decoded rows that earlier runs have stored; they are read when they are used.
+    """Return decoded rows that earlier runs have stored, so that old records are not decoded again.
 
-    A run with ``--append`` thus need not decode old records again.
+    The rows are read when they are used.
 
     Args:
         engine: schedules the job.
@@ -322,10 +322,9 @@ def _read_task(
 
 
 def read_stream(engine: ReplayEngine, capture: Capture, selection: Selection) -> LazyRows:
-    """Return the decoded rows that `partage watch` has written; they are read when they are used.
+    """Return the decoded rows that `partage watch` has written, instead of decoding records.
 
-    Records need not be decoded then. Rows that an earlier run has read are left out
-    (`Capture.known`).
+    The rows are read when they are used. Rows that an earlier run has read are left out.
 
     Raises:
         InvalidConfigError: the selection has an end, which would cut packed rows.
@@ -364,10 +363,10 @@ def _stream_task(
 
 
 def _may_contain(file: Any, row_group: int, groups: frozenset[str] | None) -> bool:
-    """Return whether a row group of a Parquet file may have rows of one of the given groups.
+    """Return whether a row group of a Parquet file may have rows of one of some consumer groups.
 
-    The names of the groups are compared with the minimum and the maximum in the file's statistics.
-    A row group without such rows is not read.
+    The group ids are compared with the minimum and maximum in the file's statistics. A row group
+    that cannot contain them is not read.
     """
     column = file.schema_arrow.names.index("group")
     found = file.metadata.row_group(row_group).column(column).statistics
@@ -386,7 +385,7 @@ def write_open_commits(rows: LazyRows, out: Path, run_id: str) -> str | None:
     """Store the undecoded offset commits of open transactions, for the next run.
 
     The next run decodes them again, because their transactions may have ended by then. Return the
-    path of the file, relative to the output folder; None if there are no such commits.
+    path of the file relative to the output folder; None if no transaction is open.
 
     Args:
         rows: rows of the decode job.

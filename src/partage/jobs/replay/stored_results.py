@@ -74,13 +74,13 @@ _REBALANCES_OF_BLOCK = 64
 
 
 class StoredBlock(NamedTuple):
-    """Place of some stored simulation results in a file.
+    """Position of some stored simulation results in a file.
 
     Attributes:
         path: the file, relative to the output folder.
         first: first byte of the block.
         length: number of bytes.
-        keys: keys of the results, digests of their inputs.
+        keys: key of each result: a digest of the simulation's inputs.
     """
 
     path: str
@@ -130,7 +130,7 @@ _CLASSES = (Absence, RecordedRebalance)
 def _to_stored_row(row: SimulatedRebalance, loads: PlanLoads) -> _StoredCells:
     """Convert a row of the output table ``replays`` to the form that is stored for the next run.
 
-    ``loads`` computes the arrays that are stored for the load of each member.
+    ``loads`` computes the load of each member, from which a column is computed again later.
     """
     inputs = row.recompute
     if inputs is None:
@@ -254,10 +254,10 @@ class RebalanceStore:
         self._writer.write_result(key, (astuple(verdict), cells))
 
     def list_places(self) -> list[StoredBlock]:
-        """Return the file positions of all stored results that the next run may need, old and new.
+        """Return the file positions of all stored results that the next run may need.
 
-        If all results of an old block were used, the block is reused. Used results of other blocks
-        are copied to new blocks.
+        An old block whose results were all used is kept. Otherwise its used results are copied to a
+        new block.
         """
         kept = []
         for i, block in enumerate(self._blocks):
@@ -343,13 +343,14 @@ _BLOCK, _MOST_BLOCKS = 64, 32
 
 
 class StoredCheckpoint(NamedTuple):
-    """Place of a stored checkpoint: the state of a policy's simulation after a recorded rebalance.
+    """Position of a stored checkpoint: the state of a policy's simulation after a recorded
+    rebalance.
 
     The next run can continue the simulation from there.
 
     Attributes:
         position: index of the recorded rebalance in the group's history.
-        chain: digest of the history up to that rebalance, see `HistoryChain`.
+        chain: digest of the history up to that rebalance.
         blocks: number of stored blocks with the rows before the checkpoint.
         place: file position of the checkpoint's bytes.
     """
@@ -451,13 +452,13 @@ class HistoryChain:
 class PolicyStore:
     """Store of the simulation of a consumer group's history under one policy.
 
-    It has the results of the last run, and writes those that the next run needs.
+    It contains the results of the last run, and stores the results for the next run.
 
     Args:
         out: the output folder.
         policy: the policy.
         stored: file positions of the simulation that the last run stored.
-        chain: digests of the group's history as it is now.
+        chain: digests of the group's present history, to detect changes.
         writer: writes blocks for the next run.
     """
 
@@ -525,10 +526,9 @@ class PolicyStore:
         self._checkpoints.append(one)
 
     def list_places(self) -> StoredSimulation:
-        """Return the file positions of the rows and checkpoints that the next run needs.
+        """Return the file positions of the stored rows and checkpoints that the next run needs.
 
-        For each of several distances from the end of the history, this is the newest checkpoint
-        that is at least this far back.
+        One checkpoint is kept for each of several distances from the end of the history.
         """
         nearest = set()
         for behind in _BEHIND:
@@ -547,7 +547,9 @@ class PolicyStore:
         return StoredSimulation(tuple(blocks), tuple(checkpoints))
 
     def _merge_blocks(self, blocks: Sequence[StoredBlock]) -> list[StoredBlock] | None:
-        """Merge several blocks of stored rows into a new one; return None if one cannot be read."""
+        """Merge several stored blocks of rows into a new one; return None if a block cannot be
+        read.
+        """
         blobs = [self._read_block(block) for block in blocks]
         if None in blobs:
             return None
@@ -630,8 +632,7 @@ class GroupStore:
     def result_key(self, rebalance: RecordedRebalance) -> str:
         """Return the key of a rebalance's stored simulation results: a digest of its inputs.
 
-        It must be called for all rebalances in order, because it extends the digests of the
-        history.
+        Call it for all rebalances in order, because each call extends the digests of the history.
         """
         key, digest = digests_of_rebalance(rebalance, self._digests)
         self._chain.add_rebalance(rebalance, digest)
@@ -639,10 +640,10 @@ class GroupStore:
         return key
 
     def streams_key(self, capture_digest: str, until_ms: int) -> str:
-        """Return the key of a Streams application's stored rows: a digest of all that they depend
-        on.
+        """Return the key of a Streams application's stored rows, which changes with any of their
+        inputs.
 
-        `result_key` must have been called for the whole history.
+        The key is a digest. `result_key` must have been called for the whole history.
 
         Args:
             capture_digest: digest of the sizes and settings in the capture.
@@ -677,7 +678,7 @@ class GroupStore:
     def find_continuations(self, policies: Iterable[Policy]) -> dict[str, Continuation]:
         """Return the checkpoints from which the simulations continue, as a dict by policy name.
 
-        `result_key` must have been called for the whole history, because its digests decide which
+        Call it after `result_key` was called for the whole history, whose digests decide which
         checkpoints are valid.
         """
         for policy in policies:

@@ -89,7 +89,9 @@ _ASSIGNORS = (
 
 @dataclass(frozen=True)
 class StreamsFacts:
-    """Data for simulations of Kafka Streams that group records lack, such as changelog sizes.
+    """Changelog sizes and broker settings, which simulations of Kafka Streams groups need.
+
+    The log of the group lacks them; they come from the capture.
 
     Attributes:
         groups: names of the groups that are Streams applications.
@@ -133,10 +135,10 @@ def has_streams(totals: Mapping[str, Any]) -> bool:
 
 
 def streams_facts_digest(folder: str | Path) -> str:
-    """Return a digest of the settings and topic files of a capture that Streams simulations read.
+    """Return a digest of the broker settings and topic files that Streams simulations read.
 
     If it changes, stored rows of table ``streams_settings`` are computed again. ``folder`` is the
-    capture's folder.
+    folder of the capture.
     """
     at = Path(folder)
     inside = at if at.is_dir() else at.parent
@@ -206,12 +208,12 @@ def streams_settings_rows(
 
 
 class _DescribedApplication(NamedTuple):
-    """Kafka Streams application as recorded, with its trace: when clients started and stopped.
+    """Kafka Streams application as recorded, with the times when its clients started and stopped.
 
     Attributes:
         described: the application as the log shows it.
-        application: the same application with its trace of events.
-        trace: the trace.
+        application: the same application with its trace.
+        trace: starts and stops of the clients.
         assignor: name of its task assignor.
     """
 
@@ -520,8 +522,8 @@ def _simulate_row(
     If the settings are not applicable, the columns only have the reason.
 
     Args:
-        application: the application with its starts and stops of clients.
-        cell: the settings to simulate.
+        application: the application, with the starts and stops of its clients.
+        cell: the task assignor and settings to simulate.
         unit: unit of the state sizes; None if unknown.
     """
     row: dict[str, Any] = {

@@ -356,9 +356,9 @@ class SimulationTotals:
         return json.dumps(vars(self))
 
     def of_group(self, group: str) -> str:
-        """Return the sums of one consumer group as JSON text, which `merge_totals` reads.
+        """Return the sums of one consumer group as JSON text.
 
-        A later run reuses them if the group has no new records.
+        A later run adds them with `merge_totals` if the group has no new records.
         """
         parts = vars(self).items()
         return json.dumps({n: {group: of[group]} if group in of else {} for n, of in parts})
@@ -401,8 +401,7 @@ class SimulationTotals:
 
 
 def _add_verdicts(totals: dict[str, dict[str, int]], more: Mapping[str, Mapping[str, int]]) -> None:
-    """Add further numbers of compared and equal assignments to the totals of each strategy, in
-    place.
+    """Add numbers of compared and of equal assignments to the totals of each strategy, in place.
 
     Both arguments are dicts from strategy to the two numbers.
     """
@@ -533,7 +532,7 @@ INFERRED = "inferred: partition counts from assignments and commits, racks unkno
 def _describe_log_partitions(tally: RecordTally) -> dict[str, dict[str, Any]]:
     """Return the first and last offset and the number of records of each log partition.
 
-    Field ``in_order`` is True if the offset ranges that tasks have read do not overlap.
+    Field ``in_order`` is True if no two tasks have read overlapping offset ranges.
     """
     out: dict[str, dict[str, Any]] = {}
     for p, ranges in sorted(tally.ranges.items()):
@@ -592,10 +591,10 @@ def summarise_policies(totals: SimulationTotals) -> list[dict[str, Any]]:
 
 
 def summarise_strategies(totals: SimulationTotals) -> dict[str, Any]:
-    """Return the entry ``strategies`` of ``summary.json``.
+    """Return the entry ``strategies`` of ``summary.json``: the results of each policy.
 
-    Field ``run`` has the metrics of each policy. Field ``not_yet`` has the number of rebalances for
-    each recorded strategy that Partage does not implement.
+    Its field ``run`` has the metrics of each policy. Field ``not_yet`` has the number of rebalances
+    for each recorded strategy that Partage does not implement.
     """
     run = {
         r["policy"]: r for r in summarise_policies(totals) if r["reading"] in (RECORDED, CUMULATIVE)

@@ -185,8 +185,8 @@ def _merge_strands(ordered: list[Strand]) -> list[Strand]:
 def _correct_strands(strands: list[Strand]) -> list[bool]:
     """Return for each strand of records whether its timestamps are from a correct clock.
 
-    A strand is consecutive records without a jump of timestamps. The strands with correct clocks
-    are those with most records whose times do not decrease.
+    A strand is consecutive records without a jump of timestamps. A correct clock never goes back,
+    so of all series of strands with non-decreasing times, the one with the most records is correct.
     """
     # The correct strands are the subsequence with non-decreasing times that has the most records.
     # On ties it is the subsequence that ends last.
@@ -307,8 +307,8 @@ class RecordTally:
         """Count offset commits by record type and value version.
 
         Args:
-            number: number of each commit's record type (int16[n]).
-            version: version of each commit's value (int16[n]).
+            number: number of the record type of each commit (int16[n]).
+            version: value version of each commit (int16[n]).
         """
         if not len(number):
             return
