@@ -56,7 +56,7 @@ class CommitStatistics:
     def of(cls, pauses: Iterable[Pause] = (), rates: Rates | None = None) -> CommitStatistics:
         """Build a consumer group's commit statistics from its pauses and its consumption rates.
 
-        A pause is a time around a rebalance in which a partition had no offset commits. ``rates``
+        A pause is a time around a rebalance in which one partition had no offset commits. ``rates``
         is a dict from (topic, partition) to records per second.
 
         >>> found = CommitStatistics.of([Pause(0, 4, "t", 1, 1_000, 4_000, 0, 500)])
@@ -105,9 +105,9 @@ class CommitRate:
     records: int = 0
 
     def add_commits(self, first_ms: int, last_ms: int, first_offset: int, last_offset: int) -> None:
-        """Add successive offset commits of one partition to its measured consumption rate.
+        """Extend a partition's measured consumption rate by a series of successive offset commits.
 
-        Only the first and the last of these commits are given.
+        Only the first and the last commit of the series are needed.
 
         Args:
             first_ms: time of the first commit (ms since the epoch).
@@ -124,10 +124,10 @@ class CommitRate:
         self.last_offset = last_offset
 
     def add_stretch(self, stretch: CommitStretch) -> None:
-        """Add a run of consecutive offset commits, given as a summary, to the measured rate.
+        """Extend a partition's measured consumption rate by a summary of successive offset commits.
 
-        The summary ``stretch`` has the first and last time and offset of commits of one partition.
-        A summary of no commits changes nothing.
+        ``stretch`` has the times and offsets of the first and the last commit, and the number of
+        consumed records. A summary of 0 commits changes nothing.
         """
         if stretch.commits:
             self.add_commits(

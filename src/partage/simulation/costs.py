@@ -58,14 +58,14 @@ _HEARTBEATS = 3
 
 
 def stop_time_bounds(pause: Pause, undetected: Bounds) -> Bounds | None:
-    """Return bounds on the time (ms) in which one partition had no consumer in a rebalance.
+    """Return bounds on how long (ms) one partition had no consumer during a rebalance.
 
-    They follow from offset commits. Consumption stopped at some time after the last commit before
-    the rebalance, and resumed at some time before the first commit after it. The lower bound is 0
-    for a partition without new records.
+    Consumption stopped at some time after the last offset commit before the rebalance. It resumed
+    at some time before the first commit after it. The lower bound is 0 for a partition without new
+    records.
 
     Args:
-        pause: the time without commits around a rebalance.
+        pause: the time without commits around the rebalance.
         undetected: bounds on the time until the coordinator noticed that the owner was dead (ms),
             which is not part of the rebalance.
 
@@ -204,10 +204,10 @@ class RereadBounds:
     after that commit.
 
     Attributes:
-        low: float64[P], at least so many; the recorded number where the partition stopped in the
-            recorded rebalance, else 0 (the owner committed at revocation).
-        high: float64[P], at most so many; 0 where nothing is known.
-        is_known: bool[P], whether anything is known.
+        low: lower bounds (float64[P]): the recorded number if the partition stopped in the recorded
+            rebalance, else 0 (the old owner committed when it revoked the partition).
+        high: upper bounds (float64[P]); 0 if unknown.
+        is_known: whether the upper bound of each partition is known (bool[P]).
     """
 
     low: FloatArray
@@ -265,14 +265,14 @@ class RereadBounds:
 class RebalanceCosts:
     """The costs of one recorded rebalance: time without a consumer, and records read twice.
 
-    Methods derive the costs of the same rebalance under another protocol or assignment strategy
-    from them.
+    Its methods estimate what the same rebalance would cost under another protocol or assignment
+    strategy.
 
     Attributes:
         cluster: the cluster metadata at that time.
-        state: the recorded state of the group, with its assignment.
-        stopped: indices of the partitions that stopped in the recorded rebalance (int32).
-        length_ms: bounds on the time they were stopped; None if no commits show it.
+        state: the recorded members with their assignment.
+        stopped: indices of the partitions that had no consumer in the recorded rebalance (int32).
+        length_ms: bounds on how long they had none; None if no commits show it.
         rewinds: dict from partition index to records read twice, for all partitions with commits.
         most: the maximum number of records that the new owner of each partition rereads
             (float64[P]), see `estimate_max_reread`.
@@ -303,9 +303,9 @@ class RebalanceCosts:
 
     @cached_property
     def given(self) -> Assignment:
-        """The recorded assignment of partitions to members after the rebalance.
+        """The recorded assignment of partitions to members after the rebalance, as arrays.
 
-        Partitions have their numbers in the metadata ``cluster``.
+        It is the assignment of ``state``, with the partition indices of ``cluster``.
         """
         return recorded_assignment(self.state, self.cluster)
 
@@ -467,10 +467,10 @@ class RecordedStops:
         )
 
     def stop_time_bounds_of_pauses(self, located: Iterable[tuple[int, Pause]]) -> list[Bounds]:
-        """Return bounds on the time (ms) in which each stopped partition had no consumer.
+        """Return bounds on how long (ms) each stopped partition had no consumer.
 
-        ``located`` are pairs (partition index, pause). A pause is the time without offset commits
-        of that partition. Partitions that did not stop are left out.
+        ``located`` has (partition index, pause) pairs. A pause is a time in which the partition had
+        no offset commits. Pauses of partitions that did not stop are ignored.
         """
         found = []
         for p, pause in located:
@@ -482,10 +482,10 @@ class RecordedStops:
 
 
 def find_recorded_stops(rebalance: RecordedRebalance, clusters: ClusterHistory) -> RecordedStops:
-    """Return the partitions that no consumer read during a recorded rebalance.
+    """Return the partitions that had no consumer during a recorded rebalance.
 
-    If an owner was evicted by its session timeout, the result also has the length of this timeout,
-    because the partition was not read during it either.
+    If a partition's owner was evicted, the result also has the owner's session timeout, because the
+    partition had no consumer during it either.
 
     Args:
         rebalance: the recorded rebalance.
@@ -507,11 +507,11 @@ def find_recorded_stops(rebalance: RecordedRebalance, clusters: ClusterHistory) 
 def _find_recorded_stops(
     rebalance: RecordedRebalance, assignment: Assignment, cluster: Cluster
 ) -> Int32Array:
-    """Return the indices of the partitions that stopped in a recorded rebalance (int32).
+    """Return the indices of the partitions whose owner left or revoked them in a recorded rebalance
+    (int32).
 
-    A partition stopped if its owner left or revoked it. In an eager group, members revoke all of
-    their partitions. ``assignment`` is the recorded assignment, ``cluster`` the metadata of that
-    time.
+    In an eager group, members revoke all of their partitions. ``assignment`` is the recorded
+    assignment, ``cluster`` the metadata of that time.
     """
     members = rebalance.generation.first.members
     owned = partitions_by_member(assignment)
@@ -529,8 +529,7 @@ def _find_recorded_stops(
 def _add_partition_indices(
     pauses: Iterable[Pause], clusters: ClusterHistory, cluster: Cluster
 ) -> Iterator[tuple[int, Pause]]:
-    """Yield each pause in offset commits together with the index of its partition, as (index,
-    pause).
+    """Yield a pair (partition index, pause) for each pause in a group's offset commits.
 
     ``cluster`` numbers the partitions. A pause during which the topic was deleted and created again
     is left out, because the new topic begins at offset 0.

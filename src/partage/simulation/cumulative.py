@@ -237,9 +237,9 @@ class _Simulation:
         self.clock.schedule_at(time_ms, partial(self._apply_membership_changes, rebalance), rank=1)
 
     def are_too_many_rows_waiting(self, simulations: int) -> bool:
-        """Return whether this simulation holds too many finished rows in memory.
+        """Return whether this simulation holds more output rows than its share of the memory limit.
 
-        The limit is shared by all ``simulations`` that run at once.
+        ``simulations`` is the number of simulations that share the limit.
         """
         return max(len(self.rows) / _MOST_ROWS, self.text / _MOST_TEXT) >= 1 / simulations
 
@@ -399,10 +399,10 @@ class _Simulation:
     def _apply_departure(
         self, rebalance: RecordedRebalance, absence: Absence
     ) -> tuple[bool, Absences]:
-        """Let a member leave the simulated group, or stop its heartbeats, as in the record.
+        """Let a member leave the simulated group, or stop its heartbeats, as it did in the record.
 
-        Return whether the coordinator notices the departure at once, and the partition-seconds
-        without a consumer until then.
+        Return whether the coordinator notices this now, and the partition-seconds without a
+        consumer so far.
         """
         member = absence.member
         key = self.state.member_key(member)
@@ -425,8 +425,8 @@ class _Simulation:
     def _apply_join(self, member: MemberState) -> tuple[bool, Absences | None]:
         """Add a recorded member to the simulated group, or update its subscription.
 
-        Return whether this changes the group. If the member was absent, also return its absence:
-        the partition-seconds without a consumer.
+        Return whether the group changes. If the member did not respond before, also return the
+        partition-seconds in which its partitions had no consumer.
         """
         state = self.state
         if member.id in state.evicted_early:
@@ -464,7 +464,7 @@ class _Simulation:
             self._complete_pending_rebalance()
 
     def _evict_early(self, rebalance: RecordedRebalance, absence: Absence) -> None:
-        """Evict a dead member earlier than recorded: its simulated session timeout is shorter."""
+        """Evict a dead member earlier than recorded, at its shorter simulated session timeout."""
         if self.continuation is not None:
             self.newest_early = max(self.newest_early, self.recent.position_of_rebalance(rebalance))
         key = self.state.member_key(absence.member)
@@ -475,7 +475,7 @@ class _Simulation:
             self._begin_rebalance(rebalance, evicted)
 
     def _evict_member(self, member_key: str, timeout_ms: int, delay_ms: int) -> Absences:
-        """Remove a dead member; return the partition-seconds without a consumer until then.
+        """Evict a dead member; return the partition-seconds from its death to its eviction.
 
         ``delay_ms`` is the time from its recorded to its simulated eviction, negative if earlier.
         """

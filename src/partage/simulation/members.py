@@ -42,19 +42,19 @@ UNOWNED, DEPARTED = -1, -2
 
 @dataclass(slots=True)
 class SimulatedMember:
-    """A member of a simulated consumer group, between two rebalances.
-
-    It has the partitions that it owns and the data that its assignment strategy stores for it.
+    """A member of a simulated consumer group, with the partitions that it owns between two
+    rebalances.
 
     Attributes:
-        key: stable identity: instance id or member id. A member that a policy makes static keeps
-            its first member id across restarts.
-        state: its last recorded state.
-        owned: indices of its assigned partitions (int32); in the consumer protocol, of its target.
-        last_owned: ``owned`` and partitions that it released and that have no new owner yet
+        key: instance id or member id, which identifies it. A member that a policy makes static
+            keeps its first member id when it restarts.
+        state: its last recorded state, such as its subscription.
+        owned: indices of its assigned partitions (int32); in the consumer protocol (KIP-848), those
+            of its target assignment.
+        last_owned: ``owned``, and the partitions that it released and that have no new owner yet
             (int32).
         generation: generation of its last assignment.
-        memory: data that the strategy stores for the member between rebalances.
+        memory: data that the assignment strategy stores for the member between rebalances.
     """
 
     key: str
@@ -128,8 +128,7 @@ def build_joined_group(
 
 
 def _reported_as_owned(member: SimulatedMember, policy: Policy, cluster: Cluster) -> Int32Array:
-    """Return the partitions that a member reports as owned when it joins a rebalance (int32
-    indices).
+    """Return the indices of the partitions that a member reports as owned when it joins (int32).
 
     In the consumer protocol (KIP-848) they are all partitions of its target assignment. A
     cooperative member reports only partitions of topics that it still subscribes to. ``policy`` has
@@ -145,7 +144,7 @@ def _reported_as_owned(member: SimulatedMember, policy: Policy, cluster: Cluster
 def previous_owners_of(
     members: Sequence[SimulatedMember], problem: Problem, last_owner: Int32Array
 ) -> PreviousOwners:
-    """Return the owner of each partition before a simulated rebalance.
+    """Return the previous owner of each partition, to count how many partitions a rebalance moves.
 
     The moves of the new assignment are counted against these owners.
 
@@ -173,7 +172,7 @@ def previous_owners_of(
 def current_or_last_owned(
     owned_before: Mapping[str, Int32Array], assigned_now: Mapping[str, Int32Array]
 ) -> dict[str, Int32Array]:
-    """Return, for each member, the partitions of which it is the current or most recent owner.
+    """Return the partitions that each member owns, or owned last if they have no owner now.
 
     In the first phase of a cooperative rebalance (KIP-429) a revoked partition has no owner. It
     still counts for its last owner until the second phase assigns it.
@@ -197,15 +196,17 @@ def current_or_last_owned(
 def owners_by_partition(
     partition_count: int, owned: Iterable[Int32Array], departed: Iterable[Int32Array] = ()
 ) -> Int32Array:
-    """Return an array with the owner of each partition (int32[P]).
+    """Return the owner of each partition as an array (int32[P]).
 
-    An owner is given as the position of a member in ``owned``.
+    An owner is the position of its member in ``owned``, -1 for none, or -2 for a member that left.
 
     Args:
-        partition_count: number of partitions.
+        partition_count: number of partitions (P).
         owned: partition indices of each member.
-        departed: partition indices of each member that left; their owner is `DEPARTED`. All other
-            partitions have the owner `UNOWNED`.
+        departed: partition indices of each member that left.
+
+    >>> owners_by_partition(4, [np.array([0]), np.array([2])], [np.array([3])]).tolist()
+    [0, -1, 1, -2]
     """
     owner = np.full(partition_count, UNOWNED, np.int32)
     for dense in departed:
@@ -226,8 +227,8 @@ ConsumptionListener: TypeAlias = Callable[[int, Mapping[str, Int32Array]], None]
 class ConsumptionTracker:
     """Reporter of the partitions that each member consumes during simulated rebalances.
 
-    It calls a listener function at each change, in the order of the protocol. Eager members all
-    stop first, cooperative members stop only what they lose. Without a listener nothing is tracked.
+    It calls a listener function at each change. Eager members all stop first; cooperative members
+    stop only partitions that they lose. Without a listener nothing is tracked.
     """
 
     # Eager members stop and resume together. Cooperative members stop consuming partitions that
@@ -252,7 +253,7 @@ class ConsumptionTracker:
         owned_before: Mapping[str, Int32Array],
         policy: Policy,
     ) -> None:
-        """Change the members' partitions to their new assignment, and report each step to the
+        """Change the members' partitions to their new assignment, and report each change to the
         listener.
 
         Eager members first stop everything. Members of the consumer protocol change one after the
@@ -300,7 +301,7 @@ class ConsumptionTracker:
         consumes.
 
         Then report to the listener what each member consumes. ``member_key`` identifies the member.
-        A member that has left is ignored.
+        Nothing happens if the member has left.
         """
         target = self._target.get(member_key)
         if target is None:
@@ -310,9 +311,10 @@ class ConsumptionTracker:
         self._report_consumed_partitions()
 
     def _report_consumed_partitions(self) -> None:
-        """Call the listener with the partitions that each member consumes now.
+        """Report to the user's listener function which partitions each member consumes now.
 
-        The arguments are the simulated time (ms) and a dict from member key to partition indices.
+        The listener is called with the simulated time (ms) and a dict from member key to partition
+        indices.
         """
         if self._listener is not None:
             self._listener(self._clock.now_ms, dict(self._consumed))

@@ -69,8 +69,9 @@ NOTHING = Bounds(0, 0)
 class PlanMetrics:
     """Quality metrics of an assignment, such as the number of moved partitions.
 
-    ``spread`` is the difference between the largest and the smallest number of partitions of a
-    member. Fields are columns of the output table ``replays``; None means unknown.
+    For example, ``spread`` is the difference between the largest and the smallest number of
+    partitions of a member. Each field is a column of the output table ``replays``; None means
+    unknown.
     """
 
     spread: int | None = None
@@ -86,10 +87,11 @@ class PlanMetrics:
 
 @dataclass(frozen=True, slots=True)
 class RecomputeInputs:
-    """Inputs from which a later run computes three columns of an output row again.
+    """Inputs from which the columns of an output row that depend on offset commits are computed
+    again.
 
-    The columns ``stopped``, ``reread`` and ``load_spread`` of table ``replays`` depend on offset
-    commits. A later run knows more commits.
+    A later run knows more commits. The columns are ``stopped``, ``reread`` and ``load_spread`` of
+    table ``replays``.
 
     Attributes:
         stops: indices of the partitions that stop (int32).
@@ -114,11 +116,11 @@ class RecomputeInputs:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRebalance:
-    """The result of one rebalance under one policy: a row of the output table ``replays``.
+    """The result of one simulated rebalance: a row of the output table ``replays``.
 
-    A policy is a group configuration to simulate (protocol, strategy, options). Most fields are
-    columns of the table; docs/policies.md defines each column. ``measured``, ``stopped``,
-    ``reread`` and ``unread`` become several columns each. ``recompute`` is no column.
+    It is simulated under one policy, a group configuration (protocol, strategy, options). Most
+    fields are columns of the table, which docs/policies.md defines. ``measured``, ``stopped``,
+    ``reread`` and ``unread`` become several columns each; ``recompute`` becomes none.
 
     Attributes:
         stopped: bounds on partition-seconds without a consumer; None if no commits show it.
@@ -278,10 +280,10 @@ class CachedJudge:
         return cached[1]
 
     def _intern_group(self, key: tuple[bytes, ...], group: Group) -> Group:
-        """Return the one cached object for groups with equal members.
+        """Return the cached group that equals a group, so that equal groups are one object.
 
-        ``group`` is cached if it is the first of its kind. ``key`` has its content. Other caches
-        use object identity as key, so equal groups must be one object.
+        Other caches use the object's identity as key. The first group with a content is cached
+        itself. ``key`` is a hash of the content.
         """
         if len(self._groups) >= max_cache_entries(len(group), _MOST_CACHED):
             self._groups.clear()
@@ -378,8 +380,8 @@ class PlanLoads:
     def load_arrays(self, inputs: RecomputeInputs) -> Loads:
         """Return the arrays from which `load_spread` computes the load of each member.
 
-        They say which member owns which partition, and which members count. ``inputs`` has the
-        assignment, the group and the cluster.
+        They have the owner of each partition, and the members that subscribe to a topic. ``inputs``
+        has the assignment, the group and the cluster.
         """
         key = (id(inputs.plan), id(inputs.group), id(inputs.cluster))
         known = self._loads.get(key)
@@ -404,8 +406,9 @@ def load_spread(loads: Loads | None, weights: Weights) -> float | None:
     """Return the difference between the highest and the lowest load of a member (records per
     second).
 
-    A member's load is the sum of the consumption rates of its partitions. The result is None if the
-    rates are unknown or no member counts.
+    A member's load is the sum of the consumption rates of its partitions. Members without
+    subscribed partitions are left out. The result is None if the rates are unknown or no member is
+    left.
 
     Args:
         loads: arrays of an assignment from `PlanLoads.load_arrays`.

@@ -109,9 +109,10 @@ def _simulate_each_policy(
 def _differs_if_static(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy
 ) -> bool:
-    """Return whether a policy with static members may differ from the same one without them.
+    """Return whether static members (KIP-345) may change the result of a policy for a rebalance.
 
-    It is False for a policy without static members. ``resolved`` is the policy with its strategy.
+    The result is False if the policy has no static members. ``resolved`` is the policy with its
+    assignment strategy.
     """
     if not policy.static or _avoids_rebalance(rebalance, policy):
         return policy.static
@@ -126,10 +127,10 @@ def _differs_if_static(
 def _rows_of_policy(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy, rows: RowBuilder
 ) -> Iterator[SimulatedRebalance]:
-    """Yield the output rows of one policy (group configuration) for one recorded rebalance.
+    """Yield the output rows of one recorded rebalance under one policy (group configuration).
 
-    They are the simulated rebalance and its second phase. If the policy avoids the rebalance, there
-    is one row with the reason.
+    There is a row for the simulated rebalance and for each follow-up. If the policy avoids the
+    rebalance, there is one row with the reason.
     """
     if rebalance.is_migration:
         yield rows.no_rebalance_row(policy, resolved, _MIGRATED)
@@ -190,10 +191,10 @@ def _simulate_policy(
 def _joins_as_recorded(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy
 ) -> bool:
-    """Return whether members join with the data that they really sent.
+    """Return whether simulated members send the same data as the recorded ones when they join.
 
-    The data are the partitions that they reported as owned and their strategy's user data. It is so
-    if the policy has the recorded strategy and protocol. ``resolved`` is the policy with its
+    These data are the partitions that they report as owned and their strategy's user data. They are
+    equal if the policy has the recorded strategy and protocol. ``resolved`` is the policy with its
     strategy.
     """
     generation = rebalance.generation
@@ -233,8 +234,8 @@ def _build_members(
 def _avoids_rebalance(rebalance: RecordedRebalance, policy: Policy) -> bool:
     """Return whether a policy with static members (KIP-345) would avoid a recorded rebalance.
 
-    This is so if every change is a member that was absent for less than the session timeout. The
-    coordinator waits that long for a static member.
+    The coordinator waits one session timeout for a static member. So the rebalance is avoided if
+    its only cause is members that were absent for less than that.
     """
     absences = rebalance.departures + rebalance.returns
     causes = rebalance.generation.causes

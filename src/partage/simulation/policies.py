@@ -135,11 +135,10 @@ class Policy:
 
     @property
     def short(self) -> str:
-        """The name of the policy's strategy, without the prefix ``server:`` under the consumer
-        protocol.
+        """The name of the policy's assignment strategy, such as ``range``.
 
-        For example, ``uniform`` for ``server:uniform``. It is ``own`` for a policy without a
-        strategy.
+        Under the consumer protocol, the prefix ``server:`` is left out: ``uniform`` for
+        ``server:uniform``. It is ``own`` for a policy without a strategy.
         """
         if self.strategy is None:
             return OWN
@@ -294,8 +293,8 @@ def _duration(value: str, text: str) -> int:
 def recorded_protocol(generation: Generation) -> str:
     """Return the protocol of a recorded rebalance: eager, cooperative or consumer.
 
-    The log of a classic group does not contain it: members use the cooperative protocol if their
-    strategy supports it. ``generation`` is the group generation that the rebalance created.
+    The log of a classic group does not contain it. It is cooperative if the group's strategy
+    supports that. ``generation`` is the group generation that the rebalance created.
     """
     if generation.protocol != "classic":
         return CONSUMER

@@ -68,7 +68,7 @@ class AbsentMember:
     It keeps its partitions until its session timeout, although it no longer consumes them.
 
     Attributes:
-        rebalance: the first recorded rebalance in which it is missing.
+        rebalance: the first recorded rebalance without the member.
         gone_ms: when it stopped responding.
         timeout_ms: its session timeout.
     """
@@ -79,23 +79,21 @@ class AbsentMember:
 
 
 class Absences(NamedTuple):
-    """Time without a consumer before a rebalance, caused by members that do not respond.
+    """Partition-seconds without a consumer before a rebalance, caused by unresponsive members.
 
-    The unit is partition-seconds. Such a member keeps its partitions until it rejoins or the
-    coordinator evicts it.
+    Such a member keeps its partitions until it rejoins or the coordinator evicts it.
 
     Attributes:
         bounds: bounds on the sum over all these members.
-        away_s: the part of static members that rejoined later; exact.
+        away_s: the part that static members caused which rejoined later; it is exact.
     """
 
     bounds: Bounds = NOTHING
     away_s: float = 0.0
 
     def add_absences(self, other: Absences) -> Absences:
-        """Return the sum of these times without a consumer and other ones.
-
-        It is used if several members do not respond before the same rebalance.
+        """Return the sum of two such durations, for several unresponsive members before one
+        rebalance.
         """
         return Absences(self.bounds + other.bounds, self.away_s + other.away_s)
 
@@ -121,7 +119,7 @@ class DepartedOwner:
 
 @dataclass(slots=True)
 class PendingRebalance:
-    """A simulated rebalance that waits for members that do not respond.
+    """A simulated rebalance that has begun and waits for members that do not respond.
 
     In a classic group, a rebalance ends only when each member has joined or was evicted.
 
@@ -140,16 +138,16 @@ class PendingRebalance:
 class PolicyState:
     """State of a simulated consumer group that is carried over from one rebalance to the next.
 
-    It follows from the simulated rebalances only, not from recorded assignments.
+    It follows from the simulated rebalances, not from recorded assignments. A member's key is its
+    instance id or first member id.
 
     Attributes:
         members: dict from key to member, in join order.
         absent: dict from key to member that does not respond.
         released: members that left since the last rebalance, with the partitions that they owned.
-        former: dict from key to the member id that it had before it restarted since the last
-            rebalance.
+        former: dict from key of a member that restarted since the last rebalance to its old id.
         was_empty: whether the group had no member before the next rebalance.
-        key_of: dict from member id to key of `SimulatedMember`; a static member keeps its key.
+        key_of: dict from member id to key.
         evicted_early: ids of members that this policy evicted earlier than recorded.
         generation: number of rebalances so far.
         resolved: the policy with the strategy of the last rebalance.
@@ -217,8 +215,8 @@ def protocol_under_policy(policy: Policy, rebalance: RecordedRebalance) -> str:
 def has_other_cause(policy: Policy, rebalance: RecordedRebalance) -> bool:
     """Return whether a recorded rebalance would happen even without its joins and departures.
 
-    This is so if it has another cause that has an effect under the simulated policy (group
-    configuration), such as new partitions of a topic.
+    It would if it has another cause, such as new partitions of a topic, that also has an effect
+    under the simulated policy (group configuration).
     """
     kinds = rebalance.cause_kinds
     if "topics" in kinds:
@@ -246,7 +244,7 @@ def find_stops(
 ) -> tuple[Stop, ...]:
     """Return the partitions that have no consumer during a simulated rebalance.
 
-    Each has its last owner, from which `StopLengths` estimates how long it has no consumer.
+    Each is returned with its last owner; `StopLengths` estimates from it for how long.
 
     Args:
         stopped: indices of these partitions (int32), and the position of each partition's last
@@ -438,7 +436,8 @@ class RecentRebalances:
 class UnreadInputs(NamedTuple):
     """Inputs for estimating how long partitions had no consumer in a simulated rebalance.
 
-    They are stored with the output row. A later run estimates again, because it knows more commits.
+    They are stored with the output row, so that a later run, which knows more commits, can repeat
+    the estimate.
 
     Attributes:
         stops: partitions that stop.
@@ -457,8 +456,8 @@ class UnreadInputs(NamedTuple):
     ) -> UnreadEstimate | None:
         """Estimate the partition-seconds without a consumer in the simulated rebalance.
 
-        ``lengths`` has the recorded times without a consumer; those that are used are removed from
-        it. ``rebalance`` is the recorded rebalance.
+        ``lengths`` has the recorded durations; it removes each one that it uses. ``rebalance`` is
+        the recorded rebalance.
         """
         return lengths.estimate_downtime(
             rebalance, self.stops, was_empty=self.was_empty, away_s=self.away_s,
@@ -568,7 +567,7 @@ class StoredRow(NamedTuple):
         context: SimulationContext,
         lengths: StopLengths,
     ) -> SimulatedRebalance:
-        """Return the complete row of table ``replays``.
+        """Restore the complete row of table ``replays`` from its stored form.
 
         Columns that depend on offset commits are computed from all commits that are known now.
 
@@ -615,15 +614,12 @@ _NO_PARTITIONS: Int32Array = np.zeros(0, np.int32)
 
 
 def encode_array(array: Int32Array) -> str:
-    """Encode an int32 array as base64 text, so that it can be stored in JSON.
-
-    `decode_array` is the inverse.
-    """
+    """Encode an int32 array as base64 text, for JSON; `decode_array` is the inverse."""
     return b64encode(array.astype("<i4").tobytes()).decode("ascii")
 
 
 def decode_array(text: str) -> Int32Array:
-    """Decode the int32 array that `encode_array` has encoded as ``text``."""
+    """Decode an int32 array from the base64 text that `encode_array` returned."""
     return np.frombuffer(b64decode(text), "<i4").astype(np.int32)
 
 
@@ -637,7 +633,7 @@ def _bounds(value: Any) -> Bounds | None:
 class SimulationStore(Protocol):
     """Interface of a store for the output rows and checkpoints of a simulation.
 
-    The next run continues from what is stored.
+    The next run of Partage continues the simulation from what is stored.
     """
 
     def store_row(self, row: StoredRow) -> None:
@@ -651,9 +647,7 @@ class SimulationStore(Protocol):
 
 @dataclass
 class Continuation:
-    """A simulation of a consumer group that an earlier run has stored and that this run continues.
-
-    It also has the store for new rows and checkpoints.
+    """A consumer group's simulation that an earlier run has stored and that this run continues.
 
     Attributes:
         store: receives new rows and checkpoints.

@@ -47,17 +47,17 @@ _MOST_ABSENT = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """The absence of one member from its consumer group, from its departure to its return.
+    """The absence of a member from its consumer group, from its departure to its return.
 
-    Times are identified by (incarnation, generation) of a rebalance. An incarnation is one lifetime
-    of a group id, from its creation to its deletion.
+    The fields ``left`` and ``back`` identify a rebalance by (incarnation, generation). An
+    incarnation is one lifetime of a group id, from its creation to its deletion.
 
     Attributes:
         member: its last state before the departure.
-        left: (incarnation, generation) of the first rebalance without it.
+        left: the first rebalance without it.
         gone_ms: when it left; for an evicted member, one session timeout before its eviction.
         expired: whether its session timed out; otherwise it sent a LeaveGroup.
-        back: (incarnation, generation) of its return; None if it never returned.
+        back: the rebalance with which it returned; None if it never returned.
         back_ms: when it returned.
         as_member: its state when it returned.
     """
@@ -77,9 +77,10 @@ class _Departure:
 
 
 class _AbsenceTracker:
-    """Tracker of members that leave a consumer group and return later.
+    """Tracker of members that leave a consumer group and return later, possibly with another member
+    id.
 
-    A joining member counts as returning if the causes that were found for the rebalance say so.
+    A joining member counts as returned if the rebalance's causes name the id that it had before.
     """
 
     def __init__(self, session_timeout_ms: int | None) -> None:
@@ -164,9 +165,9 @@ def find_departed_members(
 
 
 def _with_session_timeout(member: MemberState, timeout_ms: int | None) -> MemberState:
-    """Return a member with its session timeout, which is the broker's if the member sent none.
+    """Return a copy of a member with the broker's session timeout, if the member sent none itself.
 
-    ``timeout_ms`` is the broker's session timeout; None if unknown.
+    ``timeout_ms`` is the broker's session timeout; if it is None (unknown), nothing is changed.
     """
     if timeout_ms is None or member.session_timeout_ms > 0:
         return member
@@ -210,10 +211,9 @@ class RecordedCosts:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRebalance:
-    """A recorded rebalance with the owners of partitions before it.
+    """A recorded rebalance with the owners of partitions before it, the input of simulations.
 
-    It is the input of simulations, which repeat the rebalance with another protocol or assignment
-    strategy.
+    A simulation repeats the rebalance with another protocol or assignment strategy.
 
     Attributes:
         generation: the group generation that the rebalance created.
@@ -265,9 +265,9 @@ class RecordedRebalance:
         return self.cause_kinds[:1] == (_FOLLOW_UP,)
 
     def owned_by_departed(self) -> list[Int32Array]:
-        """Return the partitions of each member that left the group before this rebalance.
+        """Return the partitions whose owners left the group before this rebalance.
 
-        Each list item is an array of partition indices (int32).
+        The list has an array of partition indices (int32) for each member that left.
         """
         present = {m.owner_identity for m in self.generation.first.members}
         return [dense for owner, dense in self.owned.items() if owner not in present]
@@ -290,8 +290,8 @@ class OwnershipTracker:
         self._newest: RecordedRebalance | None = None
 
     def build_rebalance(self, generation: Generation) -> RecordedRebalance:
-        """Return the group's next recorded rebalance, with the partitions that members owned before
-        it.
+        """Return the group's next recorded rebalance, with the partitions that each member owned
+        before it.
 
         ``generation`` is the generation that the rebalance created. The caller adds departures,
         returns and pauses in offset commits.
@@ -304,9 +304,9 @@ class OwnershipTracker:
         return self._newest
 
     def _apply_newest_assignment(self) -> None:
-        """Update the owners of partitions with the assignment of the newest rebalance.
+        """Replace the tracked owners of partitions by those of the newest rebalance's assignment.
 
-        If that assignment is unusable, partitions have no owner.
+        If that assignment is unusable, no partition has an owner.
         """
         # The caller defers this until the next rebalance is added or the state is stored.
         newest, self._newest = self._newest, None
@@ -345,8 +345,8 @@ class OwnershipTracker:
 class RecordedRebalanceBuilder:
     """Builder of a group's recorded rebalances from its generations, which are added in order.
 
-    A generation is the membership and assignment of the group after a rebalance. The builder adds
-    who owned each partition before, and which members left or returned.
+    A generation is the group's members and assignment after a rebalance. The builder adds the
+    previous owner of each partition, and the members that left or returned.
 
     Args:
         clusters: the cluster metadata over time; partition indices are those of its index.

@@ -70,7 +70,7 @@ _LONGEST_ERROR = 500
 class RoundResult:
     """The result of one simulated rebalance: the new assignment, or the reason why there is none.
 
-    There is none if the assignment strategy is not applicable or raises an exception.
+    There is none if the assignment strategy does not support the input or raises an exception.
 
     Attributes:
         status: done, refused (the strategy is not applicable) or failed.
@@ -109,11 +109,11 @@ class ResolvedPolicy:
 
     @classmethod
     def resolve(cls, policy: Policy, rebalance: RecordedRebalance) -> ResolvedPolicy | None:
-        """Return a policy (group configuration) with the assignment strategy for a recorded
+        """Combine a policy (group configuration) with the assignment strategy that it uses in a
         rebalance.
 
-        The result is None if the policy is ``own`` (the recorded settings) and Partage does not
-        have the group's strategy.
+        For the policy ``own``, this is the strategy of the recorded rebalance. The result is None
+        if Partage does not have that strategy.
         """
         if policy.strategy is not None:
             return cls(policy, policy.strategy)
@@ -135,17 +135,19 @@ class ResolvedPolicy:
 
     @property
     def reads_claims(self) -> bool:
-        """True if the assignment depends on what members send besides their subscriptions.
+        """Whether the assignment depends on more than the members' subscriptions.
 
-        Only built-in strategies declare that theirs does not.
+        An example are the partitions that they report as owned. It is true for a plug-in, because
+        only built-in strategies declare that they ignore such data.
         """
         built_in = _built_in_or_none(self.strategy)
         return built_in is None or built_in.reads_claims or self.policy.cooperative
 
     def restored_memory(self, member: SimulatedMember, index: Index) -> object:
-        """Compute the data that the strategy would store for a member with its current partitions.
+        """Compute the data that the strategy would have stored for a member with its current
+        partitions.
 
-        It is needed when the member restarts or the group changes to this strategy. ``index``
+        They are needed when the member restarts or the group changes to this strategy. ``index``
         numbers the partitions. If the strategy raises an exception, the result is a placeholder,
         and the next `simulate_rebalance` reports the failure.
         """
@@ -173,8 +175,7 @@ class ResolvedPolicy:
     ) -> RoundResult:
         """Simulate one rebalance, and update the members' partitions and stored strategy data.
 
-        The strategy may be a plug-in. If it raises an exception, the result says that this
-        rebalance failed.
+        An exception in the strategy, which may be a plug-in, makes the result a failed one.
 
         Args:
             members: the members in join order; they are updated with the result.
@@ -216,9 +217,9 @@ class ResolvedPolicy:
 
 @dataclass(frozen=True, slots=True)
 class _FailedMemory:
-    """Placeholder for the data that a strategy stores for a member, if computing them failed.
+    """Placeholder for a member's strategy data that could not be computed because of an exception.
 
-    The next simulated rebalance of the member then fails with the same text.
+    The member's next simulated rebalance then fails with the same error message.
 
     Attributes:
         why: the text of the exception.
@@ -232,7 +233,7 @@ def _clear_assignments(
 ) -> RoundResult:
     """Remove all members' partitions and strategy data after a failed rebalance.
 
-    ``failed_result`` is the result of that rebalance. It is returned unchanged.
+    ``failed_result``, the result of that rebalance, is returned unchanged.
     """
     for member in members:
         member.owned, member.last_owned, member.memory = EMPTY, EMPTY, None
@@ -256,7 +257,7 @@ def _apply_plan(
     *,
     last_owner: Int32Array,
 ) -> None:
-    """Store a new assignment in the simulated members: their partitions and their strategy data.
+    """Give the simulated members their new partitions, and store the strategy's data for them.
 
     ``plan`` is the assignment. ``last_owner`` is the position of each partition's last owner
     (int32[P]). The leader also stores the data that the strategy keeps about the whole assignment.
@@ -299,9 +300,9 @@ def _strategy_stores_member_data(strategy: object) -> bool:
 
 
 def _reads_assignment(strategy: Strategy) -> bool:
-    """Return whether a strategy derives the data of a member from its assigned partitions.
+    """Return whether a strategy computes a member's stored data from its assigned partitions.
 
-    Only built-in strategies declare that they do not.
+    It is true for plug-ins, because only built-in strategies declare that they do not.
     """
     built_in = _built_in_or_none(strategy)
     return built_in is None or built_in.reads_assignment
@@ -334,8 +335,7 @@ _MOST_CACHED_MEMBERS, _LEAST_CACHED = 1 << 18, 32
 class JoinedProblem(NamedTuple):
     """The input of an assignment strategy after the members have joined a simulated rebalance.
 
-    It consists of the members with their subscriptions and the partitions that they report as
-    owned.
+    It has the members, their subscriptions and the partitions that they report as owned.
 
     Attributes:
         problem: the assignment problem, in which members report the partitions that they own.
@@ -403,8 +403,8 @@ class SharedProblems:
     ) -> JoinedProblem:
         """Return the assignment problem that a strategy gets when members join a rebalance.
 
-        It has the members, their subscriptions and the partitions that they report as owned. They
-        report none if the strategy does not use them. For a plug-in, the members are validated.
+        It has the members, their subscriptions and the partitions that they report as owned. These
+        are left out if the strategy does not use them. For a plug-in, the members are validated.
 
         Args:
             members: the members in join order.
@@ -460,7 +460,7 @@ class SharedProblems:
         problem: Problem,
         departed: Sequence[Int32Array],
     ) -> tuple[Int32Array, PreviousOwners]:
-        """Return the owner of each partition before a simulated rebalance.
+        """Return the owner of each partition before a simulated rebalance, from a cache.
 
         The result is cached, because simulations of several group configurations use it.
 
@@ -487,8 +487,8 @@ class SharedProblems:
         return known[1:]
 
     def compute_assignment(self, strategy: Strategy, joined: JoinedProblem, memory: object) -> Plan:
-        """Return the assignment that a strategy computes for a problem; equal problems are solved
-        once.
+        """Run an assignment strategy on a problem, or return the cached result for an equal
+        problem.
 
         Args:
             strategy: the strategy; the result of a plug-in is not cached.
@@ -529,9 +529,9 @@ def _assignments_in_user_data(
 ) -> ReportedPartitions | None:
     """Return the last assignments that eager members send as user data, as arrays.
 
-    The result is None if members send no such data, or if only the encoded data show their claims:
-    a partition was deleted since, and its topic may exist again under the same name, or a member
-    has partitions of several topics, which the encoding sorts.
+    The result is None if members send no such data, or if the arrays would differ from the encoded
+    data. They differ if a partition was deleted since, or if a member has partitions of several
+    topics, which the encoding sorts.
     """
     if not (policy.eager and strategy.sends_assignment):
         return None
@@ -567,9 +567,9 @@ def _reported_by_generation(
     members: Sequence[SimulatedMember],
     user_data: Sequence[bytes | None],
 ) -> ReportedPartitions:
-    """Return the partitions that members report as owned, with the generations that count.
+    """Return the partitions that members report as owned, each with the member's generation.
 
-    A member's generation is that of its subscription, or else of its user data (KIP-792).
+    The generation is that of the member's subscription, or else that of its user data (KIP-792).
     """
     generations = [
         cooperative_generation(member.generation, data)
@@ -589,10 +589,10 @@ def _reported(
 
 
 def equals_dynamic_members(strategy: Strategy, members: Iterable[tuple[str, MemberState]]) -> bool:
-    """Return whether a strategy gives members that a policy makes static the plan of dynamic ones.
+    """Return whether static members (KIP-345) get the same assignment as dynamic ones.
 
-    This is so if the strategy only sorts by instance ids, and each of them equals the member id.
-    Policies with and without static members then share problems and plans.
+    They do if the strategy uses instance ids only for sorting, and each equals the member id.
+    Simulations with and without static members then share problems and results.
 
     Args:
         strategy: the strategy.
@@ -609,9 +609,9 @@ def _reported_partitions(
 ) -> tuple[NDArray[np.int64], Int32Array]:
     """Return the partitions that members report as owned when they join, as a sparse matrix (CSR).
 
-    Eager members report none. Cooperative members report existing partitions whose topics they
-    still subscribe to. Members of the consumer protocol report all existing partitions of their
-    target assignments.
+    Eager members report none. Cooperative members report existing partitions of topics that they
+    still subscribe to. Members of the consumer protocol (KIP-848) report all existing partitions of
+    their target assignments.
     """
     start = np.zeros(len(members) + 1, np.int64)
     if policy.eager:
@@ -631,9 +631,9 @@ def _reported_partitions(
 def _is_subscribed(
     problem: Problem, member: NDArray[np.int64], topic: Int32Array
 ) -> NDArray[np.bool_]:
-    """Return, for each pair of a member and a topic, whether the member subscribes to it (bool[n]).
+    """Return for each (member, topic) pair whether the member subscribes to the topic (bool[n]).
 
-    The pairs are given as two arrays of equal length.
+    ``member`` and ``topic`` are arrays of length n with the indices of members and topics.
     """
     topics = len(problem.index.topics)
     if len(problem.subscription_topics) == 1:

@@ -89,7 +89,8 @@ class RowBuilder:
         row_position: RowPlace | None,
         **columns: Any,
     ) -> SimulatedRebalance:
-        """Build an output row of a simulated policy (group configuration).
+        """Build an output row for the recorded rebalance under a simulated policy (group
+        configuration).
 
         ``status`` says whether the simulation succeeded. ``row_position`` is the row's number and
         simulated time; None for number 0 at the recorded time. ``columns`` has the other columns.
@@ -112,10 +113,11 @@ class RowBuilder:
         )
 
     def recorded_name(self, policy: Policy) -> tuple[str, bool]:
-        """Return the name of a policy's strategy, and whether the recorded rebalance used it.
+        """Return the name of a policy's strategy, and whether the recorded rebalance used that
+        strategy.
 
-        A policy is a group configuration. For policy ``own`` (the recorded configuration) it is the
-        name of the recorded strategy.
+        A policy is a group configuration. The policy ``own`` keeps the recorded one and so has the
+        recorded strategy.
         """
         generation = self.rebalance.generation
         strategy = policy.strategy.name if policy.strategy else generation.first.strategy or ""
@@ -124,7 +126,8 @@ class RowBuilder:
     def unknown_strategy_row(
         self, policy: Policy, row_position: RowPlace | None = None
     ) -> SimulatedRebalance:
-        """Build the output row of a rebalance whose assignment strategy Partage cannot simulate.
+        """Build the output row of a rebalance whose recorded assignment strategy Partage does not
+        have.
 
         The row has a status, but no metrics such as loads or moved partitions.
 
@@ -185,7 +188,7 @@ class RowBuilder:
     ) -> SimulatedRebalance:
         """Return the output row of a simulated rebalance, with its metrics and costs.
 
-        If the simulation failed, the row only says why.
+        A failed simulation gives a row with the reason only.
 
         Args:
             policy: the policy of the row.
@@ -274,8 +277,8 @@ class RowBuilder:
     def detection_delay_seconds(self, policy: Policy) -> Bounds:
         """Return bounds on the partition-seconds between the death of members and their eviction.
 
-        Until the eviction no other member consumes their partitions. The policy's session timeout,
-        if it has one, replaces the recorded ones.
+        Until its eviction, no other member consumes a dead member's partitions. The policy's
+        session timeout replaces the recorded ones, if the policy has one.
         """
         total = NOTHING
         for absence in self.rebalance.departures:
@@ -312,7 +315,7 @@ class RowBuilders:
 
 @dataclass(slots=True)
 class RowCount:
-    """The row builder of one recorded rebalance, with the number of rows that it has built so far.
+    """The builder of a recorded rebalance's output rows, and the number of rows built so far.
 
     Attributes:
         rebalance: the recorded rebalance; the reference keeps its Python ``id`` unique, by which
@@ -380,10 +383,10 @@ def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> Si
 def _recorded_problem(
     rebalance: RecordedRebalance, rows: RowBuilder
 ) -> tuple[Problem, PreviousOwners]:
-    """Return the assignment problem of the recorded members, and the recorded previous owners.
+    """Return the recorded members as an assignment problem, and the recorded previous owners.
 
-    In the problem, members report no owned partitions. ``rows`` is the row builder of the
-    rebalance, which has the cluster metadata.
+    An assignment problem is the input of a strategy. Its members report no owned partitions here.
+    ``rows`` is the row builder of the rebalance, which has the cluster metadata.
     """
     number = max(rebalance.generation.generation_number - 1, 0)
     members = [

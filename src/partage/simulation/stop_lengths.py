@@ -61,7 +61,7 @@ _RESTART_MS = 300
 class StopOwner(NamedTuple):
     """The last owner of partitions that have no consumer during a simulated rebalance.
 
-    Partitions with equal values stop for equally long, unless the record has their own lengths.
+    Equal values give equal estimates of the duration, unless the record has the partition's own.
 
     Attributes:
         members: ids of the last owner, the newest first.
@@ -83,7 +83,7 @@ class StopOwner(NamedTuple):
 class Stop(NamedTuple):
     """A partition that has no consumer during a simulated rebalance, with its last owner.
 
-    `StopLengths` estimates for how long it has none.
+    `StopLengths` estimates from the owner how long the partition has no consumer.
     """
 
     topic: str
@@ -102,9 +102,9 @@ class _StopLength(NamedTuple):
     p90: float
 
     def shift_by(self, later_ms: float) -> _StopLength:
-        """Return this estimate with ``later_ms`` milliseconds added; the result is at least 0.
+        """Add a time (``later_ms``, in ms) to this estimate; the result is at least 0.
 
-        ``later_ms`` is negative if the partition gets its new owner earlier than recorded.
+        The time is negative if the partition gets its new owner earlier than recorded.
         """
         best, p10, p90 = self
         return _StopLength(
@@ -114,9 +114,10 @@ class _StopLength(NamedTuple):
 
 @dataclass(slots=True)
 class _Mean:
-    """Running mean of the times in which partitions had no consumer.
+    """Running mean of the durations in which partitions had no consumer.
 
-    The best estimates and both ends of the 80 % intervals are averaged separately.
+    Each duration is an estimate with an 80 % interval. The best estimates and both ends of the
+    intervals are averaged separately.
     """
 
     best: float = 0.0
@@ -137,7 +138,7 @@ class _Mean:
 
 @dataclass(slots=True)
 class _RebalanceMeans:
-    """Mean times without a consumer in one recorded rebalance, by member.
+    """Mean durations in which partitions had no consumer in one recorded rebalance, by member.
 
     There is also a mean for all members that left, and one for all others.
 
@@ -154,10 +155,10 @@ class _RebalanceMeans:
 
 
 class RecordedLengths:
-    """Recorded times in which partitions had no consumer, for the simulations of one group.
+    """Recorded durations in which partitions had no consumer, and their means, for one group.
 
-    It also has their means. Call `add_rebalance` for every rebalance in order, then
-    `StopLengths.add_recorded` of each simulation.
+    The simulations of the group under all policies use them. Call `add_rebalance` for every
+    rebalance in order, then `StopLengths.add_recorded` of each simulation.
 
     Attributes:
         newest: the recorded intervals of the newest rebalance, each with its partition.
@@ -172,7 +173,7 @@ class RecordedLengths:
         self._newest_means = _RebalanceMeans()
 
     def add_rebalance(self, rebalance: RecordedRebalance) -> None:
-        """Add the times without a consumer that the record has for the next rebalance.
+        """Add the recorded durations in which partitions had no consumer in the next rebalance.
 
         Call it for every rebalance in order of time.
         """
@@ -195,7 +196,8 @@ class RecordedLengths:
                 self.usual[has_left].add(one)
 
     def mean_lengths(self, generation: int) -> _RebalanceMeans:
-        """Return the mean times without a consumer in one recorded rebalance, by member.
+        """Return the mean durations in which partitions had no consumer in one rebalance, by
+        member.
 
         ``generation`` is the number of the generation that the rebalance created. The result is
         empty if the rebalance is unknown or too old.
@@ -204,10 +206,10 @@ class RecordedLengths:
 
 
 class StopLengths:
-    """Estimator of the time in which partitions have no consumer in simulated rebalances.
+    """Estimator of how long partitions have no consumer in simulated rebalances.
 
     If the same partition had no consumer in the recorded rebalance, the estimate is the recorded
-    time. Each recorded time is used at most once.
+    duration. Each recorded duration is used at most once.
 
     Args:
         server_session_ms: the broker's session timeout of consumer groups.
@@ -219,7 +221,7 @@ class StopLengths:
         self._intervals: dict[_Pair, deque[UnreadInterval]] = defaultdict(deque)
 
     def add_recorded(self) -> None:
-        """Add the recorded times without a consumer of the newest rebalance.
+        """Add the recorded durations without a consumer of the newest rebalance to this simulation.
 
         Call it after each `RecordedLengths.add_rebalance`.
         """
@@ -283,10 +285,9 @@ class StopLengths:
     ) -> _StopLength:
         """Estimate how long (ms) one partition has no consumer in a simulated rebalance.
 
-        The estimate is the partition's own recorded time if there is one, else a mean of other
-        partitions. Without either it is computed from the longest session timeout of the members
-        and their number (``sessions``). It depends on the last owner only, unless the record has
-        the partition's own time.
+        The estimate is the partition's own recorded duration (``own``) if there is one, else the
+        mean of its last owner's partitions or of the group's. Without any, it follows from
+        ``sessions``: the longest session timeout of the members, and their number.
         """
         longest_ms, members = sessions
         recorded = self._mean_length(owner, means) if own is None else _of(own)
@@ -299,10 +300,11 @@ class StopLengths:
         return length.shift_by(owner.later_ms) if owner.later_ms else length
 
     def _mean_length(self, owner: StopOwner, means: _RebalanceMeans) -> _StopLength | None:
-        """Return how long (ms) partitions of a member had no consumer in the recorded rebalance.
+        """Return the mean time (ms) without a consumer of a member's partitions in a recorded
+        rebalance.
 
-        It is the mean of the member itself (``means``), else of members that left or stayed as it
-        did, else of the group. The result is None if the record has none of them.
+        If the record has none for this member, the mean is over all members that left (or stayed)
+        as it did. The result is None if there are none.
         """
         for member in owner.members:
             if member in means.by_member:
@@ -315,7 +317,8 @@ class StopLengths:
     def _take_recorded_interval(
         self, partition: _Pair, members: tuple[str, ...], time_ms: int
     ) -> UnreadInterval | None:
-        """Remove and return the recorded time without a consumer that belongs to a simulated stop.
+        """Remove and return the recorded time without a consumer that corresponds to a simulated
+        one.
 
         It has the same partition, its last owner is one of ``members``, and it ends after
         ``time_ms`` (the time of the recorded rebalance). The result is None if there is none.
@@ -400,7 +403,7 @@ def _estimate_consumer_handover(session_ms: float) -> _StopLength:
 def _estimate_by_model(
     session_ms: int | None, usual_session_ms: float, members: int
 ) -> _StopLength:
-    """Estimate how long a partition has no consumer, from timeouts, if the record does not show it.
+    """Estimate from timeouts how long a partition has no consumer, if the record has no duration.
 
     ``session_ms`` is the owner's session timeout if it died, None if it rejoined. ``members`` is
     the number of members that rejoined.
