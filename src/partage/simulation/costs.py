@@ -302,7 +302,7 @@ class RebalanceCosts:
         return known
 
     @cached_property
-    def given(self) -> Assignment:
+    def recorded_assignment(self) -> Assignment:
         """The recorded assignment of partitions to members after the rebalance, as arrays.
 
         It is the assignment of ``state``, with the partition indices of ``cluster``.
@@ -316,8 +316,8 @@ class RebalanceCosts:
         An owner is given as the position of a member in the recorded assignment. It is -1 for a
         partition without an owner.
         """
-        owner = np.full(self.given.index.partitions, -1, np.int32)
-        owner[self.given.partition] = self.given.member_of
+        owner = np.full(self.recorded_assignment.index.partitions, -1, np.int32)
+        owner[self.recorded_assignment.partition] = self.recorded_assignment.member_of
         return owner
 
     def stopped_seconds(
@@ -410,9 +410,9 @@ def recorded_costs(
     given = recorded_assignment(rebalance.generation.first, cluster)
     stopped = _find_recorded_stops(rebalance, given, cluster)
     stops = RecordedStops.from_partitions(rebalance, stopped)
-    located = list(_add_partition_indices(pauses, clusters, cluster))
-    rewinds = {p: pause.rewind for p, pause in located if pause.rewind is not None}
-    length_ms = rebalance_duration(stops.stop_time_bounds_of_pauses(located))
+    indexed_pauses = list(_add_partition_indices(pauses, clusters, cluster))
+    rewinds = {p: pause.rewind for p, pause in indexed_pauses if pause.rewind is not None}
+    length_ms = rebalance_duration(stops.stop_time_bounds_of_pauses(indexed_pauses))
     return RecordedCosts(stopped, length_ms, rewinds)
 
 
@@ -466,14 +466,16 @@ class RecordedStops:
             _add_partition_indices(pauses, clusters, clusters.cluster_at(self.time_ms))
         )
 
-    def stop_time_bounds_of_pauses(self, located: Iterable[tuple[int, Pause]]) -> list[Bounds]:
+    def stop_time_bounds_of_pauses(
+        self, indexed_pauses: Iterable[tuple[int, Pause]]
+    ) -> list[Bounds]:
         """Return bounds on how long (ms) each stopped partition had no consumer.
 
-        ``located`` has (partition index, pause) pairs. A pause is a time in which the partition had
-        no offset commits. Pauses of partitions that did not stop are ignored.
+        ``indexed_pauses`` has (partition index, pause) pairs. A pause is a time in which the
+        partition had no offset commits. Pauses of partitions that did not stop are ignored.
         """
         found = []
-        for p, pause in located:
+        for p, pause in indexed_pauses:
             timeout_ms = self.timeouts.get(p)
             if timeout_ms is not None:
                 undetected = detection_delay(timeout_ms) if timeout_ms else NOTHING

@@ -79,7 +79,9 @@ class RowBuilder:
         rows: recorded, per_rebalance (each rebalance by itself) or cumulative (the whole history).
         """
         costs = context.rebalance_costs(rebalance)
-        return cls(rebalance, context, costs, costs.cluster, costs.given, simulation_kind)
+        return cls(
+            rebalance, context, costs, costs.cluster, costs.recorded_assignment, simulation_kind
+        )
 
     def _build_row(
         self,
