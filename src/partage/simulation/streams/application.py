@@ -47,7 +47,7 @@ class TaskState:
 
 @dataclass(frozen=True)
 class SimulatedClient:
-    """One instance (operating system process) of a simulated Kafka Streams application.
+    """One client (operating system process) of a simulated Kafka Streams application.
 
     Attributes:
         name: its name in the output.
@@ -74,6 +74,8 @@ class SimulatedClient:
 @dataclass(frozen=True)
 class TraceEvent:
     """An event of a Streams simulation, such as a crash, a scale-out or a rolling restart.
+
+    Times are in milliseconds of simulated time.
 
     Attributes:
         at_ms: time of the event.

@@ -49,9 +49,10 @@ def check_object(value: object, path: str) -> Mapping[str, Any]:
 
 
 def check_fields(value: Mapping[str, Any], path: str, allowed: Collection[str]) -> None:
-    """Check that a JSON object (``value``) has only known fields, to report misspelt fields.
+    """Check that a JSON object (``value``) has no other fields than ``allowed``, to find misspelt
+    ones.
 
-    ``path`` names the object in error messages, ``allowed`` are the allowed fields.
+    ``path`` names the object in error messages.
     """
     for name in value:
         if name not in allowed:
@@ -138,11 +139,10 @@ _EVENT_FIELDS: dict[str, tuple[str, ...]] = {
 def read_events(
     value: object, clients: Mapping[str, SimulatedClient], length_ms: int
 ) -> tuple[tuple[TraceEvent, ...], dict[str, SimulatedClient]]:
-    """Parse the events of a simulation, such as crashes; return them in order of time, and all
-    clients.
+    """Parse the events of a Streams simulation, such as crashes, from JSON.
 
-    The clients include those that scale-out events add. A client whose first event is to join does
-    not run before that event.
+    Return them in order of time, and all clients, including those that scale-out events add. A
+    client whose first event is to join does not run before that event.
 
     Args:
         value: the JSON list of events.
@@ -374,7 +374,8 @@ def replace_settings(
 
 @dataclass
 class _ParsedSubtopologies:
-    """Parsed sub-topologies of an application, with their topics, task states and store names.
+    """Parsed sub-topologies of a Kafka Streams application, with their topics, task states and
+    stores.
 
     It is filled while the list of sub-topologies is parsed.
     """
@@ -570,10 +571,10 @@ def _check_racks(application: SimulatedApplication) -> None:
 
 
 def _check_task_records(application: SimulatedApplication) -> None:
-    """Check that an application's lists of record counts have one entry for each task.
+    """Check that each list of record counts in the input has one entry per Kafka Streams task.
 
-    An input may give the number of records of each task's state. The number of tasks is only known
-    after all sub-topologies have been parsed.
+    An input may give the number of records of each task's state. This is checked at the end,
+    because the number of tasks follows from all sub-topologies.
     """
     tasks = Counter(task.subtopology for task in application.layout.partitions_of)
     for sub, state in application.states.items():

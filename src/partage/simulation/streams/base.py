@@ -105,9 +105,9 @@ class StreamsSimulation(ABC):
     ) -> None:
         """Schedule a function (``action``) to run at a simulated time.
 
-        Before it runs, task state is restored as far as possible by that time. After it, tasks
-        whose state is restored start. This is skipped if the function returns False, because it
-        changed neither tasks nor clients. Functions with a lower ``rank`` run first at equal times.
+        Copies of task state are restored up to that time before. Tasks whose state is restored
+        start after it, unless the function returns False: it then changed neither tasks nor
+        clients. Functions with a lower ``rank`` run first at equal times.
         """
         if at_ms >= self.app.length_ms:
             return
@@ -194,9 +194,9 @@ class StreamsSimulation(ABC):
             self.add_client(self.state.up[name])
 
     def _start_client(self, client: SimulatedClient) -> None:
-        """Start a simulated Streams client, with the task state that its disk still has.
+        """Start a simulated Streams client, with the task state that is still on its disk.
 
-        A client that was stopped before keeps its process id, unless it lost its disk.
+        A client that ran before keeps its process id, unless it lost its disk.
         """
         self._starts[client.name] += 1
         starts = self._starts[client.name]
@@ -212,10 +212,10 @@ class StreamsSimulation(ABC):
         self._recorder.record_client_start(self.clock.now_ms, client.name)
 
     def _stop_client(self, name: str, event: TraceEvent) -> None:
-        """Stop or crash the client ``name``, and schedule its return; do nothing if it is not
-        running.
+        """Stop or crash the client ``name``, and schedule its return.
 
-        ``event`` says how it stops.
+        ``event`` says how it stops, and when it returns. Nothing happens if the client is not
+        running.
         """
         stopped = self.state.up.pop(name, None)
         if stopped is None:
@@ -242,9 +242,9 @@ class StreamsSimulation(ABC):
             self.schedule_action(now + event.back_ms, lambda: self._start_and_join(name))
 
     def _evict_dead_consumers(self) -> None:
-        """Evict dead consumers from the consumer group when their session timeout has passed.
+        """Evict crashed consumers, which send no heartbeats, when their session timeout has passed.
 
-        A dead consumer has crashed and sends no heartbeats. Its eviction causes a rebalance.
+        An eviction causes a rebalance of the group.
         """
         now = self.clock.now_ms
         evicted: dict[str, list[str]] = {}
@@ -256,10 +256,10 @@ class StreamsSimulation(ABC):
             self.remove_consumers(name, consumers, "was missed")
 
     def schedule_state_cleanup(self, client: RunningClient, tasks: list[TaskId]) -> None:
-        """Schedule the removal of state on a client's disk, for tasks that the client no longer
+        """Schedule the removal of task state from a client's disk, for ``tasks`` that it no longer
         has.
 
-        The client's cleaner runs at every multiple of ``state.cleanup.delay.ms`` from its start and
+        The client's cleaner runs at every multiple of ``state.cleanup.delay.ms`` from its start. It
         removes state that has been closed for longer than that delay.
         """
         now = self.clock.now_ms

@@ -99,9 +99,10 @@ class ClassicGroupSimulation(StreamsSimulation):
         self._add_rebalance_cause(f"{client.name} joined", client)
 
     def remove_consumers(self, name: str, consumers: Sequence[str], reason: str) -> None:
-        """Remove members (``consumers``) of the client ``name`` from the group; begin a rebalance.
+        """Remove members (``consumers``) of the client ``name`` from the group, which begins a
+        rebalance.
 
-        ``reason`` is the reason: they left or were evicted.
+        ``reason`` says whether they left or were evicted.
         """
         for consumer in consumers:
             self._since.pop(consumer, None)
@@ -109,7 +110,7 @@ class ClassicGroupSimulation(StreamsSimulation):
         self._add_rebalance_cause(f"{name} {reason}")
 
     def request_rebalance(self, name: str) -> None:
-        """Let the members of the client ``name`` rejoin, because it has requested a rebalance.
+        """Begin a rebalance that the client ``name`` requests; its members rejoin at once.
 
         The other members learn of the rebalance with their next heartbeat.
         """
@@ -146,7 +147,7 @@ class ClassicGroupSimulation(StreamsSimulation):
     # -- joining -------------------------------------------------------------------------------
 
     def rejoin_at_once(self, revoked: Mapping[str, Collection[TaskId]]) -> None:
-        """Let members rejoin the group immediately after they revoked tasks.
+        """Let members that have revoked tasks rejoin the group immediately.
 
         Args:
             revoked: dict from member to stateful tasks that it has just revoked and closed.
@@ -202,9 +203,9 @@ class ClassicGroupSimulation(StreamsSimulation):
         self.schedule_action(self.clock.now_ms + wait_ms, rejoin)
 
     def _add_rebalance_cause(self, cause: str, *clients: RunningClient) -> None:
-        """Begin a rebalance for a cause, or add the cause to the rebalance that is under way.
+        """Begin a rebalance for a cause, or add the cause to the current rebalance.
 
-        ``clients`` rejoin at once because they requested it.
+        The members of ``clients`` rejoin at once, because they cause the rebalance.
         """
         self._begin_rebalance(cause)
         for client in clients:
@@ -215,7 +216,7 @@ class ClassicGroupSimulation(StreamsSimulation):
     def _begin_rebalance(self, cause: str) -> None:
         """Begin a simulated rebalance, and schedule the heartbeats by which members learn of it.
 
-        If a rebalance is under way, only its cause is added.
+        If a rebalance has already begun, only its cause is added to it.
         """
         is_under_way = bool(self._causes)
         if cause not in self._causes:
@@ -262,9 +263,9 @@ class ClassicGroupSimulation(StreamsSimulation):
     ) -> None:
         """Let a Streams thread join the rebalance and report how complete its local task state is.
 
-        It reports its own tasks, those that it has just ``revoked``, and state on disk that no
-        thread uses. Only one thread of a client can lock such state: the first one to join
-        (``locked``).
+        It reports its own tasks, those that it has just ``revoked``, and state on disk of tasks
+        without a thread. Only one thread of a client can lock such state: the one in ``locked``,
+        else the first one to join.
         """
         self._since.setdefault(consumer, self.clock.now_ms)
         on_disk = client.disk.keys() - client.unopened
@@ -366,11 +367,11 @@ class ClassicGroupSimulation(StreamsSimulation):
     def _with_observed_lags(
         self, joined: dict[str, StreamsMember], observed: ObservedState
     ) -> dict[str, StreamsMember]:
-        """Replace simulated state lags in the members' subscriptions by lags that a real leader
+        """Replace the simulated task state in members' subscriptions by that which a real leader
         saw.
 
-        ``joined`` are the subscriptions, ``observed`` the real state. State on disk is reported by
-        the same thread as in reality.
+        ``joined`` are the subscriptions, ``observed`` is the real state. State on disk is reported
+        by the same thread as in reality.
         """
         found: dict[str, StreamsMember] = {}
         for client in self.state.up.values():
@@ -386,7 +387,7 @@ class ClassicGroupSimulation(StreamsSimulation):
         return found
 
     def _store_reporters(self, joined: dict[str, StreamsMember]) -> None:
-        """Store the thread that reported each task whose state is on disk but not open.
+        """Store which thread reported the state on disk of each task that no thread runs.
 
         The same thread reports it again in an immediate follow-up rebalance. ``joined`` are the
         members' subscriptions.
@@ -402,8 +403,7 @@ class ClassicGroupSimulation(StreamsSimulation):
     def _apply_assignment(
         self, assignment: StreamsGroupAssignment, plan: TaskPlan
     ) -> dict[str, set[TaskId]]:
-        """Give all Streams clients their new tasks; return the stateful tasks that each member
-        closed.
+        """Give all Streams clients their new tasks; return each member's closed stateful tasks.
 
         ``assignment`` is the result of the rebalance by member, ``plan`` that of the assignor by
         client.
@@ -493,7 +493,7 @@ class ClassicGroupSimulation(StreamsSimulation):
         """Return the time until the follow-up rebalance of a task assignment begins (ms).
 
         Usually it is the members' poll interval. If the last two assignments are equal, it is the
-        probing interval; otherwise such follow-ups would never end.
+        much longer probing interval, so that follow-ups do not repeat endlessly.
         """
         before, now = (*[None] * 2, *self.result.rebalances)[-2:]
         if before is None or now is None or now.withheld:
@@ -503,10 +503,11 @@ class ClassicGroupSimulation(StreamsSimulation):
         return settings.probing_rebalance_interval_ms if is_same else self.app.runtime.poll_ms
 
     def _is_probing_wanted(self) -> bool:
-        """Return whether a probing rebalance is due, which may move tasks to clients with warm
-        state.
+        """Return whether to begin a probing rebalance, in which tasks may move to warmed-up
+        clients.
 
-        With the algorithm proposed in KIP-441, it is due only if it could move a task.
+        It is always wanted, except with the algorithm proposed in KIP-441: then only if it could
+        move a task.
         """
         document = self._assignor
         if not isinstance(document, Kip441Proposal):

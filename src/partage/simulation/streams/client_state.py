@@ -34,7 +34,7 @@ _ROUNDING = 1e-6
 
 @dataclass
 class StateCopy:
-    """A copy of one task's state on one client, which restores from the changelog.
+    """A copy of one Kafka Streams task's state on one client, restored from the changelog topic.
 
     Attributes:
         position: number of changelog records that the copy has.
@@ -64,8 +64,8 @@ class StateCopy:
 def share_bandwidth(copies: Iterable[StateCopy], bandwidth: float) -> None:
     """Divide a client's restore bandwidth among its copies of task state, by setting their rates.
 
-    Restoring active tasks share all of it equally, and standbys pause. If no active task restores,
-    standbys that are behind take as much as they can get; others take only what is written.
+    Copies of restoring active tasks share it equally, and standbys pause. If no active task
+    restores, standbys with all records get what new records need, and those behind share the rest.
 
     Args:
         copies: the copies of restoring active tasks and of all standbys of the client.
@@ -92,7 +92,7 @@ def share_bandwidth(copies: Iterable[StateCopy], bandwidth: float) -> None:
 
 
 def fair_shares(demands: Sequence[float], total: float) -> list[float]:
-    """Divide a total among demands by max-min fairness: equal shares, none above its demand.
+    """Divide a total among demands by max-min fairness: equal shares, but none above its demand.
 
     >>> fair_shares([1.0, 8.0, 8.0], 10.0)
     [1.0, 4.5, 4.5]
@@ -124,7 +124,7 @@ def millis_until_caught_up(copy: StateCopy) -> float | None:
 
 @dataclass(frozen=True)
 class ObservedState:
-    """State lags and end offsets that a real Streams leader saw, used in place of simulated ones.
+    """Task lags and end offsets that a real Streams leader saw, used in place of simulated ones.
 
     Attributes:
         ends: dict from stateful task to number of records in its changelogs.
@@ -184,7 +184,8 @@ class RunningClient:
 
     @property
     def consumer_of_task(self) -> dict[TaskId, str]:
-        """Dict from each assigned task (active, standby, warm-up) to the consumer that has it.
+        """Dict from each of the client's tasks (active, standby, warm-up) to the consumer that has
+        it.
 
         A consumer is one stream thread of this client.
         """
@@ -193,8 +194,9 @@ class RunningClient:
     def copies_closed_cleanly(self) -> dict[TaskId, StateCopy]:
         """Return the copies of task state that survive a client's crash under ``exactly_once_v2``.
 
-        These are copies that were not open. A store that was open may hold uncommitted records, so
-        Kafka Streams restores its task from the beginning (``TaskCorruptedException``).
+        Only copies of tasks without a thread survive, since they were closed. An open store may
+        hold uncommitted records, so Kafka Streams restores its task from the beginning
+        (``TaskCorruptedException``).
 
         Source: ``RocksDBStore.openDB`` (status in the column family of offsets),
         ``ProcessorStateManager.initializeStoreOffsets`` (other persistent stores, without a
@@ -207,8 +209,8 @@ class RunningClient:
 class ApplicationState:
     """The running clients of a simulated application, and their copies of task state over time.
 
-    While a task does not run, its changelog does not grow; the missed writes are added when it runs
-    again.
+    A changelog does not grow while its task does not run; the missed writes are added when the task
+    runs again.
 
     Attributes:
         up: running clients by name, the oldest first.
@@ -234,7 +236,7 @@ class ApplicationState:
     # -- time ----------------------------------------------------------------------------------
 
     def advance_to(self, now_ms: int) -> None:
-        """Advance the simulation of task state to the simulated time ``now_ms``.
+        """Advance the task state of all clients to the simulated time ``now_ms``.
 
         Until then, changelogs of running tasks grow, and copies of task state restore.
         """
@@ -282,7 +284,7 @@ class ApplicationState:
         return state.records + state.writes_per_second * now_ms / 1000
 
     def _inactive_state_bytes(self) -> float:
-        """Return the bytes of Kafka Streams state on disk for which no active task runs.
+        """Return the bytes of task state on the disks of clients that do not run the task.
 
         They consist of standby tasks, warm-up tasks, and copies that are no longer used.
         """
@@ -346,7 +348,7 @@ class ApplicationState:
     def _share_restore_bandwidth(self, client: RunningClient) -> Iterable[float]:
         """Divide a client's restore bandwidth among its copies of task state that lack records.
 
-        Return the times until these copies have caught up (ms), without those that never do.
+        Return the times (ms) in which these copies catch up; copies that never do are left out.
         """
         copies = []
         for task, copy in client.disk.items():
@@ -372,8 +374,9 @@ class ApplicationState:
     ) -> list[TaskId]:
         """Replace a Streams client's active, standby and warm-up tasks.
 
-        Return the tasks whose state on disk it no longer needs. ``active`` and ``standby`` are
-        dicts from task to consumer, ``warmups`` the warm-ups among the standbys.
+        Return the tasks that the client lost and whose state is still on its disk. ``active`` and
+        ``standby`` are dicts from task to the consumer that gets it. ``warmups`` is the set of
+        those standby tasks that are warm-ups.
         """
         before = {*client.active, *client.standby}
         client.active, client.standby, client.warmups = active, standby, warmups
@@ -449,10 +452,11 @@ class ApplicationState:
         )
 
     def _offset_sum(self, client: RunningClient, task: TaskId) -> int:
-        """Return the offset sum that a client reports for a task when it joins its group.
+        """Return the offset sum of a task: the number by which a client reports how complete its
+        copy is.
 
-        The number shows the leader how complete the client's copy of the task's state is. A running
-        active task has a special value.
+        It is the number of changelog records that the copy has, or a special value for a running
+        active task.
         """
         copy = client.disk[task]
         is_running = task in client.active and not copy.lacks_records
@@ -460,10 +464,9 @@ class ApplicationState:
         return LATEST_OFFSET if is_running else math.floor(copy.position)
 
     def list_activities(self) -> dict[tuple[str, TaskId], Kind]:
-        """Return the activity of each client on each task: running, restoring, stopped, standby,
-        warm-up.
+        """Return what each client does with each of its tasks, by (client name, task id).
 
-        The keys are (client name, task id).
+        An activity is running, restoring, stopped, standby or warm-up.
         """
         found: dict[tuple[str, TaskId], Kind] = {}
         for name, client in self.up.items():
@@ -477,10 +480,10 @@ class ApplicationState:
         return found
 
     def _cross_rack_shares(self, task: TaskId, client: RunningClient) -> tuple[float, float]:
-        """Return the fractions of a task's source and changelog partitions that are read across
-        racks.
+        """Return the fractions of a task's partitions that its client reads from another rack.
 
-        A partition is read across racks if it has no replica in the client's rack.
+        The first is of source partitions, the second of changelog partitions. A client reads from
+        another rack if the partition has no replica in its own.
         """
         rack = client.client.rack
         if (task, rack) not in self._cross_rack:

@@ -44,7 +44,7 @@ _LAG_WORDS = {"running": LATEST_OFFSET, "unknown": UNKNOWN_OFFSET_SUM}
 
 @dataclass(frozen=True)
 class GivenClientStates:
-    """The input of `decide`: a Streams application and its clients' tasks and lags.
+    """The input of `decide`: a Streams application, and the tasks and lags of its clients.
 
     Attributes:
         application: the application, without events.
@@ -61,7 +61,7 @@ class GivenClientStates:
 
 @dataclass(frozen=True)
 class LeaderDecision:
-    """The task assignment that a Streams leader decides in one rebalance.
+    """The task assignment that the leader of a Kafka Streams application decides in one rebalance.
 
     Attributes:
         assignor: name of the task assignor.
@@ -81,7 +81,7 @@ class LeaderDecision:
     warnings: tuple[str, ...]
 
     def tasks_of(self, client: int) -> dict[str, list[str]]:
-        """Return a client's Streams task ids, as a dict with ``active``, ``standby`` and
+        """Return the task ids of one Streams client, in lists ``active``, ``standby`` and
         ``warmup``.
 
         ``client`` is the client's number.

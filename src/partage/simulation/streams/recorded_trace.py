@@ -53,9 +53,9 @@ class ClientThread:
 
     @property
     def sort_key(self) -> tuple[int, str]:
-        """Sort key of stream threads: the thread number in the client id, then the member id.
+        """Sort key of a stream thread: the thread number in its client id, then its member id.
 
-        So the threads of a client are always listed in the same order.
+        With it, the threads of a client are always listed in the same order.
         """
         found = _THREAD_NUMBER.search(self.client_id)
         return int(found[1]) if found else 0, self.member
@@ -63,7 +63,7 @@ class ClientThread:
 
 @dataclass(frozen=True)
 class RecordedChange:
-    """The Streams clients of a recorded rebalance, and the members that stopped before it.
+    """The Streams clients of one recorded rebalance, and the members that stopped before it.
 
     Attributes:
         at_ms: time of its record.
@@ -155,10 +155,10 @@ def record_trace(
 
 
 def _find_first_change(changes: Sequence[RecordedChange], lead_ms: float, most_events: int) -> int:
-    """Return the index of the recorded rebalance with which a simulation begins.
+    """Return the index of the recorded rebalance at which a simulation begins.
 
-    It is the first one with clients that has at most ``most_events`` starts and stops after it. A
-    client starts ``lead_ms`` before its first rebalance.
+    It is the first rebalance with clients after which at most ``most_events`` clients start or
+    stop. A client starts ``lead_ms`` before its first rebalance.
 
     Raises:
         ValueError: no rebalance has a client.
@@ -218,9 +218,9 @@ def _ids(threads: Iterable[ClientThread]) -> set[str]:
 def _find_stop(next_rebalance: RecordedChange, members: Iterable[str]) -> tuple[int, bool]:
     """Return the time at which a Streams client stopped, and whether its session timed out.
 
-    ``next_rebalance`` is the first recorded rebalance without the client. If it does not list a
-    stop of the client's members, they left with a LeaveGroup request just then. ``members`` are the
-    member ids of the client's threads.
+    ``next_rebalance`` is the first recorded rebalance without the client, ``members`` are the
+    member ids of the client's threads. If that rebalance lists no stop of them, they left with a
+    LeaveGroup request at its time.
     """
     known = [next_rebalance.stopped[one] for one in members if one in next_rebalance.stopped]
     if not known:

@@ -41,7 +41,7 @@ class TaskInterval:
 
 @dataclass(frozen=True)
 class StreamsRebalance:
-    """One rebalance of a simulated Streams application, with the new task assignment.
+    """One rebalance of a simulated Kafka Streams application, with the new task assignment.
 
     Attributes:
         began_ms: time of its first cause (ms).
@@ -141,9 +141,9 @@ def _as_text(rows: Mapping[str, tuple[TaskId, ...]]) -> dict[str, list[str]]:
 
 
 class IntervalRecorder:
-    """Recorder of the activity of each client on each Streams task over time, as intervals.
+    """Recorder of what each client does with each Streams task over time, as intervals.
 
-    An interval ends when the activity changes, for example from restoring to running.
+    For example, a client restores a task's state in one interval and runs the task in the next.
     """
 
     def __init__(self, result: SimulationResult) -> None:
@@ -152,10 +152,10 @@ class IntervalRecorder:
         self._up: dict[str, int] = {}
 
     def record_activities(self, now_ms: int, activities: Mapping[tuple[str, TaskId], Kind]) -> None:
-        """Start new intervals for all activities that have changed at the time ``now_ms``.
+        """Record what each client does with each of its tasks from the time ``now_ms`` on.
 
-        Intervals of the previous activities end. ``activities`` is a dict from (client, task) to
-        running, restoring, standby and so on.
+        ``activities`` is a dict from (client, task) to running, restoring, standby and so on. Where
+        it differs from the previous one, an interval ends and a new one begins.
         """
         for key, (kind, since) in list(self._open.items()):
             if activities.get(key) != kind:
@@ -269,9 +269,10 @@ def measure_streams_result(result: SimulationResult) -> StreamsMetrics:
 
 
 def find_outages(result: SimulationResult) -> list[int]:
-    """Return each time span in which a Streams task had no owner with all its state, in ms.
+    """Return the outages of Streams tasks (ms): time spans without an owner that has all the task's
+    state.
 
-    Time in which no client runs does not count: no settings shorten it.
+    Time in which no client runs does not count, because no settings shorten it.
 
     >>> from partage.streams import TaskId
     >>> task = TaskId(0, 0)
@@ -327,10 +328,9 @@ def _count_moves(result: SimulationResult) -> int:
 
 
 def _measure_task_spread(result: SimulationResult) -> tuple[float, float]:
-    """Return the unevenness of active tasks over clients in a result: mean over time, and at the
-    end.
+    """Return how unevenly active tasks are spread over clients: mean over time, and at the end.
 
-    It is the difference between the most and the fewest active tasks per thread of a client.
+    The unit is tasks per thread: the difference between the clients with the most and the fewest.
     """
     changes: dict[int, list[tuple[str, int, int]]] = {}  # time -> (client, starts, active tasks)
     for span in result.spans:

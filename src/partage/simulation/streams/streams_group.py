@@ -70,8 +70,8 @@ class StreamsGroupSimulation(StreamsSimulation):
 
     Such groups have no probing rebalances and no warm-ups. After a member joined or left, the next
     heartbeat of any member computes a new target assignment. Each member learns its target with its
-    next heartbeat and first revokes tasks outside of it. Only then does it get new tasks, and only
-    then may others get the revoked ones. All other tasks keep running.
+    next heartbeat, and first revokes all tasks outside of it. Then it gets its new tasks, and other
+    members get the revoked ones. All other tasks keep running.
 
     Args:
         application: the application to simulate.
@@ -136,9 +136,10 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._slots = timeline_slots(len(self._members), self._slots)
 
     def remove_consumers(self, name: str, consumers: Sequence[str], reason: str) -> None:
-        """Remove members (``consumers``) of the client ``name``; request a new task assignment.
+        """Remove members (``consumers``) of the client ``name``, which requests a new task
+        assignment.
 
-        ``reason`` is the reason: they left or were evicted.
+        ``reason`` says whether they left or were evicted.
         """
         for consumer in consumers:
             del self._members[consumer]
@@ -202,7 +203,7 @@ class StreamsGroupSimulation(StreamsSimulation):
     def _compute_target_if_due(self, joining: _Member | None = None) -> None:
         """Compute the requested target assignment if enough time has passed since the last one.
 
-        ``joining`` is the member whose join triggers it, None if there is none.
+        ``joining`` is the member whose join triggers this; None without a join.
         """
         if not self._causes or self._is_delayed:
             return
@@ -213,7 +214,7 @@ class StreamsGroupSimulation(StreamsSimulation):
     def _compute_target(self, joining: _Member | None = None) -> None:
         """Compute a new assignment of Streams tasks with the coordinator's assignor, and record it.
 
-        ``joining`` is the member whose join triggers it, None if there is none.
+        ``joining`` is the member whose join triggers this; None without a join.
         """
         causes, self._causes = tuple(self._causes), []
         self._assigned_ms = self.clock.now_ms
@@ -235,8 +236,8 @@ class StreamsGroupSimulation(StreamsSimulation):
     def _to_assignor_input(self, member: _Member) -> ServerMember:
         """Convert a simulated member to the input of the coordinator's task assignor.
 
-        It has the member's process, its current tasks, and the offset sums that show its task
-        state.
+        It has the member's process and its current tasks. With a Kafka 4.4 assignor it also has
+        offset sums, which show how complete the task state on the member's disk is.
         """
         offsets: dict[str, dict[int, int]] = {}
         if self._assignor.is_4_3:
@@ -336,10 +337,10 @@ class StreamsGroupSimulation(StreamsSimulation):
         return is_changed or was_revoking
 
     def _reconcile_member(self, member: _Member) -> bool:
-        """Let a member revoke tasks outside of its target assignment, or else take free tasks of
-        it.
+        """Let a member revoke the tasks outside of its target assignment, or else take new tasks.
 
-        Return whether the member revokes or takes a task.
+        It takes those of its target that are free. Return whether the member revokes or takes a
+        task.
         """
         # The coordinator decides by its state before this heartbeat: a task whose revocation the
         # member confirms is free for other members at once, but for this member only with its next
@@ -360,7 +361,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         return bool(member.is_revoking or demoted or any(new))
 
     def _tasks_of_process_peers(self, member: _Member) -> set[TaskId]:
-        """Return the tasks (active or standby) that other members of the same process have.
+        """Return the tasks (active or standby) of the other members in a member's process.
 
         The member cannot take a copy of these tasks.
         """
@@ -373,7 +374,8 @@ class StreamsGroupSimulation(StreamsSimulation):
     def _free_tasks(self, member: _Member) -> tuple[set[TaskId], set[TaskId]]:
         """Return the active and standby tasks of a member's target assignment that it can take now.
 
-        A task is free when no other member owns it, and no other member of the process has a copy.
+        No other member may own such a task, and no other member of the same process may have a copy
+        of it.
         """
         same_process = [
             one for one in self._members.values()
@@ -393,7 +395,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         return active, standby
 
     def _apply_assignment(self, client: RunningClient) -> None:
-        """Give a Streams client the tasks that its members own, except for those they must revoke.
+        """Give a Streams client the tasks of its members, except for those that they must revoke.
 
         Each member of the group is one thread of a client. State that the client no longer needs is
         removed later.

@@ -85,7 +85,7 @@ def simulate_application(
 
 @dataclass(frozen=True)
 class SweepCell:
-    """One combination of a task assignor and settings in a parameter sweep.
+    """One combination of a task assignor and settings, which a parameter sweep simulates.
 
     Attributes:
         assignor: name of the assignor.
@@ -123,9 +123,10 @@ def sweep_cells(assignors: Sequence[str], sweeps: Mapping[str, Sequence[str]]) -
 def simulate_cell(
     application: SimulatedApplication, cell: SweepCell
 ) -> tuple[SimulationResult, StreamsMetrics]:
-    """Simulate an application under one combination of assignor and settings (``cell``).
+    """Simulate an application under one combination of assignor and settings; return result and
+    metrics.
 
-    Return the result and its metrics.
+    ``cell`` is the combination.
 
     Raises:
         PartageError: as in `replace_settings` and `simulate_application`.
@@ -138,10 +139,10 @@ def simulate_cell(
 def apply_cell(
     application: SimulatedApplication, cell: SweepCell
 ) -> tuple[SimulatedApplication, TaskAssignor | ServerSticky]:
-    """Return an application with the settings of one combination of a parameter sweep (``cell``).
+    """Apply one combination of a parameter sweep (``cell``) to a simulated Streams application.
 
-    The second result is its task assignor. ``balance_factor`` is not a Kafka setting, but a
-    parameter of the algorithm proposed in KIP-441.
+    Return the application with the combination's settings, and its task assignor.
+    ``balance_factor`` is not a Kafka setting, but a parameter of the algorithm proposed in KIP-441.
 
     Raises:
         InvalidConfigError: a setting is invalid, or ``balance_factor`` is set for another assignor.
@@ -183,14 +184,15 @@ class StandbyGain:
     """The benefit and the cost of one standby replica per task, over a simulated trace of events.
 
     Attributes:
-        standbys: ``num.standby.replicas`` of the simulation with this standby; that without it has
-            one less.
+        standbys: ``num.standby.replicas`` of the simulation with this standby; the other simulation
+            has one less.
         is_present: whether the application has this standby now; otherwise it would be a new one.
-        worst_s: longest time in seconds in which a task had no owner with all its state.
-        worst_with_s: the same with the standby.
-        total_s, total_with_s: these times, summed over tasks.
+        worst_s: the longest outage in seconds without the standby. An outage is a time in which a
+            task has no owner with all its state.
+        worst_with_s: the longest outage with the standby.
+        total_s, total_with_s: length of all outages, summed over tasks.
         disk_bytes: size of one copy of all tasks' state.
-        write_bytes_per_second: what the standbys read in normal operation.
+        write_bytes_per_second: bytes per second that the standbys read in normal operation.
         handover_s: additional seconds until a standby runs as the active task, compared with a task
             that has no copy. In a streams group the member first releases its standby and gets the
             active task with its next heartbeat; in a classic group it is 0.
@@ -208,7 +210,8 @@ class StandbyGain:
 
 
 def standby_gain(application: SimulatedApplication, assignor: str) -> StandbyGain:
-    """Compare simulated outages with an application's standby replicas and with one replica less.
+    """Compare a Streams application's simulated outages with its standbys and with one standby
+    less.
 
     An application without standbys is simulated with one and with none.
 
@@ -257,8 +260,8 @@ def _simulate_mean_outages(
     """Return the longest and the total outage of Streams tasks in seconds, as means over several
     runs.
 
-    An outage depends on when its event occurs between two heartbeats. So the events are delayed by
-    several times within ``interval_ms``, the heartbeat interval. ``cell`` has assignor and
+    An outage depends on when its event occurs between two heartbeats. So each run delays the events
+    by another fraction of ``interval_ms``, the heartbeat interval. ``cell`` has assignor and
     settings.
     """
     found = [
@@ -271,9 +274,10 @@ def _simulate_mean_outages(
 
 
 def _with_delayed_events(application: SimulatedApplication, by_ms: int) -> SimulatedApplication:
-    """Return the application with all events and the simulation's end delayed by ``by_ms``.
+    """Return a copy of an application whose events, and whose simulation's end, are delayed by
+    ``by_ms``.
 
-    So the same event can be simulated at different times between two heartbeats.
+    With different delays, an event occurs at different times between two heartbeats.
     """
     events = tuple(replace(one, at_ms=one.at_ms + by_ms) for one in application.events)
     return replace(application, events=events, length_ms=application.length_ms + by_ms)
@@ -293,15 +297,16 @@ _HIGH_AVAILABILITY = "streams:high-availability"
 class SettingsOutcome:
     """Simulated results of an application under one combination of assignor and settings.
 
-    All values are means over several simulations, so counts may be fractions.
+    All values are means over several simulations, so counts may be fractions. In an outage, a task
+    has no owner with all its state.
 
     Attributes:
         rebalances: rebalances after the first.
         moved: how often a task began to run on another client than before.
-        outages: number of times in which a task had no owner with all its state.
+        outages: number of outages.
         outage_s: their total length in seconds, summed over tasks.
-        worst_outage_s: the longest one.
-        restored_bytes: bytes that copies read which were behind.
+        worst_outage_s: the longest one, in seconds.
+        restored_bytes: bytes that clients read to restore task state.
         disk_bytes: mean size of the state in addition to that of active tasks.
     """
 
@@ -325,11 +330,10 @@ class SettingsOutcome:
 def settings_outcome(
     application: SimulatedApplication, cell: SweepCell, *, phases: int = _PHASES
 ) -> SettingsOutcome:
-    """Simulate a Streams application several times under one combination of settings; return mean
-    results.
+    """Simulate a Streams application several times under the same settings; return mean results.
 
-    Events are shifted within a heartbeat interval, since outages depend on when an event occurs
-    between two heartbeats.
+    Each simulation shifts the events within a heartbeat interval, because outages depend on when an
+    event occurs between two heartbeats.
 
     Args:
         application: the application with its trace of events.
@@ -359,7 +363,7 @@ def settings_outcome(
 def settings_to_compare(
     application: SimulatedApplication, assignor: str, *, has_racks: bool
 ) -> Iterator[SweepCell]:
-    """Yield the settings of a recorded Streams application, then others that may suit it better.
+    """Yield the current settings of a recorded Streams application, then alternatives to simulate.
 
     Args:
         application: the application with its present settings.
@@ -400,9 +404,9 @@ def settings_to_compare(
 
 
 def _standby_cells(application: SimulatedApplication, assignor: str) -> Iterator[SweepCell]:
-    """Yield settings with none, one and two standby replicas, if there are enough clients for them.
+    """Yield settings with 0, 1 and 2 standby replicas, as far as there are enough clients.
 
-    ``application`` has the clients, ``assignor`` is the name of its assignor.
+    The application's own number is left out. ``assignor`` is the name of its assignor.
     """
     now = application.settings.num_standby_replicas
     most = min(2, len(application.clients) - 1)
