@@ -135,7 +135,7 @@ class ResolvedPolicy:
 
     @property
     def reads_claims(self) -> bool:
-        """Whether the assignment depends on more than the members' subscriptions.
+        """True if the assignment depends on more than the members' subscriptions.
 
         An example are the partitions that they report as owned. It is true for a plug-in, because
         only built-in strategies declare that they ignore such data.
