@@ -51,7 +51,7 @@ COMMANDS = {
     ),
     "owner": ("owner", "Show the owners of partitions at an instant, from table `ownership`."),
     "assign": ("assign", "Assign partitions to members: the plan of a strategy."),
-    "compare": ("compare", "Compare strategies on the same problem, side by side."),
+    "compare": ("groups", "Compare strategies on the same problem, side by side."),
     "decode": ("decode", "Decode a log of `__consumer_offsets` to JSON, one line per record."),
     "strategies": (
         "strategies",

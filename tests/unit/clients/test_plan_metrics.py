@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.support.processes import ROOT, client_python
 
-from partage.clients import plan_metrics
+from partage.clients import assignor_class_state
 from partage.clients.assignor_class_state import AssignorState, create_state
 from partage.clients.shared import ClusterView, Joined
 from partage.errors import AssignorFailedError
@@ -46,7 +46,7 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
     library.__dict__["get_meter"] = lambda _name: made
     monkeypatch.delitem(sys.modules, "prometheus_client", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.metrics", library)
-    plan_metrics._create_opentelemetry_metrics.cache_clear()
+    assignor_class_state._create_opentelemetry_metrics.cache_clear()
     return made
 
 
@@ -99,7 +99,7 @@ def test_a_metrics_library_that_fails_does_not_fail_the_rebalance(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("no exporter")
 
-    monkeypatch.setattr(plan_metrics, "measure", fail)
+    monkeypatch.setattr(assignor_class_state, "measure", fail)
     members = {"a": sticky()}
     lead(members["a"], members)
     assert members["a"].consumer.owned
@@ -110,7 +110,7 @@ def test_without_a_metrics_library_nothing_is_measured(monkeypatch: pytest.Monke
     """The judge is not called if the application has imported neither library."""
     for name in ("prometheus_client", "opentelemetry.metrics"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setattr(plan_metrics, "measure", None)
+    monkeypatch.setattr(assignor_class_state, "measure", None)
     members = {"a": sticky()}
     lead(members["a"], members)
     assert members["a"].consumer.owned
@@ -133,7 +133,7 @@ def test_prometheus_shows_the_metrics_of_a_plan(monkeypatch: pytest.MonkeyPatch)
     assert value("plan_seconds_count") == plans + 2
     assert value("moved_partitions_total") == moved + 2
     assert value("spread_partitions") == 0
-    plan_metrics.record_failure(**LABELS)
+    assignor_class_state.record_failure(**LABELS)
     assert value("failures_total") >= 1
 
 

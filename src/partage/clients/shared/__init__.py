@@ -1,9 +1,8 @@
 """The client-independent part of an assignor: bytes in, bytes out, no I/O.
 
 Objects of clients, clocks and logs stay outside; measured loads are arguments. `consumer` is the
-member and the leader, `joined` decodes the group's members, `cluster` is the leader's metadata,
-`claim_checks` removes false claims, `loads` learns weights, `options` turns keyword arguments into
-settings.
+member and the leader, `joined` decodes the group's members and removes false claims, `cluster` is
+the leader's metadata, `loads` learns weights, `options` turns keyword arguments into settings.
 """
 
 from __future__ import annotations

@@ -7,15 +7,18 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from partage.clients.shared.claim_checks import (
+from partage.clients.shared.cluster import ClusterView
+from partage.clients.shared.joined import (
+    NO_CLAIMS,
+    Joined,
+    JoinedMember,
     LeaderPlan,
+    decode_members,
     drop_impossible_claims,
     drop_refuted_claims,
     find_nonexistent_claims,
     locate_claims,
 )
-from partage.clients.shared.cluster import ClusterView
-from partage.clients.shared.joined import NO_CLAIMS, Joined, JoinedMember, decode_members
 from partage.clients.shared.loads import Loads
 from partage.errors import AssignorFailedError
 from partage.groups.api import RebalanceProtocol, Strategy
