@@ -123,7 +123,7 @@ def test_the_sticky_cache(java, batches, name) -> None:
                 _, state = draw_sticky_partition(state, len(topic), record[2])
                 ours.append(None)
             elif record[1] is not None and rule is not None:
-                ours.append(rule.of_key(bytes_of(record), len(topic)))
+                ours.append(rule.place_key(bytes_of(record), len(topic)))
             else:
                 one, state = sticky_partition(state, len(topic))
                 ours.append(one)

@@ -379,14 +379,14 @@ class CustomRule:
     configs: Mapping[str, object] = field(default_factory=dict, hash=False)
     unkeyed: ClassVar[str] = "null"
 
-    def of_key(self, key: bytes, partitions: int) -> int:
+    def place_key(self, key: bytes, partitions: int) -> int:
         """Return the partition that the custom partitioner chooses for one key.
 
         ``partitions`` is the topic's number of partitions.
         """
         return int(self._placed([key], partitions)[0])
 
-    def of_all(self, keys: KeyColumn, partitions: int) -> NDArray[np.int32]:
+    def place_column(self, keys: KeyColumn, partitions: int) -> NDArray[np.int32]:
         """Return the partition that the custom partitioner chooses for each record (int32[n]).
 
         The partitioner is called for records without a key too. ``partitions`` is the topic's
@@ -404,7 +404,7 @@ class CustomRule:
             records = [None if n else k for k, n in zip(records, keys.null.tolist(), strict=True)]
         return self._placed(records, partitions)
 
-    def left_over(self, keys: KeyColumn) -> None:
+    def unplaced_mask(self, keys: KeyColumn) -> None:
         """Return None: the custom partitioner has placed all records, also those without a key.
 
         For other rules, this method returns a mask of the records that the key does not place.

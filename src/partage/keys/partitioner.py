@@ -246,19 +246,19 @@ class KeyRule:
     fold: Fold
     unkeyed: Unkeyed = "null"
 
-    def of_key(self, key: bytes, partitions: int) -> int:
+    def place_key(self, key: bytes, partitions: int) -> int:
         """Return the partition of one key, for a topic with the given number of partitions.
 
         The key is hashed, then the hash is reduced modulo that number in the way of the Kafka
         client.
 
         >>> from partage.keys.hashing import MURMUR2
-        >>> KeyRule(MURMUR2, "masked").of_key(b"foobar", 10)
+        >>> KeyRule(MURMUR2, "masked").place_key(b"foobar", 10)
         6
         """
-        return fold_hash(self.hash.of_key(key), partitions, self.fold)
+        return fold_hash(self.hash.hash_key(key), partitions, self.fold)
 
-    def of_all(self, keys: KeyColumn, partitions: int) -> Int32Array:
+    def place_column(self, keys: KeyColumn, partitions: int) -> Int32Array:
         """Return the partition of each key in a column (int32[n]).
 
         It is arbitrary for a null key, unless the rule hashes null keys as empty ones.
@@ -272,10 +272,10 @@ class KeyRule:
         if keys.code is not None:
             placed = placed[keys.code] if len(placed) else np.zeros(len(keys.code), np.int32)
         if self.unkeyed == "nothing" and keys.null is not None:
-            placed[keys.null] = self.of_key(b"", partitions)
+            placed[keys.null] = self.place_key(b"", partitions)
         return placed
 
-    def left_over(self, keys: KeyColumn) -> NDArray[np.bool_] | None:
+    def unplaced_mask(self, keys: KeyColumn) -> NDArray[np.bool_] | None:
         """Return a mask of the records that the key does not place, such as records with a null
         key.
 

@@ -152,8 +152,8 @@ class _PlacementCall:
         if self.partitioner.rule is None:
             return np.zeros(count, np.int32), np.ones(count, np.bool_)
         part = self.partitioner.key_part(keys.check_key_lengths(self.longest))
-        left_over = self.partitioner.rule.left_over(part)
-        return self.partitioner.rule.of_all(part, self.partitions), left_over
+        unplaced_mask = self.partitioner.rule.unplaced_mask(part)
+        return self.partitioner.rule.place_column(part, self.partitions), unplaced_mask
 
     def _sizes_of(self, first: int, count: int) -> NDArray[np.int64]:
         if isinstance(self.sizes, int):

@@ -42,7 +42,7 @@ def test_keys_of_one_length_at_the_ends_of_a_word(hash_, chosen) -> None:
                 skipped = count % 4
                 data = np.frombuffer(b"x" * skipped + b"".join(keys), np.uint8)
                 starts = skipped + np.arange(len(keys) + 1) * length
-                want = [hash_.of_key(key) for key in keys]
+                want = [hash_.hash_key(key) for key in keys]
                 assert hash_all(hash_, data, starts).tolist() == want, length
 
 
@@ -55,7 +55,7 @@ def test_keys_of_all_lengths_at_the_ends_of_a_word(hash_, chosen) -> None:
     data = np.frombuffer(b"".join(keys), np.uint8)
     starts = np.cumsum([0, *map(len, keys)])
     with force_kernel_form(chosen):
-        assert hash_all(hash_, data, starts).tolist() == [hash_.of_key(key) for key in keys]
+        assert hash_all(hash_, data, starts).tolist() == [hash_.hash_key(key) for key in keys]
 
 
 def test_the_table_hashes_words_at_their_ends_alike() -> None:

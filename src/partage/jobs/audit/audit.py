@@ -39,7 +39,7 @@ from partage.jobs.replay.records import count_tasks, read_slice
 from partage.jobs.spark.failures import jvm_errors, worker_errors
 from partage.jobs.spark.progress import Progress, StageTimes
 from partage.jobs.spark.tables import topic_records
-from partage.keys.audit import JoinProblem, JoinSide, TopicVerdict, broken_joins, infer_writers
+from partage.keys.audit import InferredWriters, JoinProblem, JoinSide, broken_joins, infer_writers
 from partage.model.validation import reject_text
 from partage.wire.group_log import decode_record
 
@@ -206,7 +206,7 @@ class TopicAudit:
         counts: partition counts of the topic over time; ``counts_known`` says whether they are from
             metadata.
         sampled: the sampling rate: one in ``sampled`` keys was examined.
-        status: whether the partitioners were found, see `partage.keys.audit.TopicVerdict`.
+        status: whether the partitioners were found, see `partage.keys.audit.InferredWriters`.
         explained: share of (key, partition) pairs that the partitioners found would produce.
         writers: the partitioners found, with their time ranges.
         nulls: how records without a key are spread over partitions, and their number.
@@ -496,7 +496,7 @@ def _is_join_likely(topic: JoinSide, other_topic: JoinSide) -> bool:
     return not topic.surely_differs(other_topic) and common >= _FEWEST_SHARED
 
 
-def _find_partitioners(pairs: pa.Table, topic: TopicAudit) -> TopicVerdict:
+def _find_partitioners(pairs: pa.Table, topic: TopicAudit) -> InferredWriters:
     """Find the client partitioners that explain in which partitions a topic's keys are.
 
     Args:
@@ -507,7 +507,7 @@ def _find_partitioners(pairs: pa.Table, topic: TopicAudit) -> TopicVerdict:
     return infer_writers(key_pairs(pairs), sorted(counts), known_families(), partitions_of)
 
 
-def _is_partition_count_certain(topic: TopicAudit, verdict: TopicVerdict) -> bool:
+def _is_partition_count_certain(topic: TopicAudit, verdict: InferredWriters) -> bool:
     """Return whether a topic's current partition count is certain.
 
     It is certain if cluster metadata has it. It also is if the partitioners that were found explain
@@ -527,7 +527,7 @@ def _sample_both_topics(
     topic_names: tuple[str, str],
     tables: dict[str, pa.Table],
     audits: dict[str, TopicAudit],
-    verdicts: dict[str, TopicVerdict],
+    verdicts: dict[str, InferredWriters],
 ) -> tuple[JoinSide, JoinSide]:
     """Return a comparable sample of keys for both topics of a join.
 

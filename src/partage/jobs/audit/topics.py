@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from partage.errors import InvalidCaptureError, InvalidConfigError, InvalidKeysError
 from partage.jobs.spark.tables import partition_counts
 from partage.keys.audit import (
+    InferredWriters,
     KeyPairs,
     PartitionerFamily,
-    TopicVerdict,
     WriterFamily,
     group_equivalent_partitioners,
     infer_writers,
@@ -552,7 +552,7 @@ def _list_possible_counts(
     return tuple(sorted({seen, *fit}))
 
 
-def _find_partitioners_and_counts(pairs: KeyPairs, smallest: int, larger: range) -> TopicVerdict:
+def _find_partitioners_and_counts(pairs: KeyPairs, smallest: int, larger: range) -> InferredWriters:
     """Find the client partitioners and partition counts that explain where the sampled keys are.
 
     Args:

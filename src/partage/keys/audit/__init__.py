@@ -15,21 +15,21 @@ from partage.keys.audit.evidence import KeyPairs, PartitionerFamily, group_equiv
 from partage.keys.audit.joins import JoinProblem, JoinSide, broken_joins
 from partage.keys.audit.null_keys import NullKeys, null_keys
 from partage.keys.audit.writers import (
+    InferredWriters,
     SplitKeys,
-    TopicVerdict,
     WriterFamily,
     infer_writers,
     split_keys,
 )
 
 __all__ = [
+    "InferredWriters",
     "JoinProblem",
     "JoinSide",
     "KeyPairs",
     "NullKeys",
     "PartitionerFamily",
     "SplitKeys",
-    "TopicVerdict",
     "WriterFamily",
     "broken_joins",
     "group_equivalent_partitioners",

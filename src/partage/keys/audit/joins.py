@@ -10,7 +10,7 @@ from itertools import combinations
 
 from partage.keys.audit.client_names import clients_of, hash_name, label_clients
 from partage.keys.audit.evidence import KeyPairs
-from partage.keys.audit.writers import TopicVerdict
+from partage.keys.audit.writers import InferredWriters
 
 __all__ = ["FRAMED", "HEADER", "READINGS", "JoinProblem", "JoinSide", "broken_joins", "decode_keys"]
 
@@ -159,14 +159,14 @@ class JoinSide:
         topic: the topic's name.
         partitions: its current number of partitions; a lower bound if the number is unknown.
         seen: the observed distinct (key, partition) pairs.
-        verdict: the partitioners that placed its records.
+        inferred: the partitioners that placed its records.
         counted: whether ``partitions`` is exact, not a lower bound.
     """
 
     topic: str
     partitions: int
     seen: KeyPairs
-    verdict: TopicVerdict
+    inferred: InferredWriters
     counted: bool = True
 
     def surely_differs(self, other_side: JoinSide) -> bool:
@@ -213,7 +213,7 @@ def broken_joins(sides: Sequence[JoinSide]) -> list[JoinProblem]:
 
     >>> seen = KeyPairs.from_rows([(b"k", 0)])
     >>> import numpy as np
-    >>> few = TopicVerdict("too few keys", (), 0.0, 1, np.zeros((0, 1), np.bool_))
+    >>> few = InferredWriters("too few keys", (), 0.0, 1, np.zeros((0, 1), np.bool_))
     >>> [b.words for b in broken_joins([JoinSide("a", 3, seen, few), JoinSide("b", 4, seen, few)])]
     ['a has 3 partitions, b has 4']
     """
@@ -238,7 +238,7 @@ def _compare(first: JoinSide, second: JoinSide) -> Iterator[JoinProblem]:
     examples = tuple((k, placed[k], k, placed_2[k]) for k in apart[:_EXAMPLES])
     writers = _describe_different_writers(first, second)
     if writers is not None:
-        families = (*first.verdict.writer_families, *second.verdict.writer_families)
+        families = (*first.inferred.writer_families, *second.inferred.writer_families)
         names = tuple(dict.fromkeys(family.partitioners for family in families))
         yield JoinProblem("partitioners", topics, writers, examples, names)
     elif apart and not counts_differ:
@@ -261,9 +261,10 @@ def _describe_different_writers(first: JoinSide, second: JoinSide) -> str | None
     why a join misses matches.
     """
     sides = (first, second)
-    found, found_2 = ({family.name for family in side.verdict.writer_families} for side in sides)
+    found, found_2 = ({family.name for family in side.inferred.writer_families} for side in sides)
     rivals, rivals_2 = (
-        {rival.name for writer in side.verdict.writers for rival in writer.rivals} for side in sides
+        {rival.name for writer in side.inferred.writers for rival in writer.rivals}
+        for side in sides
     )
     if not found or not found_2:
         return None
@@ -277,7 +278,7 @@ def _describe_different_writers(first: JoinSide, second: JoinSide) -> str | None
 def _writer_labels(side: JoinSide) -> list[str]:
     return [
         label_clients(clients_of(f.partitioners), hash_name(f.partitioners), f.part.description)
-        for f in side.verdict.writer_families
+        for f in side.inferred.writer_families
     ]
 
 

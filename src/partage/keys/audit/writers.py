@@ -20,9 +20,9 @@ from partage.keys.audit.evidence import KeyPairs, PartitionerFamily, Place, log_
 
 __all__ = [
     "FEWEST_KEYS",
+    "InferredWriters",
     "SplitExample",
     "SplitKeys",
-    "TopicVerdict",
     "WriterFamily",
     "infer_writers",
     "split_keys",
@@ -72,7 +72,7 @@ class WriterFamily:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TopicVerdict:
+class InferredWriters:
     """Result of `infer_writers`: the client partitioners that most likely wrote a topic.
 
     A partitioner explains a (key, partition) pair if it would place the key in that partition.
@@ -125,7 +125,7 @@ def infer_writers(
     counts: Sequence[int],
     families: Sequence[PartitionerFamily],
     place_keys: Place,
-) -> TopicVerdict:
+) -> InferredWriters:
     """Infer which client partitioners wrote a topic, from the partitions of its keys.
 
     The result is the smallest set of partitioners that explains the partitions of most keys.
@@ -150,18 +150,18 @@ def infer_writers(
     none = np.zeros((0, len(observed_pairs)), np.bool_)
     useful = sorted({n for n in counts if n > 1})
     if not useful:
-        return TopicVerdict("one partition", (), 1.0, keys, none)
+        return InferredWriters("one partition", (), 1.0, keys, none)
     if keys < FEWEST_KEYS:
-        return TopicVerdict("too few keys", (), 0.0, keys, none)
+        return InferredWriters("too few keys", (), 0.0, keys, none)
     candidates = _evaluate_candidates(observed_pairs, useful, families, place_keys)
     chosen = _choose_writers(observed_pairs, candidates)
     if not chosen:
-        return TopicVerdict("no partitioner fits", (), 0.0, keys, none)
+        return InferredWriters("no partitioner fits", (), 0.0, keys, none)
     explains = np.stack([g.fits for g, _ in chosen])
     writers = [_writer(i, chosen, explains, observed_pairs, candidates) for i in range(len(chosen))]
     order = sorted(range(len(writers)), key=lambda i: (writers[i].first_ms, i))
     several = len({w.family for w in writers}) > 1
-    return TopicVerdict(
+    return InferredWriters(
         "mixed" if several else "named",
         tuple(writers[i] for i in order),
         float(np.mean(explains.any(axis=0))),
@@ -333,25 +333,26 @@ class SplitKeys:
     examples: tuple[SplitExample, ...]
 
 
-def split_keys(observed_pairs: KeyPairs, verdict: TopicVerdict) -> SplitKeys:
+def split_keys(observed_pairs: KeyPairs, inferred: InferredWriters) -> SplitKeys:
     """Count a topic's keys that have records in several partitions, by reason.
 
     A reason is a changed partition count or two different partitioners; other keys are unexplained.
 
     Args:
         observed_pairs: the topic's (key, partition) pairs.
-        verdict: the partitioners that `infer_writers` found.
+        inferred: the partitioners that `infer_writers` found.
 
     >>> import numpy as np
     >>> seen = KeyPairs.from_rows([(b"a", 0), (b"a", 1), (b"b", 0)])
-    >>> split_keys(seen, TopicVerdict("too few keys", (), 0.0, 2, np.zeros((0, 3), np.bool_))).keys
+    >>> inferred = InferredWriters("too few keys", (), 0.0, 2, np.zeros((0, 3), np.bool_))
+    >>> split_keys(seen, inferred).keys
     1
     """
     rows: dict[bytes, list[int]] = {}
     for i, key in enumerate(observed_pairs.keys):
         rows.setdefault(key, []).append(i)
     several = {key: at for key, at in rows.items() if len(at) > 1}
-    reasons = {key: _reason(at, verdict) for key, at in several.items()}
+    reasons = {key: _reason(at, inferred) for key, at in several.items()}
     found = list(reasons.values())
     examples = []
     for reason in dict.fromkeys(found):  # some of each reason
@@ -365,12 +366,12 @@ def split_keys(observed_pairs: KeyPairs, verdict: TopicVerdict) -> SplitKeys:
     )  # fmt: skip
 
 
-def _reason(rows: list[int], verdict: TopicVerdict) -> str:
-    explains = verdict.explains[:, rows]
+def _reason(rows: list[int], inferred: InferredWriters) -> str:
+    explains = inferred.explains[:, rows]
     if not len(explains) or not explains.any(axis=0).all():
         return "unexplained"
-    for family in verdict.writer_families:
-        own = [i for i, w in enumerate(verdict.writers) if w.family == family]
+    for family in inferred.writer_families:
+        own = [i for i, w in enumerate(inferred.writers) if w.family == family]
         if explains[own].any(axis=0).all():
             return "the topic grew"
     return "two writers"

@@ -80,8 +80,8 @@ class Hash:
 
     Attributes:
         name: name of the hash.
-        of_key: function that hashes one key, 0 <= h < 2**32.
-        of_rows: function that hashes n keys of equal length L with NumPy, uint8[n, L] -> uint32[n].
+        hash_key: function that hashes one key, 0 <= h < 2**32.
+        hash_rows: NumPy function that hashes n keys of equal length L: uint8[n, L] -> uint32[n].
         lanes: the same as a compiled kernel that writes to its second argument; None if `each` is
             faster.
         lane_kernel: function of a key length that returns that kernel; None for lengths that `each`
@@ -90,8 +90,8 @@ class Hash:
     """
 
     name: str
-    of_key: Callable[[bytes], int]
-    of_rows: Callable[[UInt8Array], UInt32Array]
+    hash_key: Callable[[bytes], int]
+    hash_rows: Callable[[UInt8Array], UInt32Array]
     lanes: Callable[[UInt8Array, UInt32Array], None] | None
     lane_kernel: Callable[[int], Kernel | None] | None
     each: KeyHashKernel
@@ -192,7 +192,7 @@ def _hash_in_lanes(hash_: Hash, rows: UInt8Array, out: UInt32Array, *, work: int
     if chosen.is_worth_compiling(work=work):
         hash_.lanes(rows, out)
     elif length <= LONGEST_IN_LANES:
-        out[:] = hash_.of_rows(rows)
+        out[:] = hash_.hash_rows(rows)
     else:
         return False
     return True
@@ -224,9 +224,9 @@ def _hash_by_numpy(
         at_once = max(1, _GATHERED_AT_ONCE // max(1, length))
         if min(many, at_once) < _FEWEST_KEYS_IN_ROWS:
             for i in which.tolist():
-                out[i] = hash_.of_key(data[starts[i] : starts[i] + length].tobytes())
+                out[i] = hash_.hash_key(data[starts[i] : starts[i] + length].tobytes())
             continue
         for part in range(0, many, at_once):
             some = which[part : part + at_once]
             rows = data[starts[some][:, None] + np.arange(length)]
-            out[some] = hash_.of_rows(rows)
+            out[some] = hash_.hash_rows(rows)
