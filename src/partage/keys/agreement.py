@@ -30,10 +30,10 @@ _WINDOW = (1_700_000_000_000).to_bytes(8, "big")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Agreement:
-    """Comparison of client partitioners on the same test keys; `who_agrees` returns it.
+    """Result of `who_agrees`: which Kafka client partitioners place the same test keys in the same
+    partitions.
 
-    It shows which partitioners place all keys in the same partitions, so that their topics can be
-    joined.
+    Topics that were written by partitioners of one group can be joined by key.
 
     Attributes:
         names: names of the compared partitioners, all of which use the key.

@@ -244,7 +244,8 @@ def _library(keys: object) -> str:
 
 
 def place_arrow(keys: Any, place_column: Place) -> Any:
-    """Choose the partition of each key in an Arrow array, and return them as an int32 array.
+    """Choose the partition of each key in an Arrow array, and return the partitions as an int32
+    array.
 
     The result belongs to the same library as the keys: polars, nanoarrow, or one whose classes have
     a method ``from_arrow`` (arro3); otherwise it is an array of pyarrow. A chunked array of pyarrow
@@ -312,10 +313,11 @@ def _to_pyarrow(keys: Any, pa: Any) -> Any:
 
 
 def place_pandas(keys: Any, place_column: Place) -> Any:
-    """Choose the partition of each key in a pandas Series, and return them as an Int32 Series.
+    """Choose the partition of each key in a pandas Series, and return the partitions as an Int32
+    Series.
 
-    The result has the same index. A null key whose partition is not determined gives a missing
-    value.
+    The result has the same index. A missing value stands for a null key whose partition is not
+    determined.
 
     Args:
         keys: a Series of dtype object (bytes or text), ``string``, category, or an Arrow type;

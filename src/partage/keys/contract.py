@@ -81,8 +81,8 @@ class CustomPartitioner(Protocol):
     ) -> int:
         """Return the number of the partition for a record, 0 or more.
 
-        Key and value are given as objects and as serialized bytes. ``cluster`` has the partitions
-        of the topic.
+        Key and value are given as objects and as serialized bytes. ``cluster`` has the topic's
+        partitions and their leaders.
         """
         ...
 
@@ -149,7 +149,7 @@ def _loaded(name: str) -> object:
 
 
 def led_partitions(topic: str, cluster: Cluster) -> tuple[int, tuple[int, ...] | None]:
-    """Return a topic's number of partitions, and the numbers of the partitions that have a leader.
+    """Return a topic's partition count, and the numbers of the partitions that have a leader.
 
     The second value is None if all partitions have a leader, which is the usual case.
 
@@ -267,7 +267,7 @@ class NamedPartitioner:
 
 
 class RecordPartitioner:
-    """Choice of each record's partition in a Java producer that has a custom partitioner.
+    """Record placement of a Java producer that has a custom partitioner (``partitioner.class``).
 
     A partition that the record names takes precedence over the custom partitioner. A number that
     the topic does not have is rejected. Use it in a with statement, which closes the partitioner.
@@ -361,10 +361,10 @@ class RecordPartitioner:
 
 @dataclass(frozen=True)
 class CustomRule:
-    """Placement rule that calls a custom partitioner for each key.
+    """Placement rule that calls a custom partitioner for each record key.
 
-    It lets a custom class be used like the built-in hash rules. Each column of keys gets a new
-    instance of the class.
+    With it, a user's class can be used like the hash rule of a built-in partitioner. Each column of
+    keys gets a new instance of the class.
 
     Attributes:
         kind: the class, an instance, or the name by which `RecordPartitioner` finds it.
@@ -380,17 +380,18 @@ class CustomRule:
     unkeyed: ClassVar[str] = "null"
 
     def place_key(self, key: bytes, partitions: int) -> int:
-        """Return the partition that the custom partitioner chooses for one key.
+        """Return the partition that the user's custom partitioner chooses for one record key.
 
-        ``partitions`` is the topic's number of partitions.
+        ``partitions`` is the topic's partition count.
         """
         return int(self._placed([key], partitions)[0])
 
     def place_column(self, keys: KeyColumn, partitions: int) -> NDArray[np.int32]:
-        """Return the partition that the custom partitioner chooses for each record (int32[n]).
+        """Return the partition that the user's custom partitioner chooses for each record
+        (int32[n]).
 
         The partitioner is called for records without a key too. ``partitions`` is the topic's
-        number of partitions.
+        partition count.
 
         Raises:
             InvalidConfigError: the class cannot be created, or returns no partition of the topic.
@@ -405,9 +406,9 @@ class CustomRule:
         return self._placed(records, partitions)
 
     def unplaced_mask(self, keys: KeyColumn) -> None:
-        """Return None: the custom partitioner has placed all records, also those without a key.
+        """Return None: a custom partitioner places all records, also those without a key.
 
-        For other rules, this method returns a mask of the records that the key does not place.
+        Other rules return a mask of the records whose key does not determine the partition.
         """
 
     def _placed(self, records: list[bytes | None], partitions: int) -> NDArray[np.int32]:
@@ -430,7 +431,8 @@ class CustomRule:
 
 
 def custom_rule(partitioner: Partitioner) -> CustomRule | None:
-    """Return the placement rule of a custom partitioner.
+    """Return the rule that calls a custom partitioner for each record; None for a built-in
+    partitioner.
 
     Such a rule calls a class of the user for each record. None if the partitioner is a built-in
     one.
@@ -442,7 +444,8 @@ def custom_rule(partitioner: Partitioner) -> CustomRule | None:
 def custom_partitioner(
     partitioner_class: object, topic: str = "topic", configs: Mapping[str, object] | None = None
 ) -> Partitioner:
-    """Make a custom partitioner class usable like a built-in `Partitioner`.
+    """Wrap a custom partitioner class as a `Partitioner`, so that it can be used like a built-in
+    one.
 
     The result keeps no state between calls.
 

@@ -39,7 +39,7 @@ _KEYS, _END, _SHIFT, _HEAD = range(4)
 
 
 class KeyColumns(NamedTuple):
-    """Batch of record keys to add to a hash table, with the number of records and bytes of each
+    """Batch of record keys to count in a hash table, with the number of records and bytes of each
     key.
 
     Compiled code counts all keys of the batch in one call.
@@ -171,7 +171,7 @@ def _look_up(
     data: _Bytes, wide: _Words, starts: _Longs, slots: _Longs, store: _Longs, used: _Longs,
     block: _Longs,
 ) -> None:  # fmt: skip
-    """Look up many record keys at once in a hash table of distinct keys.
+    """Look up a batch of record keys in a hash table of distinct keys.
 
     The hash of each key and the index of its entry are written to ``block``. The index is 0 if the
     table does not have the key yet.
@@ -467,7 +467,7 @@ class DistinctKeys:
             self._store = wider
 
     def counts_and_offsets(self) -> tuple[_Longs, _Longs]:
-        """Return the counts of each distinct key, and where the hash table stores its bytes.
+        """Return the counts of each distinct key, and the offset of its bytes in the hash table.
 
         `keys_at` returns the bytes at these offsets.
 
@@ -480,9 +480,9 @@ class DistinctKeys:
         return places, heads
 
     def head_blocks(self, max_keys: int) -> Iterator[tuple[_Longs, _Longs]]:
-        """Yield the counts of the distinct keys in portions of at most ``max_keys`` keys.
+        """Yield the counts of the distinct keys in blocks of at most ``max_keys`` keys.
 
-        This needs less memory than all counts at once. Each portion has the two arrays that
+        This needs less memory than all counts at once. Each block has the two arrays that
         `counts_and_offsets` returns.
         """
         place, left = _BEGIN, len(self)
@@ -497,9 +497,10 @@ class DistinctKeys:
         return places, heads, int(behind)
 
     def keys_at(self, places: _Longs, lengths: _Longs) -> tuple[_Bytes, _Longs]:
-        """Return the bytes of some counted keys, and the offset of each key in them.
+        """Return the bytes of some counted keys, concatenated (uint8), and the offset of each key
+        in them.
 
-        The bytes are concatenated (uint8); the offsets are int64[n + 1].
+        The offsets are int64[n + 1].
 
         Args:
             places: offsets of the keys' entries in the table, from `counts_and_offsets`.

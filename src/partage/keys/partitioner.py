@@ -181,10 +181,10 @@ _LEAST = 1 << 31
 
 
 def fold_hash(h: int, partitions: int, fold: Fold) -> int:
-    """Convert the hash of a key to a partition number, by the modulo rule of a client.
+    """Convert the hash of a key to a partition number, by the modulo rule of a Kafka client.
 
-    Clients differ in how they treat hashes with the sign bit, so equal hashes may give different
-    partitions.
+    Clients differ in how they make a hash with the sign bit non-negative, so equal hashes may give
+    different partitions.
 
     Args:
         h: the hash of the key.
@@ -208,8 +208,8 @@ def fold_hash(h: int, partitions: int, fold: Fold) -> int:
 def fold_all(hashes: UInt32Array, partitions: int, fold: Fold) -> None:
     """Convert an array of key hashes to partition numbers in place.
 
-    Each hash is made non-negative as a given Kafka client does it. The partition is the remainder
-    after division by the partition count.
+    Each hash is made non-negative by the rule of a Kafka client. The partition is the remainder of
+    its division by the partition count.
 
     Args:
         hashes: uint32, hashes of the keys; receives the partitions.
@@ -230,8 +230,7 @@ def fold_all(hashes: UInt32Array, partitions: int, fold: Fold) -> None:
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """Rule by which a Kafka client derives a partition from a record key: a hash function, then a
-    modulo.
+    """Rule by which a Kafka client derives a partition from a record key: a hash, then a modulo.
 
     Two clients place equal keys in equal partitions only if both parts of their rules agree.
 
@@ -247,10 +246,10 @@ class KeyRule:
     unkeyed: Unkeyed = "null"
 
     def place_key(self, key: bytes, partitions: int) -> int:
-        """Return the partition of one key, for a topic with the given number of partitions.
+        """Return the partition of one key in a topic with ``partitions`` partitions.
 
-        The key is hashed, then the hash is reduced modulo that number in the way of the Kafka
-        client.
+        The key is hashed, then the hash is reduced modulo the partition count, by the Kafka
+        client's rule.
 
         >>> from partage.keys.hashing import MURMUR2
         >>> KeyRule(MURMUR2, "masked").place_key(b"foobar", 10)
@@ -261,8 +260,8 @@ class KeyRule:
     def place_column(self, keys: KeyColumn, partitions: int) -> Int32Array:
         """Return the partition of each key in a column (int32[n]).
 
-        It is arbitrary for a null key, unless the rule hashes null keys as empty ones.
-        ``partitions`` is the topic's number of partitions.
+        The value for a null key has no meaning, unless the rule hashes a null key like an empty
+        one. ``partitions`` is the topic's partition count.
         """
 
         def fold_chunk(hashes: UInt32Array) -> None:
@@ -276,10 +275,10 @@ class KeyRule:
         return placed
 
     def unplaced_mask(self, keys: KeyColumn) -> NDArray[np.bool_] | None:
-        """Return a mask of the records that the key does not place, such as records with a null
-        key.
+        """Return a mask of the records whose key does not determine the partition, such as null
+        keys.
 
-        They are placed round robin or at random instead. None if the key places all records.
+        Such records are placed round robin or at random instead. None if there is no such record.
         """
         if self.unkeyed == "nothing":
             return None
@@ -330,9 +329,9 @@ S = TypeVar("S", bound=PartitionerState)
 
 
 class StateMachine(NamedTuple):
-    """Rule by which a client places records without a key, for example round robin or sticky.
+    """Rule by which a Kafka client places records without a key, for example round robin or sticky.
 
-    Its state remembers, for example, which partition is next.
+    The rule has a state for each topic, such as the next partition.
 
     Attributes:
         state: class of the rule's state.
@@ -370,7 +369,7 @@ random_partitions = StateMachine(PartitionerState, choose_random, "by chance")
 
 
 def check_batch_size(size: int, name: str = "batch_size") -> None:
-    """Raise an error if a batch size in a partitioner's settings is less than 1.
+    """Check that a batch size in a partitioner's settings is at least 1.
 
     ``size`` is the value, ``name`` the name of the setting for the message.
 
@@ -398,8 +397,8 @@ def whole_key(keys: KeyColumn) -> KeyColumn:
 def invalid_partition(partition: int, partitions: int) -> str:
     """Return the error message for a record that names a partition which the topic does not have.
 
-    It is used for clients whose own message is unknown. ``partitions`` is the topic's number of
-    partitions.
+    It is used for Kafka clients whose own message is unknown. ``partitions`` is the topic's
+    partition count.
     """
     return f"Invalid partition: {partition} of {partitions}"
 

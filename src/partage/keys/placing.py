@@ -26,7 +26,7 @@ MOST_PARTITIONS = (1 << 31) - 1
 def start(
     partitioner: str, *, seed: int | Sequence[int] = 0, **settings: object
 ) -> PartitionerState:
-    """Create a partitioner's state for one topic before its first record.
+    """Create the state of a partitioner for one topic, before its first record.
 
     A stateful partitioner, such as round robin, needs it: pass it to the first call of
     `partition_for`.

@@ -28,9 +28,10 @@ Int32Array = NDArray[np.int32]
 
 
 class Partitioned(NamedTuple):
-    """Partitions of some records, and the partitioner's state after them.
+    """Partitions of a batch of records, and the partitioner's state after them.
 
-    Pass the state to the next call, as a client's partitioner would remember it.
+    Pass the state to the call for the next batch, because a client's partitioner also keeps its
+    state.
 
     Attributes:
         partition: int32[n], an array of NumPy, pandas, polars or Arrow, as the keys were.
@@ -51,10 +52,10 @@ def place_keys(
     explicit: Any = None,
     longest: int = LONGEST_KEY,
 ) -> Any:
-    """Return the partition that a partitioner chooses for each record.
+    """Choose the partition of each record key in a column by a partitioner.
 
     `partition_for` calls this function, and documents the arguments. ``state`` is the partitioner's
-    state from the records before, ``longest`` the maximum length of a key.
+    state after earlier records, ``longest`` the maximum length of a key.
 
     Returns:
         int32[n], or an array of the keys' library; with ``state`` a `Partitioned`.
@@ -95,10 +96,10 @@ def _check_state(one: Partitioner, state: PartitionerState | None) -> None:
 
 
 class _PlacementCall:
-    """Arguments of one call of `place_keys` after validation, with a count of placed records.
+    """Validated arguments of one call of `place_keys`, with the number of records placed so far.
 
     `place_keys` chooses the partition of each key in a column. A column that consists of several
-    chunks is placed chunk by chunk, and the count says where the next chunk begins.
+    chunks is placed chunk by chunk, and the number says where the next chunk begins.
     """
 
     def __init__(
@@ -212,9 +213,10 @@ def _explicit(explicit: Any) -> NDArray[np.int64] | None:
 
 
 def with_leaders(state: PartitionerState, available: Sequence[int] | None) -> PartitionerState:
-    """Return a partitioner's state for a topic whose leaders have changed.
+    """Return a partitioner's state with the partitions that have a leader now.
 
-    ``available`` lists the partitions that now have a leader; None means that all have one.
+    Partitioners choose among partitions with a leader. ``available`` lists them; None means that
+    all have one.
 
     >>> from partage.keys import start
     >>> with_leaders(start("java:0.8"), [2, 0]).available

@@ -18,10 +18,10 @@ __all__ = ["PartitionerRow", "by_key", "describe_partitioners", "find_partitione
 
 
 class PartitionerRow(NamedTuple):
-    """Row about one partitioner in the table that ``partage keys --list`` prints.
+    """Row of the table of partitioners that ``partage keys --list`` prints.
 
-    It has the name, a summary, the client release whose results it equals, and whether it uses the
-    key and keeps a state.
+    It has the partitioner's name, a summary, the client release whose results it equals, and
+    whether it uses the key and keeps a state.
     """
 
     name: str
@@ -95,9 +95,9 @@ def _is_class_path(name: str) -> bool:
 
 
 def describe_partitioners(extra: str | None = None) -> tuple[PartitionerRow, ...]:
-    """Return the rows of the table of partitioners that ``partage keys --list`` prints.
+    """Return the table of partitioners that ``partage keys --list`` prints, one row for each.
 
-    If a plug-in cannot be loaded, its row has the error as summary.
+    If a plug-in cannot be loaded, its summary is the error.
 
     Args:
         extra: name of one more partitioner; a class ``package.module:Class`` gets its own row.

@@ -185,7 +185,7 @@ JSON_SPACINGS: Mapping[str, tuple[str, str]] = {
 
 
 def json_key(key: object, *, item: str = ",", colon: str = ":") -> bytes:
-    """Serialize a key as JSON in UTF-8, with the object fields in the given order.
+    """Serialize a key as JSON in UTF-8, with the object fields in their given order.
 
     Spacing matters, because partitioners hash the bytes. ``item`` is the separator between fields,
     ``colon`` the one between name and value.

@@ -71,14 +71,14 @@ def load_of(partition: _Longs, records: _Longs, partitions: int) -> Load:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Numbers of keys and records that change partition if a topic's partition count changes.
+    """Numbers of keys and records that change partition when a topic's partition count changes.
 
-    Records of such a key are then in two partitions, so that consumers may read them out of order.
+    Such a key has old and new records in different partitions, so consumers may read them out of
+    order.
 
     Attributes:
-        before, after: partition counts.
-        keys, moved_keys: number of distinct keys, and of those whose partition changes. The records
-            of such a key are in two partitions, which breaks their order.
+        before, after: the partition counts.
+        keys, moved_keys: number of distinct keys, and of those whose partition changes.
         records, moved_records: number of records of these keys.
     """
 
@@ -160,7 +160,7 @@ def compare_counts(
     *,
     work: int,
 ) -> tuple[list[_Longs], _Longs]:
-    """Compare several partition counts for the same keys of a topic.
+    """Compare how evenly several partition counts would spread the records of a topic.
 
     The result has the load of each partition at each count, and how many keys would move between
     two counts.

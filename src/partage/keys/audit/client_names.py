@@ -53,10 +53,11 @@ _TO_MURMUR2 = (
 
 
 def hash_name(partitioners: Collection[str]) -> str:
-    """Return the name of the hash function, such as CRC32, that some equivalent partitioners use.
+    """Return the name of the hash function, such as CRC32, that a set of equivalent partitioners
+    uses.
 
-    Partitioners are equivalent if they place every key in the same partition. Without a known name,
-    the result is the name of the first partitioner.
+    Partitioners are equivalent if they place every key in the same partition. If the hash function
+    is not known, the result is the name of the first partitioner.
 
     >>> hash_name(["librdkafka:consistent", "sarama:crc32"])
     'CRC32'
@@ -66,9 +67,10 @@ def hash_name(partitioners: Collection[str]) -> str:
 
 
 def clients_of(partitioners: Collection[str]) -> list[str]:
-    """Return the client libraries, such as Sarama, that have one of the given partitioners.
+    """Return the Kafka client libraries, such as Sarama, that offer one of some partitioners.
 
-    Libraries that use it by default come before libraries that need a setting.
+    ``partitioners`` are the names. Libraries that use one of them by default come first, before
+    libraries that need a setting.
 
     >>> clients_of(["librdkafka:consistent_random", "sarama:crc32"])
     ['confluent-kafka', 'Sarama set to CRC32']
@@ -78,14 +80,14 @@ def clients_of(partitioners: Collection[str]) -> list[str]:
 
 
 def select_by_null_keys(clients: Sequence[str], keyless: str) -> list[str]:
-    """Select the client libraries that place records without a key in the observed way.
+    """Keep only the client libraries that would place records without a key as observed in a topic.
 
-    The observed way, such as "sticky", narrows down the libraries that may have written a topic. If
-    no library matches, all are returned.
+    For example, if these records were spread at random, a library that places them round robin
+    cannot have written the topic. If no library remains, all are returned.
 
     Args:
         clients: names of the libraries.
-        keyless: the observed way (`NullKeys.behaviour`).
+        keyless: the observed placement, such as "sticky" (`NullKeys.behaviour`).
 
     >>> select_by_null_keys(["Java", "kafka-python", "aiokafka"], "drawn for each record")
     ['kafka-python', 'aiokafka']
@@ -116,10 +118,11 @@ def label_clients(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> st
 
 
 def advise_settings(families: Iterable[Collection[str]]) -> str:
-    """Return advice which partitioner to set in which client, so that topics can be joined.
+    """Return advice on which partitioner to configure in which client, so that topics can be
+    joined.
 
-    With these settings all clients place equal keys in equal partitions. ``families`` has, for each
-    client that wrote to the topics, the equivalent partitioners that it may have used.
+    With these settings all clients place equal keys in equal partitions. ``families`` has one entry
+    for each client that wrote to the topics: the equivalent partitioners that it may have used.
 
     >>> advice = advise_settings([["murmur2"], ["librdkafka:consistent_random", "sarama:crc32"]])
     >>> advice.split(" (")[0]

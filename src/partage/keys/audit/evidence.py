@@ -23,10 +23,10 @@ __all__ = [
 
 
 def log_chance(hits: int, tries: int, chance: float) -> float:
-    """Return the logarithm of an upper bound on the probability of so many successes by chance.
+    """Return the logarithm of an upper bound on a binomial tail probability (Chernoff's bound).
 
-    It is Chernoff's bound of a binomial tail: at least ``hits`` successes in ``tries`` independent
-    trials, each with probability ``chance``. The bound is never below the true probability.
+    The probability is that of at least ``hits`` successes in ``tries`` independent trials, each
+    with probability ``chance``. The bound is never below the true probability.
 
     >>> log_chance(5, 10, 0.5)
     0.0
@@ -117,12 +117,12 @@ _PROBE_COUNTS = (2, 3, 7, 12, 64, 1000, 2**31 - 1)
 
 
 class KeyPart(Enum):
-    """Part of a stored key that a partitioner hashes: the whole key, or the key without its window.
+    """Part of a record key that a partitioner hashes: the whole key, or the key without its window.
 
     Kafka Streams appends a window to each key of a windowed topic, and `WindowedStreamPartitioner`
-    hashes only the key before it. The window takes 8 bytes (its start, `TimeWindowedSerializer`),
-    12 in the changelog of a window store (start and sequence number), or 16 for a session (end and
-    start). Each value is (number of last bytes that are not hashed, description).
+    does not hash it. The window takes 8 bytes (its start, `TimeWindowedSerializer`), 12 in the
+    changelog of a window store (start and sequence number), or 16 for a session (end and start).
+    The value of each enum member is (length of the window in bytes, description).
     """
 
     WHOLE = (0, "the whole key")
@@ -132,9 +132,10 @@ class KeyPart(Enum):
 
     @property
     def window_bytes(self) -> int:
-        """Number of bytes at the end of a stored key, its window, that a partitioner does not hash.
+        """Length in bytes of the window at the end of a record key, which a partitioner does not
+        hash.
 
-        Kafka Streams appends the window to keys. The number is 0 if the whole key is hashed.
+        Kafka Streams appends the window to keys. The length is 0 if the whole key is hashed.
         """
         return self.value[0]
 
@@ -185,7 +186,8 @@ def group_equivalent_partitioners(
 ) -> list[PartitionerFamily]:
     """Group partitioners that place every test key in the same partition.
 
-    Each group is a `PartitionerFamily`. The members cannot be distinguished by the keys of a topic.
+    Each group is a `PartitionerFamily`. The keys of a topic cannot tell the partitioners of a group
+    apart.
 
     Args:
         names: names of partitioners that decide by the key alone.

@@ -82,7 +82,7 @@ def _decode_registry_payload(key: bytes) -> _Meaning:
 
 
 def _decode_zigzag(body: bytes) -> tuple[int, int]:
-    """Decode the Avro long (a zigzag varint) with which some bytes begin.
+    """Decode the Avro long (a zigzag varint) at the start of a byte string.
 
     Avro encodes int and long in this form, and the length of a string.
 
@@ -150,17 +150,18 @@ _MORE_THAN_CHANCE = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JoinSide:
-    """One of the two topics of a join: its partition count, its keys, and the partitioners that
+    """Topic on one side of a join, with its partition count, its keys and the partitioners that
     wrote it.
 
-    Both sides are compared to find out why the join misses matches.
+    Two such topics are compared to explain why equal keys are in partitions with different numbers,
+    so that the join misses records.
 
     Attributes:
         topic: the topic's name.
-        partitions: its current number of partitions; a lower bound if the number is unknown.
+        partitions: its current partition count; a lower bound if ``counted`` is False.
         seen: the observed distinct (key, partition) pairs.
-        inferred: the partitioners that placed its records.
-        counted: whether ``partitions`` is exact, not a lower bound.
+        inferred: the partitioners that probably wrote its records.
+        counted: whether ``partitions`` is exact.
     """
 
     topic: str
@@ -184,9 +185,10 @@ class JoinSide:
 
 @dataclass(frozen=True, slots=True)
 class JoinProblem:
-    """Reason why a join of two topics misses matches, although both have the same keys.
+    """Reason why a join of two topics misses records that have the same key.
 
-    In all cases, records with equal keys are in partitions with different numbers.
+    Such a join needs equal keys in partitions with the same number, and here they are in different
+    ones.
 
     Attributes:
         kind: ``partition counts``, ``partitioners``, ``serializers`` or ``keys apart`` (cause
@@ -205,11 +207,10 @@ class JoinProblem:
 
 
 def broken_joins(sides: Sequence[JoinSide]) -> list[JoinProblem]:
-    """Return the reasons why joins between topics would miss matches.
+    """Find the reasons why joins by key between some topics would miss matching records.
 
-    A join needs equal keys in equal partitions. The result is empty if no reason is found. A pair
-    of topics without a common key and with unknown partitioners is not reported. ``sides`` are the
-    topics with their keys.
+    A join needs equal keys in partitions with the same number. Each pair of topics is checked; the
+    result is empty if no reason is found. ``sides`` are the topics with their keys.
 
     >>> seen = KeyPairs.from_rows([(b"k", 0)])
     >>> import numpy as np
@@ -255,10 +256,10 @@ def _partitions_by_key(pairs: KeyPairs) -> dict[bytes, tuple[int, ...]]:
 
 
 def _describe_different_writers(first: JoinSide, second: JoinSide) -> str | None:
-    """Describe the partitioners that wrote two topics, if the topics had different ones.
+    """Describe the difference between the partitioners that wrote two topics.
 
-    The result is None if the partitioners are the same or unknown, because they then do not explain
-    why a join misses matches.
+    The result is None if the partitioners are the same or unknown. Then they do not explain why a
+    join of the topics misses records.
     """
     sides = (first, second)
     found, found_2 = ({family.name for family in side.inferred.writer_families} for side in sides)
@@ -324,9 +325,10 @@ def _compare_serializers(
 def _expected_by_chance(
     coinciding: list[tuple[bytes, bytes]], pairs: int, serializers: tuple[str, str]
 ) -> float:
-    """Return how many keys of two topics can be expected to look equal only by chance.
+    """Return how many equal keys two topics are expected to have by chance alone.
 
-    A few equal keys prove nothing if this number is similar.
+    Decoding a key with a wrong serializer may give a value of the other topic. If the observed
+    number of equal keys is not much higher, they prove nothing.
 
     Args:
         coinciding: pairs of keys, one of each topic, with the same decoded value.

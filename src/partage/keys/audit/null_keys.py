@@ -55,10 +55,9 @@ class NullKeys:
 def null_keys(
     partition: NDArray[np.int32], partitions: int, record_times: NDArray[np.int64] | None = None
 ) -> NullKeys:
-    """Classify how a producer chose the partitions of records without a key.
+    """Classify how a producer chose the partitions of records without a key, such as "round robin".
 
-    Kafka clients differ in this: for example sticky, round robin or random. The audit narrows down
-    the client by it.
+    Kafka clients differ in this, so the audit of a topic uses the result to identify the client.
 
     Args:
         partition: int32[n], the partition of each record.
@@ -88,7 +87,8 @@ def null_keys(
 def _partitions_in_known_order(
     partition: NDArray[np.int32], time_ms: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """Return the partitions of those records without a key whose order is certain.
+    """Return the partitions of the records without a key, leaving out records whose order is
+    uncertain.
 
     The order of records with equal timestamps is unknown, so only one record of each millisecond is
     used.

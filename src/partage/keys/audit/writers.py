@@ -46,7 +46,8 @@ _Bools = NDArray[np.bool_]
 class WriterFamily:
     """Equivalent client partitioners that probably wrote a topic, with the evidence for it.
 
-    They explain a (key, partition) pair if they would place the key in that partition.
+    Partitioners are equivalent if they place every key in the same partition. They explain an
+    observed (key, partition) pair if they would place the key in that partition.
 
     Attributes:
         family: the equivalent partitioners.
@@ -73,9 +74,10 @@ class WriterFamily:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InferredWriters:
-    """Result of `infer_writers`: the client partitioners that most likely wrote a topic.
+    """Client partitioners that most likely wrote a topic; `infer_writers` returns them.
 
-    A partitioner explains a (key, partition) pair if it would place the key in that partition.
+    A partitioner explains an observed (key, partition) pair if it would place the key in that
+    partition.
 
     Attributes:
         status: ``named`` (equivalent partitioners, at one or more partition counts), ``mixed``
@@ -96,22 +98,26 @@ class InferredWriters:
 
     @property
     def writer_families(self) -> tuple[PartitionerFamily, ...]:
-        """Distinct groups of equivalent partitioners that wrote the topic, in order of time.
+        """Groups of equivalent partitioners that wrote the topic, each listed once, in order of
+        time.
 
-        Each group is listed once, even if it wrote at several partition counts.
+        A group may have written at several partition counts of the topic.
         """
         return tuple(dict.fromkeys(w.family for w in self.writers))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Candidate:
-    """Group of equivalent partitioners that may have written a topic, at one partition count.
+    """Group of equivalent partitioners that may have written a topic while it had some partition
+    count.
 
-    Where they would place the keys is compared with where the keys are.
+    Its own placement of the observed keys is compared with the partitions in which they are.
 
     Attributes:
-        placed: int32[n], the partition where the partitioners would place each observed key.
-        fits: bool[n], whether it is the observed partition.
+        family: the equivalent partitioners.
+        partitions: the partition count.
+        placed: int32[n], the partition in which the partitioners place each observed key.
+        fits: bool[n], whether that is the key's observed partition.
     """
 
     family: PartitionerFamily
@@ -264,9 +270,9 @@ def _writer(
 
 
 def _time_range(observed_pairs: KeyPairs, pairs: _Bools, by_chance: float) -> tuple[int, int]:
-    """Return the time range in which a partitioner wrote to a topic, without outliers.
+    """Return when a partitioner wrote to a topic: the times (ms) of its first and last record.
 
-    The result is the times of its first and last record in ms.
+    Outliers at both ends are ignored, because some pairs match a partitioner only by chance.
 
     Args:
         observed_pairs: the observed (key, partition) pairs with times.
@@ -299,9 +305,12 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class SplitExample:
-    """Key with records in several partitions, as an example, and the reason for it.
+    """Example of a key that has records in several partitions of a topic, with the reason.
 
-    ``seen`` has one entry per partition: (partition, records, first and last time in ms UTC).
+    Attributes:
+        key: the key's bytes.
+        reason: "the topic grew", "two writers" or "unexplained".
+        seen: (partition, records, first and last time in ms UTC) of each partition.
     """
 
     key: bytes
@@ -311,9 +320,9 @@ class SplitExample:
 
 @dataclass(frozen=True, slots=True)
 class SplitKeys:
-    """Numbers of a topic's keys whose records are in more than one partition, by reason.
+    """Numbers of a topic's keys that have records in more than one partition, by reason.
 
-    Such keys lose their order and cannot be joined.
+    Records of such a key lose their order, and cannot be joined by key.
 
     Attributes:
         keys: number of keys in more than one partition.
@@ -336,7 +345,8 @@ class SplitKeys:
 def split_keys(observed_pairs: KeyPairs, inferred: InferredWriters) -> SplitKeys:
     """Count a topic's keys that have records in several partitions, by reason.
 
-    A reason is a changed partition count or two different partitioners; other keys are unexplained.
+    The reason is a changed partition count, or two different partitioners. Other keys count as
+    unexplained.
 
     Args:
         observed_pairs: the topic's (key, partition) pairs.

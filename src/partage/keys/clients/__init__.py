@@ -33,9 +33,10 @@ _TABLES = (
 
 @cache
 def client_partitioners() -> dict[str, Partitioner]:
-    """Return the built-in partitioners of all client libraries, as a dict from name to partitioner.
+    """Return the built-in partitioners of all client libraries, as a dict from name to
+    `Partitioner`.
 
-    They are in the order of the documentation.
+    Names such as ``java:3.9`` are in the order of the documentation.
     """
     tables: list[tuple[Partitioner, ...]] = [
         getattr(import_module(f"partage.keys.clients.{module}"), table) for module, table in _TABLES
@@ -44,7 +45,7 @@ def client_partitioners() -> dict[str, Partitioner]:
 
 
 def find_named(name: str) -> Partitioner:
-    """Return the built-in partitioner of a Kafka client with a given name or Java class name.
+    """Find the built-in partitioner of a Kafka client by its name or Java class name.
 
     An example of a name is ``java:3.9``.
 

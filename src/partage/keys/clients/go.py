@@ -42,7 +42,7 @@ __all__ = [
 class _ClientDefaults:
     """Properties that all partitioners of one Go client, such as Sarama, have in common.
 
-    The description of each of the client's partitioners is completed with them.
+    They complete the description of each partitioner of the client.
 
     Attributes:
         name: the client's name, which is the prefix of its partitioners' names.
@@ -70,7 +70,7 @@ class _ClientDefaults:
     ) -> Partitioner:
         """Return the description of one partitioner of a Go client, such as Sarama.
 
-        What the arguments leave out is taken from the client's defaults.
+        Properties that are not given are the client's defaults.
 
         Args:
             name: its name without the client's prefix.
@@ -200,9 +200,9 @@ SARAMA = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StickyTopicPartitioner(PartitionerState):
-    """State of franz-go's sticky partitioner (``stickyTopicPartitioner``) for one topic.
+    """State of franz-go's sticky partitioner for one topic: the current partition and its batch.
 
-    It has the current partition and how full its batch is.
+    The Go type is ``stickyTopicPartitioner``.
 
     Attributes:
         on: position of the current partition among those with a leader, -1 for none.
@@ -252,8 +252,8 @@ def _choose_sticky(
 class UniformBytes(PartitionerState):
     """State of franz-go's default partitioner (``uniformBytesTopicPartitioner``) for one topic.
 
-    Records without a key go to the same partition until a number of bytes is reached, then to
-    another.
+    Records without a key go to one partition until it has received a number of bytes. Then another
+    partition is drawn.
 
     Attributes:
         limit: bytes after which another partition is chosen.

@@ -91,7 +91,8 @@ def _choose_by_counter(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns(Counter):
-    """State of Java's ``RoundRobinPartitioner``: its counter, and how full each open batch is.
+    """State of Java's ``RoundRobinPartitioner`` for one topic: its counter, and how full each open
+    batch is.
 
     Each record goes to the next partition in turn.
 
@@ -152,9 +153,11 @@ def _choose_round_robin(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StickyCache(PartitionerState):
-    """State of Java's sticky partitioner (``StickyPartitionCache``) for one topic.
+    """State of Java's sticky partitioner for one topic: the current partition and its batch
+    (KIP-480).
 
-    It has the current partition and how full its batch is (KIP-480).
+    The Java class is ``StickyPartitionCache``. Records without a key go to the same partition until
+    the batch is full.
 
     Attributes:
         partition: the cached partition; None before the first record.
@@ -168,10 +171,11 @@ class StickyCache(PartitionerState):
 
 
 def sticky_partition(state: StickyCache, partitions: int) -> tuple[int, StickyCache]:
-    """Return the partition to which a Java producer currently sends records without a key.
+    """Return the partition to which a Java producer currently sends records without a key, and the
+    new state.
 
-    It is drawn on the first call. The new state is returned too. It equals
-    ``StickyPartitionCache.partition``. ``partitions`` is the topic's number of partitions.
+    The first call draws the partition. It equals ``StickyPartitionCache.partition``. ``partitions``
+    is the topic's partition count.
     """
     if state.partition is not None:
         return state.partition, state
@@ -181,7 +185,7 @@ def sticky_partition(state: StickyCache, partitions: int) -> tuple[int, StickyCa
 def draw_sticky_partition(
     state: StickyCache, partitions: int, previous: int
 ) -> tuple[int, StickyCache]:
-    """Draw another sticky partition for a topic, because a batch is full; also return the new
+    """Draw another sticky partition for a topic because a batch is full, and return it with the new
     state.
 
     It equals ``StickyPartitionCache.nextPartition``.
@@ -270,9 +274,9 @@ def with_queues(
     ids: Sequence[int] = (),
     length: int | None = None,
 ) -> Adaptive:
-    """Return the partitioner's state with new lengths of the producer's queues.
+    """Return a Java partitioner's state with the current lengths of the producer's queues.
 
-    Partitions with long queues are then chosen less often (KIP-794). It equals
+    The partitioner then chooses partitions with long queues less often (KIP-794). It equals
     ``BuiltInPartitioner.updatePartitionLoadStats``. A partition's weight is the longest queue minus
     its own, plus one. The state has no weights if there are fewer than two partitions, or if all
     queues are equally long and no partition was left out.
@@ -303,10 +307,11 @@ def with_queues(
 
 
 def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
-    """Draw the partition to which a Java producer sends the next records without a key (KIP-794).
+    """Draw the next partition for records without a key in a Java producer, and return the new
+    state too.
 
-    Partitions with longer queues are less likely. The new state is returned too. It equals
-    ``BuiltInPartitioner.nextPartition``. ``partitions`` is the topic's number of partitions.
+    Partitions with longer queues are less likely (KIP-794). It equals
+    ``BuiltInPartitioner.nextPartition``. ``partitions`` is the topic's partition count.
     """
     if not state.table:
         # Without queue lengths, all available partitions are equally likely.
@@ -318,12 +323,11 @@ def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 
 
 def peek_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
-    """Return the partition to which a Java producer currently sends records without a key
-    (KIP-794).
+    """Return the partition to which a Java producer currently sends records without a key, and the
+    new state.
 
-    It is drawn on the first call. The new state is returned too. It equals
-    ``BuiltInPartitioner.peekCurrentPartitionInfo``. ``partitions`` is the topic's number of
-    partitions.
+    The first call draws the partition (KIP-794). It equals
+    ``BuiltInPartitioner.peekCurrentPartitionInfo``. ``partitions`` is the topic's partition count.
     """
     if state.partition is not None:
         return state.partition, state
@@ -334,9 +338,11 @@ def peek_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 def count_appended_bytes(
     state: Adaptive, appended: int, partitions: int, *, switch: bool = True
 ) -> Adaptive:
-    """Count the bytes of an appended record, and draw a new partition if enough bytes were sent.
+    """Count the bytes of a record that a Java producer appends to a batch, and return the new
+    state.
 
-    It equals ``BuiltInPartitioner.updatePartitionInfo``.
+    Another sticky partition is drawn after ``batch_size`` bytes. It equals
+    ``BuiltInPartitioner.updatePartitionInfo``.
 
     Args:
         state: state of the topic's partitioner.

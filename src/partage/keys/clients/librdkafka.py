@@ -32,7 +32,7 @@ __all__ = ["LIBRDKAFKA", "Lingering"]
 class Lingering(PartitionerState):
     """State of librdkafka's random partitioners for records without a key.
 
-    Several records go to the same partition before another one is drawn, as in
+    A drawn partition receives several records before another one is drawn, as with
     ``sticky.partitioning.linger.ms``.
 
     Attributes:

@@ -23,9 +23,10 @@ __all__ = ["PYTHON", "Pinned"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned(PartitionerState):
-    """State of kafka-python's ``StickyPartitioner`` for one topic.
+    """State of kafka-python's ``StickyPartitioner`` for one topic: the current partition and its
+    batch.
 
-    It has the current partition and how full its batch is.
+    Records without a key go to the same partition until the batch is full.
 
     Attributes:
         partition: current partition of records with a null key; None before the first.

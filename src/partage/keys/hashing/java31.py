@@ -112,9 +112,9 @@ def _hash_ascii_strings(
 
 
 class _StringHasher(KeyHashKernel):
-    """Hash function for a column of keys, with the results of Java's ``String.hashCode``.
+    """Hash function that computes Java's ``String.hashCode`` for each key of a column.
 
-    A compiled kernel hashes keys of ASCII characters, Python code hashes the others.
+    A compiled kernel hashes ASCII keys, Python code hashes the others.
     """
 
     def is_worth_compiling(self, *, work: int) -> bool:

@@ -145,10 +145,9 @@ def _of_16_bytes(words: UInt32Array, out: UInt32Array) -> None:
 
 @kernel(f"void({_WORDS}, int64, uint32[::1], uint32[::1])")
 def _hash_word_keys(words: UInt32Array, width: int, mixed: UInt32Array, out: UInt32Array) -> None:
-    """Compute the murmur2 hash of record keys that all have the same length, a multiple of four
-    bytes.
+    """Compute the murmur2 hash of record keys of equal length, if that is a multiple of four bytes.
 
-    Such keys need no special treatment of the last bytes, so they are hashed faster.
+    Such keys have no incomplete last word, so they are hashed faster.
 
     Args:
         words: uint32, the keys as 4-byte words, one key after the other.
@@ -225,9 +224,9 @@ def _mix_word_at(h: int, data: UInt8Array, at: int) -> int:
 
 @kernel_helper
 def _finish_key(h: int, data: UInt8Array, at: int, end: int) -> int:
-    """Return the murmur2 hash of a record key of which the first bytes are already hashed.
+    """Finish the murmur2 hash of a record key whose first bytes are already hashed.
 
-    The remaining bytes are hashed and mixed into the final value.
+    The remaining bytes are hashed, then the bits are mixed into the final value.
 
     Args:
         h: hash of the key's first bytes.
