@@ -160,7 +160,8 @@ def _check_streams(generation: Generation, clusters: ClusterHistory) -> Verdict:
 
 
 def _check_migration(generation: Generation) -> Verdict:
-    """Check that a group kept its assignment when it was migrated to another protocol (KIP-848).
+    """Check that the migration of a group to another protocol (KIP-848) did not change its
+    assignment.
 
     ``generation`` is the first one after the migration.
     """
@@ -274,9 +275,9 @@ def _explain_assignment(
 ) -> str | None:
     """Search for an input from which a strategy computes exactly the recorded assignment.
 
-    For example, the leader may have had older metadata. The result describes that input in words;
-    it is None if no input fits. ``generation`` is a classic rebalance. ``decide`` runs the strategy
-    and returns a dict from member to topic to partitions.
+    For example, the leader may have had older metadata. Return a description of that input, or None
+    if no input fits. ``generation`` is a classic rebalance. ``decide`` runs the strategy and
+    returns a dict from member to topic to partitions.
     """
     # Such inputs are older metadata or other owned partitions.
     state, at = generation.first, generation.timestamp_ms
@@ -311,9 +312,9 @@ def _explain_assignment(
 def _alternative_metadata(
     generation: Generation, clusters: ClusterHistory, at_ms: int, observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield other cluster metadata that the assignor may have seen, such as older metadata.
+    """Yield other cluster metadata than the recorded one that the assignor may have had.
 
-    Each item is (description, cluster).
+    An example is older metadata. Each item is (description, cluster).
 
     Args:
         generation: the recorded rebalance.
@@ -339,7 +340,8 @@ def _alternative_owned_partitions(
 ) -> Iterator[tuple[str, ClassicState]]:
     """Yield copies of a group's state in which members report other partitions as owned.
 
-    Each item is (description, state). The caller runs the strategy on each of them.
+    They are used to search for the input of the leader's assignment. Each item is (description,
+    state).
 
     Args:
         state: recorded state of the group.
@@ -434,8 +436,8 @@ def _compute_target(
 ) -> _Targets | _Tasks | None:
     """Compute the assignment of a group whose coordinator assigns partitions or tasks (KIP-848).
 
-    ``order`` has the members' indices in the order in which the assignor visits them; None is the
-    order of joining. The result is None if the log lacks input, such as a topology.
+    ``order`` has the members' indices in the order in which the assignor processes them; None is
+    the order of joining. The result is None if the log lacks input, such as a topology.
 
     Raises:
         PartageError: the assignor is not applicable.
@@ -445,7 +447,7 @@ def _compute_target(
 
 
 def _has_whole_input(generation: Generation, cluster: Cluster) -> bool:
-    """Return whether the log has the assignor's whole input: the previous target of each member."""
+    """Return whether the log has the previous target of each member, an input of the assignor."""
     # If the log begins later than the group, the target of a member may be missing. All targets are
     # known if together they contain every partition of the subscribed topics.
     if generation.target is None or any(m.subscription is None for m in generation.first.members):
@@ -467,8 +469,8 @@ def _explain_target(
 ) -> str | None:
     """Search for an input from which the coordinator's assignor computes the recorded assignment.
 
-    For example, other metadata. The result describes that input in words; it is None if no input
-    fits. ``at_ms`` is the time, ``record`` the recorded assignment of each member.
+    For example, the coordinator may have had older metadata. Return a description of that input, or
+    None if no input fits. ``at_ms`` is the time, ``record`` the recorded assignment of each member.
     """
     # Such inputs are older metadata or another order of members.
     now = clusters.cluster_at(at_ms)
@@ -489,9 +491,10 @@ def _explain_target(
 
 
 def _member_orders(generation: Generation) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield orders in which the coordinator's assignor may have visited the members of a group.
+    """Yield orders in which the coordinator's assignor may have processed a group's members.
 
-    Each item is (description, order); an order lists the members' indices.
+    Its result depends on the order. Each item is (description, order); an order lists the members'
+    indices.
     """
     # Members whose ids share a bucket of Java's map are visited in the order of the coordinator's
     # own map. That order depends on former members, and no record has it.
@@ -540,7 +543,7 @@ def _run_consumer_assignor(
     """Run the coordinator's assignor of a consumer or share group on its recorded input.
 
     The result has the partitions of each member; it is None for a custom assignor. ``order`` has
-    the members' indices in the order in which the assignor visits them; None is the order of
+    the members' indices in the order in which the assignor processes them; None is the order of
     joining.
     """
     assignor = _ASSIGNORS.get(generation.first.strategy or "")
@@ -570,7 +573,7 @@ def _owned(roles: Roles) -> TopicPartitionNumbers:
 
 
 def _to_target_arrays(index: Index, targets: list[TopicPartitionNumbers]) -> Targets:
-    """Convert the previous target assignments of members to arrays of partition indices.
+    """Convert the previous target assignments of a group's members to arrays of partition indices.
 
     Args:
         index: numbering of the cluster's partitions; partitions that it lacks are left out.
@@ -611,7 +614,10 @@ def _mask(
 
 
 def _tasks_by_role(target: Mapping[str, Roles]) -> _Tasks:
-    """Return the recorded tasks of a streams group (KIP-1071) as sets, by member and role."""
+    """Convert the recorded tasks of a streams group (KIP-1071) to sets, by member and role.
+
+    A role is active, standby or warm-up.
+    """
     return {
         member: {role: _task_set(roles, role) for role in (ACTIVE, STANDBY, WARMUP)}
         for member, roles in target.items()
@@ -621,9 +627,9 @@ def _tasks_by_role(target: Mapping[str, Roles]) -> _Tasks:
 def _find_fitting_releases(
     generation: Generation, cluster: Cluster, record: _Targets | _Tasks
 ) -> list[str]:
-    """Return the Kafka releases whose assignor computes a streams group's recorded tasks.
+    """Return the task assignors whose result equals a streams group's recorded tasks.
 
-    They are names of assignors, the oldest release first.
+    There is one assignor per Kafka release; they are returned by name, the oldest release first.
     """
     # The log does not say which Kafka release the brokers run, so each release is tried.
     return [
@@ -641,7 +647,7 @@ def _run_task_assignor(
 ) -> _Tasks | None:
     """Run the coordinator's task assignor (KIP-1071) on a streams group's recorded input.
 
-    The result has the tasks of each member; it is None if the log lacks the topology or a process
+    The result has the tasks of each member. It is None if the log lacks the topology or a process
     id. ``order`` has the members' indices in the order for the assignor; None is the order of
     joining.
     """

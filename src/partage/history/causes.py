@@ -80,7 +80,7 @@ def _always(_member: str, _topic_partition: tuple[str, int]) -> float:
 
 @dataclass(slots=True)
 class CauseState:
-    """State of the search for causes of a group's rebalances, as it is stored between runs.
+    """Stored data about a consumer group's members that a later run needs to find rebalance causes.
 
     Attributes:
         departures: members that left recently.
@@ -242,10 +242,12 @@ class CauseFinder:
     def _is_missing_rack_of_failed_broker(
         self, generation: Generation, causes: list[Cause], topics: list[Cause]
     ) -> bool:
-        """Return whether a rebalance's only recorded cause is the missing rack of a failed broker.
+        """Return whether a broker failure caused a rebalance for which the log names changed
+        topics.
 
-        Metadata lacks the rack of a broker while the broker is down. ``causes`` are the causes that
-        the log states, ``topics`` those that follow from changed topics.
+        Metadata lacks the rack of a failed broker, which the log records as a topic change.
+        ``causes`` are the causes in the log, ``topics`` those that follow from the cluster
+        metadata.
         """
         # The broker failure is then the only cause.
         if generation.protocol != "consumer" or topics or any(c.kind != "topics" for c in causes):
@@ -308,7 +310,7 @@ class CauseFinder:
     def _explain_join(
         self, member: MemberState, time_ms: int, *, stop_is_known: bool = False
     ) -> Cause:
-        """Return why a member joined its consumer group: it is new, or it has rejoined.
+        """Return the cause for a joining member: it is new, or it left before and has rejoined.
 
         Args:
             member: the member.
@@ -339,8 +341,7 @@ class CauseFinder:
         return Cause(kind, INFERRED, member.id, member.instance, time_ms, words, departed.member)
 
     def _is_likely_same(self, member: MemberState, away_ms: int) -> bool:
-        """Return whether a joining member is likely the same process as one that left shortly
-        before.
+        """Return whether a joining member is likely the same process as one that has just left.
 
         Both have the same client id and host. ``away_ms`` is the time (ms) between departure and
         join.
@@ -422,7 +423,7 @@ class CauseFinder:
         began_ms: int,
         joined_ms: int | None,
     ) -> bool:
-        """Return whether a member left its group because it exceeded its ``max.poll.interval.ms``.
+        """Return whether a member left its group because it exceeded ``max.poll.interval.ms``.
 
         Args:
             member: the member.
@@ -474,10 +475,9 @@ class CauseFinder:
     def _is_stalled(
         self, member: MemberState, last_commit_ms: int, usual_ms: int, began_ms: int
     ) -> bool:
-        """Return whether a member no longer polled, while its client repeated its last offset
-        commit.
+        """Return whether a member no longer called ``poll``, while its client went on committing.
 
-        Some clients commit in the background, even if the application no longer calls ``poll``.
+        Some clients commit the same offset in the background, even if the application is stuck.
 
         Args:
             member: the member.
@@ -496,9 +496,7 @@ class CauseFinder:
         return repeats and earliest <= began_ms - advanced <= longest
 
     def _lost_all_members(self, generation: Generation) -> bool:
-        """Return whether all members (at least two) of the previous generation left in a
-        rebalance.
-        """
+        """Return whether all members of a group, at least two, left in one rebalance."""
         # Then no commits of remaining members show when the rebalance began.
         before = generation.previous
         stayed = {m.id for m in generation.first.members}
@@ -519,9 +517,9 @@ class CauseFinder:
         return is_alone and 0 <= over <= self._longest_commit_interval(member) + _SYNC_DELAY_MS
 
     def _eviction_free_ms(self, member: MemberState, timeout: int, recorded: Cause | None) -> int:
-        """Return how long (ms) after its last sign of life a member cannot be evicted.
+        """Return for how long (ms) after its last heartbeat or commit a member cannot be evicted.
 
-        A member that departs earlier has left by itself.
+        A member that departs earlier has sent a LeaveGroup.
 
         Args:
             member: the member.
@@ -537,8 +535,9 @@ class CauseFinder:
     def _last_alive_ms(
         self, member: MemberState, generation: Generation, recorded: Cause | None
     ) -> int | None:
-        """Return the last time (ms) at which a record proves that a departed member was alive, or
-        None.
+        """Return the last time (ms) at which records prove that a departed member was alive.
+
+        The result is None without such a record.
 
         Args:
             member: the member.
@@ -553,7 +552,7 @@ class CauseFinder:
         return before.timestamp_ms - _SYNC_DELAY_MS
 
     def _is_outage(self, member: MemberState, generation: Generation, began_ms: int) -> bool:
-        """Return whether a consumer group lost all its members because its coordinator moved.
+        """Return whether a group lost all its members because its coordinator moved or failed.
 
         ``member`` is one of them, ``began_ms`` is when the rebalance without them began (ms).
         """
@@ -590,8 +589,8 @@ class CauseFinder:
     ) -> int:
         """Estimate when a departed member stopped consuming (ms since the epoch).
 
-        It is the time at which its next offset commit was due, at most ``time_ms``, the time of the
-        next record. ``last_generation`` is the last generation with the member.
+        It is the time at which its next offset commit was due, but at most ``time_ms``, the time of
+        the next record. ``last_generation`` is the last generation with the member.
         """
         seen = self._last_commit(member)
         if seen is None or seen < last_generation.timestamp_ms:
@@ -599,9 +598,7 @@ class CauseFinder:
         return min(time_ms, seen + self._longest_commit_interval(member))
 
     def _longest_commit_interval(self, member: MemberState) -> int:
-        """Return the longest usual time (ms) between commits of a member's partitions; 0 if
-        unknown.
-        """
+        """Return the longest usual time (ms) between commits among a member's partitions, or 0."""
         waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_partitions(member)]
         return max((w for w in waits if w is not None), default=0)
 
@@ -643,9 +640,9 @@ class CauseFinder:
     def _find_topic_changes(
         self, generation: Generation, previous: Generation | None
     ) -> list[Cause]:
-        """Return causes for topics of the group that were created, deleted or got more partitions.
+        """Return the changes of the group's topics as causes: created, deleted or more partitions.
 
-        The list is empty if none changed since the previous rebalance (``previous``).
+        The list is empty if no topic changed since the previous rebalance (``previous``).
         """
         at = generation.timestamp_ms
         position = self._clusters.position_at(at + _METADATA_DELAY_MS)
@@ -680,10 +677,9 @@ def is_follow_up(generation: Generation, previous: Generation | None) -> bool:
 def cause_without_changes(generation: Generation, previous: Generation | None) -> Cause:
     """Return the cause of a rebalance in which no member joined, left or changed subscriptions.
 
-    If a topic or partition is assigned that was unknown before, the cause is new metadata.
-    Otherwise, if more partitions are assigned than before, it is the second half of a cooperative
-    rebalance (KIP-429). Else it is a client's request: ``enforceRebalance``, or a leader that saw
-    other racks.
+    The cause is new metadata if a topic or partition is assigned that was unknown before. It is the
+    second half of a cooperative rebalance (KIP-429) if more partitions are assigned than before.
+    Else it is a client's request: ``enforceRebalance``, or a leader that saw other racks.
     """
     at = generation.timestamp_ms
     if previous is None or generation.protocol != "classic":

@@ -28,7 +28,7 @@ _MOST_REWRITES = 256
 
 @dataclass(frozen=True, slots=True)
 class ClassicRecord:
-    """A record of a group in Kafka's log ``__consumer_offsets``, as `ClassicGroup` reads it.
+    """A group's record in Kafka's log ``__consumer_offsets``, reduced to what `ClassicGroup` reads.
 
     Records of other group types are included, because they show a migration.
 
@@ -78,11 +78,10 @@ class ClassicGroup:
     _epoch: int | None = field(default=None)
 
     def process_record(self, record: ClassicRecord) -> Iterator[Generation | LifecycleEvent]:
-        """Process the consumer group's next log record; yield the generations that are now
-        complete.
+        """Process the consumer group's next log record; yield generations that are now complete.
 
-        A generation is complete when the next one begins. The creation and deletion of the group
-        are yielded, too.
+        A generation is complete when the next one begins. Events are yielded when the group is
+        created or deleted.
         """
         if self._at is not None and record.position <= self._at:
             if record.position == self._at:
@@ -120,7 +119,7 @@ class ClassicGroup:
         return LifecycleEvent("deleted", self.incarnation, number, *at)
 
     def begin_incarnation(self) -> None:
-        """Begin to count generations from the start again, after the consumer group was deleted.
+        """Reset the count of generations, because the consumer group was deleted.
 
         A new group of the same name starts with generation 0.
         """
@@ -182,10 +181,10 @@ class ClassicGroup:
             self._open = None
 
     def _resolve_tombstone(self, following: ClassicRecord | None) -> Iterator[LifecycleEvent]:
-        """Yield the event that a tombstone means: the consumer group was deleted or migrated.
+        """Yield the event that a tombstone (a record without a value) stands for.
 
-        A tombstone is a record without a value. If a record of another protocol follows, the group
-        was migrated.
+        The consumer group was deleted, or migrated to another protocol. It was migrated if a record
+        of another protocol follows.
 
         Args:
             following: the record after the tombstone, None at the end of the log.

@@ -54,8 +54,7 @@ _STEPS = 3
 class ClusterHistory:
     """Recorded metadata of a Kafka cluster (brokers, topics, partitions) over time.
 
-    All topics and partitions that ever existed have one numbering, so a partition index means the
-    same partition in every state.
+    A partition has the same index in the metadata of all times, even if other topics are deleted.
 
     Args:
         states: the lines of a capture's ``cluster.jsonl``: ``ts_ms``, ``brokers``, ``topics``.
@@ -85,9 +84,9 @@ class ClusterHistory:
         self.state = lru_cache(maxsize=_STATES_CACHED)(self._state)
 
     def _extend_index(self, index: Index, states: Sequence[Mapping[str, Any]]) -> Index:
-        """Return a copy of the partition numbering that includes the partitions of newer metadata.
+        """Return a copy of the partition numbering, extended by the partitions of newer metadata.
 
-        Existing numbers do not change. ``states`` are cluster metadata of several times, as in
+        Existing numbers do not change. ``states`` is the metadata of several times, as in
         `ClusterHistory`.
         """
         rows: list[tuple[str, str | None, int]] = []
@@ -132,9 +131,9 @@ class ClusterHistory:
         return bisect_right(self.times, time_ms) - 1
 
     def assumed_at(self, time_ms: int) -> bool:
-        """Return whether there is no recorded metadata of a time (ms) or earlier.
+        """Return whether no cluster metadata was recorded at a time (ms) or earlier.
 
-        The first recorded metadata is then assumed to hold for that time.
+        The first recorded metadata is then assumed for that time.
         """
         position = self.position_at(time_ms)
         return position < 0 or bool(self._states[position].get("assumed"))
@@ -152,7 +151,8 @@ class ClusterHistory:
     def was_recreated(self, topic: str, before_ms: int, after_ms: int) -> bool:
         """Return whether a topic was deleted and created again between two times (ms).
 
-        It is then another topic: its partitions had no consumer before.
+        Although it has the same name, it is then another topic, whose partitions had no consumer
+        before.
         """
         if after_ms - before_ms < _RECREATION_MS:
             return False
@@ -179,9 +179,9 @@ class ClusterHistory:
     def find_changed_topics(
         self, names: Sequence[str], earlier_position: int, later_position: int
     ) -> tuple[str, ...]:
-        """Return the topics that were created, deleted or got partitions between two states.
+        """Return the topics that were created, deleted or extended between two recorded states.
 
-        A state is the cluster's metadata at one time.
+        A state is the cluster's metadata at one time. An extended topic got partitions.
 
         Args:
             names: the topics to compare.
@@ -209,8 +209,7 @@ class ClusterHistory:
 
     @cached_property
     def _coordinator_changes(self) -> dict[int, tuple[int, ...]]:
-        """Times (ms) at which the leader of each partition of ``__consumer_offsets`` changed, as a
-        dict.
+        """Times (ms) at which a partition of ``__consumer_offsets`` got a new leader, by partition.
 
         The leader of such a partition is the coordinator of the groups in it.
         """
@@ -226,10 +225,10 @@ class ClusterHistory:
         return {p: tuple(times) for p, times in found.items()}
 
     def coordinator_changes(self, partition: int) -> tuple[int, ...]:
-        """Return the times (ms) at which the coordinator of some groups moved to another broker.
+        """Return the times (ms) at which a group's coordinator moved to another broker.
 
-        ``partition`` is the groups' partition of ``__consumer_offsets``; its leader is their
-        coordinator.
+        ``partition`` is the group's partition of ``__consumer_offsets``. The leader of that
+        partition is the coordinator.
         """
         return self._coordinator_changes.get(partition, ())
 
@@ -283,7 +282,8 @@ def _check_topic(topic: object, where: str) -> None:
 class TopicNames:
     """Lookup of Kafka topic names by topic id, and of topic ids by name and time.
 
-    Names come from cluster metadata and from records. The name of an unknown topic is its id.
+    Names come from cluster metadata and from records. If the name of an id is unknown, the id
+    itself is returned.
 
     >>> topics = TopicNames(ClusterHistory([]))
     >>> topics.add_name("AAAAAAAAAAAAAAAAAAAABw", "orders")
@@ -347,7 +347,7 @@ def alternative_clusters(
     unseen: Sequence[str],
     observer: str,
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield other cluster metadata that an assignor may have seen, the likeliest first.
+    """Yield other cluster metadata that an assignor may have used, the likeliest first.
 
     Clients cache metadata, so it may have been older than the recorded one. Each item is
     (description, cluster).
@@ -385,10 +385,10 @@ def alternative_clusters(
 def smaller_clusters(
     cluster: Cluster, highest: Mapping[str, int], observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield a copy of a cluster in which each topic ends at its highest assigned partition.
+    """Yield a copy of a cluster without the partitions above each topic's highest assigned one.
 
-    There is none if the topics have no higher partitions. Topics may have grown between the
-    rebalance and the recording of the metadata.
+    Topics may have grown between the rebalance and the recording of the metadata. Nothing is
+    yielded if there are no such partitions.
 
     Args:
         cluster: the cluster by the recorded metadata.
@@ -427,10 +427,10 @@ def _find_existing_since(clusters: ClusterHistory, position: int, topic: str) ->
 
 
 def _describe_difference(cluster: Cluster, other_cluster: Cluster, topics: Sequence[str]) -> str:
-    """Describe in words how two states of a cluster differ, for the report.
+    """Describe how two states of a cluster differ, for the report.
 
-    Only the given topics and the brokers are compared. For example, ``topic a with 3 partitions,
-    not 2``.
+    Only the given topics and the brokers are compared. A result is, for example, ``topic a with 3
+    partitions, not 2``.
     """
     words = []
     for name in dict.fromkeys(topics):
@@ -460,9 +460,9 @@ def _without_topics(cluster: Cluster, topics: list[int]) -> Cluster:
 def _clusters_with_other_racks(
     clusters: ClusterHistory, position: int, observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield copies of cluster metadata with more or fewer broker racks, as (description, cluster).
+    """Yield copies of cluster metadata in which brokers have no rack, or get it back.
 
-    A client may have seen them while a broker was down.
+    A client may have had them while a broker was down. Each item is (description, cluster).
 
     Args:
         clusters: the cluster metadata over time.
@@ -540,10 +540,10 @@ def find_moves(
 
 @dataclass(slots=True)
 class CoordinatorMoves:
-    """Iterator over the moves of one group's coordinator to other brokers.
+    """Iterator over the moves of one group's coordinator to other brokers, in log order.
 
-    The caller requests the moves up to each record of the group. Moves before its first record are
-    skipped.
+    The caller requests the moves up to each record of the group. Moves before the group's first
+    record are skipped.
 
     Attributes:
         by_partition: all coordinator moves, by partition of ``__consumer_offsets``.
@@ -571,9 +571,9 @@ class CoordinatorMoves:
 
 
 class BrokerFaults:
-    """Lookup of broker faults that may have caused rebalances of a group.
+    """Lookup of broker faults that may have caused rebalances of a consumer group.
 
-    A fault is a move of the coordinator, or a broker that left or entered the cluster.
+    A fault is a move of the group's coordinator, or a broker that left or entered the cluster.
 
     Args:
         clusters: the cluster metadata over time.
@@ -594,6 +594,8 @@ class BrokerFaults:
         self, partition: int, from_ms: int, to_ms: int, *, only_coordinator: bool = False
     ) -> tuple[int, str] | None:
         """Return the last broker fault between two times as (time in ms, description), or None.
+
+        A fault is a move of the coordinator, or a broker that left or entered the cluster.
 
         Args:
             partition: the group's partition of ``__consumer_offsets``.

@@ -41,10 +41,10 @@ _MOST_STEPS = 64
 
 @kernel_helper
 def _find_run(commit, series, minute, stretch, newest, summaries, count):
-    """Return the number of the summary ("commit run") to which an offset commit belongs.
+    """Find the summary ("commit run") to which an offset commit belongs; return its index.
 
     A commit run covers the commits of one partition within one minute. The result is ``count`` if
-    the commit begins a new run.
+    the commit begins a new run, and -1 if the search takes too long.
 
     Args:
         commit: index of the commit.
@@ -149,8 +149,8 @@ def reduce_stretches(
 ):
     """Number the offset commits of each consumer group by the group record that precedes them.
 
-    Commits of a group with equal numbers lie between the same two group records, so no rebalance
-    separates them.
+    A group record is written at each rebalance, so commits of a group with equal numbers have no
+    rebalance between them.
 
     Args:
         group: group of each commit.
@@ -216,7 +216,7 @@ _MOST = 1 << 61
 
 @kernel_helper
 def _close_minute(series, slot, state, out, column):
-    """Write the offset commit statistics of one partition and minute to the output.
+    """Write the statistics of a partition's offset commits in one complete minute to the output.
 
     The minute is complete: later commits belong to later minutes.
 
@@ -324,10 +324,9 @@ def fold_minutes(runs, state, out):
 
 @kernel("int64(int64[:, ::1], int64[:, ::1])")
 def close_minutes(state, out):
-    """Write the offset commit statistics of all incomplete minutes to ``out`` at the end of the
-    log.
+    """Write the offset commit statistics of all incomplete minutes to ``out``, when the log ends.
 
-    Return the number of minutes. They are ordered by partition and time.
+    Return the number of minutes. They are sorted by partition and time.
     """
     made = 0
     for series in range(state.shape[1]):
@@ -341,9 +340,9 @@ def close_minutes(state, out):
 
 @kernel_helper
 def _add_run_to_stretch(run, column, runs, out):
-    """Add the summary of one minute's offset commits to a longer summary.
+    """Add one minute's summary of a partition's offset commits to a longer summary.
 
-    The longer summary covers a partition's commits between two records of its group.
+    The longer one covers all commits between two rebalance records of the group.
 
     Args:
         run: index of the summary of one minute (commit run).
@@ -377,9 +376,9 @@ def _add_run_to_stretch(run, column, runs, out):
 
 @kernel("int64(int64[:, ::1], int64[::1], int64[:, ::1])")
 def fold_stretches(runs, newest, out):
-    """Combine summaries of offset commits into one for each partition between two group records.
+    """Combine one-minute summaries of offset commits into one per partition and generation.
 
-    Commits between two group records belong to the same generation of the group.
+    The records of a group in the log (one per rebalance) divide its commits into generations.
 
     Returns:
         The number of combined summaries ("stretches").

@@ -77,9 +77,9 @@ class Commits:
         offset: the committed offset.
         real: False for a tombstone, whose ``offset`` has no meaning.
         transactional: whether it was part of a transaction.
-        stretch: number of the interval between two records of its group (`number_stretches`); None
-            without such records.
-        series: number of its group, topic and partition; None without a numbering.
+        stretch: number that is equal for commits between the same two records of the group
+            (`number_stretches`); None without such records.
+        series: number of its (group, topic, partition); None if they are not numbered.
     """
 
     pair: Int32Array
@@ -98,8 +98,8 @@ class Commits:
 class Runs:
     """Summaries of offset commits per partition and minute ("commit runs"), as columns.
 
-    A summary has the first and last offset and the number of commits, for example. It does not
-    extend over a record of its consumer group.
+    For example, a summary has the first and last offset and the number of commits. It ends early at
+    a record of its consumer group, so that no rebalance lies within it.
     """
 
     # ``pair`` and ``stretch`` are as in `Commits`. ``first_offset`` and ``last_offset`` are only
@@ -139,10 +139,10 @@ class RecordPositions(NamedTuple):
 
 
 def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int64Array:
-    """Number offset commits by group: commits between the same two group records get equal numbers.
+    """Number each group's offset commits by rebalance: equal numbers mean no rebalance in between.
 
-    A group record is written at each rebalance, so commits with equal numbers belong to one
-    generation.
+    The group writes a record to the log at each rebalance. Commits between the same two records get
+    equal numbers.
 
     Args:
         commits: the positions at which commits take effect.
@@ -166,9 +166,9 @@ def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int6
 
 
 def _number_by_kernel(commits: RecordPositions, records: RecordPositions) -> Int64Array:
-    """Compute the result of `number_stretches` with compiled code.
+    """Number offset commits by the group record before them, with compiled code.
 
-    It numbers offset commits by the group record before them.
+    The result is that of `number_stretches`.
     """
     # The kernel needs log order, so commits in another order are sorted first.
     count, (group, partition, offset) = len(commits.group), commits
@@ -192,8 +192,8 @@ def _number_by_kernel(commits: RecordPositions, records: RecordPositions) -> Int
 def reduce_to_runs(commit_columns: Commits) -> Runs:
     """Summarise offset commits per consumer group, partition and minute ("commit runs").
 
-    Most records of the log are commits, so this makes further processing cheap. A minute is divided
-    at records of the group (where `Commits.stretch` changes).
+    Most log records are commits, so this makes further processing cheap. A summary ends early at a
+    record of the group (where `Commits.stretch` changes).
 
     >>> few, many = np.zeros(2, np.int32), np.zeros(2, np.int64)
     >>> yes = np.ones(2, bool)
@@ -226,7 +226,7 @@ def reduce_to_runs(commit_columns: Commits) -> Runs:
 def _compute_run_columns(commit_columns: Commits, minute: Int64Array) -> dict[str, Int64Array]:
     """Compute statistics of offset commits per partition and minute, such as their number.
 
-    Compiled code computes them if there are enough commits.
+    Compiled code does it if there are enough commits.
 
     Args:
         commit_columns: the commits.
@@ -339,10 +339,10 @@ def _compute_largest_gaps(
 def _find_last_advances(
     source: Commits, order: Int64Array, run: Int64Array, count: int
 ) -> Int64Array:
-    """Return, for each block of offset commits, the last commit with a higher offset than the one
-    before.
+    """Return the last commit in each block of rows that is higher than the commit before it.
 
-    A block has the commits of one partition and minute. The result is an index, -1 for none.
+    A block has one partition's offset commits in one minute. The result is the commit's index, -1
+    for none.
 
     Args:
         source: the commits.
@@ -402,9 +402,10 @@ class CommitStretch(NamedTuple):
 
 @dataclass(frozen=True)
 class RunColumns:
-    """Summaries of a consumer group's offset commits per partition and minute, as columns.
+    """Summaries of one consumer group's offset commits per partition and minute, as columns.
 
-    A summary does not extend over a group record, so that no rebalance lies within it.
+    A summary is called a run here. It ends early at a group record, so that no rebalance lies
+    within it.
 
     Attributes:
         topics: the distinct topic names.
@@ -437,7 +438,7 @@ class MinuteColumns:
     """Statistics of offset commits per partition and minute, such as the number of commits.
 
     Each column of ``table`` is one minute of a partition; its rows are the fields `MINUTE`. The
-    first row has an index into ``series``, the (topic, partition) pairs.
+    first row is an index into ``series``, a list of (topic, partition) pairs.
     """
 
     table: Int64Array
@@ -456,11 +457,10 @@ class MinuteColumns:
 
 
 class CommitFolder:
-    """Aggregator of a consumer group's offset commits: statistics per minute and between
-    rebalances.
+    """Aggregator of a consumer group's offset commits, per minute and between two rebalances.
 
-    Call `add_runs` with summaries of commits in log order, then `finish_minutes`. Its memory does
-    not grow with the length of the history.
+    Call `add_runs` with summaries of commits in log order, then `finish_minutes`. Memory does not
+    grow with the length of the history.
 
     >>> zero, run = np.zeros(1, np.int64), (0, 0, 0, 59_000, 59_000, 7, 7, 1, 0, 0, -1, NEVER)
     >>> runs = RunColumns(["t"], zero, zero, np.zeros((2, 1), np.int64), np.array([run]).T)
@@ -491,7 +491,8 @@ class CommitFolder:
         self._state = np.frombuffer(numbers, np.int64).reshape(STATE_ROWS, len(series)).copy()
 
     def add_runs(self, runs: RunColumns) -> tuple[list[tuple[int, CommitStretch]], MinuteColumns]:
-        """Add the consumer group's next summaries of offset commits; return what is now complete.
+        """Add the consumer group's next summaries of offset commits; return the completed
+        statistics.
 
         Returns:
             A list of pairs (number, summary of one partition's commits between two group records),
@@ -516,8 +517,7 @@ class CommitFolder:
         return MinuteColumns(out[:, :made], list(self._series))
 
     def _number_partitions(self, runs: RunColumns) -> Int64Array:
-        """Return the number of the partition of each commit summary; new partitions get new
-        numbers.
+        """Return the number of each commit summary's partition; new partitions get new numbers.
 
         ``runs`` are the summaries of offset commits.
         """

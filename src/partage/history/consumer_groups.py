@@ -123,9 +123,9 @@ class EpochGroupState:
 class EpochGroup:
     """Reader of the log records of a consumer, share or streams group (KIP-848).
 
-    It finds the group's target assignments. Each corresponds to a rebalance of a classic group.
-    Call `process_record` with each record in log order, then `finish_generation` at the end of the
-    group.
+    It finds the group's target assignments, each of which corresponds to a rebalance of a classic
+    group. Call `process_record` with each record in log order, then `finish_generation` at the end
+    of the group.
 
     Args:
         state: the state to resume from; a new `EpochGroupState` at the beginning.
@@ -139,8 +139,7 @@ class EpochGroup:
     def process_record(
         self, record: GroupRecord
     ) -> Iterator[Generation | CurrentAssignment | Event]:
-        """Process the group's next log record; yield the assignments and events that are now
-        complete.
+        """Process the group's next log record; yield assignments and events that are now complete.
 
         A target assignment is complete when the next one begins.
         """
@@ -215,7 +214,7 @@ class EpochGroup:
     def _add_subscription_cause(
         self, record: GroupRecord, old_metadata: Mapping[str, Any], new_metadata: Mapping[str, Any]
     ) -> None:
-        """Store a cause for the next rebalance if a member changed its subscription or assignor.
+        """Store a change of a member's subscription or assignor as a cause of the next rebalance.
 
         Args:
             record: the member metadata record.
@@ -251,9 +250,9 @@ class EpochGroup:
             state.fresh[member] = target
 
     def _process_target_epoch(self, record: GroupRecord) -> Iterator[Generation]:
-        """Process the record that completes a target assignment; yield the previous assignment.
+        """Process the record that ends a target assignment; yield the target assignment before it.
 
-        The new assignment stays open, because later records may still change it.
+        The ended one is yielded later, because later records may still change it.
         """
         # Kafka writes this record last, after the members' targets.
         if record.value is None:
@@ -295,7 +294,7 @@ class EpochGroup:
     def _add_leaves_of_static_members(self) -> None:
         """Store a cause of the next rebalance for each static member that left and did not rejoin.
 
-        Until the rebalance, its removal may be the first half of a restart.
+        This is done at the rebalance, because until then the member may be restarting.
         """
         for instance, (member, time_ms) in self.state.replaced.items():
             self._add_cause(Cause("leave", RECORDED, member, instance, time_ms))
@@ -312,8 +311,8 @@ class EpochGroup:
         return max(0, epoch - before - max(1, state.epochs_seen))
 
     def _to_classic_state(self, epoch: int, decision: TargetInput, time_ms: int) -> ClassicState:
-        """Convert a target assignment (KIP-848) to the form in which groups of all protocols are
-        stored.
+        """Convert a target assignment (KIP-848) to a `ClassicState`, the form of all group
+        protocols.
 
         Args:
             epoch: epoch of the target assignment.
@@ -369,8 +368,7 @@ class EpochGroup:
                     yield role, topic_id, name, p
 
     def _strategy_name(self) -> str | None:
-        """Return the name of the assignor that the group's coordinator uses, such as
-        ``server:uniform``.
+        """Return the name of the assignor of the group's coordinator, such as ``server:uniform``.
 
         The result is None for a consumer group without members.
         """
@@ -431,7 +429,7 @@ class EpochGroup:
             self._add_cause(Cause("topics", RECORDED, time_ms=record.timestamp_ms, detail=detail))
 
     def _complete_members(self, generation: Generation) -> Generation:
-        """Add members' metadata to a target assignment if the log has it only in later records.
+        """Add metadata of members to a target assignment, if the log has it only in later records.
 
         This happens in a compacted log.
         """
@@ -521,8 +519,9 @@ def build_target_member(
     assigned: Pairs,
     epoch: int,
 ) -> MemberState:
-    """Convert a member with a target assignment (KIP-848) to the form used for groups of all
-    protocols.
+    """Convert a member with a target assignment (KIP-848) to a `MemberState`.
+
+    This is the form of members of all group protocols.
 
     Args:
         member: the member id.
@@ -608,7 +607,7 @@ def task_partitions(
     topics: TopicNames,
     time_ms: int,
 ) -> tuple[tuple[str, int], ...]:
-    """Return the partitions that Kafka Streams tasks read.
+    """Return the (topic, partition) pairs that Kafka Streams tasks read.
 
     For example, task ``0_3`` reads partition 3 of the topics of sub-topology 0. Active tasks read
     source topics; standby and warm-up tasks read changelogs.

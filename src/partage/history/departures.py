@@ -35,20 +35,21 @@ class DepartedMember:
     settings: tuple[int, int, int] = (-1, -1, -1)
 
     def is_bounce(self, time_ms: int) -> bool:
-        """Return whether a rejoin at ``time_ms`` is a bounce, such as a quick restart.
+        """Return whether a rejoin at ``time_ms`` is a bounce: a short absence, such as a quick
+        restart.
 
-        It is one if the member's session timeout has not expired since its departure.
+        It is one if the member was not evicted and its session timeout had not expired by then.
         """
         return not self.evicted and time_ms <= self.until_ms
 
 
 @dataclass(slots=True)
 class DepartedMembers:
-    """Members that recently left a group, used to recognise those that rejoin.
+    """Members that recently left a group, to recognise clients that rejoin with a new member id.
 
-    A rejoining client may have a new member id. A joining member matches a departed one that has
-    its member id; else one that has its instance id; without an instance id, one that has its
-    client id and host. Among several matches, the rule takes
+    A joining member matches a departed one that has its member id; else one that has its instance
+    id; without an instance id, one that has its client id and host. Among several matches, the rule
+    takes
 
     * the one that left first, among those whose session timeout has not expired and that were not
       evicted: clients are restarted in the order in which they were stopped;
@@ -80,9 +81,10 @@ class DepartedMembers:
         del self.members[:-_MOST_REMEMBERED]
 
     def mark_evicted(self, member: str, *, lost: bool = False) -> None:
-        """Mark a departed member as evicted by the coordinator, so that its rejoin is no bounce.
+        """Mark a departed member as evicted by the coordinator.
 
-        ``lost`` means that a broker failure caused the eviction.
+        A later rejoin is then no bounce (a short absence). ``lost`` says that a broker failure
+        caused the eviction.
         """
         for i, departed in enumerate(self.members):
             if departed.member == member:
@@ -91,11 +93,10 @@ class DepartedMembers:
     def match_rejoin(
         self, member: MemberState, time_ms: int, *, same_settings: bool = False
     ) -> DepartedMember | None:
-        """Match a joining member to a departed one and remove that entry; return None without a
-        match.
+        """Find the departed member that a joining member was before, and remove it from the list.
 
         Both have the same member id or instance id. Without an instance id, both have the same
-        client id and host.
+        client id and host. The result is None if there is none.
 
         Args:
             member: the joining member.

@@ -96,7 +96,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class StreamsInput:
-    """Additional input of a streams group's task assignor: topology, settings and processes.
+    """Input of a streams group's task assignor (KIP-1071) besides its members and their tasks.
 
     Attributes:
         processes: dict from member id to process id; members of one process share a disk.
@@ -137,7 +137,7 @@ class TargetInput:
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignment:
-    """The partitions that a member owns after it has acknowledged them (KIP-848).
+    """The partitions that a member of a consumer group owns after it acknowledged them (KIP-848).
 
     It is read from a CURRENT_MEMBER_ASSIGNMENT record of the log.
 
@@ -273,16 +273,16 @@ class StateChange:
 
     @property
     def follow_up(self) -> bool:
-        """Return whether no member joined, left, restarted or changed its subscription.
+        """Return whether the same members have the same subscriptions as in the generation before.
 
         An example is the second of the two rebalances of a cooperative group (KIP-429).
         """
         return not (self.joined or self.left or self.restarted or self.resubscribed)
 
     def other_causes(self, time_ms: int) -> Iterator[Cause]:
-        """Yield the causes of a rebalance that are no joins and no departures.
+        """Yield the changed subscriptions and the changed strategy as causes of a rebalance.
 
-        ``time_ms`` is the time of the rebalance.
+        Joins and departures are not included. ``time_ms`` is the time of the rebalance.
         """
         for a, b in self.resubscribed:
             words = f"{', '.join(subscribed_topics(a))} to {', '.join(subscribed_topics(b))}"
@@ -427,7 +427,7 @@ def all_assigned(members: Iterable[MemberState]) -> set[tuple[str, int]]:
 
 
 def reassigned_topics(generation: Generation, previous: Generation) -> set[str]:
-    """Return the topics that the leader of a group newly assigned, or no longer assigned.
+    """Return the topics that gained or lost assigned partitions in a rebalance.
 
     They show that the leader saw a topic that was created, deleted or extended.
 

@@ -132,11 +132,10 @@ class GroupHistory:
         return self._previous
 
     def estimate_unread(self) -> UnreadEstimate | None:
-        """Estimate the partition-seconds without a consumer that the newest rebalance caused so
-        far.
+        """Estimate the partition-seconds without a consumer that the newest rebalance has caused.
 
-        Only partitions that are consumed again count. The result is None if earlier generations are
-        missing in the log.
+        Only partitions that are consumed again count so far. The result is None if earlier
+        generations are missing in the log.
         """
         found, before = self._opened, self._previous
         if found is None or (before is None and found.gap_before):
@@ -164,7 +163,7 @@ class GroupHistory:
     def is_stopped(self, topic: str, partition: int) -> bool:
         """Return whether a topic's partition has no consumer now, although it had one before.
 
-        It stops when its owner leaves, dies or revokes it.
+        A partition loses its consumer when its owner leaves, dies or revokes it.
         """
         return (topic, partition) in self._unread.state.stopped
 
@@ -180,9 +179,9 @@ class GroupHistory:
         }
 
     def commit_values(self) -> list[Any]:
-        """Return the data of the history that offset commits change, as values for JSON.
+        """Return the part of the history that offset commits change, as values for JSON.
 
-        `resume_commits` restores them.
+        `resume_commits` restores it.
         """
         # It has the commits of each partition, and the log position up to which coordinator moves
         # were yielded.
@@ -190,8 +189,7 @@ class GroupHistory:
         return [self._pauses.commit_values(), place and [place.partition, place.offset]]
 
     def resume_commits(self, values: Sequence[Any]) -> None:
-        """Restore the data of the history that offset commits change, as `commit_values` returned
-        it.
+        """Restore the part of the history that offset commits change.
 
         Args:
             values: result of `commit_values`.
@@ -256,9 +254,9 @@ class GroupHistory:
         return new
 
     def process_record(self, record: GroupRecord) -> Iterator[HistoryItem]:
-        """Process the consumer group's next log record; yield what is now complete.
+        """Process the consumer group's next log record; yield the history items that it completes.
 
-        The results are rebalances and events. A rebalance is complete when the next one begins.
+        These are rebalances, events and pauses. A rebalance is complete when the next one begins.
         """
         if record.position == self._at:
             return  # the capture contains the record twice
@@ -318,7 +316,7 @@ class GroupHistory:
             yield Event("coordinator", *at, RECORDED, detail=words)
 
     def _process_protocol(self, record: GroupRecord) -> Iterator[HistoryItem]:
-        """Process a group record by the rules of its protocol: classic, or KIP-848.
+        """Process a group record by the rules of its protocol (classic, or consumer as in KIP-848).
 
         Yield the rebalances and events that are now complete.
         """
@@ -347,8 +345,8 @@ class GroupHistory:
     def _begin_rebalance(self) -> Iterator[HistoryItem]:
         """Begin a rebalance if the newest record has one: find its causes, and begin its pauses.
 
-        A pause is the time around the rebalance in which a partition has no commits. Yield pauses
-        that are complete.
+        A pause is a time around a rebalance in which a partition has no offset commits. Yield the
+        pauses that are now complete.
         """
         # This happens as soon as the first record is read: causes depend on when members were last
         # active before the rebalance, which later commits would overwrite.
@@ -391,10 +389,10 @@ class GroupHistory:
             self._epochs = None
 
     def _resolve_tombstone(self, following: GroupRecord | None) -> Iterator[HistoryItem]:
-        """Yield the event that a tombstone means: the consumer group was deleted or migrated.
+        """Yield the event that a tombstone (a record without a value) stands for.
 
-        A tombstone is a record without a value. If a record of another protocol follows, the group
-        was migrated.
+        The consumer group was deleted, or migrated to another protocol. It was migrated if a record
+        of another protocol follows.
 
         Args:
             following: the record after the tombstone, None at the end of the log.

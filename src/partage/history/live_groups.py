@@ -61,7 +61,7 @@ _Pair = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class RebalanceOpened:
-    """Event of a live recording: a rebalance of a consumer group has begun.
+    """Event that a rebalance of a consumer group has begun, while a cluster is recorded live.
 
     Attributes:
         group: name of the group.
@@ -104,9 +104,9 @@ class RebalanceOpened:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceSettled:
-    """Event of a live recording: a rebalance of a consumer group has ended.
+    """Event that a rebalance of a consumer group has ended, while a cluster is recorded live.
 
-    It normally ends when all partitions that stopped are consumed again.
+    It normally ends when all partitions that lost their consumer are consumed again.
 
     Attributes:
         group: name of the group.
@@ -155,10 +155,10 @@ class RebalanceSettled:
 
 @dataclass(frozen=True, slots=True)
 class GroupChange:
-    """Event of a live recording that is no rebalance, such as the deletion of a consumer group.
+    """Event of a consumer group other than a rebalance, while a cluster is recorded live.
 
-    It may also be the restart of a static member or a move of the coordinator. ``fresh`` says
-    whether it happened after the recording began.
+    Examples are its deletion, the restart of a static member and a move of its coordinator.
+    ``fresh`` says whether it happened after the recording began.
     """
 
     group: str
@@ -166,10 +166,7 @@ class GroupChange:
     fresh: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return the event as a dict for JSON.
-
-        It has the kind and time of the event, the group and the member.
-        """
+        """Return the event as a dict for JSON, with its kind and time, the group and the member."""
         one = self.event
         return {
             "event": one.event, "time_ms": one.time_ms, "group": self.group,
@@ -220,7 +217,7 @@ def _owners(state: ClassicState) -> dict[_Pair, MemberState]:
 
 @dataclass(slots=True)
 class _OpenRebalance:
-    """Rebalance of a group that is in progress: some partitions are not consumed again yet.
+    """A rebalance in progress: some of its partitions are not consumed again yet.
 
     Attributes:
         waiting: dict from each partition that stopped or had no owner to the id of its new owner.
@@ -394,9 +391,9 @@ class WatchedGroup:
                 yield GroupChange(self.name, item, fresh)
 
     def _confirm_deletion(self) -> Iterator[WatchEvent]:
-        """Yield the deletion of the group now, although a later record may show a migration.
+        """Yield the event that the group was deleted.
 
-        Some time has passed since the tombstone, or the recording ends.
+        Until now, a record that shows a migration could have followed its tombstone.
         """
         self._ended_ms, found = None, self.history.find_deletion()
         for one in derive_events(found) if found is not None else ():
@@ -443,10 +440,10 @@ class WatchedGroup:
         return reader == self._open.waiting[pair]
 
     def _revise(self, generation: Generation, time_ms: int, *, fresh: bool) -> Iterator[WatchEvent]:
-        """Yield a correction of a rebalance that has already been reported as ended.
+        """Yield a correction of a rebalance that was already reported as ended, if there is one.
 
-        There is one if its time without a consumer has changed since. ``generation`` is the
-        rebalance.
+        There is one if the estimated time without a consumer of the rebalance (``generation``) has
+        changed since.
         """
         done = self._settled
         if done is None or done.generation.position != generation.position:
@@ -478,7 +475,7 @@ class WatchedGroup:
 
 
 class _Held(NamedTuple):
-    """Queued group record or offset commit, which waits for cluster metadata of its time.
+    """A group record or offset commit in the queue, until cluster metadata of its time is known.
 
     Attributes:
         due_ms: clock time at which it is processed.
@@ -591,18 +588,18 @@ class LiveGroups:
         self.newest, self.failed, self._held = newest, failed, deque(held)
 
     def next_due_ms(self) -> int | None:
-        """Return the time (ms) at which the next queued record or commit is due; None without one.
+        """Return the time (ms) at which the next queued record or commit can be processed, or None.
 
-        Each waits a little, until the cluster metadata of its time is known.
+        Each waits a little, until the cluster metadata of its time is known. None means an empty
+        queue.
         """
         return self._held[0].due_ms if self._held else None
 
     def replay(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Process the queued records and commits of the time before the recording was continued.
+        """Process the queued records and commits from before the recording was continued.
 
-        The clock is that of the log, so a rebalance that takes longer than the log stays open;
-        `process_due_records` reports its end. ``now_ms`` is the present time. Yield the groups'
-        events.
+        Yield the groups' events. Time is that of the log, so a rebalance that is unfinished at its
+        end stays open, and `process_due_records` reports its end. ``now_ms`` is the present time.
         """
         newest_ms = 0
         while self._held and self._held[0].due_ms <= now_ms:
@@ -661,7 +658,7 @@ class LiveGroups:
             del self.groups[held.group]
 
     def _track_deadlines(self, name: str, events: Iterator[WatchEvent]) -> Iterator[WatchEvent]:
-        """Yield the events of a group, and note whether a rebalance or deletion is still
+        """Yield the events of a group, and store whether its rebalance or deletion is
         unfinished.
         """
         found = list(events)

@@ -24,7 +24,7 @@ _COMMITS = ("OFFSET_COMMIT", "LEGACY_OFFSET_COMMIT")
 
 
 class LogBatch(NamedTuple):
-    """Record batch of a partition of ``__consumer_offsets``, with the fields of its header.
+    """Record batch of a partition of ``__consumer_offsets``, with its header fields and records.
 
     Attributes:
         partition: partition of ``__consumer_offsets``.
@@ -157,7 +157,7 @@ class LiveDecoder:
         return group, LiveCommit(group, *at, key["topic"], key["partition"], offset)
 
     def _note_epoch(self, batch: LogBatch) -> None:
-        """Store a move of the coordinator if a batch has a higher leader epoch than before.
+        """Store a move of the coordinator if a batch has a higher leader epoch than earlier ones.
 
         Each new coordinator writes a higher leader epoch.
         """

@@ -28,7 +28,9 @@ _Pair = tuple[str, int]
 
 
 class OwnerStatistics:
-    """Statistics of the members of one group that own partitions, or have owned them.
+    """Statistics of a group's present and former owners of partitions, such as commit intervals.
+
+    From them follows when an owner stopped consuming.
 
     Args:
         state: the state of the group's unread times; it is read, and revocations are counted in it.
@@ -45,9 +47,10 @@ class OwnerStatistics:
         self._timeout_ms = session_timeout_ms
 
     def owned_since(self, member: str, topic_partition: _Pair) -> float:
-        """Return since when (ms) a member has owned a partition, or had until it stopped.
+        """Return the time (ms) from which on a member owned a partition.
 
-        The result is infinite if another member owns the partition, and 0 if its owner is unknown.
+        If the partition has no consumer now, its last owner counts as owner. The result is infinite
+        if another member owns the partition, and 0 if its owner is unknown.
         """
         state, pair = self.state, topic_partition
         stop = state.stopped.get(pair)
@@ -58,9 +61,11 @@ class OwnerStatistics:
         return stop.read_ms if stop.member == member else inf
 
     def commits_of(self, owner: str, owned_pairs: Iterable[_Pair]) -> MemberCommits:
-        """Return a member's offset commit statistics, from which the time of its stop is estimated.
+        """Return a member's offset commit statistics, such as its last commit and its commit
+        interval.
 
-        ``owned_pairs`` are the (topic, partition) pairs that it owns.
+        From these follows when it stopped. ``owned_pairs`` are the (topic, partition) pairs that it
+        owns.
         """
         # The time of the last commit only considers commits since the owner got the partition.
         state = self.state
@@ -79,7 +84,7 @@ class OwnerStatistics:
     def count_revocation(self, *, is_prompt: bool) -> None:
         """Count a revocation of partitions, and whether the member committed at the same moment.
 
-        The counts show how likely the group's members commit when they revoke partitions.
+        From the counts follows how likely the group's members commit when they revoke partitions.
         """
         self.state.stops += 1
         self.state.prompt += is_prompt
@@ -92,7 +97,8 @@ class OwnerStatistics:
     def estimate_absence(
         self, owner: str, owned_pairs: list[_Pair], time_ms: int, *, is_same: bool
     ) -> Instant:
-        """Estimate when a static member stopped, given that another process took its instance id.
+        """Estimate when a static member stopped consuming, before another process took its instance
+        id.
 
         Args:
             owner: member id of the member that stopped.
@@ -124,7 +130,7 @@ class OwnerStatistics:
         classic: bool = True,
         is_evicted: bool = False,
     ) -> Instant:
-        """Estimate when a member that left its group, or died, stopped consuming.
+        """Estimate when a member stopped consuming that has left its group or died.
 
         Args:
             owner: member id.
@@ -146,19 +152,21 @@ class OwnerStatistics:
         )
 
     def latest_poll_ms(self, owner: str, time_ms: float) -> float:
-        """Return the latest possible time of the last poll of a member, in milliseconds.
+        """Return the latest possible time (ms) of a member's last call of ``poll``.
 
-        The member exceeded its max.poll.interval.ms; ``time_ms`` is when it left.
+        The member left its group at ``time_ms``, because it exceeded ``max.poll.interval.ms``.
         """
         # The session of a static member times out first: it sends no LeaveGroup.
         session = self.session_ms(owner) if self.state.static.get(owner) else 0.0
         return time_ms - self.state.polls.get(owner, 0) - session
 
     def commits_without_polls(self, owner: str, time_ms: int) -> bool:
-        """Return whether a client still committed when it exceeded its max.poll.interval.ms.
+        """Return whether a client still committed after its application had stopped calling
+        ``poll``.
 
-        Such a client (aiokafka) runs in the background: it revokes its partitions at once, before
-        the application polls again. ``time_ms`` is when it left its group.
+        Such a client (aiokafka) runs in the background. When it exceeds ``max.poll.interval.ms``,
+        it revokes its partitions at once, before the application polls again. ``time_ms`` is when
+        it left its group.
         """
         last = self.commits_of(owner, self.state.reads.get(owner, ())).last_ms
         return last is not None and 2 * (time_ms - last) < self.state.polls.get(owner, 0)

@@ -82,8 +82,7 @@ class OwnershipIntervals:
     def process_item(
         self, history_item: Generation | LifecycleEvent | CurrentAssignment
     ) -> Iterator[Interval]:
-        """Process the next item of the group's history; yield the ownership spans that are
-        complete.
+        """Process the next item of the group's history; yield the completed ownership spans.
 
         A span is the time in which one member owned one partition.
         """
@@ -115,8 +114,8 @@ class OwnershipIntervals:
     def _rename_restarted_members(self, generation: Generation) -> Iterator[Interval]:
         """Give the partitions of static members that restarted to their new member ids.
 
-        Yield the ownership spans that end with the old ids. The restarts are those within
-        ``generation``.
+        The restarts are those within one rebalance (``generation``). Yield the ownership spans that
+        end with the old ids.
         """
         # A restart needs no rebalance: the coordinator writes the same generation again with the
         # new id. Only the first of many such records are stored, and the last state.
@@ -142,9 +141,9 @@ class OwnershipIntervals:
             )
 
     def _correct_time(self, time_ms: int) -> int:
-        """Return the time of a log record (ms), corrected so that times in the log never go back.
+        """Return the time of a log record (ms), corrected so that times never go back.
 
-        A broker with a wrong clock writes such times. Open ownership spans are moved to the
+        A broker with a wrong clock writes earlier times. Open ownership spans are moved to the
         corrected time.
         """
         # A time outside the recording, from a wrong clock, is replaced by the time of the record
@@ -213,8 +212,7 @@ class OwnershipIntervals:
         new_intervals: dict[_Key, Interval],
         owner: str | None,
     ) -> None:
-        """End the ownership spans of partitions that members lost, and begin those of new
-        partitions.
+        """End the ownership spans of partitions that members lost, and begin those of new ones.
 
         Args:
             generation_number: generation or epoch of the change.

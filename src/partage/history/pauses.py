@@ -26,8 +26,7 @@ _MOST_REWOUND = 1 << 48
 
 
 class Pause(NamedTuple):
-    """Time around a rebalance in which one partition had no offset commits: a row of table
-    ``pauses``.
+    """Time around a rebalance without offset commits of one partition: a row of table ``pauses``.
 
     Attributes:
         incarnation, generation: identity of the rebalance.
@@ -57,8 +56,8 @@ class Pause(NamedTuple):
 
     @property
     def pause_ms(self) -> int | None:
-        """Time (ms) from the partition's last commit before the rebalance to its first one after
-        it.
+        """Time (ms) between the partition's last commit before the rebalance and its first one
+        after it.
 
         It is None if one of the two commits is missing.
         """
@@ -134,7 +133,7 @@ class PauseTracker:
         ]  # fmt: skip
 
     def resume_commits(self, values: Iterable[Sequence[Any]]) -> None:
-        """Restore the offset commit statistics of partitions from the lists that `commit_values`
+        """Restore partitions' offset commit statistics from the lists that `commit_values`
         returned.
 
         Pauses that wait for the next commit are not changed.
@@ -147,10 +146,10 @@ class PauseTracker:
     def begin_pauses(
         self, incarnation: int, generation: int, partitions: Iterable[tuple[str, int]]
     ) -> list[Pause]:
-        """Begin a pause for each partition that a rebalance concerns.
+        """Begin a pause (a time without offset commits) for each partition of a rebalance.
 
-        A pause ends with the partition's next offset commit. If too many pauses of a partition wait
-        for it, the oldest is dropped; return the dropped pauses.
+        It ends with the partition's next commit. If too many pauses of a partition wait for it, the
+        oldest is dropped; return the dropped pauses.
 
         Args:
             incarnation: number of earlier deletions of the group.
@@ -213,8 +212,7 @@ class PauseTracker:
         return None if state is None else state.last_ms
 
     def advanced_ms(self, topic: str, partition: int) -> int | None:
-        """Return the time (ms) at which a commit last increased a partition's committed offset, or
-        None.
+        """Return the time (ms) at which a partition's committed offset last increased, or None.
 
         Later commits may have repeated the same offset.
         """

@@ -98,10 +98,10 @@ def _member(m: MemberState) -> Member:
 
 
 def released_partitions(state: ClassicState) -> frozenset[tuple[str, int]]:
-    """Return the partitions that members revoked before they joined, if they use Partage's
-    assignor.
+    """Return the partitions that members with Partage's assignor revoked before they joined.
 
-    Its members send them as user data (`partage.wire.member_extras`).
+    These members send them as user data (`partage.wire.member_extras`). The result is empty under
+    other assignors.
     """
     sent = [
         split_trailer(m.subscription.user_data)[1]
@@ -115,8 +115,8 @@ def with_learnt_loads(strategy: Strategy, state: ClassicState, cluster: Cluster)
     """Return a copy of Partage's strategy with the partition loads that the group's leader
     measured.
 
-    The leader writes the loads to the user data of the assignments, which ``state`` has.
-    ``cluster`` has the partition counts.
+    A load is, for example, records per second. The leader writes the loads to the user data of the
+    assignments, which ``state`` has. ``cluster`` has the partition counts.
     """
     given = [split_trailer(m.assignment_user_data)[1] for m in state.members]
     loads = {
@@ -134,7 +134,7 @@ def with_learnt_loads(strategy: Strategy, state: ClassicState, cluster: Cluster)
 def recorded_assignment(state: ClassicState, cluster: Cluster) -> Assignment:
     """Convert the assignment in a recorded group state to arrays of partition indices.
 
-    The assignment may be invalid. Partitions that the cluster lacks are listed in ``unresolved``.
+    The assignment is not validated. Partitions that the cluster lacks are listed in ``unresolved``.
     """
     # A member id that occurs twice counts at its first place with its last partitions.
     assigned = {m.id: m.assigned for m in state.members}
@@ -166,14 +166,14 @@ def partitions_by_member(assignment: Assignment) -> dict[str, Int32Array]:
 
 
 def surviving_claims(index: Index, dense: Int32Array, cluster: Cluster) -> Claims:
-    """Return the partitions that a member reports as owned when it joins a rebalance.
+    """Return the partitions of a member's last assignment that still exist.
 
-    A member reports the partitions of its last assignment, without those that were deleted since. A
-    partition counts as deleted even if its topic was created again under the same name.
+    The member reports them as owned when it joins a rebalance. A partition does not exist any more
+    if its topic was deleted, even if a topic of the same name was created again.
 
     Args:
         index: the numbering of all topics and partitions.
-        dense: int32[n], the member's last assignment, as partition numbers of ``index``.
+        dense: the member's last assignment, as partition indices of ``index`` (int32[n]).
         cluster: the present topics and partitions.
     """
     alive = dense[cluster.partition_exists[dense]] if len(dense) else dense

@@ -192,9 +192,9 @@ class GroupRecord:
 
     @property
     def record_type(self) -> str:
-        """Type of the log record without the protocol, such as ``GROUP_MEMBER_METADATA``.
+        """Type of the log record without the group's protocol, such as ``GROUP_MEMBER_METADATA``.
 
-        It is equal for consumer, share and streams groups.
+        Corresponding records of consumer, share and streams groups have the same type.
         """
         return self.type if self.group_protocol == "classic" else self.type.split("_", 1)[1]
 
@@ -223,10 +223,10 @@ def recorded_plan(state: ClassicState) -> dict[str, dict[str, list[int]]]:
 
 
 def partition_numbers(rows: Any, name: str = "topicId") -> TopicPartitionNumbers:
-    """Convert decoded rows of a record to pairs (topic id, partition numbers).
+    """Convert topic rows of a decoded record to (topic id, partition numbers) pairs.
 
-    ``name`` is the field with the topic id. Rows of Kafka Streams tasks have the id of a
-    sub-topology instead.
+    Rows of Kafka Streams tasks have the id of a sub-topology in place of a topic id. ``name`` is
+    the field that has the id.
 
     >>> partition_numbers([{"topicId": "x", "partitions": [1, 0]}])
     (('x', (1, 0)),)
@@ -395,10 +395,10 @@ class ClassicStates:
         self.assignments: dict[bytes, _Assigned | None] = {}
 
     def yield_states(self, decoded_columns: ClassicColumns) -> Iterator[tuple[int, ClassicState]]:
-        """Yield the group state of each classic group record in a batch, as (row, state).
+        """Yield the group state of each classic group record in a batch of log records.
 
-        A row is the index of the record in the batch. ``decoded_columns`` are the columns of the
-        decoded batch.
+        Items are (row, state); a row is the record's index in the batch. ``decoded_columns`` are
+        the columns of the decoded batch.
         """
         members = _BatchMembers(self, decoded_columns)
         text, listed = decoded_columns.texts.decoded_text, decoded_columns.listed.tolist()
@@ -417,10 +417,10 @@ class ClassicStates:
 
 
 class _CodeCache(Generic[_T]):
-    """Lookup of the objects that integer codes in a batch of records stand for.
+    """Cache of the objects that integer codes in a batch of decoded records stand for.
 
     A code stands for a distinct value, such as the bytes that a member sent. Its object is created
-    once.
+    at the first use.
 
     Args:
         known: dict from bytes to object of earlier batches; new objects are added.
@@ -515,9 +515,10 @@ class _BatchMembers:
 
 
 class _PayloadColumns:
-    """Lookup of the subscriptions and assignments in a batch, from columns of the compiled decoder.
+    """Lookup of decoded subscriptions and assignments by integer code, in columns of a batch.
 
-    A result of None means that the decoder could not parse it, so the caller must parse the bytes.
+    The compiled decoder fills the columns. If it could not decode an item, the result is None, and
+    the caller must parse the bytes.
     """
 
     def __init__(self, found: MemberPayloads) -> None:
@@ -526,10 +527,9 @@ class _PayloadColumns:
         self._text, self._data = found.names.decoded_text, found.sent.data.data
 
     def find_subscription(self, subscription_code: int, _: bytes) -> Subscription | None:
-        """Return a member's subscription from the decoded columns.
+        """Return the decoded subscription of a member, by its integer code in the batch.
 
-        The result is None if the caller must parse the bytes. ``subscription_code`` is the integer
-        code of the subscription in the batch.
+        The result is None if the caller must parse the bytes.
         """
         (
             version, topics_from, topics, pairs_from, pairs, user_at, user_size, generation,
@@ -548,7 +548,7 @@ class _PayloadColumns:
         )
 
     def find_assignment(self, assignment_code: int, encoded: bytes) -> _Assigned | None:
-        """Return a member's assignment from the decoded columns: partitions, version and user data.
+        """Return a member's decoded assignment: its partitions, its version and the user data.
 
         The result is None if the caller must parse the bytes. ``assignment_code`` is the integer
         code of the assignment in the batch, ``encoded`` its bytes.

@@ -126,8 +126,7 @@ def unpack_state(packed: bytes, more_classes: tuple[type, ...] = ()) -> Any:
 def _known_classes(
     more_classes: tuple[type, ...],
 ) -> tuple[dict[type, list[str]], set[type]]:
-    """Return the classes that may be serialized: a dict of dataclasses with field names, and named
-    tuples.
+    """Return the classes that may be serialized: dataclasses with their field names, named tuples.
 
     ``more_classes`` are classes besides those of a group's history.
     """
@@ -358,7 +357,7 @@ def _numbers(inner: str, dtype: str) -> np.ndarray[Any, Any]:
 
 
 def _cut(items: Any, lengths: np.ndarray[Any, Any]) -> list[Any]:
-    """Cut a list or an array into pieces of the given lengths."""
+    """Split a list or an array into consecutive pieces of the given lengths."""
     if len(items) != int(lengths.sum()) or lengths.min(initial=0) < 0:
         raise ValueError("lengths that do not match")
     ends = lengths.cumsum().tolist()

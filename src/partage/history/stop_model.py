@@ -119,9 +119,9 @@ class Instant(NamedTuple):
     latest: float
 
     def with_added_uncertainty(self, independent: Instant) -> Instant:
-        """Return this uncertain time with the uncertainty of another, independent one added.
+        """Return this uncertain time with the uncertainty of another, independent time added.
 
-        The mean stays the same.
+        The variances are added; the mean stays the same.
         """
         return Instant(
             self.mean,
@@ -176,7 +176,7 @@ def uniform_instant(earliest_ms: float, latest_ms: float) -> Instant:
 
 
 def after_record(time_ms: float) -> Instant:
-    """Estimate when a member ran its rebalance callback, given the log record before it.
+    """Estimate when a member ran its rebalance callback after the group's log record was written.
 
     The callback is later than the record (``time_ms``) by the network and poll latency.
     """
@@ -185,10 +185,10 @@ def after_record(time_ms: float) -> Instant:
 
 
 def after_heartbeat(time_ms: float, *, revokes: bool = False) -> Instant:
-    """Estimate when a member (KIP-848) ran its rebalance callback, given the record before it.
+    """Estimate when a member (KIP-848) ran its rebalance callback after a log record was written.
 
-    ``time_ms`` is the time of the record. If ``revokes`` is true, the member first commits and then
-    revokes partitions.
+    ``time_ms`` is the time of the record; the member learns of it with its next heartbeat. If
+    ``revokes`` is true, it first commits and then revokes partitions.
     """
     # The member handles the heartbeat's response in its next poll.
     mean, latest = time_ms + _POLL_LATENCY_MS, time_ms + _LONGEST_POLL_MS
@@ -197,7 +197,7 @@ def after_heartbeat(time_ms: float, *, revokes: bool = False) -> Instant:
 
 
 def before_record(time_ms: float) -> Instant:
-    """Estimate when a member ran its rebalance callback, given the log record after it.
+    """Estimate when a member ran its rebalance callback before the group's log record was written.
 
     The callback is earlier than the record (``time_ms``) by the network latency.
     """
@@ -231,7 +231,7 @@ def first_join_time(end_ms: float, delay_ms: float | None, members: int) -> Inst
 
 
 def mix_instants(probability: float, likely: Instant, otherwise: Instant) -> Instant:
-    """Return an uncertain time that is ``likely`` with the given probability, else ``otherwise``.
+    """Return the mixture of two uncertain times: ``likely`` with a probability, else ``otherwise``.
 
     >>> mix_instants(0.5, uniform_instant(0, 0), uniform_instant(10, 10))
     Instant(mean=5.0, variance=25.0, earliest=0, latest=10)
@@ -283,9 +283,10 @@ class MemberCommits:
         return DEFAULT_COMMIT_MS if self.usual_ms is None else max(1.0, self.usual_ms)
 
     def estimate_stop(self, otherwise: Instant, commit_probability: float | None = None) -> Instant:
-        """Estimate when a member stopped: at its last commit, or at the time ``otherwise``.
+        """Estimate when a member stopped consuming: at its last commit, or at the time
+        ``otherwise``.
 
-        The result weighs both by the probability that the member commits when it stops.
+        Both times are weighted by the probability that the member commits when it stops.
 
         Args:
             otherwise: the time of the stop if no commit marks it.
@@ -355,7 +356,7 @@ def revocation_time(
 
 
 def absence_time(commits: MemberCommits, latest_ms: float, poll_ms: float = 0.0) -> Instant:
-    """Estimate when a static member stopped, given the record with the process that replaced it.
+    """Estimate when a static member stopped consuming, before another process took its place.
 
     Args:
         commits: commit statistics of the member.
@@ -381,9 +382,9 @@ def departure_time(
     static: bool = False,
     is_evicted: bool = False,
 ) -> Instant:
-    """Estimate when a member that left its group, or died, stopped consuming.
+    """Estimate when a member stopped consuming that has left its group or died.
 
-    The time of its last commit shows which of both is likelier.
+    The time of its last commit shows whether it more likely left or died.
 
     Args:
         commits: commit statistics of the member.
@@ -426,7 +427,7 @@ def departure_time(
 
 
 def _coincidence_density(instant: Instant, other_instant: Instant) -> float:
-    """Return the probability density (per ms) that two uncertain times are equal."""
+    """Return the probability density (per ms) that two uncertain times are the same."""
     # Both are taken as uniform and independent; the result is a likelihood for Bayes' rule.
     common = min(instant.latest, other_instant.latest) - max(
         instant.earliest, other_instant.earliest
@@ -515,7 +516,7 @@ class UnreadInterval(NamedTuple):
 
 @dataclass(slots=True)
 class StopSum:
-    """Sum of the times without a consumer of partitions that stopped for the same reason.
+    """Sum of the durations in which partitions had no consumer that stopped for the same reason.
 
     Attributes:
         mean: sum of the means, in milliseconds.
@@ -532,13 +533,12 @@ class StopSum:
     most: float = 0.0
 
     def add_stop(self, stop_time: Instant, start_time: Instant, apart_ms: float = 0.0) -> None:
-        """Add the time in which one partition had no consumer.
+        """Add the duration in which one partition had no consumer.
 
         Args:
             stop_time: when the last owner stopped.
             start_time: when the next owner started.
-            apart_ms: part of that time in which no member subscribed to the topic; it is
-                subtracted.
+            apart_ms: the part in which no member subscribed to the topic; it is subtracted.
         """
         length = max(0.0, start_time.mean - stop_time.mean - apart_ms)
         self.mean += length
@@ -548,7 +548,9 @@ class StopSum:
 
 
 def sum_stops(stops: Iterable[StopSum], no_consumer_ms: float = 0.0) -> UnreadEstimate:
-    """Add up the times in which partitions had no consumer in one rebalance, with an 80 % interval.
+    """Add up the durations in which partitions had no consumer in one rebalance.
+
+    The result is in partition-seconds, with an 80 % interval.
 
     Args:
         stops: one sum for each reason why partitions stopped.
@@ -604,7 +606,7 @@ class OpenStop:
     missed: float = 0.0
 
     def end_apart(self, until_ms: float) -> None:
-        """End the time in which no member subscribed to the topic, if there is one at present.
+        """End the time in which no member subscribes to the topic, if there is one at present.
 
         ``until_ms`` is the time at which a member subscribed again.
         """
@@ -639,7 +641,7 @@ class OpenStop:
 
 @dataclass(slots=True)
 class UnreadState:
-    """State of the tracking of times without a consumer in a group, as values that can be stored.
+    """Stored data of a group from which times without a consumer of its partitions are computed.
 
     Attributes:
         owner: dict from partition to member id of its owner.

@@ -54,7 +54,7 @@ class StormTracker(Generic[_Item]):
         self._number = 0
 
     def export_state(self) -> tuple[Any, ...]:
-        """Return the rebalances that may still belong to a storm as plain values that can be
+        """Return the rebalances that may still become part of a storm, as values that can be
         stored.
 
         `restore_state` takes these values.
@@ -63,8 +63,8 @@ class StormTracker(Generic[_Item]):
         return waiting, self._number
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Restore the rebalances that may still belong to a storm from the values of
-        `export_state`.
+        """Restore the rebalances that may still become part of a storm, from `export_state`'s
+        values.
 
         The tracker then continues with the next rebalance.
         """
@@ -74,10 +74,10 @@ class StormTracker(Generic[_Item]):
     def add_rebalance(
         self, item: _Item, time_ms: int, window_ms: int | None, *, counts: bool = True
     ) -> Iterator[tuple[_Item, int | None]]:
-        """Add the group's next rebalance; yield the earlier ones that are now decided.
+        """Add the group's next rebalance; yield earlier ones, each with the number of its storm.
 
-        Each is yielded as (object of the rebalance, number of its storm or None). A rebalance is
-        decided when later ones can no longer make it part of a storm.
+        A rebalance is yielded when later ones can no longer make it part of a storm, as (object of
+        the rebalance, number of its storm or None).
 
         Args:
             item: the caller's object that represents the rebalance.
@@ -100,7 +100,7 @@ class StormTracker(Generic[_Item]):
     def is_ongoing(self, time_ms: int) -> bool:
         """Return whether the consumer group is in a rebalance storm at a time.
 
-        It is if the newest rebalance is part of a storm and at most one session timeout ago.
+        It is in one if its newest rebalance is part of a storm and at most one session timeout ago.
         """
         newest = self._pending[-1] if self._pending else None
         return (
@@ -122,9 +122,9 @@ class StormTracker(Generic[_Item]):
         return first.item, first.storm
 
     def _assign_storm_number(self, newest: _PendingRebalance[_Item]) -> None:
-        """Give the newest rebalance and those shortly before it a storm number, if they are enough.
+        """Give the newest rebalance and those shortly before it the same storm number.
 
-        At least three within a session timeout are enough.
+        It does nothing if fewer than three lie within a session timeout.
         """
         # At least LEAST_REBALANCES are needed within the newest one's session timeout. If one of
         # them already has a storm number, the others get the same number.

@@ -98,7 +98,7 @@ class StreamsVerdict(NamedTuple):
 def check_streams_agreement(generation: Generation, clusters: ClusterHistory) -> StreamsVerdict:
     """Compare the tasks of a Kafka Streams application with those that its assignor computes.
 
-    The log lacks some inputs, such as settings, so several guesses at them are tried.
+    The log lacks some inputs of the assignor, such as settings, so several guesses are tried.
 
     Args:
         generation: a classic generation whose strategy is ``stream``, with members.
@@ -159,7 +159,7 @@ def _leader_error(rebalance: RecordedStreamsRebalance) -> str | None:
 
 
 def _decode_previous_rebalance(generation: Generation) -> list[RecordedStreamsRebalance]:
-    """Decode the rebalance before a Streams generation; return a list with it, or an empty one.
+    """Decode the rebalance before a Streams rebalance (``generation``), as a list with one item.
 
     The list is empty if there is none or it cannot be decoded.
     """
@@ -179,7 +179,7 @@ def _decode_previous_rebalance(generation: Generation) -> list[RecordedStreamsRe
 
 @dataclass(frozen=True)
 class Assumption:
-    """A guess at inputs of a Streams task assignor that the log lacks, such as lags and settings.
+    """A guess at the inputs of a Streams task assignor that the log lacks, such as its settings.
 
     The assignor is run with several guesses, until one gives the recorded tasks.
 
@@ -214,10 +214,9 @@ class Assumption:
         return self.settings.rack_aware_assignment_strategy != "none"
 
     def is_exact(self, rebalance: RecordedStreamsRebalance) -> bool:
-        """Return whether Partage's assignor gives the same result as the Kafka Streams release of a
-        rebalance.
+        """Return whether Partage's assignor computes exactly what a rebalance's Kafka release does.
 
-        It does not for the releases 2.0 to 2.5. The version of the members' user data shows the
+        It does not for Kafka Streams 2.0 to 2.5. The version of the members' user data shows the
         release.
         """
         highest = max(member.version for member in rebalance.members)
@@ -225,9 +224,9 @@ class Assumption:
         return self.assignor.exact_to is not None and not is_between
 
     def describe_assumption(self, rebalance: RecordedStreamsRebalance) -> str:
-        """Describe the guessed inputs in words, for the report.
+        """Describe the guessed inputs for the report, such as ``num.standby.replicas 1``.
 
-        Inputs with Kafka's defaults are left out. For example, ``num.standby.replicas 1``.
+        Inputs with Kafka's default values are left out.
         """
         settings = self.settings
         clients = len({member.process for member in rebalance.members})
@@ -274,9 +273,11 @@ def _list_tasks(names: Iterable[str]) -> str:
 def generate_assumptions(
     rebalance: RecordedStreamsRebalance, topology: ObservedTopology, cluster: Cluster
 ) -> Iterator[Assumption]:
-    """Yield guesses at inputs of a Streams task assignor that the log lacks, the likeliest first.
+    """Yield guesses at the inputs of a Streams task assignor that the log lacks, the likeliest
+    first.
 
-    They differ in lags, numbers of standbys, sub-topologies with state and rack-aware strategies.
+    Inputs that vary are lags, numbers of standbys, which sub-topologies have state, and rack-aware
+    strategies.
 
     Args:
         rebalance: the recorded rebalance.
@@ -298,7 +299,7 @@ def _with_rack_strategies(
     cluster: Cluster,
     plain: Sequence[Assumption],
 ) -> Iterator[Assumption]:
-    """Yield copies of guesses at a Streams application's inputs, each with a rack-aware strategy.
+    """Yield copies of guesses at a Streams application's settings, each with a rack-aware strategy.
 
     Args:
         rebalance: the recorded rebalance.
@@ -358,7 +359,7 @@ def _stateful_choices(topology: ObservedTopology) -> list[frozenset[SubtopologyK
 
 
 def _with_lags(assumption: Assumption, copies: Mapping[TaskId, int]) -> Iterator[Assumption]:
-    """Yield variants of a guess in which clients lag far behind on tasks with state.
+    """Yield variants of a guess in which most clients lack much of the state of some tasks.
 
     The assignor then creates warm-up tasks. ``copies`` has the number of standby copies of each
     task with state.
@@ -374,7 +375,7 @@ def _with_lags(assumption: Assumption, copies: Mapping[TaskId, int]) -> Iterator
 
 
 def _assignors_of_release(rebalance: RecordedStreamsRebalance) -> Sequence[TaskAssignor]:
-    """Return the task assignors of the Kafka Streams release that the members of a rebalance run.
+    """Return the task assignors of the Kafka Streams release with which a rebalance was recorded.
 
     The version of the members' user data shows the release.
     """
@@ -389,8 +390,7 @@ def _assignors_of_release(rebalance: RecordedStreamsRebalance) -> Sequence[TaskA
 def _likely_settings(
     rebalance: RecordedStreamsRebalance, copies: Mapping[TaskId, int]
 ) -> Iterator[AssignmentConfigs]:
-    """Yield the likeliest settings of a Streams application: standbys, with and without client
-    tags.
+    """Yield the likeliest settings of a Streams application: numbers of standbys, and client tags.
 
     Args:
         rebalance: the recorded rebalance.
@@ -419,7 +419,7 @@ def counts_of(topology: ObservedTopology, cluster: Cluster) -> dict[str, int]:
 def stateful_tasks(
     topology: ObservedTopology, subtopologies: frozenset[SubtopologyKey], counts: Mapping[str, int]
 ) -> list[TaskId]:
-    """Return all tasks of the given sub-topologies of a Streams application.
+    """Return all tasks of the sub-topologies of a Streams application that have state.
 
     A sub-topology has as many tasks as its largest source topic has partitions.
 
@@ -440,8 +440,7 @@ def stateful_tasks(
 
 @dataclass(frozen=True)
 class _AssumptionComparison:
-    """Comparison of recorded Streams tasks with those that an assignor computes under several
-    guesses.
+    """Comparison of recorded Streams tasks with the tasks that an assignor computes from guesses.
 
     A guess (`Assumption`) has the inputs that the log lacks.
     """
@@ -452,9 +451,9 @@ class _AssumptionComparison:
     at_ms: int
 
     def count_task_differences(self, assumption: Assumption) -> int:
-        """Count how much the recorded tasks differ from those that are computed with a guess.
+        """Count the tasks that differ between the record and the assignor's result for a guess.
 
-        The result is 0 if both are equal in all fields. ``assumption`` is the guess.
+        The result is 0 if all fields are equal. ``assumption`` is the guess.
         """
         sent = self._compute_messages(assumption)
         if sent is None:
@@ -465,7 +464,7 @@ class _AssumptionComparison:
         )
 
     def agreement_result(self, assumption: Assumption) -> StreamsVerdict:
-        """Return the comparison's result for a guess that gives exactly the recorded tasks.
+        """Return the result of the comparison for a guess with which the tasks are exactly equal.
 
         It also says whether larger lags would give the same tasks.
         """
@@ -498,9 +497,10 @@ class _AssumptionComparison:
         return StreamsVerdict(agrees, reason, words or None, assumption.assignor.name, exact)
 
     def with_other_lags(self, assumption: Assumption) -> Assumption | None:
-        """Search for changelog lengths with which the assignor computes exactly the recorded tasks.
+        """Search for lengths of changelogs from which the assignor computes exactly the recorded
+        tasks.
 
-        Return the guess with these lengths, or None if there are none.
+        Return a copy of the guess with these lengths, or None if there are none.
         """
         # A consumer receives the tasks of its client in the order of lags. The search is a
         # coordinate descent: it changes one task after the other as long as a step reduces the
@@ -524,7 +524,7 @@ class _AssumptionComparison:
         return assumption if best == 0 else None
 
     def _only_consumers_differ(self, assumption: Assumption) -> bool:
-        """Return whether a guess gives each client its recorded tasks, but in other threads.
+        """Return whether each client has its recorded tasks under a guess, but in other threads.
 
         A client is a process with one consumer for each thread.
         """
@@ -581,7 +581,7 @@ class _AssumptionComparison:
             return None
 
     def _compute_messages(self, assumption: Assumption) -> _Sent | None:
-        """Return the assignment that the leader would send to each consumer if a guess was right.
+        """Return the assignment that the leader would send to each consumer if a guess were right.
 
         The result is None if the assignor fails or the record has other consumers.
         """
@@ -612,10 +612,10 @@ def _tasks_differ(planned: AssignmentInfo, recorded: AssignmentInfo) -> int:
 
 
 def _comparable_fields(info: AssignmentInfo) -> tuple[object, ...]:
-    """Return the fields of a consumer's Streams assignment to compare with the recorded assignment.
+    """Return the fields of a consumer's Streams assignment that are compared with the record.
 
-    The version of the assignment ``info`` decides which fields these are. The order in maps and
-    sets does not count.
+    Which fields they are depends on the version of the assignment (``info``). The order in maps and
+    sets is not compared.
     """
     version = info.version
     due = 0 if info.next_rebalance_ms == 0 else 1 if info.next_rebalance_ms < LONG_MAX else 2

@@ -85,9 +85,9 @@ class RecordedStreamsRebalance:
                     yield TaskId(*task), partition
 
     def standby_counts(self) -> Counter[TaskId]:
-        """Count the standby copies of each task, as a dict from task to number.
+        """Count the standby and warm-up copies of each task, as a dict from task to number.
 
-        Warm-up copies are included, because the record does not tell both apart.
+        Both are counted together, because the record does not distinguish them.
         """
         return Counter(TaskId(*task) for info in self.infos.values() for task in info.standby)
 
@@ -141,9 +141,9 @@ class ObservedTopology:
 
 
 def placeholder_changelog(subtopology_key: SubtopologyKey) -> str:
-    """Return a name for a changelog topic of a sub-topology whose real name no record shows.
+    """Return a placeholder for the name of a sub-topology's changelog topic that no record shows.
 
-    It contains spaces, so no topic has this name.
+    It contains spaces, so no real topic has this name.
 
     Args:
         subtopology_key: number and topology name of the sub-topology.
@@ -156,8 +156,7 @@ def placeholder_changelog(subtopology_key: SubtopologyKey) -> str:
 
 
 def decode_streams_rebalance(group_state: ClassicState) -> RecordedStreamsRebalance:
-    """Decode a recorded rebalance of a Kafka Streams application, with the user data of its
-    members.
+    """Decode a recorded rebalance of a Kafka Streams application, with its members' user data.
 
     Args:
         group_state: a group state of protocol type ``consumer``.
@@ -234,7 +233,7 @@ def observe_topology(rebalances: Iterable[RecordedStreamsRebalance]) -> Observed
 
 
 def rack_strategies() -> Sequence[RackAwareStrategy]:
-    """Return the rack-aware strategies that a Streams application may use, the likelier first.
+    """Return the rack-aware strategies that a Streams application may use, the likeliest first.
 
     They are values of the setting ``rack.aware.assignment.strategy`` (KIP-925).
     """
@@ -289,11 +288,10 @@ def shared_changelogs(
     stateful: frozenset[SubtopologyKey],
     cluster: Cluster,
 ) -> Iterator[Changelogs]:
-    """Yield the ways in which the cluster's changelog topics may belong to sub-topologies with
-    state.
+    """Yield the possible mappings of the cluster's changelog topics to sub-topologies with state.
 
-    No record shows which changelog belongs to which. Each item is a dict from sub-topology to
-    topics.
+    No record shows which changelog belongs to which sub-topology. Each item is a dict from
+    sub-topology to topics.
 
     Args:
         rebalance: the recorded rebalance.

@@ -31,7 +31,7 @@ class TransactionOutcome(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class RecordOutcomes:
-    """Outcome of the transaction of each log record, as columns.
+    """Outcome of each log record's transaction, and when the record takes effect, as columns.
 
     It also has the offset and the time at which each record takes effect.
 
@@ -95,7 +95,7 @@ class Transactions:
     def find_outcomes(
         self, partition: int, offset: Int64Array, time_ms: Int64Array
     ) -> RecordOutcomes:
-        """Return whether and when each log record takes effect.
+        """Return for each log record whether, where and when it takes effect.
 
         A record in a transaction takes effect when the transaction is committed, any other at once.
 
@@ -121,10 +121,9 @@ class Transactions:
 
 
 def _find_markers(batch_rows: list[Mapping[str, Any]]) -> _TransactionalBatches:
-    """Find the marker of each transactional batch of one log partition.
+    """Find the marker of each transactional batch, the record that commits or aborts it.
 
-    A marker is the record that commits or aborts the transaction. ``batch_rows`` are rows of
-    ``batches.parquet``.
+    ``batch_rows`` are the rows of ``batches.parquet`` for one log partition.
     """
     batch_rows = sorted(batch_rows, key=lambda r: -r["base_offset"])
     marker: dict[int, Mapping[str, Any]] = {}

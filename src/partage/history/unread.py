@@ -100,21 +100,21 @@ class UnreadTracker:
     def estimate_unread(self) -> UnreadEstimate:
         """Return the partition-seconds without a consumer in the rebalance that is now complete.
 
-        The sums start at 0 again for the next rebalance.
+        The sum starts at 0 again for the next rebalance.
         """
         found = self.so_far()
         self.state.sums, self.state.no_consumer_ms = {}, 0.0
         return found
 
     def so_far(self) -> UnreadEstimate:
-        """Return the partition-seconds without a consumer that the current rebalance ended so far.
+        """Return the partition-seconds without a consumer of partitions that are consumed again.
 
-        Partitions that still have no consumer do not count yet.
+        Only times that have ended since the newest rebalance began are included.
         """
         return sum_stops(self.state.sums.values(), self.state.no_consumer_ms)
 
     def take_intervals(self) -> tuple[UnreadInterval, ...]:
-        """Return and clear the times without a consumer that the last rebalance ended, by
+        """Return and clear the times without a consumer of the last rebalance, one per
         partition.
         """
         found, self.state.ended = tuple(self.state.ended), []
@@ -188,7 +188,9 @@ class UnreadTracker:
                 self.state.java[member.id] = None
 
     def _stop_classic(self, generation: Generation) -> None:
-        """Mark partitions as not consumed that members of a classic group lost in a rebalance."""
+        """Mark the partitions that members of a classic group lost in a rebalance as not
+        consumed.
+        """
         # Present members revoked them to rejoin, or by their new assignment. Departed members lost
         # all their partitions.
         at, claims = generation.timestamp_ms, reported_partitions(generation)
@@ -222,7 +224,7 @@ class UnreadTracker:
     def _stop_departed(
         self, generation: Generation, departed: Mapping[str, list[_Pair]], begun: Instant
     ) -> None:
-        """Mark the partitions as not consumed whose owners left a classic group.
+        """Mark the partitions of members that left a classic group as not consumed.
 
         Args:
             generation: the rebalance without these owners.
@@ -263,10 +265,10 @@ class UnreadTracker:
     def _stop_unread_assignments(
         self, owner: str, owned_pairs: list[_Pair], time_ms: int
     ) -> list[_Pair]:
-        """Mark partitions as not consumed that a member was assigned after its last poll.
+        """Mark the partitions that a member got after its last ``poll`` as not consumed.
 
-        Return its other partitions. Such an assignment is possible if the client library joins in
-        the background (librdkafka), and keeps its partitions (cooperative protocol).
+        Return its other partitions. Some client libraries (librdkafka) join in the background, and
+        so get partitions while the application no longer polls.
 
         Args:
             owner: a member that exceeded its max.poll.interval.ms.
@@ -293,7 +295,7 @@ class UnreadTracker:
     ) -> dict[str, list[_Pair]]:
         """Return the members that never received their last assignment, with its partitions.
 
-        Such members never consumed these partitions, although the log says that they owned them.
+        Such members never consumed these partitions, although the log lists them as owners.
         ``revoked`` has the partitions that each member revoked.
         """
         # If a slow member or leader misses the end of a rebalance, all members rejoin at once.
@@ -310,9 +312,10 @@ class UnreadTracker:
     def _find_kept_members(
         self, generation: Generation, revoked: Mapping[str, list[_Pair]]
     ) -> list[str]:
-        """Return the static members that stalled and missed a rebalance, but are still members.
+        """Return the static members that did not take part in a rebalance, but are still members.
 
-        ``revoked`` has the partitions that each member of the generation had before.
+        They had stopped calling ``poll``. ``revoked`` has the partitions that each member of the
+        generation had before.
         """
         # The coordinator waits for members up to the rebalance timeout, then it keeps static ones
         # whose sessions have not timed out. A member that was silent even before did not wait.
@@ -333,7 +336,7 @@ class UnreadTracker:
     def _stop_revoked(
         self, revoked: Mapping[str, list[_Pair]], members: int, time_ms: int
     ) -> Instant:
-        """Mark the partitions as not consumed that members revoked in order to rejoin.
+        """Mark the partitions that members revoked in order to rejoin as not consumed.
 
         Return the estimated time at which the rebalance began. ``revoked`` has the partitions of
         each owner, ``members`` is the number of members after the rebalance, ``time_ms`` the time
@@ -363,9 +366,10 @@ class UnreadTracker:
         )
 
     def _resume_migrated(self, generation: Generation) -> None:
-        """Mark partitions as consumed again that seemed to stop when their group was migrated.
+        """Mark partitions as consumed that only seemed to stop, because their group was migrated.
 
-        A migration writes the same assignment once more, in the form of the other protocol.
+        A migration (KIP-848) writes the same assignment once more, in the form of the other
+        protocol.
         """
         state, at = self.state, generation.timestamp_ms
         for member in generation.first.members:
@@ -413,7 +417,7 @@ class UnreadTracker:
     # -- stops ---------------------------------------------------------------------------------
 
     def _store_stalled_members(self, generation: Generation, previous: Generation | None) -> None:
-        """Store which members left because they exceeded max.poll.interval.ms.
+        """Store which members left because they exceeded ``max.poll.interval.ms``.
 
         Args:
             generation: the rebalance without them, with its causes.
@@ -532,10 +536,11 @@ class UnreadTracker:
                 state.no_consumer_ms += stop.apart_ms
 
     def _correct_stop(self, stop: OpenStop, member: str, time_ms: int, read_start: Instant) -> None:
-        """Correct the stop time of a member that exceeded max.poll.interval.ms.
+        """Correct the time at which a partition's owner stopped that exceeded
+        ``max.poll.interval.ms``.
 
-        It is called when the next owner is known. Such a member loses its partitions only when it
-        polls again, or when another member takes them.
+        It is called when the next owner is known. The former owner loses the partition only when it
+        polls again, or when another member takes it.
 
         Args:
             stop: the partition and its former owner, which no longer polled.
@@ -562,10 +567,7 @@ class UnreadTracker:
         stop.apart_ms = 0.0
 
     def _remove_from_owner(self, owner: str, topic_partition: _Pair) -> float:
-        """Remove a partition from its owner.
-
-        Return the time (ms) since which the owner had consumed it.
-        """
+        """Remove a partition from its owner; return since when (ms) the owner had consumed it."""
         reads = self.state.reads[owner]
         since = reads.pop(topic_partition)
         if not reads:
@@ -575,7 +577,7 @@ class UnreadTracker:
     def _count_absence_of_rejoined(self, members: Iterable[MemberState], time_ms: int) -> None:
         """Count the time without members as time without a consumer, if an evicted client rejoins.
 
-        The client was alive meanwhile, so it was expected to consume. ``members`` are the present
+        The client was alive meanwhile, so it should have consumed. ``members`` are the present
         members, ``time_ms`` is the time of the record.
         """
         # The client was alive all the time, so it was expected to consume.
@@ -596,10 +598,9 @@ class UnreadTracker:
         state.clients = {name: one for name, one in state.clients.items() if name in alive}
 
     def _was_alive(self, member: MemberState, time_ms: int) -> bool:
-        """Return whether a joining member is a client that was evicted shortly before.
+        """Return whether a joining member is a client that was evicted although it was alive.
 
-        The client was then alive, although it sent no heartbeats. ``time_ms`` is the time of its
-        join.
+        Its eviction was shortly before. ``time_ms`` is the time of its join.
         """
         evicted_ms = self.state.evicted.pop(_client(member), None)
         if evicted_ms is not None and time_ms - evicted_ms <= _REJOIN_MS:
@@ -617,7 +618,9 @@ class UnreadTracker:
         )
 
     def _note_subscribers(self, time_ms: int, joined: Instant) -> None:
-        """Exclude times in which no member subscribed to a topic from its time without a consumer.
+        """Update which topics have subscribers, after a group record.
+
+        Time in which no member subscribes to a topic does not count as time without a consumer.
 
         Args:
             time_ms: time of the record (ms).
