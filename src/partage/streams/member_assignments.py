@@ -98,7 +98,7 @@ def assign_to_threads(
 
     def assign(tasks: Sequence[int], *, sticky: bool, hashed: bool) -> dict[str, list[int]]:
         order = problem.task_hash_order(tasks) if hashed else tasks
-        assigned = _assign_pass(order, consumers, known if sticky else {}, load)
+        assigned = _divide_evenly(order, consumers, known if sticky else {}, load)
         for name, own in assigned.items():
             load[name] += len(own)
         return assigned
@@ -114,7 +114,7 @@ def assign_to_threads(
     return {name: ThreadTasks(first[name], second[name], third[name]) for name in consumers}
 
 
-def _assign_pass(
+def _divide_evenly(
     tasks: Sequence[int],
     consumers: Sequence[str],
     reported: Mapping[str, Sequence[int]],
@@ -136,7 +136,7 @@ def _assign_pass(
     least = (len(tasks) + sum(load.values())) // len(consumers)
     left = PriorityQueue((task,) for task in tasks)
     unassigned = set(tasks)
-    too_many: dict[int, str] = {}
+    reported_by: dict[int, str] = {}
     to_fill: deque[str] = deque()
     for name in consumers:
         wanted = least - load[name]
@@ -148,7 +148,7 @@ def _assign_pass(
                 unassigned.remove(task)
                 left.remove((task,))
             else:
-                too_many[task] = name
+                reported_by[task] = name
         if len(given[name]) < wanted:
             to_fill.append(name)
     while to_fill:
@@ -156,14 +156,16 @@ def _assign_pass(
         given[name].append(left.poll()[0])
         if len(given[name]) + load[name] < least:
             to_fill.append(name)
-    _assign_rest(left, [n for n in consumers if len(given[n]) + load[n] == least], too_many, given)
+    _assign_remaining(
+        left, [n for n in consumers if len(given[n]) + load[n] == least], reported_by, given
+    )
     return given
 
 
-def _assign_rest(
+def _assign_remaining(
     remaining_tasks: PriorityQueue,
-    ring: list[str],
-    too_many: Mapping[int, str],
+    threads: list[str],
+    reported_by: Mapping[int, str],
     assigned: dict[str, list[int]],
 ) -> None:
     """Assign the Kafka Streams tasks that remain after every stream thread has an equal share.
@@ -172,17 +174,16 @@ def _assign_rest(
 
     Args:
         remaining_tasks: the tasks, as Kafka's priority queue.
-        ring: member ids of the threads that may get another task.
-        too_many: for tasks beyond a thread's share, the thread that reported their state; it comes
-            first.
+        threads: member ids of the threads that may get another task.
+        reported_by: dict from task to the thread that reported its state.
         assigned: tasks of each thread; changed in place.
     """
     if not len(remaining_tasks):
         return
-    waiting = dict.fromkeys(ring)
+    waiting = dict.fromkeys(threads)
     remaining = {task for (task,) in remaining_tasks.items}
-    for task in sorted(too_many):
-        name = too_many[task]
+    for task in sorted(reported_by):
+        name = reported_by[task]
         if name in waiting and task in remaining:
             assigned[name].append(task)
             remaining_tasks.remove((task,))

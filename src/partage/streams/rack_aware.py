@@ -28,14 +28,14 @@ __all__ = [
 Int64Array = NDArray[np.int64]
 
 
-def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
+def min_traffic(assigned: NDArray[np.bool_], cost: Int64Array) -> list[int]:
     """Exchange Kafka Streams tasks between clients so that the total cost is minimal.
 
     The cost is traffic across racks plus moved tasks. Each client keeps its number of tasks.
     Kafka's name of this strategy is ``min_traffic``; the algorithm is minimum-cost flow.
 
     Args:
-        held: bool[tasks, clients], the current assignment; each task is on one client.
+        assigned: bool[tasks, clients], the current assignment; each task is on one client.
         cost: int64[tasks, clients], cost of the task at the client.
 
     Returns:
@@ -45,12 +45,12 @@ def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
         UnsupportedProblemError: a task is on no client or on several; Kafka's class throws too.
     """
     # The search starts from the current assignment.
-    tasks, clients = held.shape
-    _check_held_once(held)
+    tasks, clients = assigned.shape
+    _check_assigned_once(assigned)
     task = np.arange(1, tasks + 1)
     client = np.arange(tasks + 1, tasks + clients + 1)
-    number = held.sum(axis=0, dtype=np.int64)
-    has = held.astype(np.int64).ravel()
+    number = assigned.sum(axis=0, dtype=np.int64)
+    has = assigned.astype(np.int64).ravel()
     ones = np.ones(tasks, np.int64)
     graph = FlowGraph.from_edges(
         np.concatenate([np.repeat(task, clients), np.zeros(tasks, np.int64), client]),
@@ -67,7 +67,7 @@ def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
 
 
 def balance_subtopology(
-    held: NDArray[np.bool_], cost: Int64Array, groups: Sequence[Sequence[int]]
+    assigned: NDArray[np.bool_], cost: Int64Array, groups: Sequence[Sequence[int]]
 ) -> list[int]:
     """Spread the tasks of each Kafka Streams sub-topology evenly over clients, at minimal total
     cost.
@@ -76,19 +76,19 @@ def balance_subtopology(
     ``balance_subtopology``; the algorithm is minimum-cost flow.
 
     Args:
-        held: bool[tasks, clients], the current assignment; each task is on one client.
+        assigned: bool[tasks, clients], the current assignment; each task is on one client.
         cost: int64[tasks, clients], cost of the task at the client.
         groups: rows (tasks) of each sub-topology, in order; every row is in one group.
 
     Raises:
         UnsupportedProblemError: a task is on no client or on several.
     """
-    tasks, clients = held.shape
+    tasks, clients = assigned.shape
     # A client gets at most ceil(f * n) of a sub-topology's n tasks, where f is the fraction of all
     # tasks that it has now. This limit is computed in IEEE doubles in Kafka's order of operations.
     # The search starts from a maximum flow.
-    _check_held_once(held)
-    number = held.sum(axis=0).tolist()
+    _check_assigned_once(assigned)
+    number = assigned.sum(axis=0).tolist()
     rows = [row for group in groups for row in group]
     second = tasks + clients * len(groups) + 1
     origin, end, capacity, price = [], [], [], []
@@ -130,8 +130,8 @@ def balance_subtopology(
     return owner
 
 
-def _check_held_once(held: NDArray[np.bool_]) -> None:
-    holders = held.sum(axis=1)
+def _check_assigned_once(assigned: NDArray[np.bool_]) -> None:
+    holders = assigned.sum(axis=1)
     for row in np.flatnonzero(holders != 1).tolist():
         number = "no client" if holders[row] == 0 else f"{holders[row]} clients"
         raise UnsupportedProblemError(f"task {row} of those to optimise is on {number}")
@@ -236,13 +236,15 @@ class RackOptimizer:
         if not tasks:
             return
         clients = self._clients
-        held = np.array([[task in draft.active[one] for one in clients] for task in tasks])
-        cost = self._cost(self._active_misses[np.ix_(tasks, clients)], held, traffic, non_overlap)
+        assigned = np.array([[task in draft.active[one] for one in clients] for task in tasks])
+        cost = self._cost(
+            self._active_misses[np.ix_(tasks, clients)], assigned, traffic, non_overlap
+        )
         if self._strategy == "balance_subtopology":
-            owners = _balance(held, cost, tasks, self._groups(tasks))
+            owners = _balance(assigned, cost, tasks, self._groups(tasks))
         else:
-            owners = min_traffic(held, cost)
-        before = held.argmax(axis=1).tolist()
+            owners = min_traffic(assigned, cost)
+        before = assigned.argmax(axis=1).tolist()
         for task, old, new in zip(tasks, before, owners, strict=True):
             if old != new:
                 draft.move_task(draft.active, task, clients[old], clients[new])
@@ -286,14 +288,14 @@ class RackOptimizer:
             return False
         tasks = sorted(from_one + from_other)
         ends = sorted(pair)
-        held = np.array([[task in draft.standby[client] for client in ends] for task in tasks])
-        cost = self._cost(self._standby_misses[np.ix_(tasks, ends)], held, *costs)
+        assigned = np.array([[task in draft.standby[client] for client in ends] for task in tasks])
+        cost = self._cost(self._standby_misses[np.ix_(tasks, ends)], assigned, *costs)
         if self._balanced_standbys:
-            owners = _balance(held, cost, tasks, groups)
+            owners = _balance(assigned, cost, tasks, groups)
         else:
-            owners = min_traffic(held, cost)
+            owners = min_traffic(assigned, cost)
         moved = False
-        for task, old, new in zip(tasks, held.argmax(axis=1).tolist(), owners, strict=True):
+        for task, old, new in zip(tasks, assigned.argmax(axis=1).tolist(), owners, strict=True):
             if old != new:
                 draft.move_task(draft.standby, task, ends[old], ends[new])
                 moved = True
@@ -301,19 +303,24 @@ class RackOptimizer:
 
     @staticmethod
     def _cost(
-        misses: NDArray[np.int64], held: NDArray[np.bool_], traffic: int, non_overlap: int
+        misses: NDArray[np.int64], assigned: NDArray[np.bool_], traffic: int, non_overlap: int
     ) -> NDArray[np.int64]:
         # Costs overflow as Java's int.
-        cost = misses * traffic + np.where(held, 0, non_overlap)
+        cost = misses * traffic + np.where(assigned, 0, non_overlap)
         return cost.astype(np.int32).astype(np.int64)
 
 
 def _balance(
-    held: NDArray[np.bool_], cost: Int64Array, tasks: Sequence[int], groups: Sequence[Sequence[int]]
+    assigned: NDArray[np.bool_],
+    cost: Int64Array,
+    tasks: Sequence[int],
+    groups: Sequence[Sequence[int]],
 ) -> list[int]:
     # The groups may have other tasks, too: only those of ``tasks`` have a row.
     rows = {task: row for row, task in enumerate(tasks)}
-    return balance_subtopology(held, cost, [[rows[t] for t in one if t in rows] for one in groups])
+    return balance_subtopology(
+        assigned, cost, [[rows[t] for t in one if t in rows] for one in groups]
+    )
 
 
 def _movable(draft: DraftAssignment, source: int, destination: int, may_swap: MaySwap) -> list[int]:

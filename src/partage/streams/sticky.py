@@ -248,18 +248,18 @@ class StickyCore:
 
     # -- choosing --------------------------------------------------------------------------------
 
-    def best_client(self, task: int, among: Sequence[int]) -> int:
+    def best_client(self, task: int, clients: Sequence[int]) -> int:
         """Choose the best of several clients for a Kafka Streams task.
 
         It is the client that ran the task, else one with its standby, else the least loaded client.
 
         Args:
             task: number of the task.
-            among: numbers of the clients.
+            clients: numbers of the clients.
         """
-        if len(among) == 1:
-            return among[0]
-        within = set(among)
+        if len(clients) == 1:
+            return clients[0]
+        within = set(clients)
         before = self.previous_active.get(task)
         if before is None or before not in within:
             before = self._best_standby(task, within)
@@ -271,8 +271,8 @@ class StickyCore:
             standby = self._best_standby(task, within)
             if standby is not None and not self._should_balance(standby):
                 return standby
-        chosen = self._least_loaded(task, among)
-        assert chosen is not None  # noqa: S101 - `among` is not empty
+        chosen = self._least_loaded(task, clients)
+        assert chosen is not None  # noqa: S101 - `clients` is not empty
         return chosen
 
     def _best_standby(self, task: int, within: set[int]) -> int | None:
@@ -301,11 +301,11 @@ class StickyCore:
             return load < other_load
         return self.draft.capacity[client] > self.draft.capacity[other]
 
-    def _least_loaded(self, task: int, among: Sequence[int]) -> int | None:
+    def _least_loaded(self, task: int, clients: Sequence[int]) -> int | None:
         # A client on which the task makes a new pair is preferred (see `TaskPairs`).
         draft = self.draft
         best: int | None = None
-        for client in among:
+        for client in clients:
             if draft.count[client] == 0:
                 return client
             if (best is None or self._more_free(client, best)) and self._pairs.has_new(
@@ -314,7 +314,7 @@ class StickyCore:
                 best = client
         if best is not None:
             return best
-        for client in among:
+        for client in clients:
             if best is None or self._more_free(client, best):
                 best = client
         return best
