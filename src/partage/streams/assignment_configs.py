@@ -77,10 +77,11 @@ class AssignmentConfigs:
         _check_tags(self.rack_aware_assignment_tags)
 
     def rack_aware_costs(self, traffic: int, non_overlap: int) -> tuple[int, int]:
-        """Return the two costs with which rack-aware task assignment weighs its goals.
+        """Return the two costs that rack-aware task assignment of Kafka Streams minimises
+        (KIP-925).
 
-        The first is the cost of a partition that is read from another rack. The second is the cost
-        of a task that moves to another client (non-overlap).
+        The first is the cost of a partition that is read from another rack (traffic cost). The
+        second is the cost of a task that moves to another client (non-overlap cost).
 
         Args:
             traffic: traffic cost to use if the application configures none.

@@ -29,11 +29,10 @@ MayMove = Callable[[int, int], bool]
 def balance_over_threads(
     draft: DraftAssignment, *, standbys: bool = False, may_move: MayMove = lambda _source, _to: True
 ) -> None:
-    """Balance the number of Kafka Streams tasks per stream thread over clients (application
-    instances).
+    """Move Kafka Streams tasks between clients until the number of tasks per stream thread is even.
 
-    A client's load is its number of active and standby tasks per stream thread. A task moves to
-    another client if that reduces the difference between their loads.
+    A client is an application instance, and both its active and standby tasks count. A task moves
+    if that reduces the difference between the loads of two clients.
 
     Args:
         draft: unfinished assignment of tasks to clients; changed in place.
@@ -90,11 +89,12 @@ def _should_move(draft: DraftAssignment, source: int, destination: int) -> bool:
 
 @dataclass
 class TaskMovements:
-    """Temporary moves of Kafka Streams tasks to clients with up-to-date state (KIP-441).
+    """Temporary moves of Kafka Streams tasks to clients (instances) with up-to-date state
+    (KIP-441).
 
-    If the client (application instance) of a task has to restore state first, the task runs on a
-    caught-up client for now. The intended client gets a warm-up replica, and takes over the task
-    when its state is restored.
+    If the client of a task in the balanced assignment has to restore the task's state first, a
+    caught-up client runs the task meanwhile. The intended client restores the state in a warm-up
+    replica, and then takes over the task.
 
     Attributes:
         problem: clients, tasks and settings of the rebalance.
@@ -151,14 +151,15 @@ class TaskMovements:
         return len(wanted)
 
     def _move_active(self, task: int, destination: int, copies: list[int]) -> None:
-        """Let another client run an active Kafka Streams task until its intended client has the
+        """Move an active Kafka Streams task to a caught-up client until its intended client has the
         state.
 
-        The intended client meanwhile restores the state in a warm-up replica, if the limit allows.
+        If no client is caught up, the task moves to the client with the least lag. The intended
+        client restores the state in a warm-up replica, if the limit allows.
 
         Args:
             task: number of the task.
-            destination: intended client, the one in the balanced assignment.
+            destination: intended client, which has the task in the balanced assignment.
             copies: clients with a standby of the task.
         """
         draft = self.draft
@@ -304,9 +305,9 @@ class HighAvailability:
     def assign(self, problem: TaskProblem) -> TaskPlan:
         """Assign all tasks of a Kafka Streams application to its instances (clients).
 
-        ``problem`` has the clients, tasks and lags. The result requests a probing rebalance
-        (``probing``) if a task runs on another client until its intended client has restored the
-        state.
+        ``problem`` has the clients, tasks and lags. If a task runs on another client until its
+        intended client has restored the state, the result requests a probing rebalance
+        (``probing``).
 
         Raises:
             InvalidProblemError: a client does not report the lag of a stateful task.

@@ -67,10 +67,10 @@ class ServerMember:
 
 @dataclass(frozen=True)
 class ServerPlan:
-    """Tasks of each member of a streams group, as the group coordinator assigns them (KIP-1071).
+    """Tasks of each member of a Kafka Streams group, as the group coordinator assigns them
+    (KIP-1071).
 
-    The two dicts map a member id to its active tasks and to its standby tasks. There are no warm-up
-    tasks.
+    ``active`` and ``standby`` map a member id to its tasks. There are no warm-up tasks.
     """
 
     active: dict[str, list[ServerTask]]
@@ -122,8 +122,8 @@ class ServerSticky:
         """Assign the tasks of all sub-topologies to the members of a Kafka Streams group
         (KIP-1071).
 
-        The group coordinator on the broker decides so in a streams group. Members keep their
-        previous tasks if possible.
+        It is the algorithm of the group coordinator on the broker. Members keep their previous
+        tasks if possible.
 
         Args:
             subtopologies: sub-topologies in any order.
@@ -205,10 +205,10 @@ def _in_map_order(members: Sequence[ServerMember]) -> list[ServerMember]:
 
 
 class _Quota:
-    """Upper limit of the number of tasks that a member of a Kafka Streams group may get.
+    """Upper limit of the number of tasks that a member of a Kafka Streams group may get (KIP-1071).
 
-    The limit is the number of tasks per member, rounded up. When a member reaches it, the member
-    and its tasks no longer count, and the limit is computed again for the others.
+    The limit is the number of tasks per member, rounded up. A member that reaches it is left out
+    together with its tasks, and the limit is computed again for the other members.
     """
 
     def __init__(self, tasks: int, members: int) -> None:
@@ -388,10 +388,9 @@ class _TargetDraft:
         self.all_quota.reached(count)
 
     def _best_previous_standby(self, task: ServerTask, *, without_copy: bool) -> str | None:
-        """Return the least loaded member among those that had a standby copy of a Kafka Streams
-        task.
+        """Return the least loaded of the members that had a standby copy of a Kafka Streams task.
 
-        Such a member has the state of the task already. None if there is no such member.
+        Such a member has the task's state already. None if there is no such member.
 
         Args:
             task: the task.

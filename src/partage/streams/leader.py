@@ -46,12 +46,12 @@ def end_offset_sums(
     end_offsets: Mapping[TopicPartition, int] | None,
     committed: Mapping[TopicPartition, int | None] | None = None,
 ) -> dict[TaskId, int]:
-    """Return the sum of the end offsets of each Kafka Streams task's changelog partitions.
+    """Return the total end offset of the changelog partitions of each Kafka Streams task.
 
-    The sum says how much state a client must restore for the task. It is -3 (unknown) for all tasks
-    if ``end_offsets`` is None. A changelog that does not exist yet counts 0. A changelog that is
-    also a source topic ends at the group's committed offset, or at 0 if nothing is committed. Sums
-    are at most the largest int64.
+    This sum says how much state a client has to restore for the task. It is -3 (unknown) for all
+    tasks if ``end_offsets`` is None. A changelog that does not exist yet counts 0. A changelog that
+    is also a source topic ends at the group's committed offset, or at 0 if nothing is committed.
+    Sums are at most the largest int64.
 
     Args:
         layout: tasks and internal topics of the application.
@@ -107,13 +107,12 @@ def task_lags(
     ends: Mapping[TaskId, int],
     offset_sums: Iterable[Mapping[TaskId, int]],
 ) -> NDArray[np.int64]:
-    """Return how many changelog offsets each Kafka Streams client still has to restore for each
-    task.
+    """Return how many changelog records each Kafka Streams client has yet to restore for each task.
 
-    The result is int64[clients, tasks]. The lag is the task's end offset sum minus the client's
-    offset sum. The sentinels -2 (fully restored active task) and -3 (unknown) stay. The lag is the
-    whole end offset sum if the client reports no offset sum, or a larger one. Tasks without an end
-    offset sum have lag 0.
+    The result is int64[clients, tasks]. The lag is the task's end offset sum minus the offset sum
+    that the client reported. The sentinels -2 (fully restored active task) and -3 (unknown) stay.
+    If the client reports no offset sum, or a larger one, the lag is the whole end offset sum. Tasks
+    without an end offset sum have lag 0.
 
     Args:
         tasks: the task of each column of the result.
@@ -215,10 +214,11 @@ def compute_group_assignment(
     now_ms: int,
     assignor: TaskAssignor | None = None,
 ) -> StreamsGroupAssignment:
-    """Compute the assignment of each member of a Kafka Streams application.
+    """Compute the assignment of each member of a Kafka Streams application, as its group leader
+    does.
 
-    It is what the group leader does in a rebalance. If a source topic is missing, or the partition
-    count of a repartition topic cannot be derived, every member gets an error code.
+    If a source topic is missing, or the partition count of a repartition topic cannot be derived,
+    every member gets an error code.
 
     Args:
         application: topology, settings and state of the cluster.
@@ -299,8 +299,7 @@ def _assign_clients(
     """Assign the tasks of a Kafka Streams application to its instances, then to their stream
     threads.
 
-    It is the last step of what the group leader computes in a rebalance. An instance is called a
-    client.
+    The group leader does this last in a rebalance. An instance is called a client.
 
     Args:
         application: topology, settings and state of the cluster.

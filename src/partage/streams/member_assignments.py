@@ -65,10 +65,10 @@ class ThreadTasks:
 def assign_to_threads(
     plan: TaskPlan, client: int, reported: Mapping[str, Collection[int]]
 ) -> dict[str, ThreadTasks]:
-    """Divide the tasks of one Kafka Streams instance (client) among its stream threads.
+    """Divide the tasks of one Kafka Streams client (application instance) among its stream threads.
 
-    A thread first gets tasks whose state it reported to have, as in Kafka's leader. The other tasks
-    are assigned round-robin.
+    A thread first gets tasks whose state it reported, as in Kafka's leader. The other tasks are
+    assigned round-robin.
 
     Args:
         plan: tasks of each client.
@@ -120,15 +120,16 @@ def _divide_evenly(
     reported: Mapping[str, Sequence[int]],
     load: Mapping[str, int],
 ) -> dict[str, list[int]]:
-    """Divide some tasks evenly among the stream threads of one Kafka Streams instance.
+    """Divide tasks of one Kafka Streams instance evenly among its stream threads.
 
-    Each thread first gets tasks whose state it reported, up to an equal share. The rest follows.
+    Each thread first gets tasks whose state it reported, up to an equal share of all tasks. The
+    other tasks are then assigned round-robin.
 
     Args:
         tasks: numbers of the tasks, in the order of Kafka's heap.
         consumers: member ids of the threads, in Java's string order.
-        reported: tasks whose state each thread reported.
-        load: number of tasks that each thread has from earlier passes.
+        reported: dict from member id to the tasks whose state the thread reported.
+        load: dict from member id to the number of tasks that the thread has already.
     """
     given: dict[str, list[int]] = {name: [] for name in consumers}
     if not tasks:
@@ -168,15 +169,16 @@ def _assign_remaining(
     reported_by: Mapping[int, str],
     assigned: dict[str, list[int]],
 ) -> None:
-    """Assign the Kafka Streams tasks that remain after every stream thread has an equal share.
+    """Assign the tasks that remain when every stream thread has its equal share of Kafka Streams
+    tasks.
 
-    Each thread gets at most one of them.
+    Each thread gets at most one of them. A thread that reported a task's state comes first.
 
     Args:
         remaining_tasks: the tasks, as Kafka's priority queue.
         threads: member ids of the threads that may get another task.
         reported_by: dict from task to the thread that reported its state.
-        assigned: tasks of each thread; changed in place.
+        assigned: dict from member id to the thread's tasks; changed in place.
     """
     if not len(remaining_tasks):
         return
@@ -193,10 +195,10 @@ def _assign_remaining(
 
 
 def assign_in_turn(plan: TaskPlan, client: int, consumers: Sequence[str]) -> dict[str, ThreadTasks]:
-    """Divide the tasks of a Kafka Streams instance among its stream threads round-robin.
+    """Divide the tasks of a Kafka Streams instance among its stream threads round-robin, as before
+    2.4.
 
-    This is the rule before Kafka 2.4. Active tasks come first. The threads' previous tasks are
-    ignored.
+    Active tasks come first. The threads' previous tasks are ignored.
 
     Args:
         plan: plan of the assignor of Kafka Streams 0.10.2 or 0.11.
@@ -273,7 +275,7 @@ def source_partitions_by_host(
     """Return the source partitions whose state each Kafka Streams instance serves, by host and
     port.
 
-    Interactive queries use them to find the instance that has a key.
+    Interactive queries use them to find the instance that has the state of a key.
 
     Args:
         plan: tasks of each client (instance).
@@ -311,10 +313,11 @@ def member_assignments(
     deadline_ms: int | None,
     versions: tuple[int, int] = (LATEST_VERSION, LATEST_VERSION),
 ) -> dict[str, StreamsMemberAssignment]:
-    """Return the assignment of each stream thread of one Kafka Streams instance (client).
+    """Return the assignment of each stream thread of one Kafka Streams client, as a dict by member
+    id.
 
-    The result is a dict by member id. A task whose partition another thread still owns is withheld
-    until that thread revokes it.
+    A client is an application instance. If another thread still owns a partition of a task, the
+    task is withheld until that thread has revoked it.
 
     Args:
         plan: tasks of each client.
@@ -512,10 +515,10 @@ def _endpoint(name: str, text: str | None) -> tuple[str, int] | None:
 
 @dataclass(frozen=True)
 class NextRebalance:
-    """Time at which a Kafka Streams thread joins its group again, and its next subscription
-    version.
+    """Time at which a Kafka Streams thread joins its group again, and the version of its
+    subscription then.
 
-    A new version is used if the group's members were upgraded or downgraded.
+    The version changes if the group's members were upgraded or downgraded.
 
     Attributes:
         version: version of its next subscription.
@@ -536,8 +539,9 @@ def on_assignment(
 ) -> NextRebalance:
     """Return when a Kafka Streams thread must join its group again after it received an assignment.
 
-    It joins again at once if the version has changed, or if its own endpoint is missing among the
-    hosts (a static member with an old assignment). Otherwise the assignment has the time.
+    It joins again at once if the subscription version has changed, or if its own endpoint is
+    missing among the hosts (a static member with an old assignment). Otherwise the assignment
+    states the time.
 
     Args:
         assignment: assignment of the member, without an error code.

@@ -83,7 +83,7 @@ class ClientGroup:
     def add_member(self, member: StreamsMember) -> None:
         """Add a stream thread to this Kafka Streams instance, with its partitions and state.
 
-        Each thread is a member of the application's group.
+        Each thread is a member of the application's consumer group.
 
         Raises:
             InvalidProblemError: the client has tasks with and without a topology's name. Kafka
@@ -137,12 +137,11 @@ class ClientGroup:
         return self.members[0].rack if of_first or len(racks) == 1 else None
 
     def previous_tasks(self, layout: TopologyLayout) -> tuple[list[TaskId], list[TaskId]]:
-        """Return the active tasks and the standby tasks that this instance had before the
+        """Return the active and the standby tasks that this Kafka Streams instance had before the
         rebalance.
 
-        An instance belongs to a Kafka Streams application. Its tasks follow from the partitions
-        that its threads own and from the state that they report. ``layout`` has the partitions that
-        each task reads.
+        They follow from the partitions that its threads own and from the state that they report.
+        ``layout`` has the partitions that each task reads.
 
         Raises:
             InvalidTopologyError: the client owns partitions, but no task reads any of them.
@@ -175,10 +174,11 @@ class ClientGroup:
 
 
 def group_by_client(members: Iterable[StreamsMember]) -> list[ClientGroup]:
-    """Group the stream threads of a Kafka Streams application by application instance.
+    """Group the stream threads of a Kafka Streams application by instance (client).
 
-    The instances are in the order in which Kafka's leader reads them: a hash map by member id.
-    Members with a version above 11 form one instance, of which only partitions and racks are known.
+    The instances are in the iteration order of a Java hash map by member id, as Kafka's leader
+    reads them. Members with a version above 11 form one instance, of which only partitions and
+    racks are known.
 
     Raises:
         InvalidProblemError: there are no members, an id occurs twice, or a client has tasks with

@@ -32,7 +32,7 @@ _LEAST_RUN = 8
 class ResidualNetwork(NamedTuple):
     """Residual network of a minimum-cost flow problem with N nodes and E edges, as arrays.
 
-    Each given edge also has a reverse edge. Edges are sorted by (origin, end).
+    For each edge of the problem there is also a reverse edge. Edges are sorted by (origin, end).
 
     Attributes:
         start: int64[N + 1], index of each node's first edge.
@@ -105,7 +105,8 @@ class FlowGraph:
         cost: Int64Array,
         flow: Int64Array,
     ) -> FlowGraph:
-        """Build a flow network from arrays that describe its n edges.
+        """Build a flow network from arrays that describe its n edges: origin, target, capacity,
+        cost, flow.
 
         Element i of each array belongs to edge i.
 
@@ -145,14 +146,15 @@ class FlowGraph:
         return cls(network, index[:edges].astype(np.int64))
 
     def flow_by_edge(self) -> Int64Array:
-        """Return the current flow over each edge, in the order in which the edges were given.
+        """Return the current flow over each edge, in the order in which `from_edges` got the edges.
 
-        The rack-aware assignment of Kafka Streams reads from it which client gets which task.
+        The rack-aware assignor of Kafka Streams reads from it which client gets which task.
         """
         return self.network.flow[self.given]
 
     def maximise_flow(self) -> int:
-        """Increase the flow until it is a maximum flow from the first node to the last one.
+        """Increase the flow to a maximum flow from the first node to the last (Edmonds-Karp
+        algorithm).
 
         The algorithm is that of Edmonds and Karp.
 
@@ -165,9 +167,9 @@ class FlowGraph:
         return value
 
     def cancel_negative_cycles(self) -> int:
-        """Make the flow as cheap as possible, by cancelling cycles of negative cost.
+        """Minimise the cost of the flow by cancelling cycles of negative cost (Klein's algorithm).
 
-        The algorithm is that of Klein.
+        The value of the flow stays the same.
 
         Returns:
             The number of cancelled cycles.
@@ -260,9 +262,9 @@ def _list_usable_edges(network: Any, search: Any) -> None:
 
 @kernel_helper
 def _find_cycle(search: Any, least_run: Any) -> int:
-    """Search a flow network for a cycle of negative cost with the Bellman-Ford algorithm.
+    """Find a cycle of negative cost in a flow network with the Bellman-Ford algorithm.
 
-    The result is a node that leads to the cycle through the parents of nodes, or -1 if there is no
+    The result is a node from which the parent nodes lead into the cycle, or -1 if there is no
     cycle.
 
     Args:

@@ -102,9 +102,9 @@ class PartitionRacks:
 class TaskProblem:
     """Input of a Kafka Streams task assignor: the clients, tasks and settings of one rebalance.
 
-    Clients are numbered by process id and tasks by task id, as Kafka's sorted maps order them.
-    The order in which they were given is stored too: it decides the order inside the buckets of
-    Kafka's hash maps.
+    Clients are application instances. They are numbered by process id and tasks by task id, as
+    Kafka's sorted maps order them. The original order is stored too, because it decides the order
+    inside the buckets of Kafka's hash maps.
 
     Attributes:
         clients: clients by process id, ascending; a client's number is its index here.
@@ -137,7 +137,7 @@ class TaskProblem:
     ) -> None:
         """Build the input of a Kafka Streams task assignor, and validate it.
 
-        Clients (application instances) and tasks are given in Kafka's order, and are then numbered.
+        Clients (application instances) and tasks are passed in Kafka's order, and numbered by id.
 
         Args:
             clients: clients in the order in which Kafka's leader reads them.
@@ -232,7 +232,7 @@ class TaskProblem:
 
     @cached_property
     def changelog_lags(self) -> NDArray[np.int64]:
-        """Number of changelog offsets that each Kafka Streams client still has to restore for each
+        """Number of changelog records that each Kafka Streams client has yet to restore for each
         task.
 
         It is int64[clients, tasks]; -2 stands for a running task, -3 for an unknown lag. Only the
@@ -273,17 +273,18 @@ class TaskProblem:
 
     @cached_property
     def client_map_order(self) -> list[int]:
-        """Numbers of the Kafka Streams clients in the order in which a Java ``HashMap`` iterates
-        over them.
+        """Numbers of the Kafka Streams clients in the iteration order of a Java ``HashMap`` by
+        process id.
 
-        The map is keyed by process id. Kafka's leader visits clients in this order.
+        Kafka's leader visits clients in this order.
         """
         return self.client_hash_order(self.client_arrival)
 
     def client_hash_order(self, clients: Sequence[int], *, copied: bool = False) -> list[int]:
-        """Sort the numbers of Kafka Streams clients as a Java ``HashSet`` would iterate over them.
+        """Sort the numbers of Kafka Streams clients as a Java ``HashSet`` of their process ids
+        iterates.
 
-        The set contains their process ids.
+        Kafka's assignors visit clients in this order.
 
         Args:
             clients: client numbers in the order of insertion.
@@ -296,9 +297,9 @@ class TaskProblem:
         return [clients[place] for place in places]
 
     def task_hash_order(self, tasks: Sequence[int], *, copied: bool = False) -> list[int]:
-        """Sort the numbers of Kafka Streams tasks as a Java ``HashSet`` would iterate over them.
+        """Sort the numbers of Kafka Streams tasks as a Java ``HashSet`` of their task ids iterates.
 
-        The set contains their task ids.
+        Kafka's assignors visit tasks in this order.
 
         Args:
             tasks: task numbers in the order of insertion.
@@ -367,10 +368,10 @@ class DraftAssignment:
         self._add_to_count(client, 1)
 
     def unassign_standby(self, client: int, task: int) -> None:
-        """Remove a standby copy of a Kafka Streams task from its client, and update the client's
+        """Remove a standby copy of a Kafka Streams task from a client, and update the client's
         load.
 
-        Client and task are given by their numbers.
+        ``client`` and ``task`` are their numbers in the problem.
         """
         self.standby[client].remove(task)
         self._add_to_count(client, -1)
@@ -451,7 +452,7 @@ class TaskPlan:
         in_turn: Iterable[tuple[int, ...]] = (),
         warnings: Iterable[str] = (),
     ) -> TaskPlan:
-        """Build the result of a Kafka Streams task assignor from a finished draft assignment.
+        """Build the result of a Kafka Streams task assignor from a finished `DraftAssignment`.
 
         The tasks of each client are sorted and can no longer be changed.
 

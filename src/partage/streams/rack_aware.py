@@ -29,14 +29,14 @@ Int64Array = NDArray[np.int64]
 
 
 def min_traffic(assigned: NDArray[np.bool_], cost: Int64Array) -> list[int]:
-    """Exchange Kafka Streams tasks between clients so that the total cost is minimal.
+    """Exchange Kafka Streams tasks between clients so that the total cost is minimal (KIP-925).
 
-    The cost is traffic across racks plus moved tasks. Each client keeps its number of tasks.
-    Kafka's name of this strategy is ``min_traffic``; the algorithm is minimum-cost flow.
+    The cost is traffic across racks plus moved tasks. Each client keeps its number of tasks. This
+    is Kafka's strategy ``min_traffic``; the algorithm is minimum-cost flow.
 
     Args:
         assigned: bool[tasks, clients], the current assignment; each task is on one client.
-        cost: int64[tasks, clients], cost of the task at the client.
+        cost: int64[tasks, clients], cost of running the task on the client.
 
     Returns:
         The client (column) of each task.
@@ -69,16 +69,16 @@ def min_traffic(assigned: NDArray[np.bool_], cost: Int64Array) -> list[int]:
 def balance_subtopology(
     assigned: NDArray[np.bool_], cost: Int64Array, groups: Sequence[Sequence[int]]
 ) -> list[int]:
-    """Spread the tasks of each Kafka Streams sub-topology evenly over clients, at minimal total
-    cost.
+    """Spread the tasks of each Kafka Streams sub-topology evenly over clients, at minimal cost
+    (KIP-925).
 
-    The cost is traffic across racks plus moved tasks. Kafka's name of this strategy is
+    The cost is traffic across racks plus moved tasks. This is Kafka's strategy
     ``balance_subtopology``; the algorithm is minimum-cost flow.
 
     Args:
         assigned: bool[tasks, clients], the current assignment; each task is on one client.
-        cost: int64[tasks, clients], cost of the task at the client.
-        groups: rows (tasks) of each sub-topology, in order; every row is in one group.
+        cost: int64[tasks, clients], cost of running the task on the client.
+        groups: task numbers (rows) of each sub-topology, in order; every row is in one group.
 
     Raises:
         UnsupportedProblemError: a task is on no client or on several.
@@ -144,15 +144,13 @@ _MOST_STANDBY_ROUNDS = 4
 
 
 class RackOptimizer:
-    """Exchange of tasks between clients, so that fewer partitions are read across racks (KIP-925).
+    """Exchange of Kafka Streams tasks between clients, so that fewer partitions are read across
+    racks.
 
-    A partition is read across racks if it has no replica in the client's rack. Each such partition
-    of a task costs the traffic cost (source partitions for actives, changelogs for standbys). A
-    task on a client that does not have it now costs the non-overlap cost. Costs are int32 and
+    It minimises the sum of two costs (KIP-925). The traffic cost counts for each partition that has
+    no replica in the client's rack (source partitions of active tasks, changelogs of standbys). The
+    non-overlap cost counts for each task on a client that does not have it now. Costs are int32 and
     overflow as in Java.
-
-    It gives the same results as ``RackAwareTaskAssignor`` 4.3.1, which optimises standbys by
-    ``min_traffic`` even if the strategy is ``balance_subtopology``.
     """
 
     def __init__(
@@ -176,11 +174,11 @@ class RackOptimizer:
 
     @classmethod
     def for_legacy(cls, problem: TaskProblem) -> RackOptimizer | None:
-        """Create the rack optimizer that Kafka Streams' internal task assignors use.
+        """Create the rack optimizer that the built-in task assignors of Kafka Streams use.
 
-        It exchanges tasks between clients to save reads across racks. None if Kafka would not
-        consider racks, for example because some are unknown. ``problem`` has the clients, tasks and
-        racks.
+        It exchanges tasks between clients so that fewer partitions are read across racks. None if
+        Kafka would ignore racks, for example because some are unknown. ``problem`` has the clients,
+        tasks and racks.
         """
         if not legacy_racks_are_known(problem):
             return None
@@ -195,17 +193,18 @@ class RackOptimizer:
 
     @classmethod
     def for_public(cls, problem: TaskProblem, *, standbys: bool) -> RackOptimizer | None:
-        """Create the rack optimizer that Kafka Streams' class ``TaskAssignmentUtils`` (KIP-924)
-        uses.
+        """Create the rack optimizer of Kafka Streams' public class ``TaskAssignmentUtils``
+        (KIP-924).
 
-        It exchanges tasks between clients to save reads across racks.
+        It exchanges tasks between clients so that fewer partitions are read across racks. None if
+        Kafka would ignore racks for this problem.
 
         Args:
             problem: clients, tasks and racks of the rebalance.
             standbys: whether standby tasks are optimised, not active ones.
 
         Returns:
-            The optimizer, or None if Kafka would not consider racks for this problem.
+            The optimizer, or None.
         """
         if not public_racks_are_known(problem, standbys=standbys):
             return None
@@ -222,8 +221,8 @@ class RackOptimizer:
     def optimize_active(
         self, draft: DraftAssignment, tasks: Sequence[int], traffic: int, non_overlap: int
     ) -> None:
-        """Exchange active Kafka Streams tasks between clients, to minimise reads across racks and
-        moves.
+        """Exchange active Kafka Streams tasks between clients at minimal cost of reads across racks
+        and moves.
 
         Each read and each moved task has a cost, and the sum is minimised.
 
@@ -252,9 +251,9 @@ class RackOptimizer:
     def optimize_standby(
         self, draft: DraftAssignment, traffic: int, non_overlap: int, may_swap: MaySwap
     ) -> None:
-        """Exchange standby tasks between Kafka Streams clients in different racks.
+        """Exchange standby tasks of Kafka Streams between clients in different racks.
 
-        It is repeated as long as that lowers the cost of reads across racks and of moves.
+        It is repeated as long as it lowers the cost of reads across racks and of moves.
 
         Args:
             draft: unfinished assignment of tasks to clients; changed in place.
@@ -332,7 +331,7 @@ def _movable(draft: DraftAssignment, source: int, destination: int, may_swap: Ma
 
 
 def group_by_subtopology(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
-    """Group tasks by sub-topology of the Kafka Streams application.
+    """Group the tasks of a Kafka Streams application by sub-topology.
 
     Groups are sorted by the number of the sub-topology, then by the name of the topology. A
     sub-topology without any of ``tasks`` has an empty group.
@@ -371,9 +370,10 @@ def rack_misses(
     problem: TaskProblem,
     partitions: Callable[[PartitionRacks], Sequence[frozenset[str] | None]],
 ) -> NDArray[np.int64]:
-    """Count the partitions of each Kafka Streams task that have no replica in a client's rack.
+    """Count, for each Kafka Streams task and client, the partitions without a replica in the
+    client's rack.
 
-    There is a count for each task and client. The client would read these partitions across racks.
+    The client would read these partitions from another rack.
 
     Args:
         problem: clients, tasks and settings of the rebalance.
@@ -398,7 +398,7 @@ def rack_misses(
 
 
 def legacy_racks_are_known(problem: TaskProblem) -> bool:
-    """Return whether Kafka Streams' internal task assignors would consider racks.
+    """Return whether the built-in task assignors of Kafka Streams would consider racks.
 
     They do so if a rack-aware strategy is set, and the racks of clients and partitions are known.
     """

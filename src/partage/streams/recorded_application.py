@@ -150,9 +150,9 @@ class RecordedApplication:
 
 
 def select_typical_state(states: Iterable[tuple[int, int, int, _T]]) -> _T:
-    """Select one typical state from the history of a Kafka Streams application.
+    """Select the newest typical state from the history of a Kafka Streams application.
 
-    It is the newest state with the usual number of instances, which is the number that lasted
+    A state is typical if it has the usual number of instances, which is the number that lasted
     longest.
 
     Args:
@@ -174,9 +174,11 @@ def select_typical_state(states: Iterable[tuple[int, int, int, _T]]) -> _T:
 
 
 def client_name(application: str, client_id: str, taken: Iterable[str]) -> str:
-    """Return a short, unique name for a Kafka Streams instance, from a stream thread's client id.
+    """Return a short, unique name for a Kafka Streams instance, made from a stream thread's client
+    id.
 
-    The name begins without the application id and the number of the thread.
+    The application id and the number of the thread are removed. For example,
+    "shop-host7-StreamThread-1-consumer" of the application "shop" gives "host7".
 
     Args:
         application: the ``application.id``.
@@ -249,8 +251,7 @@ def describe_application(application: RecordedApplication) -> dict[str, Any]:
 
 
 def _check_describable(application: RecordedApplication) -> None:
-    """Check that a capture shows everything about a Kafka Streams application that is to be
-    described.
+    """Check that a capture has all data that the description of a Kafka Streams application needs.
 
     For example, the source topics of each sub-topology must be known.
 
@@ -337,9 +338,9 @@ def _client_with_most_state(application: RecordedApplication) -> str:
 
 
 def _simulation_seconds(application: RecordedApplication) -> int:
-    """Return how many seconds of a Kafka Streams application ``partage streams`` should simulate.
+    """Return for how many seconds ``partage streams`` should simulate a Kafka Streams application.
 
-    The time is at least an hour, and enough to restore the state of all tasks twice.
+    It is at least an hour, and long enough to restore the state of all tasks twice.
     """
     restore_s = 2 * sum(_bytes_by_task(application).values()) / _RESTORE_RATE
     return max(_LEAST_S, 60 * ceil((_CRASH_S + _BACK_S + restore_s) / 60))

@@ -52,7 +52,8 @@ class TaskAssignor(Protocol):
 
 @runtime_checkable
 class Kip441Proposal(TaskAssignor, Protocol):
-    """Interface of a Kafka Streams task assignor that itself requests a rebalance to improve loads.
+    """Interface of a Kafka Streams task assignor that requests a rebalance only when it improves
+    balance.
 
     The document of KIP-441 proposes this. Kafka instead starts probing rebalances at fixed
     intervals.
@@ -72,17 +73,15 @@ class Kip441Proposal(TaskAssignor, Protocol):
     def with_balance_factor(self, balance_factor: int) -> TaskAssignor:
         """Return a copy of this Kafka Streams task assignor with another balance factor (KIP-441).
 
-        The factor is the difference between clients' loads that is still tolerated.
-
         Args:
-            balance_factor: largest tolerated difference between clients' loads (KIP-441).
+            balance_factor: largest difference between clients' loads that counts as balanced.
         """
 
 
 class TaskRow(NamedTuple):
-    """Row about one Kafka Streams task assignor in the table that ``partage strategies`` prints.
+    """Row of the table of Kafka Streams task assignors that ``partage strategies`` prints.
 
-    It names the Java class and release that the assignor reproduces.
+    It names the Java class and release whose results the assignor reproduces.
 
     Attributes:
         name: the assignor's name.
@@ -174,7 +173,7 @@ def find_assignor(name: str) -> TaskAssignor:
 
 
 def describe_task_assignors() -> list[TaskRow]:
-    """Return the rows of the table of Kafka Streams task assignors.
+    """Return the table of Kafka Streams task assignors that ``partage strategies`` prints.
 
     The command ``partage strategies`` prints them.
 

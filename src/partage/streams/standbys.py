@@ -21,7 +21,8 @@ Tag = tuple[str, str]
 
 
 class TagIndex:
-    """Client tags of all Kafka Streams clients (instances), by client and by tag key (KIP-708).
+    """Index of the client tags of all Kafka Streams clients (instances), by client and tag key
+    (KIP-708).
 
     An example of a tag is ``zone`` = "zone-a".
     """
@@ -69,14 +70,12 @@ class TagIndex:
 
 
 class TagAwareStandbys:
-    """Placement of standby tasks that spreads the copies of each task over client tags (KIP-708).
+    """Rule that spreads the standby copies of each Kafka Streams task over client tags (KIP-708).
 
-    A standby goes to the least loaded client that shares no configured tag with another copy of its
-    task, so that the copies are in different zones, for example. A tag key with fewer values than
-    the task has copies is ignored. Standbys for which there is no such client go to the least
-    loaded clients at the end, in the order of a Java hash map.
-
-    It gives the same results as ``ClientTagAwareStandbyTaskAssignor`` 4.3.1.
+    A standby goes to the least loaded client that shares no configured tag, such as the zone, with
+    another copy of its task. A tag key with fewer values than the task has copies is ignored.
+    Standbys without such a client go to the least loaded clients at the end, in the order of a Java
+    hash map.
 
     >>> from partage.streams import ClientState, ProcessId, AssignmentConfigs, TaskId
     >>> settings = AssignmentConfigs(num_standby_replicas=1, rack_aware_assignment_tags=("zone",))
@@ -94,10 +93,10 @@ class TagAwareStandbys:
         self._index = TagIndex(problem)
 
     def assign_standbys(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
-        """Assign the configured number of standbys to each Kafka Streams task that has an active
-        copy.
+        """Assign the configured number of standbys to each Kafka Streams task, spread over client
+        tags.
 
-        The copies of a task are spread over client tags, such as zones (KIP-708).
+        The copies of a task go to clients with different tags, such as zones (KIP-708).
 
         Args:
             draft: unfinished assignment of tasks to clients; changed in place.
@@ -118,7 +117,7 @@ class TagAwareStandbys:
         """Assign standbys of one Kafka Streams task to the least loaded clients, whatever their
         tags.
 
-        It is the last resort for standbys that could not be spread over tags.
+        This is done last, for standbys that could not be spread over tags (KIP-708).
 
         Args:
             draft: unfinished assignment of tasks to clients; changed in place.
@@ -132,8 +131,8 @@ class TagAwareStandbys:
             draft.assign_standby(client, task)
 
     def assign_standbys_of_task(self, draft: DraftAssignment, task: int, active_at: int) -> int:
-        """Assign standbys of one Kafka Streams task to clients with other tags than its other
-        copies have.
+        """Assign standbys of one Kafka Streams task to clients whose tags differ from those of its
+        copies.
 
         An example of a tag is the zone of a client (KIP-708).
 
@@ -169,9 +168,10 @@ class TagAwareStandbys:
         return self._index.tags[source].items() <= self._index.tags[destination].items()
 
     def may_swap(self, draft: DraftAssignment, source: int, destination: int, task: int) -> bool:
-        """Return whether a standby may move to another client to save traffic across racks.
+        """Return whether a standby task may move to another client to save traffic across racks.
 
-        The copies of the task must have at least as many distinct client tags after the move.
+        After the move, the copies of the task must have at least as many distinct client tags as
+        before (KIP-708).
 
         Args:
             draft: assignment of tasks to clients before the move.
@@ -191,8 +191,7 @@ class TagAwareStandbys:
 
 
 def least_loaded(draft: DraftAssignment, eligible: Callable[[int], bool]) -> int | None:
-    """Return the Kafka Streams client with the fewest tasks per stream thread among the eligible
-    ones.
+    """Return the eligible Kafka Streams client with the fewest tasks per stream thread.
 
     Ties go to the client with the lowest number. None if no client is eligible.
 
@@ -243,11 +242,11 @@ class StandbyPlacement(Protocol):
 
 
 class DefaultStandbys:
-    """Placement of Kafka Streams standbys by load: each goes to the least loaded client without a
-    copy.
+    """Rule that places standbys of Kafka Streams tasks by load: on the least loaded client without
+    a copy.
 
-    Ties go to the lower process id. Cost: O(log C) for each of T tasks times N standbys.
-    It gives the same results as ``DefaultStandbyTaskAssignor`` 4.3.1.
+    Ties go to the lower process id. Cost: O(log C) for each of T tasks times N standbys. It gives
+    the same results as ``DefaultStandbyTaskAssignor`` 4.3.1.
 
     >>> from partage.streams import ClientState, ProcessId, AssignmentConfigs, TaskId
     >>> clients = [ClientState(ProcessId(0, 1)), ClientState(ProcessId(0, 2))]
@@ -311,10 +310,11 @@ class DefaultStandbys:
 
 
 def placement_for(problem: TaskProblem) -> StandbyPlacement:
-    """Return the rule that chooses clients for Kafka Streams standbys: by client tags or by load.
+    """Return the rule that chooses clients for standby tasks of Kafka Streams: by client tags or by
+    load.
 
-    Client tags are used if the application configures them. ``problem`` has the clients and
-    settings.
+    Client tags (KIP-708) are used if the application configures them. ``problem`` has the clients
+    and settings.
     """
     if problem.settings.rack_aware_assignment_tags:
         return TagAwareStandbys(problem)

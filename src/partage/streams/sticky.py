@@ -34,10 +34,9 @@ _HASH_BITS = 0xFFFFFFFF
 
 
 class TaskPairs:
-    """Pairs of Kafka Streams tasks that have been on one client together.
+    """Pairs of Kafka Streams tasks that have been on the same client, for sticky task assignors.
 
-    Sticky task assignors prefer new pairs, so that a failed client's tasks spread over several
-    others.
+    Assignors prefer new pairs, so that the tasks of a failed client spread over several others.
 
     Raises:
         UnsupportedProblemError: there are so many tasks that the number of pairs overflows Kafka's
@@ -58,16 +57,15 @@ class TaskPairs:
     def add_task(self, task: int, others: Iterable[int]) -> None:
         """Record that a Kafka Streams task is on the same client as each task in ``others``.
 
-        The sticky assignor before 2.6 prefers clients on which a task forms a new pair.
+        Sticky task assignors prefer clients on which a task forms a new pair with another task.
         """
         self._pairs.update(self._pair(task, other) for other in others)
 
     def has_new(self, task: int, *others: Iterable[int]) -> bool:
-        """Return whether a Kafka Streams task has never shared a client with one of the given
-        tasks.
+        """Return whether a Kafka Streams task would form a new pair with one of a client's tasks.
 
-        Sticky task assignors prefer clients with such tasks, so that tasks spread well after a
-        failure.
+        A pair is new if the two tasks have never been on the same client. Sticky task assignors
+        prefer new pairs, so that tasks spread well after a failure.
 
         Args:
             task: number of the task.
@@ -133,10 +131,10 @@ class StickyCore:
         in_order: Callable[[Iterable[TaskId]], list[TaskId]],
         hash_of: Callable[[TaskId], int],
     ) -> None:
-        """Find the clients that ran each Kafka Streams task before, and those that had a standby of
-        it.
+        """Find the client that ran each Kafka Streams task before, and the clients that had a
+        standby of it.
 
-        The sticky task assignors prefer these clients.
+        Sticky task assignors prefer these clients.
 
         Args:
             in_order: function that sorts a client's previous active tasks as Kafka visits them.
@@ -166,18 +164,20 @@ class StickyCore:
     # -- assigning -------------------------------------------------------------------------------
 
     def assign_active(self, task: int, client: int) -> None:
-        """Assign an active Kafka Streams task to a client.
+        """Assign an active Kafka Streams task to a client, and record its new pairs of tasks.
 
-        The other tasks on the client are recorded, because assignors prefer new pairs of tasks.
+        A pair is two tasks on the same client. Sticky assignors prefer clients on which pairs are
+        new.
         """
         self._add_pairs(task, client)
         self.draft.assign_active(client, task)
         self.given[client][0].append(task)
 
     def assign_standby(self, task: int, client: int) -> None:
-        """Assign a standby Kafka Streams task to a client.
+        """Assign a standby Kafka Streams task to a client, and record its new pairs of tasks.
 
-        The other tasks on the client are recorded, because assignors prefer new pairs of tasks.
+        A pair is two tasks on the same client. Sticky assignors prefer clients on which pairs are
+        new.
         """
         self._add_pairs(task, client)
         self.draft.assign_standby(client, task)
@@ -188,7 +188,7 @@ class StickyCore:
         self._pairs.add_task(task, self.draft.standby[client])
 
     def has_room(self, client: int) -> bool:
-        """Return whether a Kafka Streams client may keep another active task within its quota.
+        """Return whether a Kafka Streams client has fewer active tasks than its quota.
 
         The quota grows with the client's number of threads.
         """
@@ -200,10 +200,10 @@ class StickyCore:
         return len(self.draft.active[client]) < most
 
     def assign_previous(self, tasks: Iterable[int], *, ignore_quota: bool = False) -> list[int]:
-        """Assign Kafka Streams tasks to the clients that ran them before, or else had a standby of
-        them.
+        """Assign Kafka Streams tasks to the clients that ran them before, else to clients with a
+        standby.
 
-        Each client keeps tasks only up to its quota.
+        Each client gets tasks only up to its quota.
 
         Args:
             tasks: all tasks, in the order in which previous standbys are promoted.
@@ -233,7 +233,7 @@ class StickyCore:
         """Assign the configured number of standbys of each Kafka Streams task to clients without a
         copy.
 
-        A task gets fewer if there are too few clients.
+        A task gets fewer standbys if there are too few clients.
         """
         for task in tasks:
             for _ in range(self.problem.settings.num_standby_replicas):
@@ -251,7 +251,8 @@ class StickyCore:
     def best_client(self, task: int, clients: Sequence[int]) -> int:
         """Choose the best of several clients for a Kafka Streams task.
 
-        It is the client that ran the task, else one with its standby, else the least loaded client.
+        The client that ran the task before comes first, then one with its standby, then the least
+        loaded client. A fully loaded client is skipped if another one is less loaded.
 
         Args:
             task: number of the task.
@@ -284,10 +285,11 @@ class StickyCore:
         return self._least_loaded(task, [client for client in copied if client in within])
 
     def _should_balance(self, client: int) -> bool:
-        """Return whether a Kafka Streams client is busy while another client is less loaded.
+        """Return whether a Kafka Streams client is fully loaded while another client is less
+        loaded.
 
-        A client is busy if it has a task for each of its threads. Sticky task assignors then choose
-        another client than the previous one.
+        A client is fully loaded if it has at least one task for each of its threads. Sticky task
+        assignors then do not prefer it for its previous tasks.
         """
         draft = self.draft
         if draft.count[client] < draft.capacity[client]:
@@ -325,7 +327,8 @@ _COSTS = 1, 10
 
 
 class LegacySticky:
-    """Task assignor of Kafka Streams before 2.6: tasks stay on their clients, or go to their state.
+    """Sticky task assignor of Kafka Streams before 2.6: tasks stay on their clients or go to their
+    state.
 
     Each client keeps tasks up to a quota. Guarantees, in order of priority:
 
@@ -337,8 +340,8 @@ class LegacySticky:
     4. Standbys of stateful tasks are placed by the same rule.
 
     Lags are ignored, and ``probing`` is always false. Java's hash order decides which tasks stay
-    where a client had too many, and the order of the clients. Cost: O(T C) and O(T^2 / C) pairs
-    for T tasks and C clients.
+    where a client had too many, and the order of the clients. Cost: O(T C) and O(T^2 / C) pairs for
+    T tasks and C clients.
 
     Where it is not optimal: there is one pass, so loads may differ by more than one task per
     thread. With fewer tasks than threads the quota is 0, and step 2 keeps nothing.
@@ -407,10 +410,8 @@ def _run_legacy_sticky(
 class FallbackPrior:
     """Kafka Streams task assignor that leaves every active task on its client, whatever the load.
 
-    A probing rebalance follows. Kafka's leader uses this assignor if it cannot read the end offsets
-    of changelogs. It is `LegacySticky` without a limit of kept tasks and without racks.
-
-    It gives the same results as ``FallbackPriorTaskAssignor`` of kafka-streams 4.3.1 (KIP-441).
+    Kafka's leader uses it if it cannot read the end offsets of changelogs. A probing rebalance
+    follows. It is `LegacySticky` without a limit of kept tasks and without racks.
 
     >>> from partage.streams import ClientState, ProcessId, TaskId
     >>> tasks = [TaskId(0, n) for n in range(3)]

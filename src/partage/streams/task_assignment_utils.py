@@ -68,10 +68,10 @@ def validate_task_assignment(
     problem: TaskProblem,
     assignment: Sequence[tuple[ProcessId, Sequence[TaskId], Sequence[TaskId]]],
 ) -> AssignmentError:
-    """Check a task assignment as the leader of a Kafka Streams application does.
+    """Check a custom task assignment as the leader of a Kafka Streams application does (KIP-924).
 
-    The result is the first error, or ``NONE``. The leader checks the entries, then the tasks, then
-    the clients. It accepts an assignment that lacks an active task. Source:
+    The result is the first error found, or ``NONE``. The leader checks the entries, then the tasks,
+    then the clients. It accepts an assignment that lacks an active task. Source:
     ``TaskAssignmentUtils.validateTaskAssignment`` 4.3.1.
 
     Args:
@@ -160,7 +160,7 @@ def optimize_rack_aware_active_tasks(
     racks.
 
     This does nothing unless both rack-aware costs are configured, even if ``costs`` overrides them.
-    In contrast to Kafka's internal assignors, changelog partitions cost as much as source
+    In contrast to Kafka's built-in assignors, changelog partitions cost as much as source
     partitions, and clients are visited in the order of a Java hash map.
 
     Source: ``TaskAssignmentUtils.optimizeRackAwareActiveTasks`` 4.3.1.

@@ -137,8 +137,7 @@ class Topology:
                     )
 
     def in_map_order(self, subtopologies: Iterable[Subtopology]) -> list[Subtopology]:
-        """Sort Kafka Streams sub-topologies in the order in which a Java ``HashMap`` iterates over
-        them.
+        """Sort Kafka Streams sub-topologies in the iteration order of a Java ``HashMap``.
 
         The map is keyed by sub-topology number and topology name.
         """
@@ -152,8 +151,7 @@ class Topology:
     def missing_sources(
         self, counts: Mapping[str, int]
     ) -> list[tuple[Subtopology, tuple[str, ...]]]:
-        """Return the Kafka Streams sub-topologies that lack source topics, each with the missing
-        topics.
+        """Return the missing source topics of each Kafka Streams sub-topology that lacks some.
 
         Topics that the application itself creates do not count.
 
@@ -205,9 +203,9 @@ class TopologyLayout:
         """Compute the tasks and internal topics of a Kafka Streams application from partition
         counts.
 
-        A sub-topology has as many tasks as its largest source topic has partitions. Its task with
-        number p reads partition p of each source topic that has so many partitions, and owns
-        partition p of each changelog.
+        A sub-topology has as many tasks as its largest source topic has partitions. Task number p
+        reads partition p of each source topic that has such a partition, and owns partition p of
+        each changelog.
 
         Args:
             topology: sub-topologies of the application.
@@ -264,8 +262,8 @@ class TopologyLayout:
         return layout
 
     def check_counts(self, counts: Mapping[str, int]) -> None:
-        """Check that a Kafka Streams application's internal topics have the expected number of
-        partitions.
+        """Check that the internal topics of a Kafka Streams application have the expected partition
+        counts.
 
         Internal topics that do not exist yet are ignored. ``counts`` has the partition count of
         each topic of the cluster.
@@ -277,7 +275,7 @@ class TopologyLayout:
 
     @cached_property
     def task_arrival(self) -> list[TaskId]:
-        """All Kafka Streams tasks in the order in which the leader passes them to the task
+        """All Kafka Streams tasks in the order in which the group leader passes them to the task
         assignor.
 
         This is the iteration order of a Java ``HashMap``.
@@ -443,7 +441,7 @@ def _external_count(topic: str, counts: Mapping[str, int]) -> int:
 def _enforce_copartitioning(
     topics: frozenset[str], derived: dict[str, int], fixed: set[str], counts: Mapping[str, int]
 ) -> None:
-    """Give repartition topics of Kafka Streams that are joined by key equal partition counts.
+    """Give equal partition counts to repartition topics of Kafka Streams that are joined by key.
 
     A set of topics that are joined by key is called co-partitioned.
 
