@@ -61,7 +61,7 @@ class PlanLimits:
 
 @dataclass(frozen=True, eq=False)
 class BalanceLimits:
-    """Load ranges within which a Kafka broker or rack counts as balanced, computed for one cluster.
+    """Load ranges within which each broker or rack of a Kafka cluster counts as balanced.
 
     Each range surrounds the broker's fair share of replicas, bytes, write load or leaders.
 
@@ -100,8 +100,8 @@ class BalanceLimits:
         return len(self.brokers_per_rack) if known and len(self.brokers_per_rack) > 1 else 0
 
     def replica_weights(self) -> NDArray[np.int64]:
-        """Return how much disk space, count, bytes and load one replica of each partition adds to a
-        broker.
+        """Return what one replica of each partition adds to its broker: disk space, count, bytes
+        and load.
 
         The result is int64[4, partitions], with a row for each of these quantities (see `KINDS`).
         """
@@ -119,13 +119,13 @@ class BalanceLimits:
         return weight
 
     def replica_bands(self, use: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the ranges of replicas, bytes and load within which each broker or rack is
+        """Return the ranges of replicas, bytes and load in which each broker or rack counts as
         balanced.
 
-        Disk space has no such range: its upper limit is the broker's capacity.
+        For disk space the range is only bounded by the broker's capacity.
 
         Args:
-            use: int64[4, partitions], what a replica of each partition adds, from
+            use: int64[4, partitions], what a replica of each partition adds to its broker, from
                 `replica_weights`.
 
         Returns:
@@ -158,8 +158,8 @@ class BalanceLimits:
     def leader_bands(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the least and the most partitions that each broker and each rack should lead.
 
-        Outside this range its leaders count as unbalanced. Both results are int64[brokers + racks]:
-        the brokers first, then the racks.
+        Outside this range, the number of leaders counts as unbalanced. Both results are
+        int64[brokers + racks]: the brokers first, then the racks.
         """
         cluster = self.cluster
         leads = self.alive & np.array([not b.fenced for b in cluster.brokers], bool)

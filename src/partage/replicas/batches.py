@@ -21,8 +21,8 @@ def changed_partitions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray
     leader.
 
     Args:
-        task: the reassignment, with the current replicas.
-        replica: the plan: the broker of each new replica, by index in the cluster.
+        task: the cluster with its current replicas, and the constraints of the reassignment.
+        replica: int32, the plan: the broker of each new replica, by index in the cluster.
 
     Returns:
         int64[n], indices of the partitions.
@@ -41,10 +41,11 @@ def changed_partitions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray
 
 
 def split_into_batches(moves: ReplicaMoves, *, max_copies: int | None = None) -> list[list[int]]:
-    """Divide the partitions that a reassignment plan changes into batches.
+    """Divide the partitions that a reassignment plan changes into batches, which run one after the
+    other.
 
-    The batches are executed one after the other. While a batch runs, brokers hold both old and new
-    replicas, so each batch leaves enough free disk space for both.
+    While a batch runs, brokers hold both old and new replicas, so the disks must have room for
+    both.
 
     Args:
         moves: the replica copies of the plan.
@@ -165,11 +166,11 @@ def _room(moves: ReplicaMoves) -> list[int | None]:
 def _space_by_partition(
     moves: ReplicaMoves,
 ) -> tuple[dict[int, list[tuple[int, int]]], dict[int, list[tuple[int, int]]]]:
-    """Return the disk space that the copies of each partition need, and the space that they free
-    later.
+    """Return the disk space that the new replicas of each partition take, and the space freed
+    afterwards.
 
     Space is freed when the old replicas are deleted. Both results are dicts from partition to a
-    list of pairs: index of the broker or disk, and bytes. The index of a disk begins after the
+    list of pairs: index of the broker or disk, and bytes. The indices of disks follow those of the
     brokers.
 
     Args:

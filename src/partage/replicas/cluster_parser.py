@@ -178,7 +178,8 @@ class _BrokerParser:
 class _PartitionParser:
     """Parser of the topics and partitions in the JSON description of a Kafka cluster.
 
-    It collects one column for each field, from which it builds a `ReplicaCluster`.
+    It collects each field of the partitions in a list, and builds a `ReplicaCluster` from the
+    lists.
     """
 
     def __init__(self, brokers: _BrokerParser, log_dirs: LogDirs, excluded: frozenset[str]) -> None:
@@ -328,9 +329,9 @@ def _reject_reassignment_in_progress(name: str, number: int, row: Mapping[str, A
 def _complete_column(
     values: Sequence[int | None], quantity: str, parser: _PartitionParser
 ) -> NDArray[np.int64] | None:
-    """Return the sizes or the loads of all partitions as an array (int64[partitions]).
+    """Convert the sizes or loads of all partitions to an array (int64[partitions]).
 
-    Either all partitions have a value or none has; the result is None if none has.
+    The result is None if no partition has a value. It is an error if only some have one.
 
     Args:
         values: one number for each partition, None if missing.

@@ -18,7 +18,8 @@ _MULTIPLIER = 0x5DEECE66D
 
 
 class LookaheadDraws(Protocol):
-    """Random number generator that can show its next numbers before they are consumed.
+    """Interface of a random number generator whose next numbers can be read before they are
+    consumed.
 
     Vectorised code reads many numbers at once, uses some of them, and then consumes only these.
     """
@@ -32,7 +33,7 @@ class LookaheadDraws(Protocol):
     def skip_numbers(self, count: int) -> None:
         """Consume the next ``count`` random numbers, so that later calls do not return them.
 
-        The caller has read and used these numbers by `peek_numbers` before.
+        The caller has read these numbers with `peek_numbers` before.
         """
 
 

@@ -26,12 +26,12 @@ def reassignment_json(
     directory: np.ndarray[Any, np.dtype[np.int32]] | None,
     partitions: Iterable[int],
 ) -> dict[str, Any]:
-    """Return the JSON input of ``kafka-reassign-partitions --execute`` for a reassignment plan.
+    """Convert a reassignment plan to the JSON input of ``kafka-reassign-partitions --execute``.
 
     It lists the new replicas of each partition, and optionally their log directories.
 
     Args:
-        task: brokers, partitions and rules of the reassignment.
+        task: the cluster and the constraints of the reassignment.
         replica: int32, the plan: the broker of each new replica by index in the cluster, preferred
             leader first. Those of partition p begin at ``task.start[p]``.
         directory: int32, index of each replica's log directory on its broker, -1 for any; None
@@ -52,9 +52,9 @@ def reassignment_json(
 def rollback_json(
     cluster: ReplicaCluster, partitions: Iterable[int], *, directories: bool
 ) -> dict[str, Any]:
-    """Return the JSON input of ``kafka-reassign-partitions`` that undoes a reassignment.
+    """Return the JSON input of ``kafka-reassign-partitions`` that restores the current replicas.
 
-    It lists the current replicas of each partition.
+    It undoes a reassignment.
 
     Args:
         cluster: the cluster before the reassignment.
@@ -74,13 +74,13 @@ def rollback_json(
 def partitions_to_elect(
     task: ReplicaTask, replica: np.ndarray[Any, np.dtype[np.int32]]
 ) -> list[int]:
-    """Return the partitions that need a preferred leader election after a plan is executed.
+    """Return the partitions that need a preferred leader election after a plan was executed.
 
-    The broker that leads such a partition now is not its preferred leader in the plan. Partitions
-    without a leader and excluded topics are left out.
+    These are the partitions whose current leader is not their preferred leader in the plan.
+    Partitions without a leader and excluded topics are left out.
 
     Args:
-        task: brokers, partitions and rules of the reassignment.
+        task: the cluster and the constraints of the reassignment.
         replica: int32, the plan: the broker of each new replica by index in the cluster, preferred
             leader first. Those of partition p begin at ``task.start[p]``.
     """
@@ -109,7 +109,8 @@ def leader_election_json(cluster: ReplicaCluster, partitions: Iterable[int]) -> 
 def topic_assignment(
     topic: str, replicas: Iterable[Iterable[int]], first_partition: int = 0
 ) -> dict[str, Any]:
-    """Return the JSON input of ``kafka-reassign-partitions`` for the new partitions of one topic.
+    """Return the JSON input of ``kafka-reassign-partitions`` for partitions that are added to a
+    topic.
 
     It names the brokers of each partition's replicas.
 

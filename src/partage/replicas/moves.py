@@ -16,12 +16,12 @@ __all__ = ["DiskMoves", "ReplicaMoves", "log_directories"]
 
 @dataclass(frozen=True, eq=False)
 class ReplicaMoves:
-    """Replica copies that a reassignment plan makes between brokers.
+    """Replica copies between brokers that a reassignment plan makes.
 
     Each property is an array with one element per copy.
 
     Attributes:
-        task: brokers, partitions and rules of the reassignment.
+        task: the cluster and the constraints of the reassignment.
         replica: int32, the plan: the broker of each new replica, by index in the cluster.
         disk: int32, the plan's disk of each new replica; None if no disks are known.
     """
@@ -58,24 +58,24 @@ class ReplicaMoves:
     def partition_of_copy(self) -> NDArray[np.int64]:
         """Partition of each replica copy in a reassignment plan (int64[n]).
 
-        A partition is given as its index in the cluster's list of partitions.
+        A partition is an index in the cluster's list of partitions.
         """
         return self._rows[0]
 
     @property
     def target_broker(self) -> NDArray[np.int32]:
-        """Broker that receives each replica copy of a reassignment plan (int32[n]).
+        """Broker to which a reassignment plan copies each moved replica (int32[n]).
 
-        A broker is given as its index in the cluster's list of brokers.
+        A broker is an index in the cluster's list of brokers.
         """
         return self._rows[1]
 
     @property
     def source_broker(self) -> NDArray[np.int32]:
-        """Broker that loses a replica through each copy of a reassignment plan (int32[n]).
+        """Broker that gives up a replica for each copy of a reassignment plan (int32[n]).
 
-        A broker is given as its index in the cluster's list of brokers. It is -1 if the copy is an
-        additional replica.
+        A broker is an index in the cluster's list of brokers. It is -1 if the copy is an additional
+        replica.
         """
         return self._rows[2]
 
@@ -115,8 +115,7 @@ class ReplicaMoves:
 
     @property
     def on_disks(self) -> tuple[NDArray[np.int64], ...]:
-        """Changes of disk usage that a reassignment plan makes, as four arrays with one element per
-        change.
+        """Changes of disk usage by a reassignment plan, as four arrays with one element per change.
 
         The int64 arrays are partition, source disk (which gets space back), target disk (which
         fills up) and bytes. A disk is -1 if it is unknown, or if the change has no source or no
@@ -159,9 +158,9 @@ class DiskMoves:
 
 
 def log_directories(moves: ReplicaMoves) -> NDArray[np.int32] | None:
-    """Return the log directory of each new replica after a reassignment plan (int32).
+    """Return the log directory of each replica after a reassignment plan (int32).
 
-    A directory is an index into its broker's list of directories, or -1 if Kafka chooses it. The
+    A directory is an index in its broker's list of directories, or -1 if Kafka chooses it. The
     result is None if no directories are known. ``moves`` are the plan's replica copies.
     """
     # Kafka chooses if the directory of some replica on the broker is unknown.

@@ -124,9 +124,9 @@ def _place_as_admin_utils(
 
 
 def _expect_no_start(**given: int | None) -> None:
-    """Raise an error if a start index or a start shift is given for KRaft's replica placer.
+    """Raise an error if a start index or a start shift is set for KRaft's replica placer.
 
-    This placer always draws both at random, so a given value would have no effect.
+    This placer always draws both at random, so the setting would have no effect.
 
     Raises:
         InvalidConfigError: one of the keyword arguments is not None.
@@ -334,7 +334,7 @@ def _expect_no_overflow(
 ) -> None:
     """Raise an error if Java's int arithmetic in ``AdminUtils`` would overflow for these arguments.
 
-    Kafka returns arbitrary placements after an overflow, so they are not worth predicting.
+    After an overflow, Kafka's placement is arbitrary.
 
     Args:
         brokers: number of brokers.
@@ -378,7 +378,7 @@ def alternate_racks(brokers: Sequence[Broker]) -> list[int]:
 def _leaders_and_shifts(
     broker_count: int, start: int, shift: int, first_partition: int, rows: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the leader of each new partition and the distance to its first follower.
+    """Return the leader of each new partition and the distance from it to its first follower.
 
     Kafka's ``AdminUtils`` computes both from the partition number: leaders go round the list of
     brokers, and the distance grows by one with each round.
@@ -427,9 +427,10 @@ def _place_followers(
     ids: Int32Array, rack: NDArray[np.int64], lead: NDArray[np.int64], gap: NDArray[np.int64],
     factor: int,
 ) -> Int32Array:  # fmt: skip
-    """Place the followers of each partition on distinct racks, as Kafka's ``AdminUtils`` does.
+    """Choose the brokers of each partition's followers on distinct racks, as Kafka's ``AdminUtils``
+    does.
 
-    A rack is used twice only if all racks have a replica of the partition already.
+    A rack gets a second replica only if all racks have a replica of the partition already.
 
     Args:
         ids: broker ids, in rack-alternating order.

@@ -46,11 +46,10 @@ tool kafka-leader-election.sh --election-type preferred --path-to-json-file elec
 
 
 def execution_scripts(throttle: int | None, *, elect: bool) -> dict[str, str]:
-    """Return shell scripts that execute the batches of a reassignment plan with Kafka's tools.
+    """Return shell scripts that execute a reassignment plan, batch by batch, with Kafka's tools.
 
-    One script (``execute.sh``) runs the batches, the other (``rollback.sh``) undoes them. The
-    result is a dict from file name to text. The scripts read the batches from files in their
-    folder.
+    The script ``execute.sh`` runs the batches, ``rollback.sh`` undoes them. The result is a dict
+    from file name to text. The scripts read the batches from files in their folder.
 
     Args:
         throttle: bytes per second that each broker may copy; None for no limit.

@@ -70,8 +70,8 @@ def place_in_stripes(
 
 
 class _Rings:
-    """Circular lists (rings) of the brokers in each rack, from which KRaft's placer takes the next
-    one.
+    """Circular lists (rings) of each rack's brokers, from which KRaft's placer takes the next
+    broker.
 
     Each rack has a ring of unfenced brokers and a ring of fenced ones, which are used last.
     """
@@ -148,10 +148,11 @@ def place_at_once(
     raw: Ints,
     shape: tuple[int, int],
 ) -> NDArray[np.int32] | None:
-    """Place the replicas of all partitions at once, with array operations.
+    """Place the replicas of all partitions as Kafka's ``StripedReplicaPlacer``, with array
+    operations.
 
-    The result equals that of Kafka's ``StripedReplicaPlacer``, which places one partition after the
-    other. A ring is the circular list of a rack's brokers.
+    Kafka's class places one partition after the other. A ring is the circular list of a rack's
+    brokers.
 
     Args:
         start: int64[2 racks + 1], first index of each ring in ``broker``: for each rack the ring of
@@ -198,8 +199,8 @@ def _rings_in_turn(sizes: Ints) -> list[int]:
 def _shuffle_lists(lengths: list[int], random_numbers: Ints, shuffle_count: int) -> Ints | None:
     """Compute many shuffles of several lists at once, equal to Java's ``Collections.shuffle``.
 
-    KRaft's replica placer shuffles its lists of racks and brokers after as many partitions as there
-    are unfenced brokers.
+    KRaft's replica placer shuffles its lists of racks and brokers each time when it has placed as
+    many partitions as there are unfenced brokers.
 
     Args:
         lengths: number of elements of each list.
@@ -230,13 +231,13 @@ def _shuffle_lists(lengths: list[int], random_numbers: Ints, shuffle_count: int)
 
 
 def _permutations_from_swaps(places: Ints, list_length: int) -> Ints:
-    """Compute the permutations that result from the swaps of Java's ``Collections.shuffle``.
+    """Compute the permutations that the swaps of Java's ``Collections.shuffle`` produce.
 
     All lists have the same length and are computed together.
 
     Args:
         places: int64[n, swaps], for each list the index that is swapped with the last element, then
-            with the last but one, and so on.
+            the index that is swapped with the last but one, and so on.
         list_length: length of each list.
 
     Returns:
@@ -259,7 +260,8 @@ def _look_up_brokers(
     """Return the broker of each replica from shuffled lists of brokers (int32[partitions,
     replicas]).
 
-    The partitions between two shuffles form a block: they use the same lists.
+    KRaft's placer shuffles the lists after a number of partitions. The partitions between two
+    shuffles form a block: they use the same lists.
 
     Args:
         shuffled: for each block, the racks in order and then the brokers of each rack.
@@ -290,7 +292,7 @@ def _look_up_brokers(
 
 
 def _count_uses_in_block(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
-    """Count how often KRaft's replica placer has used a rack since the last shuffle of the brokers.
+    """Count how often KRaft's replica placer has used a rack since it last shuffled the brokers.
 
     The count tells which broker of the rack comes next.
 
@@ -316,7 +318,8 @@ def _count_uses_in_block(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
 def _count_uses_before_block(order: Ints, begin: Ints, length: int, factor: int) -> Ints:
     """Count how often KRaft's replica placer used each rack before each shuffle of the brokers.
 
-    The result is int64[shuffles, racks].
+    The counts tell at which broker of a rack the placer continues. The result is int64[shuffles,
+    racks].
 
     Args:
         order: racks in their order after each shuffle (int64[shuffles, racks]).
@@ -363,11 +366,11 @@ def _shuffle_range(items: Any, begin: int, end: int, raw: Any, used: int) -> int
         items: the array whose range is shuffled.
         begin: first index of the range.
         end: index after the range.
-        raw: numbers of Java's random generator.
-        used: how many of them are already consumed.
+        raw: random numbers of Java's generator.
+        used: number of them that are already consumed.
 
     Returns:
-        the new number of consumed numbers; -1 if there are too few.
+        the number of random numbers consumed afterwards; -1 if ``raw`` has too few.
     """
     for size in range(end - begin, 1, -1):
         used = _bounded(raw, used, size)
@@ -409,7 +412,8 @@ def _next(ring: int, epoch: int, start: Any, state: Any) -> int:
 def place_one_by_one(
     start: Any, broker: Any, names: Any, state: Any, offset: int, unfenced: int, raw: Any, out: Any
 ) -> int:
-    """Place the replicas of one partition after the other, exactly as KRaft's replica placer does.
+    """Place the replicas of one partition after the other, as KRaft's ``StripedReplicaPlacer``
+    does.
 
     The broker ids are written into ``out``. The result is the number of random numbers consumed, or
     -1 if ``raw`` has too few.

@@ -19,13 +19,13 @@ _COLUMNS = ("replicas", "leaders", "bytes", "load")
 def broker_rows(task: ReplicaTask, replica: NDArray[np.int32]) -> list[dict[str, Any]]:
     """Return a report row for each broker, with its load before and after a reassignment plan.
 
-    A row has replicas, leaders, bytes and write load, and the range within which each counts as
-    balanced. Leaders before are the current ones, leaders after are the preferred ones. Excluded
-    topics do not count.
+    A row has replicas, leaders, bytes and write load, each with the range that counts as balanced.
+    Leaders before are the current ones, leaders after are the preferred ones. Excluded topics do
+    not count.
 
     Args:
-        task: the reassignment, with the current replicas.
-        replica: broker of each new replica, as an index in the cluster.
+        task: the cluster with its current replicas, and the constraints of the reassignment.
+        replica: int32, the plan: the broker of each new replica, by index in the cluster.
     """
     before = _held(
         task,
@@ -61,11 +61,11 @@ def _bands_of(task: ReplicaTask) -> dict[str, tuple[NDArray[np.int64], NDArray[n
 def rack_rows(task: ReplicaTask, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a report row for each rack, with its load before and after a reassignment plan.
 
-    A row has the sums of its brokers' rows. If there are several racks, it also has the range
-    within which each sum counts as balanced.
+    The load of a rack is the sum of its brokers' loads. If there are several racks, a row also has
+    the range in which each load counts as balanced.
 
     Args:
-        task: the reassignment, which has the ranges.
+        task: the cluster and the constraints of the reassignment, with these ranges.
         rows: the brokers' rows, from `broker_rows`.
     """
     out: dict[str | None, dict[str, Any]] = {}

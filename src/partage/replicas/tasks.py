@@ -19,9 +19,9 @@ __all__ = [
 
 
 def rebalance_task(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Return the task to balance all replicas of a cluster over its brokers.
+    """Build the reassignment problem of balancing all replicas of a cluster over its brokers.
 
-    A `ReplicaTask` is the optimisation problem that `reassign` solves.
+    `reassign` computes a plan for the returned `ReplicaTask`.
 
     Args:
         cluster: the cluster before the reassignment.
@@ -35,9 +35,9 @@ def rebalance_task(cluster: ReplicaCluster, limits: PlanLimits | None = None) ->
 def add_brokers(
     cluster: ReplicaCluster, ids: Iterable[int], limits: PlanLimits | None = None
 ) -> ReplicaTask:
-    """Return the task to balance a cluster by moving replicas to new brokers only.
+    """Build the reassignment problem of moving replicas to new brokers, and to no other brokers.
 
-    A `ReplicaTask` is the optimisation problem that `reassign` solves.
+    `reassign` computes a plan for the returned `ReplicaTask`, which balances the cluster.
 
     Args:
         cluster: the cluster, with the new brokers.
@@ -55,9 +55,9 @@ def add_brokers(
 def drain_brokers(
     cluster: ReplicaCluster, ids: Iterable[int], limits: PlanLimits | None = None
 ) -> ReplicaTask:
-    """Return the task to move all replicas off some brokers; all other replicas stay.
+    """Build the reassignment problem of moving all replicas off some brokers; other replicas stay.
 
-    A `ReplicaTask` is the optimisation problem that `reassign` solves.
+    `reassign` computes a plan for the returned `ReplicaTask`.
 
     Args:
         cluster: the cluster before the reassignment.
@@ -72,10 +72,10 @@ def drain_brokers(
 def replace_broker(
     cluster: ReplicaCluster, old: int, new: int, limits: PlanLimits | None = None
 ) -> ReplicaTask:
-    """Return the task to replace a broker by a new one.
+    """Build the reassignment problem of replacing a broker by a new one.
 
     The new broker takes over each replica of the old one, at the same position in the list of
-    replicas. A `ReplicaTask` is the optimisation problem that `reassign` solves.
+    replicas. `reassign` computes a plan for the returned `ReplicaTask`.
 
     Args:
         cluster: the cluster, with both brokers.
@@ -104,9 +104,9 @@ def change_factor(
     topics: Collection[str] | None = None,
     limits: PlanLimits | None = None,
 ) -> ReplicaTask:
-    """Return the task to change the replication factor of some topics, or of all.
+    """Build the reassignment problem of changing the replication factor of some topics, or of all.
 
-    A `ReplicaTask` is the optimisation problem that `reassign` solves.
+    `reassign` computes a plan for the returned `ReplicaTask`.
 
     Args:
         cluster: the cluster before the reassignment.
@@ -138,10 +138,10 @@ def change_factor(
 
 
 def fix_racks(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Return the task to move only the replicas that break the rack rule.
+    """Build the reassignment problem of moving only the replicas that break the rack rule.
 
-    The rule spreads the replicas of each partition evenly over racks. A `ReplicaTask` is the
-    optimisation problem that `reassign` solves.
+    The rule spreads the replicas of each partition evenly over racks. `reassign` computes a plan
+    for the returned `ReplicaTask`.
 
     Args:
         cluster: the cluster before the reassignment.
@@ -154,10 +154,11 @@ def fix_racks(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> Repl
 
 
 def elect_leaders(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Return the task to balance the preferred leaders of a cluster without copying any replica.
+    """Build the reassignment problem of balancing the preferred leaders without copying any
+    replica.
 
     Only the order of each partition's replicas changes, because its first replica is the preferred
-    leader. A `ReplicaTask` is the optimisation problem that `reassign` solves.
+    leader. `reassign` computes a plan for the returned `ReplicaTask`.
 
     Args:
         cluster: the cluster before the reassignment.
@@ -170,9 +171,10 @@ def elect_leaders(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> 
 
 
 class _TaskBuilder:
-    """Builder of a `ReplicaTask`, the optimisation problem of a replica reassignment.
+    """Builder of a replica reassignment problem (`ReplicaTask`).
 
-    At first every replica may move. Each command of ``partage reassign`` then restricts it.
+    At first every replica may move. Each subcommand of ``partage reassign`` then restricts which
+    replicas may.
     """
 
     def __init__(self, cluster: ReplicaCluster, limits: PlanLimits | None) -> None:
@@ -209,7 +211,7 @@ class _TaskBuilder:
     def broker_indices(self, ids: Iterable[int], option: str) -> list[int]:
         """Convert broker ids from the command line to indices in the cluster's list of brokers.
 
-        Arrays of the reassignment refer to brokers by these indices.
+        Arrays that describe a reassignment contain these indices.
 
         Args:
             ids: the broker ids.
@@ -234,7 +236,7 @@ class _TaskBuilder:
     def expect_not_fenced(self, receivers: list[int], what: str) -> None:
         """Check that no broker that will receive replicas is fenced.
 
-        Copies to a fenced broker would never join the ISR.
+        New replicas on a fenced broker would never join the ISR.
 
         Args:
             receivers: indices of the brokers in the cluster.
@@ -278,7 +280,7 @@ class _TaskBuilder:
         )
 
     def build_task(self) -> ReplicaTask:
-        """Return the finished `ReplicaTask`, the input of the optimiser.
+        """Return the finished reassignment problem (`ReplicaTask`), the input of the optimiser.
 
         Contradictions in the input, such as too few brokers, are reported before.
 
@@ -329,12 +331,12 @@ class _TaskBuilder:
             raise InvalidProblemError(what, path="size", value=None)
 
     def _expect_enough_brokers(self) -> None:
-        """Check that no replication factor is larger than the number of brokers that remain.
+        """Check that no replication factor is larger than the number of remaining brokers.
 
         Each replica of a partition needs its own broker.
 
         Raises:
-            NoFeasiblePlanError: one does.
+            NoFeasiblePlanError: a factor is larger.
         """
         alive = int(self.alive.sum())
         short = np.flatnonzero(self.factor > alive)
