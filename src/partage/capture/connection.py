@@ -38,9 +38,9 @@ _DESCRIBE = 8
 
 
 class FetchedPartition(NamedTuple):
-    """Raw record batches and offsets of one partition in a Kafka Fetch response.
+    """Record batches and offsets of one partition in a Kafka Fetch response.
 
-    The response has one for each requested partition.
+    A response has an entry for each requested partition.
 
     Attributes:
         partition: the partition's number.
@@ -63,7 +63,7 @@ class FetchedPartition(NamedTuple):
 class PartitionRequest(NamedTuple):
     """Partition in a Kafka Fetch request, with the offset from which to read.
 
-    The request has one for each partition to read.
+    A request has an entry for each partition to read.
 
     Attributes:
         partition: the partition's number.
@@ -172,13 +172,13 @@ class ClusterConnection:
         return self._manager.run(sent)
 
     def ask_each(self, requests: Mapping[int, Any]) -> dict[int, Any]:
-        """Send Kafka requests to several brokers at the same time, and wait for all responses.
+        """Send a Kafka request to each of several brokers at once, and wait for all responses.
 
-        The result is a dict from broker id to response. A broker that fails has an exception
-        instead.
+        The result is a dict from broker id to response. If the request to a broker fails, its value
+        is the exception.
 
         Args:
-            requests: the request for each broker, by broker id.
+            requests: dict from broker id to the request.
         """
 
         async def sent() -> dict[int, Any]:
@@ -222,7 +222,7 @@ class ClusterConnection:
     # --- requests --------------------------------------------------------------------------
 
     def fetch_metadata(self, topics: Sequence[str] | None = None) -> Any:
-        """Return the metadata of some topics of the Kafka cluster, as kafka-python's
+        """Fetch the metadata of some topics of the Kafka cluster, as kafka-python's
         MetadataResponse.
 
         ``topics`` are names of topics; None stands for all topics that the account may see.
@@ -289,7 +289,8 @@ class ClusterConnection:
     ) -> tuple[dict[int, int], dict[int, int]]:
         """Return the first offset and the end offset of some partitions of a Kafka topic.
 
-        The result is two dicts by partition number. The end offset is the high watermark.
+        The result is two dicts by partition number. The end offset is the partition's high
+        watermark.
 
         Raises:
             ClusterUnreachableError: the broker does not return the offsets.
@@ -427,9 +428,9 @@ def _check_reachable(bootstrap: str, settings: Mapping[str, Any]) -> None:
 
 
 class _FailureLog(logging.Handler):
-    """Log handler that remembers why kafka-python could not connect.
+    """Log handler that remembers the reason why kafka-python could not connect to a broker.
 
-    kafka-python logs the reason, but its exceptions do not have it.
+    kafka-python logs the reason, but does not put it into its exceptions.
 
     Attributes:
         last: the reason. An authentication failure is not replaced by a later "connection closed".
@@ -470,7 +471,7 @@ def _attach_failure_log() -> _FailureLog:
 
 
 def client_error() -> type[Exception]:
-    """Return the base class of kafka-python's exceptions.
+    """Return the base class of kafka-python's exceptions, for use in ``except``.
 
     kafka-python is imported only in this call, because it is optional.
     """
@@ -481,7 +482,7 @@ def client_error() -> type[Exception]:
 
 
 def error_reason(error: BaseException) -> str:
-    """Return the readable part of a kafka-python exception's message.
+    """Return the part of a kafka-python exception's message that explains the error to a user.
 
     Error numbers and repeated class names are left out.
 

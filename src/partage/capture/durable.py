@@ -44,8 +44,8 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     The content goes to a temporary file, which is stored on disk (fsync) and then renamed.
 
     Args:
-        path: where the complete file appears.
-        write: function that writes the content to a temporary path, which is then renamed.
+        path: path of the complete file.
+        write: function that writes the content to the temporary path that it receives.
     """
     temporary = path.with_name(f".{path.name}.tmp")
     write(temporary)
@@ -93,7 +93,7 @@ def append_line(path: Path, line: str) -> None:
 def truncate_torn_line(path: Path) -> str | None:
     """Remove an incomplete last line, which a crash may have left, from a text file.
 
-    The next line can then be appended safely.
+    Afterwards the next line can be appended safely.
 
     Args:
         path: the file.

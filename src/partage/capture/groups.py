@@ -111,9 +111,9 @@ def live_groups(
 
 
 def expect_visible_groups(connection: ClusterConnection) -> None:
-    """Raise an error if the account may not list the groups of the Kafka cluster.
+    """Check that the account may list the groups of the Kafka cluster.
 
-    Without the permission a broker returns an empty list, which must not be taken for "no groups".
+    Without the permission a broker returns an empty list, which looks as if there were no groups.
 
     Raises:
         NotAuthorizedError: the account has no DESCRIBE on the cluster.
@@ -138,9 +138,9 @@ def listed_group_ids(connection: ClusterConnection, nodes: Sequence[int]) -> lis
 
 
 def refused_group_ids(connection: ClusterConnection, node: int, ids: Sequence[str]) -> list[str]:
-    """Return which of the given Kafka groups the connection's account may not describe.
+    """Return which of some Kafka groups the connection's account may not describe.
 
-    The broker refuses to describe them with the error GROUP_AUTHORIZATION_FAILED.
+    For these groups the broker returns the error GROUP_AUTHORIZATION_FAILED.
 
     Args:
         connection: open connection to the cluster.
@@ -203,9 +203,10 @@ def _described(
 
 @cache
 def _describe_request(api_name: str) -> Any:
-    """Return kafka-python's class for a Kafka request, such as "ConsumerGroupDescribe".
+    """Return kafka-python's class for a Kafka request that describes groups.
 
-    kafka-python 3.0 lacks some classes, which are created from JSON schemas of this package.
+    An example of a request is "ConsumerGroupDescribe". kafka-python 3.0 lacks some classes, which
+    are created from JSON schemas of this package.
     """
     # kafka-python 3.0 has no classes for consumer, share and streams groups (KIP-848, KIP-932,
     # KIP-1071). They are created from JSON schemas of this package.
@@ -339,7 +340,7 @@ def _with_offsets(connection: ClusterConnection, group: LiveGroup) -> LiveGroup:
 def end_offsets(
     connection: ClusterConnection, metadata: Any, partitions: Iterable[Partition]
 ) -> dict[Partition, int]:
-    """Return the end offset of each given Kafka partition, as a dict by (topic, partition).
+    """Return the end offset of each of some Kafka partitions, as a dict by (topic, partition).
 
     Partitions that do not exist or have no leader are left out.
 

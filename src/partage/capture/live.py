@@ -35,7 +35,7 @@ _WORTH_KEEPING_SECONDS = 5.0
 
 @dataclass
 class ProblemReporter:
-    """Reporter of problems that last, such as an unreachable broker.
+    """Reporter of lasting problems of a recording, such as an unreachable broker.
 
     Each problem is reported at most once a minute.
 
@@ -69,9 +69,9 @@ class ProblemReporter:
         self._reported_at[problem] = now
 
     def report_recovery(self) -> None:
-        """Report to the user that all problems have ended.
+        """Report to the user that all problems of the recording have ended.
 
-        If they lasted for some seconds, the manifest of the recording gets a message too.
+        If they lasted for some seconds, the recording's manifest gets a message too.
         """
         # If they lasted for some seconds, the manifest gets a message, too.
         if not self._since:
@@ -207,7 +207,7 @@ class LiveCapture:
     def _read_metadata(self) -> None:
         """Read the metadata of the Kafka cluster, and add it to the recording if it has changed.
 
-        The leaders of the partitions of ``__consumer_offsets`` are updated, too.
+        The known leaders of the partitions of ``__consumer_offsets`` are updated too.
 
         Raises:
             NotAuthorizedError: the account may not describe the topic.
@@ -311,9 +311,10 @@ class LiveCapture:
             self._problems.report_recovery()
 
     def _next_requests(self) -> dict[int, list[PartitionRequest]]:
-        """Return the next fetch requests for ``__consumer_offsets``, by id of the broker to ask.
+        """Return the next fetch requests for ``__consumer_offsets``, as a dict by broker id.
 
-        Each call begins with another partition, so that none is always last in a full response.
+        Each call puts another partition first, because the last partitions in a full response may
+        be left out.
         """
         # Each call begins with another partition. A broker fills its response in the order of the
         # requests, so with a fixed order the last partitions might never be read.
@@ -365,10 +366,9 @@ class LiveCapture:
             self._writer.skip_to(partition, batch.last_offset + 1, what)
 
     def _retry_damaged(self, partition: int, error: WireFormatError, fetched_bytes: bytes) -> None:
-        """Fetch a damaged record batch of Kafka once more, and skip it if it is still damaged.
+        """Fetch a damaged record batch from Kafka once more, and skip it if it is still damaged.
 
-        Only damage in the broker's log remains after the second fetch. The skipped range is stored
-        as a warning.
+        The second fetch rules out damage on the network. The skipped range is stored as a warning.
 
         Args:
             partition: partition of ``__consumer_offsets``.
@@ -423,9 +423,11 @@ class LiveCapture:
         self._writer.skip_to(partition, to, why)
 
     def _rewind_partition(self, partition: int, epoch: int, end_offset: int) -> None:
-        """Go back to the offset from which the leader's log differs from the recorded records.
+        """Move the read position back to the offset from which the leader's log differs from the
+        recording.
 
-        This happens after an unclean leader election. The recorded rows from there on are removed.
+        The two differ after an unclean leader election. The recorded rows from this offset on are
+        removed.
 
         Args:
             partition: partition of ``__consumer_offsets``.
@@ -448,9 +450,9 @@ class LiveCapture:
         self._writer.remove_lost_rows(partition, to, why)
 
     def _expect_answer(self, partitions: Sequence[int], begun_s: float) -> None:
-        """Raise an error if no partition of a list could be read for ``pace.patience`` seconds.
+        """Raise an error if none of some partitions could be read for ``pace.patience`` seconds.
 
-        Otherwise a recording would wait for unreachable brokers without end.
+        Without this check, a recording would wait forever for unreachable brokers.
 
         Args:
             partitions: partitions of ``__consumer_offsets``.

@@ -111,7 +111,7 @@ def _last_offset(folder: Path) -> tuple[int, int]:
 
 
 def _cluster_id(folders: Sequence[Path]) -> str | None:
-    """Return the id of the Kafka cluster that copied log directories belong to.
+    """Return the id of the Kafka cluster to which copied log directories belong.
 
     It is read from their files ``meta.properties``. None if there is no such file.
 
@@ -136,7 +136,8 @@ def _cluster_id(folders: Sequence[Path]) -> str | None:
 def _read_partition(partition: int, folders: Sequence[Path], writer: CaptureWriter) -> None:
     """Add the records of one ``__consumer_offsets`` partition to the recording, from copied files.
 
-    If several brokers' copies have a record batch, the copy with the most records of it is used.
+    If several brokers' copies contain the same record batch, the copy with the most records of it
+    is used.
 
     Args:
         partition: number of the partition.
@@ -205,9 +206,9 @@ def _read_metadata(folder: Path, writer: CaptureWriter, cluster_id: str | None) 
 
 
 def _find_snapshot(folder: Path, log_start: int | None) -> Path | None:
-    """Return the snapshot of the KRaft metadata log with which the copied log begins.
+    """Return the snapshot of the KRaft metadata log from which the copied log continues.
 
-    It is the oldest snapshot from which the log continues without a gap. None if there is none.
+    It is the oldest snapshot without a gap between it and the log. None if there is none.
 
     Args:
         folder: folder of the metadata log.
@@ -289,7 +290,7 @@ def batches_in(
 
 
 def _bytes_of_batch(file: BinaryIO, position: int, size: int) -> bytes:
-    """Return the bytes of one record batch in a log file of Kafka.
+    """Read the bytes of one record batch from a log file of Kafka.
 
     The length in its header is checked first, because the file may be damaged.
 

@@ -75,7 +75,7 @@ class CapturePart(NamedTuple):
 
 
 def replaced_path(path: Path) -> Path:
-    """Return the hidden path that a file of the recording gets after its rows were merged into
+    """Return the hidden path to which a file of the recording is renamed after it was merged into
     another.
 
     Readers that have the file open can continue, new readers ignore it.
@@ -104,7 +104,7 @@ def expect_streamable_capture(folder: Path) -> None:
 
 @dataclass
 class CaptureManifest:
-    """Content of the manifest ``capture.json``: the files of a recording and the offsets read so
+    """Content of the manifest ``capture.json``: the files of a recording, and the offsets read so
     far.
 
     A later run of ``partage capture`` continues at these offsets.
@@ -186,10 +186,10 @@ class CaptureManifest:
         write_json(folder / MANIFEST, {"format": _FORMAT, "topic": "__consumer_offsets", **content})
 
     def add_warning(self, message: str) -> None:
-        """Add a warning to the manifest of the recording.
+        """Add a warning to the manifest of the recording, for example that a damaged range was
+        skipped.
 
-        An example is that a damaged range of the log was skipped. At most a hundred different
-        warnings are stored.
+        At most a hundred different warnings are stored.
         """
         if len(self.troubles) < _MOST_TROUBLES and message not in self.troubles:
             self.troubles.append(message)
@@ -218,7 +218,7 @@ _BATCHES = (
 
 
 class RecordBuffer:
-    """Buffer of Kafka records and record batches that are not yet in files of the recording.
+    """Buffer of Kafka records and record batches that are not yet in the files of the recording.
 
     They are written together as the next pair of files.
 
@@ -336,7 +336,7 @@ def write_table(path: Path, table: pa.Table) -> None:
 def drop_lost_rows(path: Path, column: str, first_lost: Mapping[int, int]) -> int:
     """Remove the rows of lost Kafka records from a file of the recording.
 
-    A broker's log loses records when an unclean leader truncates it.
+    Records are lost when an unclean leader truncates the log of a partition.
 
     Args:
         path: the Parquet file.
@@ -424,10 +424,10 @@ def merge_parts(
     max_bytes: int,
     together: int = TOGETHER,
 ) -> bool:
-    """Merge many small files of a recording into a few larger ones.
+    """Merge many small files of a recording into a few larger ones, and return whether any were
+    merged.
 
-    A long recording would otherwise have tens of thousands of files. The result says whether any
-    were merged.
+    A long recording would otherwise have tens of thousands of files.
 
     Args:
         manifest: list of the recording's files; changed in memory only.

@@ -66,8 +66,7 @@ def format_topic_id(topic_id: uuid.UUID | None) -> str | None:
 
 
 class MetadataImage:
-    """State of a Kafka cluster (brokers, topics, leaders), rebuilt from the records of its metadata
-    log.
+    """State of a Kafka cluster (brokers, topics, leaders), rebuilt from its KRaft metadata log.
 
     A KRaft cluster stores each change of its metadata as a record in this log.
 
@@ -101,14 +100,15 @@ class MetadataImage:
 
     @property
     def in_transaction(self) -> bool:
-        """True while records of the metadata log wait for the end of their transaction (KIP-868).
+        """Whether records of the KRaft metadata log are waiting for the end of their transaction
+        (KIP-868).
 
-        They have no effect on the state of the cluster until then.
+        They do not change the state of the cluster before that.
         """
         return self._uncommitted is not None
 
     def apply_record(self, record: MetadataRecord) -> bool:
-        """Apply one record of the KRaft metadata log to this image of the cluster.
+        """Apply one record of the KRaft metadata log to this state of the cluster.
 
         The result says whether the cluster's brokers, topics or leaders may have changed.
         """
@@ -170,7 +170,7 @@ class MetadataImage:
         found |= {name: value[name] for name in ("leader", "replicas", "isr") if name in value}
 
     def cluster_state_line(self, ts_ms: int, cluster_id: str | None = None) -> dict[str, Any]:
-        """Return this image of the Kafka cluster as one line of the recording's file
+        """Return the state of the Kafka cluster as one line of the recording's file
         ``cluster.jsonl``.
 
         The line has the brokers, topics and partition leaders.

@@ -54,7 +54,7 @@ _ACL_RESOURCES = {
 
 @dataclass(frozen=True)
 class Permission:
-    """Permission on a Kafka resource that a command of Partage uses, and whether the account has
+    """Permission on a Kafka resource that a command of Partage needs, and whether the account has
     it.
 
     The command ``partage capture --check`` lists it.
@@ -122,10 +122,10 @@ class PartitionExtent:
 
     @property
     def complete_share(self) -> float:
-        """Fraction of the records ever written to the partition that lie after the last compaction
-        gap.
+        """Share of the partition's records, of all ever written, that come after the last
+        compaction gap.
 
-        These are the records that a recording can still get completely.
+        A recording can still get all of these records.
         """
         return (self.end - self.complete_from) / self.end if self.end else 1.0
 
@@ -170,7 +170,7 @@ class AccessReport:
 
     @property
     def can_capture(self) -> bool:
-        """True if the account has every permission that ``partage capture`` requires.
+        """Whether the account has every permission that ``partage capture`` requires.
 
         A permission that the brokers do not report counts as present.
         """
@@ -178,7 +178,7 @@ class AccessReport:
 
     @property
     def missing_permissions(self) -> tuple[Permission, ...]:
-        """Kafka permissions that the account lacks, whether they are required or not.
+        """Kafka permissions that the account lacks, including optional ones.
 
         Permissions that the brokers do not report are left out.
         """
@@ -186,7 +186,7 @@ class AccessReport:
 
     @property
     def complete_share(self) -> float | None:
-        """Fraction of the records ever written to ``__consumer_offsets`` that lie after all
+        """Share of the records of ``__consumer_offsets``, of all ever written, that come after
         compaction gaps.
 
         It is None if the log has no record or cannot be read.
@@ -197,9 +197,9 @@ class AccessReport:
 
     @property
     def complete_since_ms(self) -> int | None:
-        """Time since which ``__consumer_offsets`` has every record, in ms.
+        """Time (ms) from which on ``__consumer_offsets`` has every record.
 
-        Before that time, compaction has removed records. None if the log has no record.
+        Of the records before that time, compaction has removed some. None if the log has no record.
         """
         # If compaction removed nothing yet, it is the time of the first record.
         written = [one for one in self.partitions if one.end]
@@ -234,7 +234,7 @@ class AccessReport:
     def report_messages(self) -> Iterator[str]:
         """Yield messages for the user about the history that ``__consumer_offsets`` still has.
 
-        They say how far it goes back, and how long to record.
+        They say how far the history goes back, and how long the user should record.
         """
         since, share = self.complete_since_ms, self.complete_share
         if share is not None and since is not None:
@@ -342,12 +342,12 @@ def _topics_permission(
 ) -> Permission:
     """Check whether the account may DESCRIBE the topics that consumer groups use.
 
-    The result is a row of the report about the account's permissions.
+    The result is one row of the permission report.
 
     Args:
         connection: open connection to the cluster.
-        metadata: the cluster's metadata, which lists the visible topics.
-        consumed: topics that the group log names.
+        metadata: the cluster's metadata, which lists the topics that the account may see.
+        consumed: topics in which groups have committed offsets.
     """
     shown = {one.name for one in metadata.topics if not one.error_code}
     asked = sorted(set(consumed) - shown)[:_MOST_NAMES]
@@ -435,9 +435,10 @@ class _GapSearch:
         return self.start if self.first is None else (self.low + self.high) // 2
 
     def narrow_search(self, offset: int, batches: Sequence[Batch]) -> None:
-        """Continue the binary search for the last compaction gap with some batches of the log.
+        """Narrow the binary search for the last compaction gap by some batches read from the log.
 
-        The batches show whether the gap is before or after them.
+        If offsets are missing among the batches, the last gap is there or later, otherwise before
+        them.
 
         Args:
             offset: the offset from which the batches were read.
@@ -489,9 +490,9 @@ def _time(batch: Batch) -> int | None:
 
 
 class _LogProbe:
-    """Reader of small samples of ``__consumer_offsets``.
+    """Reader of small samples of ``__consumer_offsets``, for the check before a recording.
 
-    They show what the account may read, and where compaction has left gaps.
+    The samples show what the account may read, and where compaction has left gaps.
 
     Attributes:
         described: whether the account may DESCRIBE the topic; None if unknown.
@@ -587,7 +588,7 @@ class _LogProbe:
         return found
 
     def _exclude_partition(self, partition: int, error: int, reason: str = "") -> None:
-        """Leave out a partition of ``__consumer_offsets`` that cannot be read, and add a warning.
+        """Skip a partition of ``__consumer_offsets`` that cannot be read, and add a warning.
 
         The check continues with the other partitions.
 
@@ -619,9 +620,10 @@ class _LogProbe:
         ]  # fmt: skip
 
     def read_names(self) -> tuple[set[str], set[str]]:
-        """Return the topics and the groups that the newest records of ``__consumer_offsets`` name.
+        """Return the topics and the groups that occur in the newest records of
+        ``__consumer_offsets``.
 
-        The check asks for permissions on them by name.
+        The check then asks whether the account has permissions on them.
         """
         topics: set[str] = set()
         groups: set[str] = set()

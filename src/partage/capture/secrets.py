@@ -36,9 +36,10 @@ _WRAPPED_BLANK = r"[\s│|]+"
 
 
 def is_secret(name: str, regex: str | None = None) -> bool:
-    """Return whether a Spark or Kafka setting holds a secret, judged by its name.
+    """Return whether the value of a Spark or Kafka setting is a secret, judged by the setting's
+    name.
 
-    The value of such a setting must not appear in output or error messages.
+    Such a value must not appear in output or error messages.
 
     Args:
         name: name of a setting of Spark or of a Kafka client.
@@ -80,7 +81,7 @@ def _is_hidden(name: str, value: str, regex: str | None) -> bool:
 
 
 def secrets_in(settings: Mapping[str, str]) -> set[str]:
-    """Return all secret texts that occur in some settings, such as passwords.
+    """Collect all secret texts, such as passwords, that occur in some settings.
 
     Output can then hide them, see `hide_secrets`. They are the values of secret settings, passwords
     inside other values (Java options, JAAS configurations), and the lines of a PEM key.

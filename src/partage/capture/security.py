@@ -43,7 +43,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def redact_property(name: str, value: str) -> str:
-    """Return the value of a Kafka client property as it may be shown in a message.
+    """Return the value of a Kafka client property in a form that may be shown in a message.
 
     The value of a secret property, such as a password, becomes ``[hidden]``.
 
@@ -155,7 +155,7 @@ def _unescaped(text: str) -> str:
 
 
 def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
-    """Parse the Kafka property ``sasl.jaas.config``.
+    """Parse the value of Kafka's property ``sasl.jaas.config``.
 
     The result is the class of the login module and its options, such as the user name.
 
@@ -428,7 +428,7 @@ Fetch = Callable[[], tuple[str, float]]
 
 
 class TokenCache:
-    """Cache of an OAuth access token.
+    """Cache of an OAuth access token, which is fetched again shortly before it expires.
 
     The token is fetched again shortly before it expires.
 

@@ -48,7 +48,7 @@ def crc32c_function() -> Callable[[bytes], int]:
 
 
 def decompress_batch(batch: Batch) -> bytes:
-    """Return the records of a Kafka record batch, decompressed, as bytes.
+    """Decompress the records of a Kafka record batch, and return their bytes.
 
     All of Kafka's codecs are supported: gzip, Snappy, LZ4 and Zstandard.
 
@@ -85,7 +85,7 @@ def _read(stream: Any, compression: str) -> bytes:
 
 
 def _decompress_gzip(data: bytes) -> bytes:
-    """Decompress gzip data that may consist of several members.
+    """Decompress gzip data that may consist of several members (concatenated gzip streams).
 
     Java's ``GZIPInputStream`` accepts such data too.
     """

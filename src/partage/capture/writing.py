@@ -54,9 +54,10 @@ __all__ = ["UNKNOWN_EPOCH", "CaptureObserver", "CaptureWriter", "CleanedOffsets"
 
 @dataclass
 class _LostRange:
-    """Range of records in a log partition that compaction removed before they were recorded.
+    """Range of offsets in a log partition whose records compaction removed before they were
+    recorded.
 
-    ``offsets`` is their number, between the offsets ``first`` and ``last``.
+    ``offsets`` is the number of missing records between the offsets ``first`` and ``last``.
     """
 
     first: int
@@ -74,9 +75,9 @@ class CleanedOffsets:
     """Counter of the records that compaction removed from each log partition before they were
     recorded.
 
-    Offsets are contiguous, so each missing offset is a removed record. This is normal before the
-    log's end at the first fetch. Beyond it the capture was too slow or paused, and `take_messages`
-    returns a message.
+    Offsets are contiguous, so each missing offset is a removed record. Missing offsets before the
+    log's end at the first fetch are normal. After it, the recording was too slow or paused, and
+    `take_messages` returns a message.
 
     Attributes:
         counts: dict from log partition to the number of removed offsets.
@@ -129,7 +130,7 @@ class CleanedOffsets:
     def take_messages(self) -> list[str]:
         """Return a message for each log partition that has lost records since the last call.
 
-        The user sees from it that compaction was faster than the recording.
+        It tells the user that compaction was faster than the recording.
         """
         found = [
             _loss_message(p, loss, damaged=p in self.damaged)
@@ -254,7 +255,7 @@ PART_ROWS, PART_BYTES = 500_000, 128 << 20
 class CaptureObserver(Protocol):
     """Interface of an object that receives all data while ``partage capture`` records a cluster.
 
-    The observer reports rebalances during the recording.
+    One such object reports rebalances during the recording.
     """
 
     def on_batch(self, batch: LogBatch) -> None:
@@ -415,16 +416,14 @@ class CaptureWriter:
             self._changed = True
 
     def next_offset(self, partition: int) -> int:
-        """Return the offset at which reading a Kafka log partition continues.
-
-        It is 0 if nothing was read yet.
-        """
+        """Return the offset at which reading a Kafka log partition continues; 0 at the start."""
         return self._next.get(partition, 0)
 
     def skip_to(self, partition: int, offset: int, warning: str) -> None:
-        """Skip a range of a Kafka log partition, and store the reason as a warning.
+        """Skip a range of a Kafka log partition up to ``offset``, and store the reason as a
+        warning.
 
-        The next record to read has the offset ``offset``.
+        The next record to read has this offset.
         """
         self.manifest.add_warning(f"partition {partition}: {warning}")
         self._next[partition] = offset
@@ -433,7 +432,7 @@ class CaptureWriter:
     def remove_lost_rows(self, partition: int, offset: int, warning: str) -> None:
         """Remove the recorded rows of records that the broker's log has lost.
 
-        Reading continues at ``offset``, the first lost one. The reason is stored as a warning.
+        Reading continues at ``offset``, the first lost offset. The reason is stored as a warning.
         """
         # The manifest is written first, so that the next capture completes the removal if the
         # process is killed.
@@ -515,7 +514,8 @@ class CaptureWriter:
     def recorded_content(
         self, read_offsets: Mapping[int, int]
     ) -> tuple[Mapping[str, str], list[Mapping[str, Any]], Iterator[LogBatch]]:
-        """Return the broker settings, cluster states and Kafka record batches recorded so far.
+        """Return what has been recorded so far: broker settings, cluster states and Kafka record
+        batches.
 
         Args:
             read_offsets: base offset by log partition; parts without a later batch are skipped.
