@@ -175,7 +175,7 @@ class Kernel:
         return self._compiled is not None
 
     def is_worth_compiling(self, *, work: int) -> bool:
-        """Return whether a call with this much work would run compiled by Numba.
+        """Return whether a call with this much work would run in the form compiled by Numba.
 
         Callers that have faster code than uncompiled Python use it to choose between the two.
 
@@ -366,7 +366,7 @@ def _widest(types: Any, one: Any) -> Any:
 
 
 def _modules_called_by(function: Callable[..., Any], visited: set[str]) -> set[str]:
-    """Return the names of the Python modules whose code a Numba-compiled function calls.
+    """Return the names of the Python modules with code that a Numba-compiled function calls.
 
     A change in one of these modules requires a new compilation.
 
@@ -497,7 +497,7 @@ class _UnalignedWords:
     """Sequence of 8-byte integers in a buffer, at addresses that need not be multiples of 8.
 
     A numeric function that runs as plain Python, without Numba, gets memoryviews in place of
-    arrays. A memoryview cannot hold unaligned items, so this class replaces it.
+    arrays. A memoryview cannot contain unaligned items, so this class replaces it.
     """
 
     # It replaces a memoryview, which cannot have unaligned items, in an interpreted kernel.

@@ -78,11 +78,11 @@ def measure(
 
 @dataclass(slots=True)
 class _ClaimedOptima:
-    """Most even loads and fewest partition moves that the solver found for one assignment problem.
+    """Most even loads and fewest moves of an assignment problem, as found by the solver.
 
-    Each comes with a certificate (a proof), which is verified before the value is used. A value is
-    None if it was not computed. ``refused`` has the reason if the problem is too large for the
-    solver.
+    The solver adds a certificate (a proof) to each value, which is verified before the value is
+    used. A value is None if it was not computed. ``refused`` has the reason if the problem is too
+    large for the solver.
     """
 
     # Each optimum comes with a certificate, the proof that `partage.judge` verifies.
@@ -238,7 +238,7 @@ _MOST_GROUPS = 16
 
 
 class _ProblemFacts:
-    """Values that many measurements of one group and cluster share, computed once.
+    """Arrays that all measurements of one group and cluster share, computed only once.
 
     They are the partition arrays, the previous owners and the most even loads.
 
@@ -385,7 +385,7 @@ class MeasurementCache:
     def _fewest_moves(
         self, facts: judge.Facts, old_owners: judge.PreviousOwners, counts: AssignmentCounts
     ) -> int | None:
-        """Return the fewest partition moves to any assignment that is as even as the given one.
+        """Return the fewest partition moves that lead to loads as even as the given ones.
 
         It is cached by problem, previous owners and loads. None if computing it takes too long.
 

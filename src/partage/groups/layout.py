@@ -42,7 +42,7 @@ __all__ = [
 
 
 def cached_by_common_subscription(problem: Problem, make: Callable[[Problem], Made]) -> Made:
-    """Compute a value from the cluster and the subscriptions, and cache it if possible.
+    """Compute a value from the cluster and the subscriptions, and cache it for later rebalances.
 
     The value may also depend on the iteration order of subscribed topics. It can be cached only if
     all members have the same subscription, because otherwise this order differs between rebalances.
@@ -202,9 +202,9 @@ def _rows_by_name(problem: Problem) -> TopicRows:
 
 @dataclass(frozen=True, eq=False)
 class SubscriberSets:
-    """Members that subscribe to each topic, where topics with equal subscribers share one set.
+    """Members that subscribe to each topic, stored once for topics with the same subscribers.
 
-    Usually there are few sets, so work per set is much faster than work per topic.
+    There are usually few different sets, so assignors compute once per set and not once per topic.
 
     Attributes:
         order: int32[M], members in the sort order of Kafka's MemberInfo.
@@ -314,7 +314,7 @@ def group_by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArra
 def sort_by_member(members: int, owner: Int32Array) -> NDArray[np.intp]:
     """Return the indices that sort the entries of an assignment by member (a stable ``argsort``).
 
-    It is several times faster than sorting int32 numbers, if there are at most 32,768 members.
+    Up to 32,768 members, the numbers are sorted as int16, which is several times faster than int32.
 
     Args:
         members: number of members.

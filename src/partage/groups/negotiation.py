@@ -29,7 +29,7 @@ DEFAULT_STRATEGIES = ("range", "cooperative-sticky")
 
 @dataclass(frozen=True)
 class Negotiation:
-    """Assignors that the members of a group support, from which Kafka's coordinator selects one.
+    """Assignors that each member of a group supports; Kafka's coordinator selects one of them.
 
     Strategies are protocol names, such as "range"; a Java class name is replaced by the protocol
     name (`registry.protocol_name`). A name that a member lists twice counts once.

@@ -186,7 +186,8 @@ class _Quotas:
 def _assign_topic(
     quotas: _Quotas, racks: list[int], by_rack: dict[int, list[int]], partition_count: int
 ) -> list[int]:
-    """Assign partitions of one topic to consumers on the rack of a replica, up to their quotas.
+    """Assign a topic's partitions to consumers on the rack of a replica, up to their quotas
+    (KIP-881).
 
     The result is the member of each partition, -1 for a partition that stays unassigned here.
     ``by_rack`` has the partition numbers with a replica on each rack; ``quotas`` are reduced.

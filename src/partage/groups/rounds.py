@@ -297,7 +297,7 @@ def play(strategy: str | Strategy, cluster: Cluster, changes: Iterable[Change]) 
 
 
 def _expect_metadata(change: object) -> None:
-    """Raise an error unless a value is a `Metadata` event, the last kind of event for `play`.
+    """Raise an error unless a value is a `Metadata` event, the only kind of event left to check.
 
     The caller has handled `Join`, `Leave` and `Subscribe` before.
 
@@ -317,7 +317,7 @@ def _without_generation(memory: Any) -> object:
 
 @dataclass(slots=True)
 class _Consumer:
-    """Simulated consumer between two rebalances, with what it remembers of the last one.
+    """Simulated consumer between two rebalances, with the state that a real one would remember.
 
     Attributes:
         member: its id, subscription and settings.

@@ -120,7 +120,7 @@ def add_user_data(
 
 
 def _would_send_other_data(configured: Strategy, strategy: Strategy, member: Member) -> bool:
-    """Return whether a consumer's settings contradict the user data that it sent.
+    """Return whether a consumer's settings contradict the user data that it sent when it joined.
 
     For example, its failover priority is 5 in its settings but 9 in its user data. ``configured``
     is the assignor with the consumer's settings, ``strategy`` the one with default settings.
@@ -163,7 +163,7 @@ def memory_after_assignment(strategy: Strategy, member: Member, cluster: Cluster
 
 
 def remembers_nothing(strategy: Strategy) -> bool:
-    """Return whether consumers with this assignor store nothing between rebalances.
+    """Return whether consumers with this assignor store no state between rebalances.
 
     This is so if the assignor has the default method `PlainStrategy.on_assignment`.
     """

@@ -86,7 +86,7 @@ def table_for_capacity(capacity: int) -> int:
 
 
 def copied_hash_set_table(size: int) -> int:
-    """Return the number of buckets of the Java set ``new HashSet<>(collection)``.
+    """Return the number of buckets of a Java ``HashSet`` that is created from another collection.
 
     The number decides the set's iteration order. JDK 19 changed the rule for sizes 12, 24, 48 and
     so on; this function follows JDK 18 and older.
@@ -276,8 +276,7 @@ def _table_after_compute(spread: list[int], table: int, *, looked_up_after: bool
 
 
 def _may_have_long_chain(spread: list[int], table: int) -> bool:
-    """Return whether one bucket of a Java ``HashMap`` may get so many keys that the table doubles
-    early.
+    """Return whether one full bucket may make a Java ``HashMap`` double its table early.
 
     Java doubles a table of fewer than 64 buckets when a bucket gets its ninth key. This quick check
     lets the caller skip the exact simulation. It may return True although no bucket is that full.
@@ -316,7 +315,7 @@ def names_in_map_order(names: Sequence[str]) -> list[int]:
 def copied_set_order(
     hashes: Sequence[int], size: int, rank: Callable[[], Sequence[int]] | None = None
 ) -> list[int]:
-    """Return the iteration order of the Java set ``new HashSet<>(collection)``.
+    """Return the order in which Java iterates over ``new HashSet<>(collection)``.
 
     The result is a list of indices into ``hashes``.
 
@@ -493,9 +492,9 @@ class StringMap:
         return replace(grown, tree_bins=tree_bins)
 
     def slot_of(self, key: str) -> int:
-        """Return the index of the ``HashMap`` bucket that holds a key.
+        """Return the index of the ``HashMap`` bucket that contains a key.
 
-        It is made of the low bits of the key's mixed hash code.
+        The index is the low bits of the key's mixed hash code.
         """
         return self.spread[key] & (self.slots - 1)
 

@@ -189,10 +189,10 @@ class _TimSort(Generic[T]):
 
 
 class _Merge(Generic[T]):
-    """Merge of two adjacent sorted runs of a list, with the same steps as Java's TimSort.
+    """Merge of two adjacent sorted runs of a list, with the same steps as in Java's TimSort.
 
-    The shorter run is the buffered one. The merge goes forward if the left run is not longer than
-    the right one, otherwise backward.
+    The shorter run is first copied to a buffer. The merge goes forward if the left run is not
+    longer than the right one, otherwise backward.
     """
 
     def __init__(self, left: list[T], right: list[T], compare: Compare[T], min_gallop: int) -> None:

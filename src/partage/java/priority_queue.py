@@ -9,8 +9,7 @@ __all__ = ["PriorityQueue", "poll_order"]
 
 
 class PriorityQueue:
-    """Priority queue that returns entries with equal keys in the same order as Java's
-    ``PriorityQueue``.
+    """Model of Java's ``PriorityQueue``, which returns entries with equal keys in the same order.
 
     An entry is a tuple whose first field is its key. Keys are compared by ``<`` only. Python's
     `heapq` would return equal keys in another order.

@@ -37,10 +37,9 @@ _LEFT, _RIGHT = 0, 1
 
 
 def may_have_trees(spread: Sequence[int] | NDArray[np.int64], table: int) -> bool:
-    """Return whether a bucket of a Java ``HashMap`` may have become a tree, which changes the
-    order.
+    """Return whether Java may have replaced a bucket of a ``HashMap`` by a red-black tree.
 
-    Java replaces a bucket's list by a red-black tree when many keys share the bucket. The check is
+    Java does so when many keys share a bucket; the tree changes the iteration order. The check is
     quick and may return True by mistake.
 
     Args:
@@ -211,8 +210,7 @@ class HashTable:
 
 
 class HashBucket(Generic[Key]):
-    """Bucket of a Java ``HashMap``: a list of keys that becomes a red-black tree when it has nine
-    keys.
+    """Bucket of a Java ``HashMap``: a list of keys that may become a red-black tree.
 
     The keys are iterated in the order of ``chain``.
 
@@ -243,8 +241,7 @@ class HashBucket(Generic[Key]):
         return twin
 
     def add(self, key: Key) -> bool:
-        """Add a key to this ``HashMap`` bucket; return whether Java would now turn its list into a
-        tree.
+        """Add a key to this ``HashMap`` bucket, and return whether Java would now make it a tree.
 
         The bucket itself does not change its form: the caller doubles a small table instead, or
         calls `treeify`. If the bucket is a tree already, the result is False.
@@ -258,7 +255,8 @@ class HashBucket(Generic[Key]):
     def remove(self, key: Key) -> None:
         """Remove a key from this ``HashMap`` bucket.
 
-        A small tree becomes a list again, by the same rule as in Java.
+        Java turns a tree into a list again if its root lacks a child, or if the root's left child
+        lacks a left child. This method does the same.
         """
         self.chain.remove(key)
         if self.root is None:
@@ -419,8 +417,8 @@ class HashBucket(Generic[Key]):
     def _fix_deletion(self, key: Key) -> None:
         """Rebalance the red-black tree of a Java ``HashMap`` bucket after a black key was deleted.
 
-        All paths through ``key`` have one black key too few. Source: Cormen et al., Introduction to
-        Algorithms, chapter 13 (RB-Delete-Fixup).
+        Before, all paths through ``key`` have one black key fewer than the other paths. Source:
+        Cormen et al., Introduction to Algorithms, chapter 13 (RB-Delete-Fixup).
 
         Args:
             key: the key that took the place of the deleted one.

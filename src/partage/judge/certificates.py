@@ -185,7 +185,7 @@ def verify_moves_certificate(
 def _minimum_costs(
     facts: Facts, old_owners: PreviousOwners, member_prices: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the least cost of each partition over the members that subscribe to its topic.
+    """Return the cost of each partition at its cheapest member, among the subscribers of its topic.
 
     Their sum helps to bound the moves of any assignment from below. The cost of a partition at a
     member is the member's dual price (``member_prices``, int64[members]), plus 1 if the partition
@@ -280,8 +280,8 @@ def fewest_moves_of_equal_members(
 def is_majorised(loads: NDArray[np.integer], other_loads: NDArray[np.integer]) -> bool:
     """Return whether one list of numbers is at least as even as another one with the same total.
 
-    For every k, the sum of the k largest ``loads`` must not exceed the sum of the k largest
-    ``other_loads``. This relation is called majorisation.
+    For example, 2, 2 is more even than 1, 3. For every k, the sum of the k largest ``loads`` must
+    not exceed the sum of the k largest ``other_loads``. This relation is called majorisation.
 
     >>> is_majorised(np.array([2, 2]), np.array([1, 3]))
     True

@@ -49,9 +49,9 @@ def split_cost_bound(
 ) -> float:
     """Return a lower bound of the bytes that a replica reassignment must copy between brokers.
 
-    The prices prove it: they split the costs of the problem between partitions and brokers
-    (Lagrangian decomposition). The bound holds for all plans that are as good in every more
-    important cost.
+    Dual prices prove it. They split the costs between partitions and brokers, so that each side is
+    minimised alone (Lagrangian decomposition); no plan costs less than the sum of both minima. The
+    bound holds for all plans that are as good in every more important cost.
 
     Args:
         task: brokers, partitions and rules of the reassignment.
@@ -110,11 +110,10 @@ def _check_prices(task: ReplicaTask, prices: SplitPrices) -> None:
 
 
 class _PartitionSubproblem(CheapestReplicas):
-    """Search for the cheapest brokers of each partition, to bound the cost of any plan from below.
+    """Partitions' part of a lower bound: each partition's cheapest brokers at given prices.
 
-    The lower bound has a part for partitions and a part for brokers, and prices split each cost
-    between both (see `split_cost_bound`). The sum of the cheapest costs is the part of the
-    partitions.
+    The other part of the bound is that of the brokers. Dual prices split each cost between both
+    (see `split_cost_bound`).
     """
 
     def __init__(self, task: ReplicaTask, prices: SplitPrices, least: RackMinima | None) -> None:
@@ -138,10 +137,10 @@ class _PartitionSubproblem(CheapestReplicas):
 
 
 def _bound_broker_cost(task: ReplicaTask, prices: SplitPrices, broker: int) -> tuple[float, float]:
-    """Return one broker's part of the lower bound, and a sum of absolute values.
+    """Return one broker's part of a lower bound of the bytes copied, and a sum of absolute values.
 
-    In each case the broker holds another large partition, or none; the cheapest case counts. The
-    rounding error is proportional to the sum.
+    The minimum is taken over cases: which of the large partitions, if any, is the first one on the
+    broker. The rounding error is proportional to the sum of absolute values.
     """
     cluster, rack = task.cluster, int(task.cluster.rack_of_broker[broker])
     cost = np.full(len(task.factor), np.inf)

@@ -148,9 +148,9 @@ class Facts:
 
 
 class _TopicFacts:
-    """Facts that depend only on the cluster and on the distinct subscriptions of a group.
+    """Arrays that depend only on the cluster and on the distinct subscriptions of a group.
 
-    They do not depend on the members, so problems with equal subscriptions share them.
+    Groups with other members but the same distinct subscriptions share them.
     """
 
     def __init__(self, problem: Problem) -> None:

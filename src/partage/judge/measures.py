@@ -437,10 +437,10 @@ def _rack_mismatches(facts: Facts, counted: AssignmentCounts) -> int:
 
 
 def _colocated_fraction(facts: Facts, owner: NDArray[np.int64]) -> float | None:
-    """Return the fraction of partition numbers that have the same owner in all related topics.
+    """Return the fraction of partition numbers that have one owner in all co-partitioned topics.
 
-    Related (co-partitioned) topics have equal partition numbers and equal subscribers. ``facts``
-    lists them; ``owner`` is the owner of each partition, -1 for none (int64[partitions]).
+    Co-partitioned topics have equal partition numbers and equal subscribers. ``facts`` lists them;
+    ``owner`` is the owner of each partition, -1 for none (int64[partitions]).
     """
     together = total = 0
     for topics in facts.co_partitioned:

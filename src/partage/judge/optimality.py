@@ -185,7 +185,7 @@ def _verify_counts(
 
 
 def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
-    """Return how much less evenly an assignment spreads topics over members than possible.
+    """Return how much more unevenly than necessary an assignment spreads topics over members.
 
     It is 0 for the best possible spread. Precisely, it is half the difference between the
     assignment's sum of squared partition counts by (topic, member) and the least possible sum.
@@ -239,10 +239,11 @@ def _verify_load_levels(
     loads: NDArray[np.int64],
     max_moves: int,
 ) -> None:
-    """Verify that no assignment within a limit of moves has fewer members with the largest loads.
+    """Verify that no assignment within a limit of moves has more even loads.
 
-    The load of a member is its number of partitions (``loads``, int64[members]). The certificate
-    has a proof for each load: dual prices (numbers from linear programming).
+    The load of a member is its number of partitions (``loads``, int64[members]). For each load,
+    dual prices (numbers from linear programming) in the certificate prove that fewer members with
+    this or a higher load would need more moves.
 
     Raises:
         CertificateError: a load is not proven.
@@ -318,7 +319,7 @@ def _minimum_costs(
     *,
     move_weight: int = 1,
 ) -> NDArray[np.int64]:
-    """Return the least cost of each partition over the members that subscribe to its topic.
+    """Return the cost of each partition at its cheapest member, among the subscribers of its topic.
 
     Their sum helps to bound the cost of any assignment from below. The cost of a partition at a
     member is the member's dual price (``member_prices``), plus ``rack_weight`` times the rack cost,
@@ -355,11 +356,11 @@ def _minimum_costs(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedFigures:
-    """Measured loads of a group's members, for partitions that have weights such as their traffic.
+    """Measured loads of a group's members; a load is the total weight of a member's partitions.
 
-    The load of a member is the total weight of its partitions. Members have weights, too: a member
-    of weight 2 should have twice the load of one of weight 1. The relative load is the load divided
-    by the member's weight.
+    A partition's weight is, for example, its traffic. Members have weights, too: a member of weight
+    2 should have twice the load of one of weight 1. The relative load is the load divided by the
+    member's weight.
 
     Attributes:
         weight: float64[partitions], weight of each partition.
@@ -510,10 +511,10 @@ def _subscribers(facts: Facts, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def _weights_by_owner_choice(
     facts: Facts, certificate: Certificate, measured: WeightedFigures, topics: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Return the weights of partitions, added up for those that must have the same owner.
+    """Return the total weight of each set of partitions that must have the same owner.
 
-    ``topics`` (bool[topics]) selects the topics. The certificate lists the sets of partitions that
-    must have the same owner.
+    Any other partition is a set by itself. ``topics`` (bool[topics]) selects the topics; the
+    certificate lists the sets.
     """
     rows = np.flatnonzero(facts.is_open & topics[facts.topic_of])
     family = certificate.details.get("together")

@@ -185,7 +185,10 @@ class PreviousOwners:
 
     @cached_property
     def claimant(self) -> NDArray[np.int64]:
-        """Members that may keep each partition, partition after partition (int64[n])."""
+        """Members that may keep each partition, partition after partition (int64[n]).
+
+        The members of partition ``p`` are ``claimant[start[p]:start[p + 1]]``.
+        """
         owner = self.sole_owners
         return np.zeros(0, np.int64) if owner is None else owner[self.owned]
 
@@ -267,7 +270,7 @@ def _before(
 
 
 def _newest_claims(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the (partition, member) pairs that members report as owned, the newest owners only.
+    """Return which members own which partitions by their own reports, as (partition, member) pairs.
 
     If several members report a partition, those with the highest generation count. The pairs are
     two arrays, sorted by partition.

@@ -20,10 +20,10 @@ __all__ = ["RackMinima", "rack_minima", "rack_ranges"]
 
 @dataclass(frozen=True, eq=False)
 class RackMinima:
-    """Fewest possible violations of the rack rule, and the fewest moves to reach them.
+    """Fewest possible violations of the rack rule, and the fewest replica moves to reach them.
 
-    The rack rule limits the number of a partition's replicas on each rack. Both are given for each
-    partition of a reassignment.
+    The rack rule limits the number of a partition's replicas on each rack. Both numbers are given
+    for each partition of a reassignment.
 
     Attributes:
         breach: int64[partitions], the fewest replicas that violate the rack rule.
@@ -36,11 +36,11 @@ class RackMinima:
 
 
 def rack_minima(task: ReplicaTask) -> RackMinima:
-    """Return the fewest possible violations of the rack rule, for each partition.
+    """Return the fewest possible violations of the rack rule, and the moves needed to reach them.
 
-    Also return how many replicas must move for that. The rack rule limits the number of a
-    partition's replicas on each rack. ``task`` is the reassignment, with partitions, brokers and
-    racks.
+    The rack rule limits the number of a partition's replicas on each rack. The result has two
+    numbers for each partition: replicas that violate the rule in any plan, and replicas that must
+    move. ``task`` is the reassignment, with partitions, brokers and racks.
     """
     on = _OccupiedRacks(task)
     takes = np.bincount(
@@ -114,10 +114,10 @@ class _OccupiedRacks:
 def rack_ranges(task: ReplicaTask) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the fewest and the most replicas that each partition should have on each rack.
 
-    Plans within these ranges violate the rack rule as little as possible. ``task`` is the
-    reassignment, with partitions, brokers and racks. Both results are int64[partitions, racks],
-    which is large: call it for few partitions. If a partition cannot keep such ranges, its own are
-    0 to the replication factor.
+    The rack rule limits the number of a partition's replicas on each rack. A plan within these
+    ranges violates it as little as possible. Both results are int64[partitions, racks], which is
+    large: call it for few partitions. If no plan can keep a partition's ranges, they are 0 to the
+    replication factor. ``task`` is the reassignment, with partitions, brokers and racks.
     """
     on, shape = _OccupiedRacks(task), (len(task.factor), task.rack_low.shape[1])
     takes = np.bincount(task.cluster.rack_of_broker[task.receives], minlength=shape[1])

@@ -63,12 +63,12 @@ def plan_cost_bound(
 ) -> float:
     """Return a lower bound of one cost of a replica reassignment, proven by dual prices.
 
-    The cost is the number of bytes to copy, or an imbalance. No valid plan that is as good in every
-    more important cost can cost less. A dual price is a cost per unit of a resource, from linear
-    programming.
+    The cost is the number of bytes to copy, or an imbalance. Every valid plan that is as good in
+    all more important costs has at least this cost. A dual price is a cost per unit of a resource,
+    from linear programming.
 
     Args:
-        task: brokers, partitions and rules of the reassignment.
+        task: cluster, brokers to use and balance limits.
         plan: the plan, with the dual prices that it claims.
         name: the cost, such as "moved" (bytes copied) or "bytes" (imbalance of bytes); leaders have
             `leader_imbalance_bound`.
@@ -111,9 +111,9 @@ def plan_cost_bound(
 def imbalance_allowance(
     cost: str, imbalance: str, prices: Floats, plan_costs: Mapping[str, int]
 ) -> float:
-    """Return the amount by which a lower bound shrinks because plans may be imbalanced.
+    """Return the amount by which a lower bound is reduced, because plans may be imbalanced.
 
-    A reassignment plan places replicas on brokers. The amount is the highest dual price times the
+    The bound is that of one cost of a reassignment. The amount is the highest dual price times the
     plan's own imbalance.
 
     Raises:
@@ -140,11 +140,11 @@ def imbalance_allowance(
 def _disk_unit_prices(
     task: ReplicaTask, disks: Disks, name: str, claimed: Floats, plan_costs: Mapping[str, int]
 ) -> tuple[Floats, float]:
-    """Return the dual prices (costs per unit) of the resources of each disk, and an allowance.
+    """Return the dual prices (costs per unit) of each disk's resources, and a rounding allowance.
 
-    The prices are float64[4, disks] (capacity, replicas, bytes, load); the allowance for rounding
-    is subtracted from the lower bound. ``claimed`` (float64[2, 4, disks]) are the plan's prices of
-    upper and lower limits.
+    The prices are float64[4, disks] (capacity, replicas, bytes, load); the allowance is subtracted
+    from the lower bound. ``claimed`` (float64[2, 4, disks]) are the plan's prices of upper and
+    lower limits.
 
     Raises:
         CertificateError: the claimed prices are malformed.
@@ -213,7 +213,7 @@ class CheapestReplicas:
         return math.fsum(parts)
 
     def magnitude(self) -> float:
-        """Return an upper bound of the absolute values that are summed for the total cost.
+        """Return an upper bound of the sum of the absolute values that add up to the total cost.
 
         The rounding error of the total is proportional to it.
         """
@@ -328,7 +328,7 @@ class CheapestReplicas:
 def _total_of_cheapest(
     broker_costs: Floats, required: NDArray[np.bool_] | None, count: NDArray[np.int64]
 ) -> Floats:
-    """Return the total cost of each partition's required brokers and its cheapest other brokers.
+    """Return for each partition the total cost of its required and its cheapest other brokers.
 
     ``broker_costs`` and ``required`` have the shape [n, brokers]; ``count`` is the number of other
     brokers that each partition needs. The result is float64[n].

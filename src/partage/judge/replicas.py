@@ -61,7 +61,7 @@ class ReplicaVerdict:
 
     @property
     def sequential_loss(self) -> dict[str, int]:
-        """Costs of the reassignment that are above their lower bounds, each with the difference.
+        """Differences between the reassignment's costs and their lower bounds, by cost name.
 
         The plan chooses replicas, leaders and disks one after another. Choosing them together could
         save at most this difference.
@@ -159,7 +159,7 @@ def _check_shapes(task: ReplicaTask, plan: NewReplicas) -> None:
 
 
 def _round_up(bound: float, divisor: int) -> int:
-    """Round a lower bound up to the next multiple of ``divisor``: 4.2 with divisor 2 to 6.
+    """Round a lower bound up to a multiple of ``divisor``; for example, 4.2 and 2 give 6.
 
     The cost itself is a multiple of the divisor, so it cannot be lower. Negative bounds become 0.
     """
@@ -209,9 +209,10 @@ class _MeasuredPlan:
 
     @cached_property
     def amount_outside_limits(self) -> NDArray[np.int64]:
-        """Amount by which each broker and rack is above or below its balance limits.
+        """Amount by which each broker and rack is outside its balance limits, by resource.
 
-        The result is int64[4, brokers + racks]. The rows are capacity, replicas, bytes and load.
+        The result is int64[4, brokers + racks]. The rows are the resources: capacity, replicas,
+        bytes and load.
         """
         task = self.task
         held = np.zeros(task.low.shape, np.int64)

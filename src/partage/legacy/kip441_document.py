@@ -40,10 +40,10 @@ class Kip441Document:
 
     An active task with state only moves to a client that has caught up with the task's changelog:
     its lag is at most ``acceptable_recovery_lag``. The aim is a balanced assignment, in which the
-    clients' tasks per thread differ by at most ``balance_factor``. Each task that is elsewhere is a
-    planned *movement*. A movement is *available* if its destination has caught up (rank 0). Another
-    rebalance follows only if a movement is available. Standbys and stateless tasks are assigned
-    separately.
+    clients' tasks per thread differ by at most ``balance_factor``. A task that is not yet on its
+    client of the balanced assignment is a planned *movement*. A movement is *available* if its
+    destination has caught up (rank 0). Another rebalance follows only if a movement is available.
+    Standbys and stateless tasks are assigned separately.
 
     The document leaves gaps. They are filled as in the first implementation of April 2020, with the
     parameters of the KIP's page:
@@ -108,8 +108,7 @@ class Kip441Document:
     # --- printed in the document ---
 
     def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
-        """Return whether another rebalance must follow, because a task can now move to a new
-        client.
+        """Return whether another rebalance must follow, because a task's new client has caught up.
 
         KIP-441 moves a task only to a client that is caught up: its lag for the task's state is at
         most ``acceptable_recovery_lag``.
@@ -179,8 +178,7 @@ class Kip441Document:
         return ranks
 
     def propose_balanced_assignment(self, problem: TaskProblem) -> list[int]:
-        """Return the client of each stateful task in a balanced assignment, the target of all
-        moves.
+        """Return the client of each stateful task in a balanced assignment, the aim of all moves.
 
         Tasks go to the clients round robin. Then tasks move from the fullest to the emptiest client
         until their numbers of tasks per thread differ by at most the balance factor. ``problem``

@@ -94,7 +94,7 @@ def tasks_in_turn(
 
 
 class _Assignment:
-    """One run of the task assignor of Kafka Streams 0.10.2, with its partial result.
+    """One run of the task assignor of Kafka Streams 0.10.2, with the tasks assigned so far.
 
     `assign_all` is called once for active tasks, then once for each standby.
 

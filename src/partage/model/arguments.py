@@ -75,8 +75,7 @@ def check_argument_types(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 @cache
 def _allowed_types(annotation: str) -> list[_ArgumentType]:
-    """Return the types that an annotation such as ``"int | None"`` allows, each with a test for
-    values.
+    """Return the types that an annotation such as ``"int | None"`` allows, and their tests.
 
     The list is empty if one of the types cannot be tested, for example a class of another library.
     Such an argument is not checked.

@@ -603,7 +603,7 @@ class Plan(Assignment):
 
 
 def _is_int32_row(values: Int32Array) -> bool:
-    """Return whether an array can be passed to a function that Numba compiled for int32 arrays.
+    """Return whether an array has the memory layout of the int32 functions compiled by Numba.
 
     ``values`` must be int32, one-dimensional, contiguous and writeable.
     """

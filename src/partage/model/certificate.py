@@ -111,9 +111,8 @@ def cost_bounds(
 ) -> dict[str, int]:
     """Derive lower bounds of rack cost and moves from a lower bound of their weighted sum.
 
-    The solver minimizes rack weight * rack cost + move weight * moves. Rack cost is the cost of
-    consuming from other racks; moves count the partitions with a new owner. The number of moves
-    only gets a bound if the rack cost is proven to be optimal.
+    Rack cost is the cost of consuming from other racks; moves count the partitions with a new
+    owner. The number of moves only gets a bound if the rack cost is proven to be optimal.
 
     Args:
         weighted_sum_bound: lower bound of rack weight * rack cost + move weight * moves.

@@ -87,7 +87,7 @@ class Claims:
         return cls(tuple(number), np.array(topic_ix, np.int32), np.array(partition, np.int32))
 
     def with_own_names(self) -> Claims:
-        """Return a copy that only lists the topics of this consumer's own partitions.
+        """Return a copy whose topic list has only the topics of this consumer's own partitions.
 
         Claims that were decoded together share one list of topic names, which then includes the
         topics of other consumers.
@@ -221,7 +221,7 @@ class ClaimRows:
     def of_partitions(
         cls, index: Index, start: NDArray[np.int64], partition: Int32Array
     ) -> ClaimRows:
-        """Build the owned partitions that a group's consumers report from their index numbers.
+        """Build all consumers' reports of owned partitions from the partitions' index numbers.
 
         An `Index` numbers all partitions of a cluster from 0. The topic names of each consumer are
         in the order of the index.

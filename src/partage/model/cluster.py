@@ -233,7 +233,7 @@ class Cluster:
     def topic_all(self, names: Sequence[str]) -> list[int]:
         """Return the index number of each named topic, -1 for a topic that does not exist.
 
-        It is `topic` for a list of names.
+        `topic` does the same for a single name.
         """
         number = self._live.get
         return [number(name, -1) for name in names]
@@ -354,7 +354,7 @@ def _replica_racks(name: str, value: object) -> list[list[str | None]] | None:
 def _cluster_from_replica_racks(
     index: Index, replica_racks: Sequence[list[list[str | None]] | None]
 ) -> Cluster:
-    """Build a Kafka cluster from the racks of each partition's replicas.
+    """Build a Kafka cluster of which only the racks of each partition's replicas are known.
 
     Brokers are invented: one for each rack, and more if a partition has several replicas on one
     rack. ``replica_racks`` has None for a topic of which only the partition count is known.

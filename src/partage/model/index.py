@@ -129,11 +129,11 @@ class Index:
 
     @cached_property
     def _extent_keys(self) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-        """Sorted search keys of all extents, from which `locate_all` finds partitions.
+        """Sorted search keys of all extents (ranges of consecutive partition numbers of one topic).
 
-        An extent is a range of consecutive partition numbers of one topic. Its key combines the
-        topic and the first partition number, so a binary search finds the extent of a partition.
-        The second array is the permutation that sorts the extents.
+        The key of an extent combines the topic and the first partition number, so `locate_all`
+        finds a partition's extent by binary search. The second array is the permutation that sorts
+        the extents.
         """
         keys = (self.extent_topic.astype(np.int64) << 32) | self.extent_number.astype(np.int64)
         order = np.argsort(keys, kind="stable")
@@ -153,10 +153,10 @@ class Index:
         return self._newest.get(name, -1)
 
     def topic_by_id(self, topic_id: str) -> int:
-        """Return the index number of a topic by its Kafka topic id, -1 if the index does not have
-        it.
+        """Return the number by which this index knows a topic, given its Kafka topic id (a UUID).
 
-        Unlike a name, the id distinguishes a recreated topic from the deleted one.
+        The result is -1 for an unknown id. Unlike a name, the id distinguishes a recreated topic
+        from the deleted one.
         """
         return self._by_id.get(topic_id, -1)
 
@@ -192,7 +192,7 @@ class Index:
     def locate_all(self, topic: Int32Array, number: Int32Array) -> Int32Array:
         """Return the index numbers of many partitions, -1 for each that the index does not have.
 
-        It does for arrays what `locate` does for one partition.
+        `locate` converts a single partition.
 
         Args:
             topic: int32[n], each partition's topic as an index number.

@@ -37,7 +37,7 @@ class ReportedPartitions(NamedTuple):
     is_dated: NDArray[np.bool_]
 
     def in_order(self, members: NDArray[np.integer]) -> tuple[NDArray[np.int64], Int32Array]:
-        """Return the partitions of all members, member after member in the given order.
+        """Return all members' owned partitions, member after member in the given order.
 
         The result is two parallel arrays: for each partition the place of its member in
         ``members``, and the partition. ``members`` has each member's position once.

@@ -19,7 +19,7 @@ _CHUNK = 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackTable:
-    """Cost of each partition for each consumer, if replicas on other racks are expensive to read.
+    """Cost of reading each partition for each consumer, if reading from other racks is expensive.
 
     It is a compact matrix: partition ``p`` costs member ``m`` the value ``cost[profile[p],
     row[m]]``.
@@ -35,7 +35,7 @@ class RackTable:
     cost: NDArray[np.int64]
 
     def restricted_to(self, partition: Int32Array) -> RackTable:
-        """Return a smaller copy that only has the costs of the given partitions.
+        """Return a copy with fewer rows, which only has the costs of the given partitions.
 
         The values of other partitions have no meaning in the copy.
 

@@ -219,7 +219,7 @@ class Disks:
         return np.repeat(brokers, np.diff(self.start))
 
     def balance_limits(self, resource: int, amount: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the smallest and the largest load of each disk that count as balanced.
+        """Return the smallest and the largest load with which each disk counts as balanced.
 
         The limits are the disk's fair share of its broker's load, minus and plus the tolerance.
         Both are int64[D] for D disks, in the unit of ``amount``, for example bytes.
@@ -327,11 +327,11 @@ class ReplicaTask:
 class SplitPrices(NamedTuple):
     """Dual prices that prove a lower bound of the bytes that any valid reassignment moves.
 
-    They split each cost between partitions and brokers, so that a bound can be computed for each of
-    them alone (Lagrangian decomposition, `partage.judge.cost_splitting`). This is used if a
-    partition is as large as the load that a broker may have. In case q, the broker holds the large
-    partition q and none of those before it; in the last case it holds none. B, R, P, Q and Z are
-    the numbers of brokers, current replicas, partitions, large partitions and balanced racks.
+    They split each cost between partitions and brokers, so that each side is minimised alone
+    (Lagrangian decomposition, `partage.judge.cost_splitting`). This is used if a partition is as
+    large as the load that a broker may have. In case q, the broker holds the large partition q and
+    none of those before it; in the last case it holds none. B, R, P, Q and Z are the numbers of
+    brokers, current replicas, partitions, large partitions and balanced racks.
 
     Attributes:
         large: int64[Q], the large partitions.

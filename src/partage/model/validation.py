@@ -96,7 +96,7 @@ def _equal(names: list[str], known: list[str]) -> bool:
 
 
 def expect_text(value: object, path: str) -> str:
-    """Return a value if it is a string; raise an error otherwise.
+    """Check that a value of JSON input is a string, and return it.
 
     It validates fields of JSON input, and the error names the field.
 
@@ -169,7 +169,7 @@ def reject_text(value: object, setting: str, kind: str = "names") -> None:
 
 
 def expect_local(path: Path | str, setting: str) -> None:
-    """Raise an error if an output path is a URL, such as ``s3a://bucket``.
+    """Raise an error if an output path is a URL, such as ``s3a://bucket``, and no local path.
 
     Output is written with the local file system only.
 
@@ -289,7 +289,7 @@ def required_field(problem: Mapping[str, Any], name: str) -> Any:
 
 
 def expect_list(value: object, path: str, expected: str) -> Sequence[Any]:
-    """Return a value if it is a JSON list; raise an error otherwise.
+    """Check that a value of JSON input is a list, and return it.
 
     It validates fields of JSON input, and the error names the field.
 

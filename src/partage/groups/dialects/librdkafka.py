@@ -373,8 +373,7 @@ def assign_sticky(peer: LibrdkafkaProblem) -> tuple[list[list[int]], EndlessLoop
 
     Returns:
         Each member's partitions (indices of the sorted partitions; one may have two owners), and
-        the endless loop if librdkafka would loop forever. The partitions are then the most even
-        valid assignment in the loop.
+        the endless loop if librdkafka would loop forever.
 
     Raises:
         PeerAssignorError: the library would crash, or its behaviour is undefined.
@@ -507,8 +506,9 @@ class LibrdkafkaAssignment(GeneralAssignment):
         raise _crash("asks for the load of a member that it has excluded")
 
     def _move_partition(self, slot: int, topic: int, target: int) -> None:
-        """Move a partition to a member; a defect of librdkafka may move another one of the
-        topic.
+        """Move a partition to the member ``target``, as librdkafka does.
+
+        A defect of librdkafka may move another partition of the same topic instead.
         """
         moving, source = self._movements.record_move(slot, topic, self.owner, target)
         # A slot that moves in place of another may have a new owner by now.

@@ -197,9 +197,11 @@ class GeneralAssignment(ABC):
     # --- balance ---
 
     def _is_balanced(self) -> bool:
-        """Return whether no member could take a partition from a more loaded one.
+        """Return whether the loads are balanced, so that no partition needs to move any more.
 
-        It is Kafka's method ``isBalanced``, which ends the balancing.
+        They are if all members' numbers of partitions differ by at most one, or if no subscriber of
+        a partition has fewer partitions than its owner. It is the method ``isBalanced`` of Kafka's
+        ``AbstractStickyAssignor``.
         """
         queue, peer = self._queue, self._peer
         if queue.is_even:
@@ -273,10 +275,11 @@ class GeneralAssignment(ABC):
 
     @abstractmethod
     def _move_partition(self, slot: int, topic: int, target: int) -> None:
-        """Move a partition to member ``target``, or another partition of its topic instead.
+        """Move one partition of a topic from the owner of ``slot`` to the member ``target``.
 
-        The other one is chosen if it moved in the opposite direction before, so that it moves back
-        (Kafka's ``getTheActualPartitionToBeMoved``).
+        It is the partition ``slot``, unless another partition of the topic moved from ``target`` to
+        the owner before: then this one moves back. Kafka's method is
+        ``getTheActualPartitionToBeMoved``.
         """
 
     @abstractmethod
@@ -304,7 +307,7 @@ class GeneralAssignment(ABC):
 def run_to_end(
     make: Callable[..., GeneralAssignment],
 ) -> tuple[list[list[int]], EndlessLoop | None]:
-    """Run another client's sticky algorithm, and stop it if it loops forever.
+    """Run the sticky algorithm of another client library, and stop it if it loops forever.
 
     In case of an endless loop, the result is the best assignment that the loop visits.
 
@@ -405,7 +408,7 @@ class SortedMembers:
 
 
 def owned_slots_in_turns(peer: PeerProblem, claims: SettledClaims) -> list[int]:
-    """List all owned partitions in the order in which the clients' sticky assignors handle them.
+    """List all owned partitions in the order in which other clients' sticky assignors visit them.
 
     The next partition always comes from the member with the most partitions that are not listed
     yet.
@@ -553,7 +556,7 @@ class PythonAssignment(GeneralAssignment):
         self._added_again: set[int] = set()
 
     def _replace_excluded_target(self, owner: int, target: int) -> int:
-        """Return -1, which stands for the least loaded subscriber, as the partition's new owner.
+        """Return -1 as the new owner of a partition, which stands for the least loaded subscriber.
 
         The method is called if the previous owner takes no part in the balancing. If the current
         owner has other partitions, kafka-python raises KeyError, so this method raises
@@ -610,7 +613,8 @@ class PythonAssignment(GeneralAssignment):
 class PythonMovements:
     """Record of partition moves so far, with source and target (Kafka's ``PartitionMovements``).
 
-    The clients use it to move a partition back instead of moving another one.
+    If a partition of the same topic moved in the opposite direction before, the clients move that
+    one back instead of moving another partition.
     """
 
     def __init__(self) -> None:

@@ -115,10 +115,10 @@ _INFINITE = 2**62
 
 
 class _Penalties(NamedTuple):
-    """Costs in the minimum-cost flow that chooses the active member of each Faust partition.
+    """Costs of the minimum-cost flow that chooses the active member of each Faust partition.
 
-    There is one cost for each aim of the assignment. A cost outweighs all costs of less important
-    aims; a move costs 1.
+    Each cost stands for one aim of the assignment, and outweighs all less important ones together.
+    The least important one, moving a partition, costs 1.
 
     Attributes:
         cold_start: for a partition on a member without a copy.
@@ -279,7 +279,7 @@ class _MinimumCostFlow:
                 self._update_moves(member)
 
     def _update_moves(self, member: int) -> None:
-        """Find, for each other member, the partition of ``member`` that costs least to move there.
+        """Find the partition of ``member`` that is cheapest to move to each of the other members.
 
         The costs are stored for the search of shortest paths. This is done whenever the partitions
         of ``member`` have changed.
@@ -499,7 +499,7 @@ class _StandbyPlacement:
             self._move_standby(*exchange)
 
     def _find_exchange(self) -> tuple[int, int, int] | None:
-        """Find a standby that can move from a member with more partitions to one with fewer.
+        """Find a standby that can move from a member with many partitions to a member with fewer.
 
         The result has the active member of the standby's partition, the standby's member and its
         new member. It is None if no such move exists.

@@ -100,9 +100,9 @@ def find_copartitioned_topics(
 def read_metadata(problem: Problem) -> tuple[list[FaustMetadata], tuple[str, ...]]:
     """Decode the Faust metadata that each member sent when it joined.
 
-    It has the active and standby partitions that the member had before. A member without user data
-    is treated as if it had sent its owned partitions. ``problem`` is the consumer group and the
-    cluster.
+    The metadata list the active and standby partitions that a member had before the rebalance. A
+    member without user data is treated as if it had sent its owned partitions. ``problem`` is the
+    consumer group and the cluster.
 
     Returns:
         The metadata of each member, and warnings.
@@ -126,9 +126,10 @@ def _read_member(member: Member) -> FaustMetadata:
 
 
 def partitions_by_topic(pairs: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    """Group (topic, partition number) pairs by topic, as a dict of lists of numbers.
+    """Group (topic, partition number) pairs by topic.
 
-    It is the form of Faust's metadata.
+    For example, ("a", 0), ("a", 2), ("b", 1) become ``{"a": [0, 2], "b": [1]}``. Faust's metadata
+    have this form.
 
     >>> partitions_by_topic([("t", 1), ("s", 0), ("t", 0)])
     {'t': [1, 0], 's': [0]}
@@ -140,7 +141,7 @@ def partitions_by_topic(pairs: Iterable[tuple[str, int]]) -> dict[str, list[int]
 
 
 class PreviousCopies(NamedTuple):
-    """Members that had a copy of each partition before the rebalance: the active one, and standbys.
+    """Members that had a copy of each partition before the rebalance, as active member or standby.
 
     A partition here stands for all copartitioned topics. Members are indices of
     `CopartitionedTopics.members`. Members that left are not among them.

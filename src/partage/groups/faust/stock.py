@@ -92,10 +92,10 @@ class Faust(FaustStrategy):
 
 
 def _previous_partitions(by_topic: ByTopic, topics: Iterable[str]) -> list[int]:
-    """Return the partition numbers that a Faust member had before, for topics assigned together.
+    """Return the partition numbers that a Faust member had before, for copartitioned topics.
 
-    A member usually has the same numbers of all these topics. If not, the numbers of the first
-    topic with any partition are returned.
+    A member usually has the same partition numbers of all copartitioned topics. If not, the numbers
+    of the first topic with any partition are returned.
 
     >>> _previous_partitions({"s": [], "t": [3], "u": [4]}, ["s", "t", "u"])
     [3]
@@ -247,9 +247,9 @@ def _find_full_member(
 def _evict_standby(
     assignments: Sequence[CopartitionedAssignment], full: CopartitionedAssignment, max_standbys: int
 ) -> int:
-    """Remove one standby from a full member, so that it can get another one.
+    """Remove one standby from a full member, and return the number of its partition.
 
-    Preferably, another member can take the removed standby. Return the number of its partition.
+    The member can then get another standby. A standby that another member can take is preferred.
     """
     standbys = full.standbys
     if not standbys:

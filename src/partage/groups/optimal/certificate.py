@@ -177,9 +177,9 @@ def _by_member(canonical: CanonicalProblem, price: Int64Array) -> Int64Array:
 def _least_cost(
     canonical: CanonicalProblem, rack_costs: RackTable | None, plan: LimitedPlan, load: Int64Array
 ) -> int:
-    """Return a lower bound of the rack cost and moves of any assignment with the same loads.
+    """Return a lower bound of the cost of any assignment with the same loads.
 
-    It bounds rack weight * rack cost + move weight * moves. The proof uses the dual prices in
+    The cost is rack weight * rack cost + move weight * moves. The proof uses the dual prices in
     ``plan``: for each member a number, which the minimum-cost flow has computed. ``load`` is each
     member's number of partitions (int64[M]).
     """
@@ -345,7 +345,7 @@ def _by_topic(canonical: CanonicalProblem, together: Int64Array | None) -> Int64
 
 
 def owner_in_index_order(canonical: CanonicalProblem, owner: Int32Array) -> Int32Array:
-    """Convert the solver's result to the owner of each partition in the order of the index
+    """Convert the solver's array of owners to the partition order of the cluster's index
     (int32[P]).
 
     The solver sorts members and partitions in its own order. In the result, owners are positions in

@@ -54,8 +54,9 @@ _MOST_INTERLEAVED = 1 << 17
 class CountPlan:
     """Assignment with the most even partition counts, and numbers that prove it optimal.
 
-    A verifier computes lower bounds from these numbers (dual values of a flow problem). Partitions
-    and members are indices in an order that does not depend on the join order.
+    The numbers are dual values of the minimum-cost flow that found the assignment; a verifier
+    computes lower bounds from them. Partitions and members are indices in an order that does not
+    depend on the join order.
 
     Attributes:
         owner: int32[n], the owner of each of n partitions.
@@ -125,11 +126,11 @@ def balance_counts(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransportArcs:
-    """Arcs of the minimum-cost flow (transportation problem) from partitions to consumers.
+    """Arcs of the minimum-cost flow (a transportation problem) from partitions to consumers.
 
-    A partition either stays with its previous owner, or goes to a group of equivalent members. To
-    keep the flow small, equivalent partitions form a class. Partitions that several members may
-    keep form separate classes.
+    An arc either leaves a partition with its previous owner, or assigns it to a group of equivalent
+    members. To keep the flow small, equivalent partitions share their arcs: they form a class.
+    Partitions that several members reported as owned form separate classes.
 
     Attributes:
         of_row: int64[n], class of each partition.
@@ -166,7 +167,7 @@ class TransportArcs:
 
         Args:
             classes: classes of equivalent partitions, and groups of equivalent members.
-            claims: the members that may keep each partition.
+            claims: the members that reported each partition as owned and may keep it.
             subscription_classes: which classes of members subscribe to which classes of topics.
             rack_weight: cost of one unit of rack cost.
             move_weight: cost of one move.
@@ -254,7 +255,7 @@ def _eligible_pairs(
 
 
 def keep_partitions(owner: Int32Array, arcs: TransportArcs, stay_counts: Int64Array) -> None:
-    """Choose which partitions stay with their previous owner; the flow has decided how many.
+    """Let previous owners keep partitions, as many as the minimum-cost flow says.
 
     If an owner keeps only some of its equivalent partitions, it keeps the first ones.
 
@@ -345,7 +346,7 @@ def assign_remaining(
     group: Int64Array,
     member_flow: CheapestPlan,
 ) -> None:
-    """Assign the partitions without an owner; the flow has decided how many each member gets.
+    """Assign the partitions without an owner; the minimum-cost flow says how many each member gets.
 
     Members take turns, so that each topic is spread over several members, unless co-located
     partitions must stay together.
@@ -370,7 +371,7 @@ def assign_remaining(
 
 
 def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
-    """Return the group of members that gets each partition without an owner, in turns.
+    """Choose for each partition without an owner the group of equivalent members that gets it.
 
     Groups take turns so that none gets all partitions of a topic. ``free`` is the number of
     partitions that the flow sends on each arc from a partition class to a member group.
@@ -392,7 +393,7 @@ def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
 def repeat_members(
     member: Int64Array, count: Int64Array, group: Int64Array, *, in_blocks: bool
 ) -> NDArray[np.int32]:
-    """Repeat each member as often as it gets a partition, in the order of assignment.
+    """List each member as many times as it gets a partition, in the order of assignment.
 
     For example, members 5 and 6 get two partitions each. The result is 5, 6, 5, 6 (in turn), or 5,
     5, 6, 6 with ``in_blocks``.

@@ -35,9 +35,9 @@ _NOBODY = np.zeros(0, np.int64)
 class NewestClaims:
     """Members that may keep each partition, because they reported it as owned when they joined.
 
-    A member must still subscribe to the topic. If several members report a partition, only those
-    with the newest generation may keep it. Partitions ("rows") and members ("places") are indices
-    in an order that does not depend on the join order.
+    A member may keep a partition only if it still subscribes to the topic. If several members
+    report it, only those with the newest generation may. A partition is a "row" and a member a
+    "place": their positions in an order that does not depend on the join order.
 
     Attributes:
         owned: bool[n], whether any member reports the row as owned, even one that may not keep it.
@@ -70,7 +70,7 @@ class CanonicalProblem:
     """
 
     def __init__(self, problem: Problem, topics: Int32Array | None = None) -> None:
-        """Sort a problem's members and topics independently of the join order.
+        """Sort members and topics so that their order does not depend on which member joined first.
 
         Equal groups then get equal assignments, whichever member joined first.
 
@@ -244,10 +244,11 @@ class CanonicalProblem:
 
     @cached_property
     def former_owners(self) -> tuple[Int64Array, Int64Array]:
-        """Members that owned a partition before its last owner, as (partitions, members).
+        """Pairs of a partition and a member that owned it before its last owner.
 
-        They report the partition with an older generation than another member does. The two arrays
-        are parallel, newer generations come first. Both have indices in this problem's order.
+        The member reports the partition with an older generation than another member does. The
+        result is two parallel arrays (partitions, members), newer generations first, as indices in
+        this problem's order.
         """
         place, row = self.claimed_pairs
         if np.count_nonzero(self.current_claims.owned) == len(row):
@@ -344,11 +345,11 @@ def _member_order(problem: Problem) -> Int32Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionClasses:
-    """Classes of equivalent partitions and groups of equivalent members.
+    """Classes of equivalent partitions and groups of equivalent members of a consumer group.
 
-    They make the minimum-cost flow small. Partitions are equivalent if they have the same
-    subscribers and rack costs, members if they have the same subscription and rack costs. Previous
-    owners do not matter.
+    They make the minimum-cost flow small, because it has one node for each of them. Partitions are
+    equivalent if they have the same subscribers and rack costs, members if they have the same
+    subscription and rack costs. Previous owners do not matter.
 
     Attributes:
         of_row: int64[n], class of each partition.

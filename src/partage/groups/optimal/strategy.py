@@ -243,7 +243,7 @@ class Optimal(PlainStrategy):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _OptimalRequest:
-    """Prepared inputs for one run of the optimal assignor.
+    """Inputs of the optimal assignor, prepared as arrays.
 
     They are derived from the consumer group, the cluster and the settings.
 
@@ -268,7 +268,7 @@ class _OptimalRequest:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """Chosen owners of partitions that other members must revoke first (KIP-429).
+    """New owners of partitions that other members must revoke first (KIP-429).
 
     The plan's ``memory`` stores them, so that the follow-up rebalance gives the partitions to these
     members.
@@ -322,7 +322,7 @@ def _build_first_plan(canonical: CanonicalProblem, owner: Int32Array, **more: An
 
 
 def _promised_owners(canonical: CanonicalProblem, memory: object) -> dict[int, int]:
-    """Return the owners that the previous rebalance chose for partitions that had to be revoked.
+    """Return the new owners of partitions that had to be revoked in the previous rebalance.
 
     The result is a dict from partition to owner, as indices in canonical order; members that left
     are omitted. ``memory`` is the previous plan's `Promises`, otherwise the dict is empty.

@@ -230,7 +230,7 @@ def _reassign_class(
 def _swap_owners(
     canonical: CanonicalProblem, owner: Int32Array, counts: Int64Array, partitions: Int64Array
 ) -> None:
-    """Swap the owners of pairs of partitions as long as topics are then spread more evenly.
+    """Swap the owners of two partitions at a time, as long as topics are then spread more evenly.
 
     Each swap is the best of the pairs compared. ``owner`` (int32[n]) and ``counts``, the number of
     partitions by topic and member (int64[T, M]), are changed in place.
@@ -354,7 +354,7 @@ def spread_exactly(
 def _rows_of_equal_weight(
     canonical: CanonicalProblem, owner: Int32Array, partition_weights: NDArray[np.float64]
 ) -> Iterator[Int64Array]:
-    """Yield sets of partitions of equal weight, within which owners may be exchanged.
+    """Yield sets of partitions of equal weight, which may exchange owners without changing loads.
 
     Sets in which no exchange can improve anything are omitted.
     """
@@ -381,11 +381,12 @@ def _cancel_cycles(
     partitions: Int64Array | None,
     budget: int,
 ) -> int:
-    """Exchange partitions between members along cycles of negative cost in a flow network.
+    """Spread topics more evenly over members by cancelling negative cycles in a flow network.
 
-    When no such cycle is left, topics are spread as evenly as possible. ``owner`` (int32[n]) is
-    changed in place, unless the network is too large. At most ``budget`` arcs of the network are
-    visited; the remaining budget is returned.
+    A cycle of negative cost is an exchange of partitions between members. When no such cycle is
+    left, topics are spread as evenly as possible. ``owner`` (int32[n]) is changed in place, unless
+    the network is too large. At most ``budget`` arcs of the network are visited; the remaining
+    budget is returned.
     """
     items = _PartitionItems.of(canonical, classes, partitions)
     if 2 * (items.count + len(items.topics)) * canonical.member_count > _MOST_ARCS:
@@ -405,10 +406,10 @@ def _cancel_cycles(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PartitionItems:
-    """Sets of equivalent partitions of one topic, with equal rack costs and previous owners.
+    """Groups of equivalent partitions: same topic, same rack costs and same previous owners.
 
-    Each set, called an item, is a node of the flow network that spreads topics. A "row" is a
-    partition as an index in sorted order, by topic name and number.
+    Such a group, called an item, is one node of the flow network that spreads each topic over the
+    members. A "row" is a partition's position in the order of topic name and partition number.
 
     Attributes:
         of_row: int64[n], the item of each row; -1 for rows that keep their owner.
@@ -467,10 +468,10 @@ class _PartitionItems:
         )
 
     def may_keep(self, members: int) -> NDArray[np.bool_]:
-        """Return which members may keep the partitions of each item (bool[I, M]).
+        """Return which members owned the partitions of each item, and may keep them (bool[I, M]).
 
-        These are the previous owners. An item is a set of equivalent partitions; ``members`` is the
-        number M of members.
+        An item is a group of equivalent partitions of one topic. ``members`` is the number M of
+        members.
         """
         out = np.zeros((self.count, members), bool)
         single = np.flatnonzero((self.claimant >= 0) & (self.claimant < members))
@@ -481,10 +482,10 @@ class _PartitionItems:
 
 
 class _ResidualNetwork:
-    """Residual network of the minimum-cost flow that spreads topics evenly over members.
+    """Residual network of the minimum-cost flow that spreads each topic evenly over members.
 
-    A cycle of negative cost in it is an exchange of partitions that improves the assignment. Its
-    nodes are sets of equivalent partitions (items), then (topic, member) pairs, then members.
+    A cycle of negative cost is an exchange of partitions that improves the assignment. The nodes
+    are items (groups of equivalent partitions), then (topic, member) pairs, then members.
 
     Attributes:
         owner: int32[n], the plan: the owner of each partition; changed in place.

@@ -287,10 +287,10 @@ def _rack_costs(
     item_of_partition: Int64Array,
     item_count: int,
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return the rack costs of sets of partitions that must have the same owner.
+    """Return the costs of consuming from other racks, for sets of partitions with one owner.
 
-    The cost of a set (an item) is the sum over its partitions. The result has the column of each
-    member, the cost matrix, and the row of each item.
+    Co-located partitions form such a set (an item); its cost is the sum over its partitions. The
+    result has the column of each member, the cost matrix, and the row of each item.
     """
     if racks is None:
         nothing = np.zeros(item_count, np.int64)
@@ -307,11 +307,10 @@ def _rack_costs(
 def _count_owned_by_item(
     canonical: CanonicalProblem, item_of_partition: Int64Array, item_count: int
 ) -> tuple[Int64Array, dict[int, dict[int, int]]]:
-    """Count the owned partitions in each set of partitions that must have the same owner.
+    """Count the owned partitions in each item: a set of partitions that must have the same owner.
 
-    The search needs the numbers to count moves. The result has the number of owned partitions of
-    each set (item), and for each item the number of its partitions that each previous owner may
-    keep.
+    The local search needs the numbers to count moves. The result has the number of owned partitions
+    of each item, and for each item the number of its partitions that each previous owner may keep.
     """
     claims = canonical.current_claims
     owned = np.bincount(item_of_partition[claims.owned], minlength=item_count).astype(np.int64)

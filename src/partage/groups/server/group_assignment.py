@@ -81,7 +81,7 @@ class GroupAssignment:
 def concatenate_runs(
     parts: Sequence[tuple[Int32Array, NDArray[np.int64], NDArray[np.int64]]], members: int
 ) -> tuple[Int32Array, Int32Array]:
-    """Merge several lists of each member's partitions into one list for each member.
+    """Merge several lists of partitions of each member into one list for each member.
 
     For example, one input has the partitions that each member keeps, and another one has its new
     partitions. All lists are stored one after another in flat arrays.

@@ -167,9 +167,9 @@ def assign_to_least_loaded(sorted_members, sizes, free, owner):
 
 @kernel("int64(int64, int64, int32[::1], int32[::1], int32[::1], int32[::1])")
 def next_uneven_topic(begin, end, set_of_topic, start, members, sizes):
-    """Return the next topic whose subscribers have uneven numbers of partitions.
+    """Return the next topic whose subscribers' loads differ by two or more partitions.
 
-    The numbers are uneven if two of them differ by two or more.
+    The assignor then moves partitions between these subscribers.
 
     Args:
         begin: first topic to search.

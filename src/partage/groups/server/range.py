@@ -106,7 +106,10 @@ class _TopicBlock:
 
     @property
     def owners(self) -> Int32Array:
-        """The owner of each partition, in the order of ``rows`` (int32[topics * count])."""
+        """Owner of each partition, topic after topic (int32[topics * count]).
+
+        The partitions are in the order of ``rows``.
+        """
         return np.tile(np.repeat(self.members, np.diff(self.cut)), len(self.rows))
 
 

@@ -30,11 +30,11 @@ PartitionsByTopic = list[list[tuple[int, list[int]]]]
 
 
 class ServerSimple(PlainStrategy):
-    """Share group assignor of the group coordinator (KIP-932): several members per partition.
+    """Kafka's assignor for share groups (KIP-932): several members share each partition.
 
-    The result is an `Assignment`, not a `Plan`: `partage.check` takes it with
-    ``several_owners=True``. The previous assignment stays as far as possible: a member loses
-    partitions only above its quota, and a partition loses members only above its number of members.
+    The result is an `Assignment`, not a `Plan`, because a partition may have several owners.
+    Members keep their previous partitions up to their quota (an even share, rounded up). A
+    partition keeps its previous members up to the number of members that may share it.
 
     Guarantees:
 
@@ -145,11 +145,11 @@ def _assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
     """Assign a share group's partitions if members subscribe to different topics.
 
     Topics are assigned one by one. Kafka's class is ``SimpleHeterogeneousAssignmentBuilder``.
-    ``spec`` is the assignor's input: subscriptions, topics, previous assignment.
+    ``spec`` is the assignor's input: subscriptions, topics and previous assignment.
 
     Raises:
-        CoordinatorAssignorError: a topic's partition count is unknown, or Kafka's class finds no
-            member for a partition (defect Q23).
+        CoordinatorAssignorError: a topic's partition count is unknown, or no member below its quota
+            is left for a partition (Kafka's class fails then).
     """
     subscribers = _subscribers_by_topic(spec)
     if not subscribers:

@@ -63,7 +63,7 @@ class TopicIds:
 
     @classmethod
     def from_names(cls, names: Sequence[str], ids: Sequence[str | None]) -> TopicIds:
-        """Decode the base64 ids of topics; compute an id from the name for topics without one.
+        """Decode the base64 ids of topics, and derive an id from the name for topics without one.
 
         Kafka prints topic ids in base64. Equal names always give equal computed ids.
 
@@ -140,9 +140,9 @@ def _decoded(topic_id: str | None) -> bytes | None:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Previous target assignment of a consumer group (KIP-848): partitions by member and topic.
+    """Previous target assignment of a consumer group (KIP-848): each member's partitions.
 
-    Kafka's coordinator passes it to assignors. It has one set of partitions for each member and
+    Kafka's coordinator passes it to assignors, with one set of partitions for each member and
     topic. Sets keep the order of insertion, which decides Java's iteration order. There are M
     members, S sets and P partitions.
 
@@ -287,7 +287,7 @@ def _has_holes(problem: Problem, dense: Int32Array) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _SentClaims:
-    """Owned partitions that members report, as flat arrays of topic names and partition numbers.
+    """Owned partitions as members report them, in flat arrays of topic names and partition numbers.
 
     Attributes:
         name_start: int64[M + 1], first topic name of each member (CSR).
@@ -390,10 +390,11 @@ def _find_valid_claims(
     *,
     several_owners: bool,
 ) -> NDArray[np.bool_]:
-    """Return for each reported partition whether the member that reports it is its owner (bool[n]).
+    """Return which reports of owned partitions are true: whether the reporting member is the owner.
 
-    If several members report it, the newest generation wins, then the last member in join order.
-    With ``several_owners`` (share groups), all of them own it.
+    If several members report a partition, the newest generation wins, then the last member in join
+    order. With ``several_owners`` (share groups), all of them own it. The result is bool[n], one
+    value for each reported partition.
     """
     good = np.ones(len(partition), bool)
     at = np.flatnonzero(exists)
@@ -601,11 +602,11 @@ class GroupSpec:
             raise CoordinatorAssignorError(f"topic {name!r}: its partition count is unknown")
 
     def existing_topics(self, subscription: int) -> tuple[Int32Array, int]:
-        """Return the existing topics of a subscription in Java's iteration order, and its number of
+        """Return the topics of a subscription that exist, and the subscription's number of topic
         names.
 
-        The number includes topics that do not exist, because Kafka sizes a map by it.
-        ``subscription`` is an index of the group's subscriptions.
+        The topics are in Java's iteration order. The number includes topics that do not exist,
+        because Kafka sizes a map by it. ``subscription`` is an index of the group's subscriptions.
         """
         sent = self.problem.group.subscriptions[subscription]
         names = list(dict.fromkeys(sent))

@@ -268,11 +268,11 @@ def _revoke_over_quota(
 def _find_revoked_in_order(
     spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]
 ) -> Int32Array | None:
-    """Return the partitions that members must revoke, if Java's hash sets are in ascending order.
+    """Return the partitions that members must revoke to get down to their quota (fast case).
 
-    A member keeps the first ``kept`` partitions of each of its sets, in iteration order. If a set
-    is not ascending, the result is None, and the caller simulates Java's hash sets, which is
-    slower.
+    A member keeps the first ``kept`` partitions of each of its sets, in iteration order. The
+    function covers Java hash sets that iterate in ascending order. If one does not, the result is
+    None, and the caller simulates Java's hash sets, which is slower.
     """
     before, index = spec.previous_targets, spec.problem.index
     kept, sets = kept[before.set_sizes[sets] > 0], sets[before.set_sizes[sets] > 0]
@@ -550,7 +550,7 @@ class _HeterogeneousBuilder:
 
 
 class _DuplicateOwners:
-    """Partitions that had several owners in the previous assignment, with these owners.
+    """Partitions that several members owned in the previous assignment, and these members.
 
     Only malformed input has such partitions. Kafka's class treats the last member in its map as the
     owner, but the partition also counts in the other members' loads.
@@ -580,11 +580,11 @@ class _DuplicateOwners:
     def to_assignment(
         self, owner: Int32Array, visit: Int32Array, emptied: tuple[tuple[int, int], ...]
     ) -> GroupAssignment:
-        """Return the new assignment, in which partitions with several previous owners keep all of
-        them.
+        """Return the new assignment, in which all previous owners of a partition may keep it.
 
-        An owner that lost the partition while loads were balanced is left out. The (member, topic)
-        pairs ``emptied`` get an empty set.
+        Only malformed input gives a partition several owners. An owner that lost the partition
+        while loads were balanced is left out. The (member, topic) pairs ``emptied`` get an empty
+        set.
         """
         owned = np.flatnonzero(owner >= 0)
         pairs = self.pairs.union(zip(owner[owned].tolist(), owned.tolist(), strict=True))

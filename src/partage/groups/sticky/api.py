@@ -43,8 +43,8 @@ __all__ = ["CooperativeSticky", "Sticky", "StickyMemory"]
 class Sticky(PlainStrategy):
     """Kafka's sticky assignor (eager protocol): even loads first, then few moves.
 
-    Members revoke all partitions during the rebalance. A claim is a partition that a member says it
-    owned.
+    Members revoke all partitions during the rebalance. A claim is a partition that a member reports
+    as owned before the rebalance.
 
     Guarantees, in order of priority:
 
@@ -347,7 +347,7 @@ def _find_transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
 def _find_transfers_of_duplicates(
     sticky: StickyProblem, decision: Decision, member: Int32Array, slot: Int32Array
 ) -> Transfers:
-    """Find the partitions that change their owner, if the result has some partitions twice.
+    """Find the partitions that change their owner, if the assignment has partitions twice.
 
     Kafka assigns a partition twice if members report partitions that do not exist. ``member`` and
     ``slot`` (int32[n]) are the current owners and their partitions.

@@ -68,7 +68,7 @@ class ClaimedSlots:
 
 
 def sends_user_data(problem: Problem) -> bool:
-    """Return whether any consumer sends user data, which may report partitions and a generation.
+    """Return whether any consumer sends user data, which may contain its owned partitions.
 
     ``problem`` is the group and the cluster.
     """

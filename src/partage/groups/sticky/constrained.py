@@ -39,7 +39,7 @@ _NO_TRANSFERS = Transfers(_NO_MEMBERS, _NO_MEMBERS)
 
 @dataclass(slots=True)
 class Quota:
-    """Numbers of partitions that members should have if all subscriptions are equal.
+    """Even share of partitions for each member, if all members have the same subscription.
 
     For 8 partitions and 3 members, two members get 3 partitions and one gets 2.
 
@@ -157,10 +157,10 @@ def _drop_invalid_owners(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Arra
 def _keep_claims(
     sticky: StickyProblem, owner: Int32Array, quota: Quota, *, any_claim: bool
 ) -> Int32Array:
-    """Return how many of its owned partitions each member may keep (int32[M]).
+    """Return how many of its owned partitions each member may keep, at most its quota (int32[M]).
 
-    A member keeps at most its quota. The lists of members below their quota are set in ``quota``.
-    This is step 1 of Kafka's algorithm for equal subscriptions.
+    The quota is an even share of all partitions. The lists of members below their quota are set in
+    ``quota``. This is step 1 of Kafka's algorithm for equal subscriptions.
     """
     group, members = sticky.problem.group, sticky.members
     size = np.zeros(members, np.int32)
@@ -252,8 +252,9 @@ def _find_transfers(
 ) -> Transfers:
     """Find the newly assigned partitions that another member must revoke first.
 
-    The result also has their new owners. ``disputed`` (bool[S]) marks the partitions that two
-    members report with one generation; they always count.
+    The result also has their new owners. Kafka's cooperative assignor leaves these partitions
+    without owner in the first rebalance. ``disputed`` (bool[S]) marks the partitions that two
+    members report with one generation; they are always included.
     """
     if disputed is None and previous_owner.max(initial=NO_OWNER) == NO_OWNER:
         return _NO_TRANSFERS

@@ -85,7 +85,7 @@ def assign_general(
 
 
 def _assign_and_balance(inputs: GeneralProblem) -> Decision:
-    """Assign all partitions, then move some of them until members' loads are as even as in Kafka.
+    """Assign all partitions, then move some to balance the members' loads, as Kafka's class does.
 
     ``inputs`` has the members' owned partitions that are valid, and the unassigned partitions.
     """
@@ -273,7 +273,7 @@ class ArrayBalancer:
         return bool(self._inputs.subscriptions.is_subscribed(self.owner[assigned], topic).all())
 
     def _raise_null_pointer(self, slot: int) -> None:
-        """Raise `StickyAssignorError` if Kafka's class would throw a NullPointerException now.
+        """Raise `StickyAssignorError` where Kafka's class throws a NullPointerException.
 
         ``slot`` is the partition that the class would move. It throws if the partition's previous
         owner can neither lose nor get partitions (Q2 in docs/quirks.md).
@@ -289,9 +289,10 @@ class ArrayBalancer:
         return bool(size.max(initial=0) - size.min(initial=1 << 40) <= 1)
 
     def _is_balanced(self) -> bool:
-        """Return whether no member could take a partition from a member with at least two more.
+        """Return whether the loads are balanced, so that no partition needs to move any more.
 
-        It is the method ``isBalanced`` of Kafka's class, which ends the balancing.
+        They are if each partition's owner has at most one partition more than any other subscriber
+        of the topic. It is the method ``isBalanced`` of Kafka's ``AbstractStickyAssignor``.
         """
         # Only called if a partition may go to a member that does not subscribe to its topic. In
         # other cases a possible move already proves that the group is not balanced.
@@ -404,11 +405,11 @@ class MemberQueue:
 def _build_trees(
     cell_of: Int32Array, rank: Int32Array, member_sizes: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], Int32Array, NDArray[np.int64]]:
-    """Build the trees in which `MemberQueue` finds the subscriber with the fewest partitions.
+    """Build tournament trees that find the subscriber with the fewest partitions (`MemberQueue`).
 
-    They are tournament trees: each node has the smaller key of its two children. There is one tree
-    for each set of members with the same subscription and rack (a cell). The result has the offset
-    of each tree, the offset of each member's leaf, and the keys of all trees.
+    Each node has the smaller key of its two children. There is one tree for each cell: the members
+    with the same subscription and rack. The result has the offset of each tree, the offset of each
+    member's leaf, and the keys of all trees.
     """
     members = len(cell_of)
     count = np.bincount(cell_of)
@@ -433,10 +434,9 @@ def _build_trees(
 def _member_sets_by_topic(
     inputs: GeneralProblem, subscription: Int32Array
 ) -> tuple[Int32Array, Int32Array]:
-    """List the sets of members that subscribe to each topic, as offsets and sets (CSR).
+    """List the cells of members that subscribe to each topic, as offsets and cells (CSR).
 
-    Such a set ("cell") has the members with one subscription and one rack, which all subscribe to
-    the topic.
+    A cell is the set of members with the same subscription and the same rack.
     """
     subscriptions = inputs.subscriptions
     sizes = np.diff(subscriptions.start)[subscription]

@@ -80,7 +80,7 @@ class DraftArrays(NamedTuple):
 class QueueArrays(NamedTuple):
     """Arrays of `MemberQueue`, the priority queue of members by their number of partitions.
 
-    Members with the same subscription and rack form a cell, with a tree ordered by load.
+    Members with the same subscription and rack form a cell, with a tournament tree ordered by load.
 
     Attributes:
         cell_start: int32[K + 1], index of each topic's first cell in ``cell`` (CSR).
@@ -342,7 +342,7 @@ def assign_or_move_each(order, at, filling, racks, slots, draft, queue, movement
 
 @kernel_helper
 def _next_remaining_row(after, row):
-    """Return the first row, from ``row`` on, that has not been removed from a list.
+    """Return the first row, from ``row`` on, that is not removed yet.
 
     ``after`` is a union-find structure: a later row for each removed row, the row itself for
     others.
@@ -388,7 +388,7 @@ class UnderQuota(NamedTuple):
 
 
 class WaitingMembers(NamedTuple):
-    """Members that may get one partition more than the quota: one FIFO queue for each rack.
+    """Members that may get one partition more than the low quota: one FIFO queue per rack.
 
     Attributes:
         queue: int32, members by rack; the entries from ``head`` to ``tail`` of a rack wait.
@@ -405,8 +405,7 @@ class WaitingMembers(NamedTuple):
 
 @kernel_helper
 def _next_below_quota(slot, place, slots, under):
-    """Return the next member below its quota that is on the rack of a replica of partition
-    ``slot``.
+    """Return the next member below its quota that is on the rack of a replica of ``slot``.
 
     The cyclic search begins at index ``place`` of ``under.member``. The result is the member's row
     in ``under.after`` and its index in ``under.member``, or (-1, -1).
@@ -491,7 +490,7 @@ def assign_on_racks(free, slots, member_rack, under, waiting, size, out, numbers
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int32[::1])")
 def keep_up_to_quota(order, owner, at, end, out, previous_owner):
-    """Let each member keep its owned partitions up to a maximum number, and revoke the others.
+    """Let each member keep its owned partitions up to its quota, and revoke the others.
 
     ``order`` has the partitions, ``owner`` their owners. Kept ones of member m go to ``out`` from
     ``at[m]`` to ``end[m]``. Revoked ones get owner -1, and the old one in ``previous_owner``.
@@ -527,7 +526,7 @@ def append_to_lists(slot, member, at, out):
     " boolean[::1], boolean[::1])"
 )
 def resolve_disputes(member, slot, generation, sent, owner, entry, holds, disputed):
-    """Choose one owner for each partition that several members report as owned.
+    """Choose the true owner of each partition that several members report as owned.
 
     Report i says that ``member[i]`` owns ``slot[i]``. The newest ``generation`` wins; of equal
     ones, none. ``owner`` gets each partition's owner, ``entry`` the valid report or -1, ``holds``

@@ -271,7 +271,7 @@ class StickyProblem:
     def members_in_assignment_order(self) -> list[int]:
         """Positions of the members in the iteration order of Kafka's map ``currentAssignment``.
 
-        It is the assignor's own map from member to partitions, whose order can differ from
+        This Java map from member to partitions belongs to the assignor. Its order can differ from
         `members_in_map_order`.
         """
         return self.problem.group.members_in_refilled_map_order
@@ -436,9 +436,10 @@ def distinct_values(values: NDArray[Numbers]) -> NDArray[Numbers]:
 
 
 def distinct_with_index(values: NDArray[Numbers]) -> tuple[NDArray[Numbers], NDArray[np.int32]]:
-    """Return the distinct values of an array in ascending order, and each value's position there.
+    """Return the distinct values of an array, and the index of each element among them.
 
-    It is a faster `numpy.unique` with ``return_inverse``.
+    For example, 30, 10, 30 gives the values 10, 30 and the indices 1, 0, 1. It is a faster
+    `numpy.unique` with ``return_inverse``.
 
     >>> [part.tolist() for part in distinct_with_index(np.array([30, 10, 30]))]
     [[10, 30], [1, 0, 1]]

@@ -25,11 +25,11 @@ __all__ = ["ListBalancer", "OwnerMap", "PartitionMovements"]
 
 
 class ListBalancer:
-    """One run of Kafka's sticky algorithm on Python lists, for reports of missing partitions.
+    """One run of Kafka's sticky algorithm, for members that report partitions that do not exist.
 
-    If members report partitions that do not exist, Kafka's class may give partitions two owners.
-    This class follows it step by step; `ArrayBalancer` is faster, but needs one owner per
-    partition. `assign_and_balance` returns the result.
+    Kafka's class may then give a partition two owners. This class follows it step by step on Python
+    lists; `ArrayBalancer` is faster, but needs one owner per partition. `assign_and_balance`
+    returns the result.
 
     Args:
         inputs: valid claims and unassigned partitions of the group.
@@ -230,9 +230,10 @@ class ListBalancer:
         return slot
 
     def _is_balanced(self) -> bool:
-        """Return whether no member could take a partition from a member with at least two more.
+        """Return whether the loads are balanced, so that no partition needs to move any more.
 
-        It is the method ``isBalanced`` of Kafka's class, which ends the balancing.
+        They are if each partition's owner has at most one partition more than any other subscriber
+        of the topic. It is the method ``isBalanced`` of Kafka's ``AbstractStickyAssignor``.
         """
         if not self._queue:
             what = "every member has all that it can get, but a partition still moves"
@@ -284,7 +285,8 @@ class ListBalancer:
 class _JavaHashSet:
     """Model of a Java ``HashSet`` of partitions, to find its first element in iteration order.
 
-    Kafka's class moves this partition back.
+    If several partitions could move back to a member, Kafka's class takes the first one of such a
+    set.
     """
 
     def __init__(self) -> None:
